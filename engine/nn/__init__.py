@@ -2,8 +2,21 @@
 
 from ..frontend.missing_names import missing_in_nn as __getattr__  # noqa: F401, of this module
 from .attention import MultiHeadAttention, TransformerEncoderLayer
+from .attention_cells import AttentionWrapper, AttentionWrapperState
+from .attention_mechanisms import AttentionMechanism, BahdanauAttention, LuongAttention
 from .batch_norm import BatchNorm
+from .beam_search import (
+    BeamSearchDecoder,
+    BeamSearchDecoderOutput,
+    BeamSearchDecoderState,
+    FinalBeamSearchDecoderOutput,
+)
+from .beams import gather_tree, tile_batch
+from .cell_wrappers import DeviceWrapper, DropoutWrapper, MultiRNNCell, ResidualWrapper
+from .cells import BasicRNNCell, GRUCell, LSTMStateTuple, RNNCell
 from .convolution import Conv1D, Conv2D, Conv2DTranspose, Conv3D
+from .decoding import BasicDecoder, BasicDecoderOutput, Decoder, dynamic_decode
+from .decoding_helpers import GreedyEmbeddingHelper, Helper, SampleEmbeddingHelper, TrainingHelper
 from .dense import Dense, Embedding, Flatten
 from .depthwise import DepthwiseConv2D, SeparableConv2D
 from .dropout import Dropout
@@ -17,9 +30,13 @@ from .initializers import (
     truncated_normal_initializer,
     zeros_initializer,
 )
+from .lstm_cells import LayerNormLSTMCell, LSTMCell
 from .module import Module, Sequential
 from .normalization import GroupNorm, InstanceNorm, LayerNorm, RMSNorm
 from .orthogonal_initializers import delta_orthogonal_initializer, identity_initializer, orthogonal_initializer
+from .raw_rnn import raw_rnn
+from .recurrent import bidirectional_dynamic_rnn, dynamic_rnn, static_rnn
+from .recurrent_layers import GRU, LSTM
 from .scaled_initializers import (
     glorot_normal_initializer,
     glorot_uniform_initializer,
@@ -33,29 +50,61 @@ from .variable_scope import AUTO_REUSE, VariableScope, get_variable_scope, varia
 
 __all__ = [
     "AUTO_REUSE",
+    "AttentionMechanism",
+    "AttentionWrapper",
+    "AttentionWrapperState",
+    "BahdanauAttention",
+    "BasicDecoder",
+    "BasicDecoderOutput",
+    "BasicRNNCell",
     "BatchNorm",
+    "BeamSearchDecoder",
+    "BeamSearchDecoderOutput",
+    "BeamSearchDecoderState",
     "Conv1D",
     "Conv2D",
     "Conv2DTranspose",
     "Conv3D",
+    "Decoder",
     "Dense",
     "DepthwiseConv2D",
+    "DeviceWrapper",
     "Dropout",
+    "DropoutWrapper",
     "Embedding",
+    "FinalBeamSearchDecoderOutput",
     "Flatten",
+    "GRU",
+    "GRUCell",
+    "GreedyEmbeddingHelper",
     "GroupNorm",
+    "Helper",
     "Initializer",
     "InstanceNorm",
+    "LSTM",
+    "LSTMCell",
+    "LSTMStateTuple",
     "LayerNorm",
+    "LayerNormLSTMCell",
+    "LuongAttention",
     "Module",
     "MultiHeadAttention",
+    "MultiRNNCell",
     "RMSNorm",
+    "RNNCell",
+    "ResidualWrapper",
+    "SampleEmbeddingHelper",
     "SeparableConv2D",
     "Sequential",
+    "TrainingHelper",
     "TransformerEncoderLayer",
     "VariableScope",
+    "bidirectional_dynamic_rnn",
     "constant_initializer",
     "delta_orthogonal_initializer",
+    "dynamic_decode",
+    "dynamic_rnn",
+    "gather_tree",
     "get_regularization_losses",
     "get_variable",
     "get_variable_scope",
@@ -70,6 +119,9 @@ __all__ = [
     "orthogonal_initializer",
     "random_normal_initializer",
     "random_uniform_initializer",
+    "raw_rnn",
+    "static_rnn",
+    "tile_batch",
     "truncated_normal_initializer",
     "variable_scope",
     "variance_scaling_initializer",

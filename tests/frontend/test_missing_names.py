@@ -42,16 +42,14 @@ def test_a_name_like_none_is_refused_without_a_hint():
         assert "try" not in str(caught.value)
 
 
+def is_here(name):
+    module, _, last = name.rpartition(".")
+    return hasattr(getattr(tg, module) if module else tg, last)
+
+
 def test_names_in_the_table_are_not_here_and_those_they_stand_for_are():
     assert [name for name in NAMES if name in dir(tg)] == []
     assert [known for known in NAMES.values() if not is_here(known.partition("(")[0])] == []
-
-
-def is_here(name):
-    found = tg
-    for part in name.split("."):
-        found = getattr(found, part, None)
-    return found is not None
 
 
 @pytest.mark.parametrize(

@@ -296,6 +296,8 @@ def _unstack(
     host_backed: bool,
     blocks: tuple[int, ...],
 ) -> Any:
+    if type(value) is np.ndarray and not (value.flags.c_contiguous or host_backed):
+        value = np.ascontiguousarray(value)  # each row of a transposed array would be read here and there
     adding = array.write_rows(range(len(value) if getattr(value, "ndim", 0) else 0), value, context)
     for count in blocks:
         array.cut(value, count)

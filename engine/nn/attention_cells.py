@@ -1,0 +1,177 @@
+"""A cell that reads a memory at each step, by attention."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ..base import nest
+from ..base.errors import GraphError
+from ..frontend.tensor_array import TensorArray
+from ..ir.tensor import Tensor
+from ..ops.array.concat import concat
+from ..ops.array.creation import zeros
+from ..ops.array.shapes import expand_dims, squeeze
+from ..ops.math.linear import matmul
+from .cell_weights import Linear
+from .cell_wrappers import CellWrapper
+
+
+class AttentionWrapperState(NamedTuple):
+    """State of an AttentionWrapper.
+
+    Attributes
+    ----------
+    cell_state : structure of Tensor
+        Of the cell.
+    attention : Tensor of shape [batch, attention]
+        What was read at the step before.
+    time : int32 scalar Tensor
+    alignments : Tensor of shape [batch, places], or tuple of them
+        How much of each place that was.
+    alignment_history : TensorArray, or tuple of them
+        Alignments of all steps; () where they are not kept.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.nn.AttentionWrapperState._fields
+    ('cell_state', 'attention', 'time', 'alignments', 'alignment_history')
+    """
+
+    cell_state: Any
+    attention: Any
+    time: Any
+    alignments: Any
+    alignment_history: Any
+
+
+class AttentionWrapper(CellWrapper):
+    """A cell that reads a memory at each step.
+
+    The cell gets its input with what was read at the step before; its output is the query for what is read now, and
+    both together make the attention, by a linear layer if there is one.
+
+    Parameters
+    ----------
+    cell : RNNCell
+    attention_mechanism : AttentionMechanism, or sequence of them
+    attention_layer_size : int, or sequence of int, optional
+        Units of the linear layer, without bias, that makes the attention of the cell's output and of what was read;
+        without it, that is what was read.
+    alignment_history : bool
+        Whether the state has the alignments of all steps.
+    cell_input_fn : callable, optional
+        ``cell_input_fn(inputs, attention)`` makes the cell's input, by default ``concat([inputs, attention], -1)``.
+    output_attention : bool
+        Whether the output is the attention, or else that of the cell.
+    initial_cell_state : structure of Tensor, optional
+        What `zero_state` begins with.
+    name : str, optional
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     attention = tg.nn.LuongAttention(4, tg.ones([2, 5, 3]))
+    ...     cell = tg.nn.AttentionWrapper(tg.nn.GRUCell(4), attention, attention_layer_size=6)
+    ...     output, state = cell(tg.ones([2, 7]), cell.zero_state(2))
+    >>> output.shape, state.alignments.shape
+    (Shape(2, 6), Shape(2, 5))
+    """
+
+    def __init__(
+        self,
+        cell: Any,
+        attention_mechanism: Any,
+        attention_layer_size: Any = None,
+        alignment_history: bool = False,
+        cell_input_fn: Callable[[Any, Any], Any] | None = None,
+        output_attention: bool = True,
+        initial_cell_state: Any = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(cell, name)
+        self.is_single = not isinstance(attention_mechanism, (list, tuple))
+        self.mechanisms: list[Any] = [attention_mechanism] if self.is_single else list(attention_mechanism)
+        self.layers = self._layers(attention_layer_size)
+        self.keeps_history, self.output_attention = alignment_history, output_attention
+        self.cell_input_fn = cell_input_fn or (lambda inputs, attention: concat([inputs, attention], -1))
+        self.initial_cell_state = initial_cell_state
+        depths = [m.values.shape[-1] for m in self.mechanisms]
+        self.attention_size = sum(depths if self.layers is None else [layer.units for layer in self.layers])
+        self.output_size = self.attention_size if output_attention else cell.output_size
+        self.by_rows = False  # rows of the memory stay where they are
+        sizes = tuple(m.alignments_size for m in self.mechanisms)
+        history = () if self.is_single or not alignment_history else tuple(() for _ in sizes)
+        alignments = sizes[0] if self.is_single else sizes
+        self.state_size = AttentionWrapperState(cell.state_size, self.attention_size, [], alignments, history)
+
+    def _layers(self, sizes: Any) -> list[Linear] | None:
+        if sizes is None:
+            return None
+        wanted = list(sizes) if isinstance(sizes, (list, tuple)) else [sizes]
+        if len(wanted) != len(self.mechanisms):
+            raise GraphError(
+                "an AttentionWrapper has one layer for each attention mechanism",
+                wanted=f"{len(self.mechanisms)} sizes",
+                got=sizes,
+                hint="give attention_layer_size a list, or None",
+            )
+        return [Linear(size, name="attention_layer") for size in wanted]
+
+    def zero_state(self, batch_size: Any, dtype: Any = "float32") -> AttentionWrapperState:
+        """Return a state in which nothing was read, with `initial_cell_state` if there is one.
+
+        Parameters
+        ----------
+        batch_size : int or int32 scalar
+        dtype : dtype-like
+
+        Returns
+        -------
+        AttentionWrapperState
+        """
+        cell_state = self.initial_cell_state
+        if cell_state is None:
+            cell_state = self.cell.zero_state(batch_size, dtype)
+        first = [m.initial_alignments(batch_size, dtype) for m in self.mechanisms]
+        arrays = [TensorArray(dtype, 0, True, element_shape=a.shape) for a in first] if self.keeps_history else []
+        return AttentionWrapperState(
+            cell_state,
+            zeros([batch_size, self.attention_size], dtype),
+            zeros([], "int32"),
+            self._one_or_all(first),
+            self._one_or_all(arrays),
+        )
+
+    def _one_or_all(self, each: list[Any]) -> Any:
+        return each[0] if self.is_single and each else tuple(each)
+
+    def forward(self, inputs: Any, state: AttentionWrapperState) -> tuple[Any, AttentionWrapperState]:
+        """Return the attention, or the cell's output, and the next state.
+
+        Parameters
+        ----------
+        inputs : Tensor of shape [batch, depth]
+        state : AttentionWrapperState
+
+        Returns
+        -------
+        output : structure of Tensor
+        state : AttentionWrapperState
+        """
+        output, cell_state = self.cell(self.cell_input_fn(inputs, state.attention), state.cell_state)
+        before = [state.alignments] if self.is_single else state.alignments
+        alignments = [m(output, a) for m, a in zip(self.mechanisms, before, strict=True)]
+        attention = concat([self._read(k, output, a) for k, a in enumerate(alignments)], -1)
+        history = nest.flatten(state.alignment_history)
+        history = [array.write(state.time, a) for array, a in zip(history, alignments, strict=False)]
+        after = AttentionWrapperState(
+            cell_state, attention, state.time + 1, self._one_or_all(alignments), self._one_or_all(history)
+        )
+        return attention if self.output_attention else output, after
+
+    def _read(self, k: int, output: Tensor, alignments: Tensor) -> Tensor:
+        context: Tensor = squeeze(matmul(expand_dims(alignments, 1), self.mechanisms[k].values), [1])
+        return context if self.layers is None else self.layers[k](concat([output, context], 1))

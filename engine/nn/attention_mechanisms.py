@@ -1,0 +1,285 @@
+"""Attention over a memory: what says how much of each place is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..base.dtypes import float16
+from ..base.errors import GraphError, ShapeError
+from ..frontend.variables import Variable
+from ..ir.apply import convert_to_tensor
+from ..ir.tensor import Tensor
+from ..ops.array.creation import range as numbers
+from ..ops.array.creation import zeros
+from ..ops.array.shapes import expand_dims, shape, squeeze
+from ..ops.array.where import where
+from ..ops.math.casting import cast
+from ..ops.math.elementwise import rsqrt, square
+from ..ops.math.linear import matmul
+from ..ops.math.reductions import reduce_sum
+from ..ops.math.trigonometry import tanh
+from ..ops.nn.losses import softmax
+from .cell_weights import Linear, filled, weight
+from .module import Module
+
+
+class AttentionMechanism(Module):
+    """Base of what says how much of each place of a memory is read.
+
+    Parameters
+    ----------
+    num_units : int
+        Depth in which query and memory are compared.
+    memory : Tensor of shape [batch, places, depth]
+        Outputs of an encoder, as a rule.
+    memory_sequence_length : int32 Tensor of shape [batch], optional
+        Places behind it are not read.
+    probability_fn : callable, optional
+        Makes of scores what is read of each place; `softmax` when None.
+    score_mask_value : float, optional
+        Score of places that are not read, of which nothing is read whatever it is; by default a very low one.
+    name : str, optional
+
+    Attributes
+    ----------
+    values : Tensor
+        The memory, zero where it is not read.
+    keys : Tensor of shape [batch, places, num_units]
+        What is compared with queries.
+    alignments_size : int or None
+        The places, if it is known.
+
+    Examples
+    --------
+    One that would read the last places, if there were any:
+
+    >>> import tagflow as tg
+    >>> class First(tg.nn.AttentionMechanism):
+    ...     def score(self, query):
+    ...         return tg.constant([[0.0, 9.0, 9.0]])
+    >>> with tg.Graph().as_default() as graph:
+    ...     y = First(4, tg.ones([1, 3, 2]), memory_sequence_length=[1])(tg.ones([1, 4]))
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(y).tolist()
+    [[1.0, 0.0, 0.0]]
+    """
+
+    def __init__(
+        self,
+        num_units: int,
+        memory: Any,
+        memory_sequence_length: Any = None,
+        probability_fn: Callable[[Tensor], Tensor] | None = None,
+        score_mask_value: float | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name)
+        self.num_units = num_units
+        values = convert_to_tensor(memory)
+        if values.rank != 3:
+            raise ShapeError(
+                "attention reads a memory of places",
+                wanted="[batch, places, depth]",
+                got=values.shape,
+                operation=values.op,
+                hint="give it the outputs of dynamic_rnn, batch first",
+            )
+        lowest = -3e4 if values.dtype is float16 else -1e30  # a row without places has no maximum if all are infinite
+        self.masked_score = lowest if score_mask_value is None else score_mask_value
+        self.probability_fn = probability_fn or softmax
+        self.is_read: Tensor | None = None
+        if memory_sequence_length is not None:
+            lengths = expand_dims(cast(memory_sequence_length, "int32"), 1)
+            self.is_read = numbers(shape(values)[1]) < lengths
+            values = where(expand_dims(self.is_read, 2), values, 0)
+        self.values = values
+        self.memory_layer = Linear(num_units, name="memory_layer")
+        self.keys = self.memory_layer(values)
+        self.alignments_size: int | None = values.shape[1]
+
+    @property
+    def places(self) -> Any:
+        """The number of places, a tensor if it is not known."""
+        return shape(self.values)[1] if self.alignments_size is None else self.alignments_size
+
+    def initial_alignments(self, batch_size: Any, dtype: Any) -> Tensor:
+        """Return alignments before the first step: zeros.
+
+        Parameters
+        ----------
+        batch_size : int or int32 scalar
+        dtype : dtype-like
+
+        Returns
+        -------
+        Tensor of shape [batch, places]
+        """
+        return zeros([batch_size, self.places], dtype)
+
+    def score(self, query: Tensor) -> Tensor:
+        """Return how well a query fits each place; every subclass defines this.
+
+        Parameters
+        ----------
+        query : Tensor of shape [batch, depth]
+
+        Returns
+        -------
+        Tensor of shape [batch, places]
+        """
+        raise GraphError(
+            f"{type(self).__name__} does not say how it scores",
+            wanted="a method `score`",
+            got="none",
+            hint="use LuongAttention or BahdanauAttention",
+        )
+
+    def forward(self, query: Any, previous_alignments: Any = None) -> Tensor:
+        """Return how much of each place is read.
+
+        Parameters
+        ----------
+        query : Tensor of shape [batch, depth]
+        previous_alignments : Tensor, optional
+            Those of the step before, which subclasses may use.
+
+        Returns
+        -------
+        Tensor of shape [batch, places]
+        """
+        scores = self.score(convert_to_tensor(query))
+        if self.is_read is None:
+            return self.probability_fn(scores)
+        return where(self.is_read, self.probability_fn(where(self.is_read, scores, self.masked_score)), 0)
+
+
+class LuongAttention(AttentionMechanism):
+    """Attention by the product of query and keys (Luong et al., 2015, "general").
+
+    Parameters
+    ----------
+    num_units : int
+        Depth of the queries.
+    memory : Tensor of shape [batch, places, depth]
+    memory_sequence_length : int32 Tensor of shape [batch], optional
+        Places behind it are not read.
+    scale : bool
+        Whether scores are multiplied by a variable.
+    probability_fn : callable, optional
+        Makes of scores what is read of each place; `softmax` when None.
+    score_mask_value : float, optional
+        Score of places that are not read, of which nothing is read whatever it is; by default a very low one.
+    name : str, optional
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     attention = tg.nn.LuongAttention(4, tg.ones([2, 5, 3]), memory_sequence_length=[5, 2])
+    ...     alignments = attention(tg.ones([2, 4]))
+    >>> alignments.shape
+    Shape(2, 5)
+    """
+
+    def __init__(
+        self,
+        num_units: int,
+        memory: Any,
+        memory_sequence_length: Any = None,
+        scale: bool = False,
+        probability_fn: Callable[[Tensor], Tensor] | None = None,
+        score_mask_value: float | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(num_units, memory, memory_sequence_length, probability_fn, score_mask_value, name)
+        self.scale: Variable | None = filled([], self.values.dtype, 1.0, "scale") if scale else None
+
+    def score(self, query: Tensor) -> Tensor:
+        """Return the products of a query and the keys.
+
+        Parameters
+        ----------
+        query : Tensor of shape [batch, num_units]
+
+        Returns
+        -------
+        Tensor of shape [batch, places]
+        """
+        if query.shape[-1] not in (None, self.num_units):
+            raise ShapeError(
+                "LuongAttention multiplies queries and keys, which have one depth",
+                wanted=f"a query of depth {self.num_units}",
+                got=query.shape,
+                operation=query.op,
+                hint="give it as many num_units as the cell has, or use BahdanauAttention",
+            )
+        products = squeeze(matmul(expand_dims(query, 1), self.keys, transpose_b=True), [1])
+        return products if self.scale is None else products * self.scale
+
+
+class BahdanauAttention(AttentionMechanism):
+    """Attention by a small network of query and keys (Bahdanau et al., 2015).
+
+    Parameters
+    ----------
+    num_units : int
+        Units of that network.
+    memory : Tensor of shape [batch, places, depth]
+    memory_sequence_length : int32 Tensor of shape [batch], optional
+        Places behind it are not read.
+    normalize : bool
+        Whether its last weights are a vector of length 1 times a variable, and there is a bias (Salimans and Kingma,
+        2016).
+    probability_fn : callable, optional
+        Makes of scores what is read of each place; `softmax` when None.
+    score_mask_value : float, optional
+        Score of places that are not read, of which nothing is read whatever it is; by default a very low one.
+    name : str, optional
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     attention = tg.nn.BahdanauAttention(8, tg.ones([2, 5, 3]))
+    ...     alignments = attention(tg.ones([2, 4]))
+    >>> alignments.shape, attention.keys.shape
+    (Shape(2, 5), Shape(2, 5, 8))
+    """
+
+    def __init__(
+        self,
+        num_units: int,
+        memory: Any,
+        memory_sequence_length: Any = None,
+        normalize: bool = False,
+        probability_fn: Callable[[Tensor], Tensor] | None = None,
+        score_mask_value: float | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(num_units, memory, memory_sequence_length, probability_fn, score_mask_value, name)
+        dtype = self.values.dtype
+        self.query_layer = Linear(num_units, name="query_layer")
+        self.attention_v = weight([num_units], dtype, "attention_v")
+        self.attention_g: Variable | None = None
+        self.attention_b: Variable | None = None
+        if normalize:
+            self.attention_g = filled([], dtype, (1.0 / num_units) ** 0.5, "attention_g")
+            self.attention_b = filled([num_units], dtype, 0.0, "attention_b")
+
+    def score(self, query: Tensor) -> Tensor:
+        """Return what the network makes of a query and each key.
+
+        Parameters
+        ----------
+        query : Tensor of shape [batch, depth]
+
+        Returns
+        -------
+        Tensor of shape [batch, places]
+        """
+        v, hidden = self.attention_v.value(), self.keys + expand_dims(self.query_layer(query), 1)
+        if self.attention_g is not None:
+            v = self.attention_g * v * rsqrt(reduce_sum(square(v)))
+            hidden = hidden + self.attention_b
+        return reduce_sum(v * tanh(hidden), 2)

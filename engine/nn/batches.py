@@ -1,0 +1,266 @@
+"""Sequences of a batch, as loops go through them: time first, with masks for rows that have ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..base import nest
+from ..base.dtypes import DType, int32
+from ..base.errors import GraphError, ShapeError
+from ..base.settings import WINDOW
+from ..base.shapes import Shape
+from ..frontend.custom_gradient import custom_gradient
+from ..frontend.loops import while_loop
+from ..frontend.tensor_array import TensorArray
+from ..ir.apply import convert_to_tensor
+from ..ir.tensor import Tensor
+from ..ops.array.concat import concat
+from ..ops.array.creation import range as numbers
+from ..ops.array.creation import zeros
+from ..ops.array.gather import gather
+from ..ops.array.layout import reverse, transpose
+from ..ops.array.padding import pad
+from ..ops.array.shapes import expand_dims, reshape, shape
+from ..ops.array.where import where
+from ..ops.math.arithmetic import minimum
+from ..ops.math.casting import cast
+from ..ops.math.reductions import reduce_max
+from .cells import map_sizes
+from .row_blocks import RowBlocks, sensible
+
+LoopOptions = dict[str, Any]
+
+
+def loop_options(parallel_iterations: int | str | None, swap_memory: bool) -> LoopOptions:
+    """Return the keywords of a loop."""
+    window = WINDOW if parallel_iterations is None else parallel_iterations
+    return {"parallel_iterations": window, "swap_memory": swap_memory}
+
+
+class Batch:
+    """Sequences to run a cell over, time first, with their lengths and the state that they begin in."""
+
+    def __init__(
+        self, cell: Any, inputs: Any, sequence_length: Any, initial_state: Any, dtype: Any, time_major: bool
+    ) -> None:
+        self.cell, self.time_major = cell, time_major
+        given = tensors(inputs)
+        leaves = nest.flatten(given)
+        for leaf in leaves:
+            _require_sequences(leaf, time_major)
+        self.lengths = None if sequence_length is None else cast(sequence_length, int32)
+        self.size = _static_batch(leaves, self.lengths, time_major)
+        self.inputs = given if time_major else nest.map_structure(swapped, given)
+        first = nest.flatten(self.inputs)[0]
+        self.steps: Any = first.shape[0] if first.shape[0] is not None else shape(first)[0]
+        rows = self.size if self.size is not None else shape(first)[1]
+        if initial_state is None:
+            initial_state = cell.zero_state(rows, dtype or first.dtype)
+        self.state = nest.map_structure(_tensor_or_array, initial_state)
+        self.output_dtype = _state_dtype(self.state, first)
+        self.output_sizes = _sizes(cell.output_size)
+
+    def blocks(self, asked: int | None) -> int:
+        """Return the number of blocks of rows."""
+        possible = self.lengths is not None and self.size is not None and getattr(self.cell, "by_rows", False)
+        if asked is None:
+            return sensible(self.size) if possible else 1
+        if asked != 1 and not (possible and 1 < asked <= (self.size or 0)):
+            raise GraphError(
+                "rows can not be run in so many blocks",
+                wanted="1; or with sequence_length, a cell that is by_rows and a batch that is known, at most its rows",
+                got=asked,
+                hint="leave blocks out",
+            )
+        return asked
+
+    def run(self, options: LoopOptions) -> tuple[Any, Any]:
+        """Run all rows until the longest has ended; return outputs of all steps, time first, and the state."""
+        if isinstance(self.steps, int) and self.steps == 0:
+            return self._nothing(), self.state
+        if self.lengths is None:
+            return self._loop(self.inputs, self.state, None, self.steps, options)
+        steps = minimum(self.steps, reduce_max(concat([self.lengths, [1]], 0)))
+        outputs, state = self._loop(self.inputs, self.state, self.lengths, steps, options)
+        return nest.map_structure(self._padded, outputs), state
+
+    def run_in_blocks(self, count: int, options: LoopOptions) -> tuple[Any, Any]:
+        """Run fewer and fewer rows, sorted by length."""
+        rows = RowBlocks(self.lengths, self.size or 0, count, self.steps)
+        parts = [rows.parts(rows.sorted(x, 1)) for x in nest.flatten(self.inputs)]
+        state: Any = nest.map_structure(lambda x: rows.sorted(x, 0), self.state)
+        made: list[list[Tensor]] = []
+        ended: list[list[Tensor]] = []
+        for k in range(count):
+            inputs = nest.pack_as(self.inputs, [part[k] for part in parts])
+            outputs, state = self._loop(inputs, state, rows.left(k), rows.durations[k], options)
+            made.append(nest.flatten(outputs))
+            left = rows.kept(k)
+            ended.append([x[left:] for x in nest.flatten(state)])
+            state = nest.pack_as(state, [x[:left] for x in nest.flatten(state)])
+        joined = [rows.unsorted(rows.joined(list(each)), 1) for each in zip(*made, strict=True)]
+        last = [rows.unsorted(concat(list(each[::-1]), 0), 0) for each in zip(*ended, strict=True)]
+        return self._packed(joined), nest.pack_as(self.state, last)
+
+    def _loop(self, inputs: Any, state: Any, lengths: Any, steps: Any, options: LoopOptions) -> tuple[Any, Any]:
+        """Run rows for some steps; return stacked outputs, time first, and the state."""
+        arrays = [TensorArray(x.dtype, shape(x)[0]).unstack(x) for x in nest.flatten(inputs)]
+        rows = nest.flatten(state)[0].shape[:1] if lengths is None else lengths.shape
+        made = [TensorArray(self.output_dtype, steps, element_shape=[*rows, *s]) for s in self.output_sizes]
+        masks = Masks(lengths)
+
+        def body(t: Any, written: Any, state: Any) -> tuple[Any, Any, Any]:
+            output, after = self.cell(nest.pack_as(inputs, [a.read(t) for a in arrays]), state)
+            fresh = [masks.live(t, x, 0) for x in nest.flatten(output)]
+            after = nest.pack_as(state, masks.chosen(t, nest.flatten_as(state, after), nest.flatten(state)))
+            return t + 1, [a.write(t, x) for a, x in zip(written, fresh, strict=True)], after
+
+        _, made, state = while_loop(lambda t, *_: t < steps, body, (0, made, state), name="time", **options)
+        return self._packed([a.stack() for a in made]), state
+
+    def _packed(self, leaves: list[Any]) -> Any:
+        return nest.pack_as(map_sizes(lambda size: 0, self.cell.output_size), leaves)
+
+    def _padded(self, output: Tensor) -> Tensor:
+        missing = self.steps - shape(output)[0]
+        result: Tensor = pad(output, [[0, missing], *[[0, 0]] * ((output.rank or 1) - 1)])
+        result.set_shape([None, *output.shape[1:]])
+        return result
+
+    def _nothing(self) -> Any:
+        rows = self.size if self.size is not None else shape(nest.flatten(self.state)[0])[0]
+        return self._packed([zeros([0, rows, *size], self.output_dtype) for size in self.output_sizes])
+
+    def as_given(self, output: Tensor) -> Tensor:
+        """Return outputs with the dimensions in the order of the inputs."""
+        steps = self.steps if isinstance(self.steps, int) else None
+        output.set_shape([steps, self.size, *output.shape[2:]])
+        return output if self.time_major else swapped(output)
+
+
+class Masks:
+    """Which rows have not ended before a step."""
+
+    def __init__(self, lengths: Tensor | None) -> None:
+        self.lengths = lengths
+        self.column = None if lengths is None else expand_dims(lengths, 1)
+
+    def chosen(self, t: Tensor, fresh: list[Any], old: list[Any]) -> list[Any]:
+        """Return new values in rows that have not ended, old ones elsewhere."""
+        return [self.live(t, x, before) for x, before in zip(fresh, old, strict=True)]
+
+    def live(self, t: Tensor, fresh: Any, old: Any) -> Any:
+        """Return a new value in rows that have not ended, the old one elsewhere; arrays and scalars as they are."""
+        if self.lengths is None or hasattr(fresh, "with_flow"):
+            return fresh
+        x = convert_to_tensor(fresh)
+        if x.rank == 0:
+            return x
+        result = where(t < self._of_rank(x), x, old)
+        result.set_shape(getattr(old, "shape", x.shape))
+        return result
+
+    def _of_rank(self, x: Tensor) -> Any:
+        if x.rank is None:
+            raise ShapeError(
+                "a cell gives something of unknown rank, whose rows can not be told",
+                wanted="output and state of shape [batch, ...]",
+                got=x.shape,
+                operation=x.op,
+                hint="call set_shape on what the cell returns",
+            )
+        if x.rank == 1:
+            return self.lengths
+        return self.column if x.rank == 2 else reshape(self.lengths, [-1, *[1] * (x.rank - 1)])
+
+
+def tensors(inputs: Any) -> Any:
+    """Return inputs as a structure of tensors; lists of plain numbers are one tensor."""
+    if all(isinstance(leaf, (bool, int, float, complex)) for leaf in nest.flatten(inputs)):
+        return convert_to_tensor(inputs)
+    return nest.map_structure(convert_to_tensor, inputs)
+
+
+def _sizes(structure: Any) -> list[list[int]]:
+    """Return the sizes in a structure, each as a list of dimensions."""
+    found: list[list[int]] = []
+    map_sizes(found.append, structure)
+    return found
+
+
+def swapped(x: Tensor) -> Tensor:
+    """Return x with its first two dimensions exchanged."""
+    return transpose(x, [1, 0, *range(2, x.shape.rank or 2)])
+
+
+def reversed_in_time(inputs: Any, lengths: Any, time_major: bool) -> Any:
+    """Return sequences the other way round, each up to its length; what is behind that stays there."""
+    given = tensors(inputs)
+    axis = 0 if time_major else 1
+    if lengths is None:
+        return nest.map_structure(lambda x: reverse(x, [axis]), given)
+    column = expand_dims(cast(lengths, int32), 1)
+    count = shape(nest.flatten(given)[0])[axis]
+    places = expand_dims(numbers(count), 0)
+    turned = where(places < column, column - 1 - places, places)
+
+    def backwards(x: Tensor) -> Tensor:
+        rows = gather(swapped(x) if time_major else x, turned, batch_dims=1)
+        made: Tensor = swapped(rows) if time_major else rows
+        made.set_shape(x.shape)
+        return made
+
+    @custom_gradient
+    def turn(x: Tensor) -> Any:
+        return backwards(x), turn  # it is its own inverse
+
+    return nest.map_structure(lambda x: turn(x) if x.dtype.is_floating else backwards(x), given)
+
+
+def _require_sequences(x: Tensor, time_major: bool) -> None:
+    if x.rank is None or x.rank < 2:
+        raise ShapeError(
+            "a recurrent network goes through sequences of a batch",
+            wanted="[time, batch, ...]" if time_major else "[batch, time, ...]",
+            got=x.shape,
+            operation=x.op,
+            hint="use expand_dims for one sequence; set_shape where the rank is not known",
+        )
+
+
+def _static_batch(leaves: list[Tensor], lengths: Tensor | None, time_major: bool) -> int | None:
+    """Return the batch size that all agree on, if it is known; ShapeError if they do not agree."""
+    known = Shape([None])
+    for leaf in [*leaves, *([] if lengths is None else [lengths])]:
+        if leaf is lengths and leaf.rank != 1:
+            raise ShapeError(
+                "sequence_length has one number for each row of the batch",
+                wanted="[batch]",
+                got=leaf.shape,
+                operation=leaf.op,
+                hint="reshape it to a vector",
+            )
+        size = leaf.shape[0 if leaf is lengths else int(time_major)]
+        if not known.is_compatible_with(Shape([size])):
+            raise ShapeError(
+                "inputs and sequence_length have batches of different sizes",
+                wanted=known[0],
+                got=size,
+                operation=leaf.op,
+                hint="give one length for each row; time_major says which dimension is the batch",
+            )
+        known = known.merge(Shape([size]))
+    size = known[0]
+    return None if size is None else int(size)
+
+
+def _tensor_or_array(value: Any) -> Any:
+    return value if hasattr(value, "with_flow") else convert_to_tensor(value)
+
+
+def _state_dtype(state: Any, inputs: Tensor) -> DType:
+    """Return the dtype of outputs: that of the first tensor of the state that has floating elements."""
+    tensors = [leaf for leaf in nest.flatten(state) if not hasattr(leaf, "with_flow")]
+    found = [leaf.dtype for leaf in tensors if leaf.dtype.is_floating or leaf.dtype.is_complex]
+    dtypes: list[DType] = found or [leaf.dtype for leaf in tensors] or [inputs.dtype]
+    return dtypes[0]

@@ -1,0 +1,289 @@
+"""Beam search: the likeliest sequences of a few that are followed at a time."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ..base import nest
+from ..base.errors import GraphError
+from ..ir.apply import constant, convert_to_tensor
+from ..ir.tensor import Tensor
+from ..ops.array.argminmax import argmax
+from ..ops.array.concat import stack
+from ..ops.array.creation import fill, zeros
+from ..ops.array.creation import range as numbers
+from ..ops.array.gather import gather
+from ..ops.array.shapes import expand_dims, reshape, shape
+from ..ops.array.where import where
+from ..ops.math.arithmetic import maximum, pow
+from ..ops.math.casting import cast
+from ..ops.math.comparison import equal, logical_not, logical_or
+from ..ops.math.reductions import reduce_max
+from ..ops.nn.losses import log_softmax
+from .beams import gather_tree
+from .cell_wrappers import checked_cell
+from .decoding import Decoder
+
+_IMPOSSIBLE = float("-inf")
+_LOWEST = {"float16": -6e4}  # a score that can be told from what was chosen already; -1e30 of other dtypes
+
+
+class BeamSearchDecoderState(NamedTuple):
+    """State of a BeamSearchDecoder.
+
+    Attributes
+    ----------
+    cell_state : structure of Tensor of shape [batch * beams, ...]
+    log_probs : Tensor of shape [batch, beams]
+        Of the sequences so far.
+    finished : bool Tensor of shape [batch, beams]
+    lengths : int32 Tensor of shape [batch, beams]
+        Symbols of each sequence, its end token too.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.nn.BeamSearchDecoderState._fields
+    ('cell_state', 'log_probs', 'finished', 'lengths')
+    """
+
+    cell_state: Any
+    log_probs: Any
+    finished: Any
+    lengths: Any
+
+
+class BeamSearchDecoderOutput(NamedTuple):
+    """What a BeamSearchDecoder gives at each step.
+
+    Attributes
+    ----------
+    scores : Tensor of shape [batch, beams]
+    predicted_ids, parent_ids : int32 Tensor of shape [batch, beams]
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.nn.BeamSearchDecoderOutput._fields
+    ('scores', 'predicted_ids', 'parent_ids')
+    """
+
+    scores: Any
+    predicted_ids: Any
+    parent_ids: Any
+
+
+class FinalBeamSearchDecoderOutput(NamedTuple):
+    """What `dynamic_decode` gives of a BeamSearchDecoder.
+
+    Attributes
+    ----------
+    predicted_ids : int32 Tensor of shape [batch, time, beams]
+        The sequences, best first; end tokens behind their ends.
+    beam_search_decoder_output : BeamSearchDecoderOutput
+        Of all steps: the scores of the last one are those of the sequences.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.nn.FinalBeamSearchDecoderOutput._fields
+    ('predicted_ids', 'beam_search_decoder_output')
+    """
+
+    predicted_ids: Any
+    beam_search_decoder_output: Any
+
+
+class BeamSearchDecoder(Decoder):
+    """A decoder that follows the sequences with the best scores.
+
+    The score of a sequence is its log-probability, divided by ``((5 + length) / 6) ** length_penalty_weight`` (Wu et
+    al., 2016, section 7), where the length counts the end token. Sequences that have ended stay among the beams as long
+    as no better ones take their places.
+
+    Parameters
+    ----------
+    cell : RNNCell
+    embedding : Tensor of shape [symbols, depth], or callable
+        A function makes inputs of symbols instead.
+    start_tokens : int32 Tensor of shape [batch]
+    end_token : int or int32 scalar
+    initial_state : structure of Tensor of shape [batch * beam_width, ...]
+        As `tile_batch` makes it. What a cell has besides, as the memory of its attention, is to be tiled too.
+    beam_width : int
+    output_layer : callable, optional
+        Makes logits of the cell's output.
+    length_penalty_weight : float
+    name : str, optional
+
+    Examples
+    --------
+    A first symbol of 0.6 whose followers are even, and one of 0.4 with a sure one, which greedy decoding misses:
+
+    >>> import numpy as np, tagflow as tg
+    >>> followers = np.log(np.float32([[1e-9, 0.6, 0.4], [0.5, 0.3, 0.2], [1 - 2e-9, 1e-9, 1e-9]]))
+    >>> class Chain(tg.nn.RNNCell):
+    ...     state_size = output_size = 3
+    ...
+    ...     def forward(self, inputs, state):
+    ...         return tg.matmul(inputs, followers), state
+    >>> def sequences(width):
+    ...     start = tg.zeros([width, 3])
+    ...     decoder = tg.nn.BeamSearchDecoder(Chain(), tg.eye(3), [0], 0, start, width)
+    ...     return tg.nn.dynamic_decode(decoder, maximum_iterations=4)[0].predicted_ids[0, :, 0]
+    >>> [tg.function(lambda: sequences(width)).sync().tolist() for width in (1, 2)]
+    [[1, 0], [2, 0]]
+    """
+
+    tracks_own_finished = True
+
+    def __init__(
+        self,
+        cell: Any,
+        embedding: Any,
+        start_tokens: Any,
+        end_token: Any,
+        initial_state: Any,
+        beam_width: int,
+        output_layer: Any = None,
+        length_penalty_weight: float = 0.0,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name)
+        self.cell, self.width = checked_cell(cell), beam_width
+        self.embed = embedding if callable(embedding) else lambda ids: gather(embedding, ids)
+        self.start, self.end = cast(start_tokens, "int32"), convert_to_tensor(end_token, "int32")
+        self.output_layer, self.penalty = output_layer, length_penalty_weight
+        if not isinstance(beam_width, int) or beam_width < 1:
+            raise GraphError(
+                "a beam search follows a number of sequences",
+                wanted="an int of at least 1",
+                got=beam_width,
+                hint="1 is greedy decoding",
+            )
+        if any(hasattr(leaf, "with_flow") for leaf in nest.flatten(initial_state)):
+            raise GraphError(
+                "beams change places, and arrays in their state would not",
+                wanted="a state of tensors",
+                got="a TensorArray",
+                hint="leave alignment_history out",
+            )
+        self.initial_state = nest.map_structure(convert_to_tensor, initial_state)
+        self.rows: Any = self.start.shape[0] if self.start.shape[0] is not None else shape(self.start)[0]
+        floating = [leaf.dtype for leaf in nest.flatten(self.initial_state) if leaf.dtype.is_floating]
+        self.dtype = (floating or [convert_to_tensor(0.0).dtype])[0]
+
+    def initialize(self) -> tuple[Any, Any, Any]:
+        """Return that nothing has finished, the start tokens, and a state in which the first beam alone is possible."""
+        sizes = [self.rows, self.width]
+        first = where(equal(numbers(self.width), 0), constant(0.0, self.dtype), _IMPOSSIBLE)
+        log_probs = expand_dims(first, 0) + zeros(sizes, self.dtype)
+        finished = fill(sizes, False)
+        tokens = reshape(expand_dims(self.start, 1) + zeros(sizes, "int32"), [-1])
+        state = BeamSearchDecoderState(self.initial_state, log_probs, finished, zeros(sizes, "int32"))
+        return finished, self.embed(tokens), state
+
+    def step(self, time: Any, inputs: Any, state: Any) -> tuple[Any, Any, Any, Any]:
+        """Run the cell for all beams and choose the best of all sequences that are one symbol longer.
+
+        Parameters
+        ----------
+        time : int32 scalar Tensor
+        inputs : structure of Tensor
+        state : BeamSearchDecoderState
+
+        Returns
+        -------
+        outputs : BeamSearchDecoderOutput
+        state : BeamSearchDecoderState
+        inputs : structure of Tensor
+        finished : bool Tensor of shape [batch, beams]
+        """
+        output, cell_state = self.cell(inputs, state.cell_state)
+        logits = output if self.output_layer is None else self.output_layer(output)
+        count = logits.shape[-1] if logits.shape[-1] is not None else shape(logits)[-1]
+        log_probs, lengths = self._longer(reshape(logits, [self.rows, self.width, count]), count, state)
+        scores = log_probs if not self.penalty else log_probs / self._penalty(lengths)
+        best, chosen = _best(reshape(scores, [self.rows, -1]), self.width, scores.dtype.name)
+        parents, symbols = chosen // count, chosen % count
+        finished = logical_or(gather(state.finished, parents, batch_dims=1), equal(symbols, self.end))
+        after = BeamSearchDecoderState(
+            nest.map_structure(lambda x: self._followed(x, parents), cell_state),
+            gather(reshape(log_probs, [self.rows, -1]), chosen, batch_dims=1),
+            finished,
+            gather(lengths, parents, batch_dims=1)[..., 0],
+        )
+        fixed = nest.pack_as(state, [_of_shape(x, y) for x, y in zip(nest.flatten(after), nest.flatten(state))])
+        following = self.embed(reshape(symbols, [-1]))
+        return BeamSearchDecoderOutput(best, symbols, parents), fixed, following, fixed.finished
+
+    def _longer(self, logits: Tensor, count: Any, state: BeamSearchDecoderState) -> tuple[Tensor, Tensor]:
+        """Return log-probabilities of all sequences that are one symbol longer, [batch, beams, symbols], and lengths.
+
+        One that has ended stays as it is, by an end token that is sure and does not count.
+        """
+        finished = expand_dims(state.finished, 2)
+        only_end = where(equal(numbers(count), self.end), constant(0.0, logits.dtype), _IMPOSSIBLE)
+        symbols = where(finished, expand_dims(expand_dims(only_end, 0), 0), log_softmax(logits))
+        lengths = state.lengths + cast(logical_not(state.finished), "int32")
+        return expand_dims(state.log_probs, 2) + symbols, expand_dims(lengths, 2)
+
+    def _penalty(self, lengths: Tensor) -> Tensor:
+        return pow((5.0 + cast(lengths, self.dtype)) / 6.0, self.penalty)
+
+    def _followed(self, x: Tensor, parents: Tensor) -> Tensor:
+        """Return rows of the beams that were chosen; a scalar as it is."""
+        if x.rank == 0:
+            return x
+        rows = expand_dims(numbers(self.rows) * self.width, 1) + parents
+        return gather(x, reshape(rows, [-1]))
+
+    def final_lengths(self, state: Any, lengths: Tensor) -> Tensor:
+        """Return the lengths of the sequences, [batch, beams], with their end tokens.
+
+        Parameters
+        ----------
+        state : BeamSearchDecoderState
+        lengths : int32 Tensor
+
+        Returns
+        -------
+        int32 Tensor
+        """
+        return state.lengths  # type: ignore[no-any-return]
+
+    def finalize(self, outputs: Any, state: Any, lengths: Tensor) -> tuple[Any, Any]:
+        """Return the sequences, and the state as it is.
+
+        Parameters
+        ----------
+        outputs : BeamSearchDecoderOutput
+        state : BeamSearchDecoderState
+        lengths : int32 Tensor
+
+        Returns
+        -------
+        outputs : FinalBeamSearchDecoderOutput
+        state : BeamSearchDecoderState
+        """
+        longest = reduce_max(lengths, 1)
+        found = gather_tree(outputs.predicted_ids, outputs.parent_ids, longest, self.end)
+        return FinalBeamSearchDecoderOutput(found, outputs), state
+
+
+def _of_shape(x: Tensor, like: Tensor) -> Tensor:
+    x.set_shape(like.shape)
+    return x
+
+
+def _best(scores: Tensor, count: int, dtype: str) -> tuple[Tensor, Tensor]:
+    """Return the largest elements of each row, the largest first, and where they are."""
+    lowest = _LOWEST.get(dtype, -1e30)
+    left, places = maximum(scores, lowest), []
+    width = scores.shape[1] if scores.shape[1] is not None else shape(scores)[1]
+    for _ in range(count):
+        place = cast(argmax(left, 1), "int32")
+        places.append(place)
+        left = where(equal(numbers(width), expand_dims(place, 1)), _IMPOSSIBLE, left)
+    chosen = stack(places, 1)
+    return gather(scores, chosen, batch_dims=1), chosen

@@ -1,0 +1,119 @@
+"""Rows of beams: repeated for each of them, and followed back from their ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..base import nest
+from ..base.errors import GraphError
+from ..frontend.loops import while_loop
+from ..frontend.tensor_array import TensorArray
+from ..ir.apply import convert_to_tensor
+from ..ir.entry import public
+from ..ir.tensor import Tensor
+from ..ops.array.creation import range as numbers
+from ..ops.array.creation import zeros
+from ..ops.array.gather import gather
+from ..ops.array.layout import tile
+from ..ops.array.shapes import expand_dims, reshape, shape
+from ..ops.array.where import where
+from ..ops.math.casting import cast
+from ..ops.math.comparison import equal
+from ..ops.math.cumulative import cumsum
+
+
+@public
+def tile_batch(t: Any, multiplier: int, name: str | None = None) -> Any:
+    """Repeat each row, as a state is for the beams of a `BeamSearchDecoder`.
+
+    Parameters
+    ----------
+    t : structure of Tensor of shape [batch, ...]
+        Scalars stay as they are.
+    multiplier : int
+        How often each row is to be there.
+    name : str, optional
+
+    Returns
+    -------
+    structure of Tensor of shape [batch * multiplier, ...]
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.function(lambda: tg.nn.tile_batch(tg.constant([[1, 2], [3, 4]]), 2)).sync().tolist()
+    [[1, 2], [1, 2], [3, 4], [3, 4]]
+    """
+    if not isinstance(multiplier, int) or multiplier < 1:
+        raise GraphError(
+            "tile_batch repeats rows a number of times",
+            wanted="an int of at least 1",
+            got=multiplier,
+            hint="pass 1 or more",
+        )
+    return nest.map_structure(lambda x: _tiled(convert_to_tensor(x), multiplier), t)
+
+
+def _tiled(x: Tensor, times: int) -> Tensor:
+    if x.rank == 0:
+        return x
+    rest = list(x.shape[1:])
+    sizes = [shape(x)[i + 1] if d is None else d for i, d in enumerate(rest)]
+    made: Tensor = reshape(tile(expand_dims(x, 1), [1, times, *[1] * len(rest)]), [-1, *sizes])
+    rows = x.shape[0]
+    made.set_shape([None if rows is None else rows * times, *rest])
+    return made
+
+
+@public
+def gather_tree(
+    step_ids: Any, parent_ids: Any, max_sequence_lengths: Any, end_token: Any, name: str | None = None
+) -> Tensor:
+    """Follow beams back from their ends, and return the whole sequence of each.
+
+    Parameters
+    ----------
+    step_ids : int32 Tensor of shape [time, batch, beams]
+        Symbol that was chosen for each beam.
+    parent_ids : int32 Tensor of shape [time, batch, beams]
+        Beam of the step before that it was chosen for.
+    max_sequence_lengths : int32 Tensor of shape [batch]
+        Steps of each row.
+    end_token : int32 scalar
+        Stands behind the end of each sequence, and behind the first place where it is.
+    name : str, optional
+
+    Returns
+    -------
+    int32 Tensor of shape [time, batch, beams]
+        Sequences of the beams as the last step has them. A parent that there is not is an OpError.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> chosen, parents = [[[1, 2]], [[3, 4]], [[5, 6]]], [[[0, 0]], [[0, 1]], [[1, 0]]]
+    >>> found = tg.function(lambda: tg.nn.gather_tree(chosen, parents, [3], 9)).sync()
+    >>> found[:, 0, 0].tolist(), found[:, 0, 1].tolist()
+    ([2, 4, 5], [1, 3, 6])
+    """
+    ids, parents = convert_to_tensor(step_ids), convert_to_tensor(parent_ids, "int32")
+    lengths, end = expand_dims(cast(max_sequence_lengths, "int32"), 1), convert_to_tensor(end_token, "int32")
+    count = shape(ids)[0]
+    symbols, before = (TensorArray("int32", count).unstack(x) for x in (ids, parents))
+    found = TensorArray("int32", count, element_shape=ids.shape[1:] if ids.rank else None)
+    last = numbers(shape(ids)[2]) + zeros(shape(ids)[1:], "int32")
+    last.set_shape(ids.shape[1:])
+
+    def body(t: Tensor, place: Tensor, found: TensorArray) -> Any:
+        is_in = t < lengths
+        symbol = where(is_in, gather(symbols.read(t), place, batch_dims=1), end)
+        came = where(is_in, gather(before.read(t), place, batch_dims=1), place)
+        came.set_shape(place.shape)
+        return t - 1, came, found.write(t, symbol)
+
+    found = while_loop(lambda t, *_: t >= 0, body, (count - 1, last, found), name=name or "gather_tree")[2]
+    sequences = found.stack()
+    ended = cumsum(cast(equal(sequences, end), "int32"), 0, exclusive=True) > 0
+    made: Tensor = where(ended, end, sequences)
+    made.set_shape(ids.shape)
+    return made

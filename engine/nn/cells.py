@@ -1,0 +1,310 @@
+"""Recurrent cells: one step of a recurrent network, as a value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ..base.errors import GraphError
+from ..base.shapes import Shape
+from ..frontend.scopes import name_scope
+from ..frontend.variables import Variable
+from ..ir.apply import convert_to_tensor
+from ..ir.tensor import Tensor
+from ..ops.array.concat import concat, split
+from ..ops.array.creation import zeros
+from ..ops.math.elementwise import clip_by_value, rsqrt
+from ..ops.math.linear import matmul
+from ..ops.math.trigonometry import tanh
+from ..ops.nn.activations import sigmoid
+from ..ops.nn.normalization import moments
+from .cell_weights import Initializer, depth_of, filled, weight
+from .module import Module
+
+Activation = Callable[[Tensor], Tensor]
+
+_EPSILON = 1e-12  # of variances, which float32 may find to be 0
+
+
+class RNNCell(Module):
+    """Base of the cells. A cell is called as ``output, state = cell(inputs, state)``, for one step of a batch.
+
+    A subclass says by `state_size` and `output_size` how large state and output are, for each row of the batch, and in
+    ``forward(inputs, state)`` what a step computes. Variables are made in ``__init__``, or when the cell is first
+    called and sees how large its input is.
+
+    Parameters
+    ----------
+    name : str, optional
+        As of a `Module`.
+
+    Attributes
+    ----------
+    state_size : structure of int
+        Last dimension of each tensor of the state; a list for all dimensions behind the batch.
+    output_size : structure of int
+    by_rows : bool
+        Whether each row of output and next state is computed of the same row of inputs and state alone, and of
+        variables: `dynamic_rnn` may then run the rows of a batch apart. False, unless a subclass says otherwise.
+
+    Examples
+    --------
+    A cell that adds up what comes:
+
+    >>> import tagflow as tg
+    >>> class Sum(tg.nn.RNNCell):
+    ...     state_size = output_size = 2
+    ...
+    ...     def forward(self, inputs, state):
+    ...         return state + inputs, state + inputs
+    >>> x = [[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]]
+    >>> tg.function(lambda: tg.nn.dynamic_rnn(Sum(), x)[0]).sync().tolist()
+    [[[1.0, 2.0], [4.0, 6.0], [9.0, 12.0]]]
+    """
+
+    state_size: Any = None
+    output_size: Any = None
+    by_rows: bool = False
+
+    def zero_state(self, batch_size: Any, dtype: Any = "float32") -> Any:
+        """Return a state of zeros.
+
+        Parameters
+        ----------
+        batch_size : int or int32 scalar
+        dtype : dtype-like
+
+        Returns
+        -------
+        structure of Tensor
+            As `state_size`, each of shape ``[batch_size, size]``.
+        """
+        if self.state_size is None:
+            raise GraphError(
+                f"{type(self).__name__} does not say how large its state is",
+                wanted="state_size",
+                got="None",
+                hint="let the class have state_size and output_size, ints or structures of them",
+            )
+        with name_scope(f"{self.name}_zero_state"):
+            return map_sizes(lambda size: zeros([batch_size, *size], dtype), self.state_size)
+
+
+def map_sizes(function: Callable[[list[int]], Any], sizes: Any) -> Any:
+    """Apply a function to each of the sizes in a structure of tuples and dicts: an int, or a list of dimensions."""
+    if isinstance(sizes, int):
+        return function([sizes])
+    if isinstance(sizes, (list, Shape)):
+        dims: list[Any] = list(sizes)
+        return function(dims)
+    if isinstance(sizes, dict):
+        return {key: map_sizes(function, size) for key, size in sizes.items()}
+    values = [map_sizes(function, size) for size in sizes]
+    return type(sizes)(*values) if hasattr(sizes, "_fields") else tuple(values)
+
+
+class LSTMStateTuple(NamedTuple):
+    """State of an LSTM.
+
+    Attributes
+    ----------
+    c : Tensor
+        The cell state, of shape [batch, units].
+    h : Tensor
+        The output.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.nn.LSTMCell(3).state_size
+    LSTMStateTuple(c=3, h=3)
+    """
+
+    c: Any
+    h: Any
+
+
+class BasicRNNCell(RNNCell):
+    """The simplest cell, ``output = state = activation([inputs, state] @ kernel + bias)`` (Elman, 1990).
+
+    Parameters
+    ----------
+    num_units : int
+    activation : callable
+        `tanh` when None.
+    initializer : callable, optional
+        ``initializer(shape, dtype)`` gives the first value of `kernel`; Glorot's uniform draws by default.
+    name : str, optional
+
+    Attributes
+    ----------
+    kernel : Variable of shape [depth + num_units, num_units]
+    bias : Variable of shape [num_units]
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     cell = tg.nn.BasicRNNCell(3)
+    ...     output, state = cell(tg.ones([2, 5]), cell.zero_state(2))
+    >>> output.shape, cell.kernel.shape
+    (Shape(2, 3), Shape(8, 3))
+    """
+
+    by_rows = True
+
+    def __init__(
+        self,
+        num_units: int,
+        activation: Activation | None = None,
+        initializer: Initializer | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name)
+        self.state_size = self.output_size = checked_units(num_units, self)
+        self.activation = activation or tanh
+        self.initializer = initializer
+        self.kernel: Variable | None = None
+        self.bias: Variable | None = None
+
+    def forward(self, inputs: Any, state: Any) -> tuple[Tensor, Tensor]:
+        """Return the output, [batch, num_units], and it again as next state.
+
+        Parameters
+        ----------
+        inputs : Tensor of shape [batch, depth]
+        state : Tensor of shape [batch, num_units]
+
+        Returns
+        -------
+        output, state : Tensor
+        """
+        x, n = convert_to_tensor(inputs), self.output_size
+        if self.kernel is None:
+            sizes = [depth_of(x, "a cell") + n, n]
+            self.kernel = weight(sizes, x.dtype, "kernel", self.initializer)
+            self.bias = filled([n], x.dtype, 0.0, "bias")
+        output = self.activation(matmul(concat([x, state], 1), self.kernel) + self.bias)
+        return output, output
+
+
+class GRUCell(RNNCell):
+    """Gated recurrent units (Cho et al., 2014).
+
+    ``output = state = u * state + (1 - u) * candidate``, where gates r and u are sigmoids, and the candidate is
+    ``activation([inputs, r * state] @ kernel + bias)``.
+
+    Parameters
+    ----------
+    num_units : int
+    activation : callable
+        `tanh` when None.
+    initializer : callable, optional
+        ``initializer(shape, dtype)`` gives the first value of the kernels; Glorot's uniform draws by default.
+    reset_after : bool
+        Whether the state is multiplied by its weights before r, as in cuDNN and PyTorch:
+        ``activation(inputs @ kernel + bias + r * (state @ recurrent_kernel + recurrent_bias))``.
+    name : str, optional
+
+    Attributes
+    ----------
+    gate_kernel : Variable of shape [depth + num_units, 2 * num_units]
+        Of r, then of u.
+    gate_bias : Variable of shape [2 * num_units]
+        Ones at first.
+    candidate_kernel, candidate_bias : Variable
+        Of shape [depth + num_units, num_units], with `reset_after` [depth, num_units]; and [num_units].
+    recurrent_kernel, recurrent_bias : Variable or None
+        With `reset_after`.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     cell = tg.nn.GRUCell(3)
+    ...     output, state = cell(tg.ones([2, 5]), cell.zero_state(2))
+    >>> cell.gate_kernel.shape, cell.candidate_kernel.shape
+    (Shape(8, 6), Shape(8, 3))
+    """
+
+    by_rows = True
+
+    def __init__(
+        self,
+        num_units: int,
+        activation: Activation | None = None,
+        initializer: Initializer | None = None,
+        name: str | None = None,
+        *,
+        reset_after: bool = False,
+    ) -> None:
+        super().__init__(name)
+        self.state_size = self.output_size = checked_units(num_units, self)
+        self.activation = activation or tanh
+        self.initializer = initializer
+        self.reset_after = reset_after
+        self.gate_kernel: Variable | None = None
+        self.gate_bias: Variable | None = None
+        self.candidate_kernel: Variable | None = None
+        self.candidate_bias: Variable | None = None
+        self.recurrent_kernel: Variable | None = None
+        self.recurrent_bias: Variable | None = None
+
+    def _make(self, depth: int, dtype: Any) -> None:
+        n, begin = self.output_size, self.initializer
+        self.gate_kernel = weight([depth + n, 2 * n], dtype, "gate_kernel", begin)
+        self.gate_bias = filled([2 * n], dtype, 1.0, "gate_bias")
+        rows = depth if self.reset_after else depth + n
+        self.candidate_kernel = weight([rows, n], dtype, "candidate_kernel", begin)
+        self.candidate_bias = filled([n], dtype, 0.0, "candidate_bias")
+        if self.reset_after:
+            self.recurrent_kernel = weight([n, n], dtype, "recurrent_kernel", begin)
+            self.recurrent_bias = filled([n], dtype, 0.0, "recurrent_bias")
+
+    def forward(self, inputs: Any, state: Any) -> tuple[Tensor, Tensor]:
+        """Return the output, [batch, num_units], and it again as next state.
+
+        Parameters
+        ----------
+        inputs : Tensor of shape [batch, depth]
+        state : Tensor of shape [batch, num_units]
+
+        Returns
+        -------
+        output, state : Tensor
+        """
+        x, h = convert_to_tensor(inputs), convert_to_tensor(state)
+        if self.gate_kernel is None:
+            self._make(depth_of(x, "a cell"), x.dtype)
+        r, u = split(sigmoid(matmul(concat([x, h], 1), self.gate_kernel) + self.gate_bias), 2, axis=1)
+        if self.reset_after:
+            before = r * (matmul(h, self.recurrent_kernel) + self.recurrent_bias)
+            candidate = self.activation(matmul(x, self.candidate_kernel) + self.candidate_bias + before)
+        else:
+            product = matmul(concat([x, r * h], 1), self.candidate_kernel)
+            candidate = self.activation(product + self.candidate_bias)
+        output = u * h + (1.0 - u) * candidate
+        return output, output
+
+
+def checked_units(units: Any, cell: Module) -> int:
+    """Return a number of units; GraphError if it is none."""
+    if not isinstance(units, int) or isinstance(units, bool) or units < 1:
+        raise GraphError(
+            f"{type(cell).__name__} needs a number of units",
+            wanted="an int of at least 1",
+            got=repr(units),
+            hint="give it the size of its output",
+        )
+    return units
+
+
+def clipped(x: Tensor, bound: float | None) -> Tensor:
+    """Return x between -bound and bound; as it is without one."""
+    return x if bound is None else clip_by_value(x, -bound, bound)
+
+
+def normalized(x: Tensor, gain: Any, shift: Any) -> Tensor:
+    """Return rows of mean 0 and variance 1, scaled and shifted (Ba et al., 2016)."""
+    mean, variance = moments(x, [1], keepdims=True)
+    return (x - mean) * rsqrt(variance + _EPSILON) * gain + shift  # type: ignore[no-any-return]

@@ -1,0 +1,333 @@
+"""Decoding in one loop: a decoder makes its next inputs out of what it has given, until it has finished."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ..base import nest
+from ..base.errors import GraphError
+from ..frontend.loops import while_loop
+from ..frontend.scopes import name_scope
+from ..frontend.tensor_array import TensorArray
+from ..ir.apply import convert_to_tensor
+from ..ir.entry import public
+from ..ir.tensor import Tensor
+from ..ops.array.creation import zeros_like
+from ..ops.array.where import where
+from ..ops.math.comparison import logical_not, logical_or
+from ..ops.math.reductions import reduce_all
+from .batches import loop_options, swapped
+from .cell_wrappers import checked_cell
+from .decoding_helpers import Helper
+from .module import Module
+from .raw_rnn import rows_chosen
+
+
+class Decoder(Module):
+    """Base of what `dynamic_decode` runs.
+
+    Attributes
+    ----------
+    tracks_own_finished : bool
+        Whether a row that has finished may go on: `dynamic_decode` then believes each step.
+
+    Examples
+    --------
+    A decoder that counts from a number down to 1:
+
+    >>> import tagflow as tg
+    >>> class Countdown(tg.nn.Decoder):
+    ...     def initialize(self):
+    ...         return tg.constant([False, False]), tg.constant([3, 2]), ()
+    ...
+    ...     def step(self, time, inputs, state):
+    ...         return inputs, state, inputs - 1, inputs <= 1
+    >>> build = lambda: tg.nn.dynamic_decode(Countdown(), impute_finished=True)[::2]
+    >>> numbers, lengths = tg.function(build).sync()
+    >>> numbers.tolist(), lengths.tolist()
+    ([[3, 2, 1], [2, 1, 0]], [3, 2])
+    """
+
+    tracks_own_finished = False
+
+    def initialize(self) -> tuple[Any, Any, Any]:
+        """Return finished, of shape [batch], the first inputs and the first state."""
+        raise _undefined(self, "initialize")
+
+    def step(self, time: Any, inputs: Any, state: Any) -> tuple[Any, Any, Any, Any]:
+        """Return outputs, next state, next inputs and which rows have finished.
+
+        Parameters
+        ----------
+        time : int32 scalar Tensor
+        inputs : structure of Tensor
+        state : structure of Tensor
+
+        Returns
+        -------
+        outputs, state, inputs : structure of Tensor
+        finished : bool Tensor of shape [batch]
+        """
+        raise _undefined(self, "step")
+
+    def finalize(self, outputs: Any, state: Any, lengths: Tensor) -> tuple[Any, Any]:
+        """Return what `dynamic_decode` gives for the stacked outputs, time first, and the last state.
+
+        Parameters
+        ----------
+        outputs : structure of Tensor
+        state : structure of Tensor
+        lengths : int32 Tensor
+            Steps of each row.
+
+        Returns
+        -------
+        outputs, state : structure of Tensor
+        """
+        return outputs, state
+
+    def final_lengths(self, state: Any, lengths: Tensor) -> Tensor:
+        """Return the lengths that `dynamic_decode` gives.
+
+        Parameters
+        ----------
+        state : structure of Tensor
+            The last one.
+        lengths : int32 Tensor
+            Steps until each row had finished.
+
+        Returns
+        -------
+        int32 Tensor
+        """
+        return lengths
+
+
+def _undefined(decoder: Decoder, method: str) -> GraphError:
+    return GraphError(
+        f"{type(decoder).__name__} does not say how it decodes",
+        wanted=f"a method `{method}`",
+        got="none",
+        hint="use BasicDecoder or BeamSearchDecoder, or define initialize and step",
+    )
+
+
+class BasicDecoderOutput(NamedTuple):
+    """Outputs of a BasicDecoder.
+
+    Attributes
+    ----------
+    rnn_output : Tensor
+        The cell's output, behind the output layer.
+    sample_id : int32 Tensor
+        What the helper chose.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> tg.nn.BasicDecoderOutput._fields
+    ('rnn_output', 'sample_id')
+    """
+
+    rnn_output: Any
+    sample_id: Any
+
+
+class BasicDecoder(Decoder):
+    """A decoder that runs a cell, whose inputs a helper makes.
+
+    Parameters
+    ----------
+    cell : RNNCell
+    helper : Helper
+    initial_state : structure of Tensor
+    output_layer : callable, optional
+        Applied to the cell's output.
+    name : str, optional
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     helper = tg.nn.TrainingHelper(tg.ones([2, 7, 3]), [7, 4])
+    ...     cell = tg.nn.GRUCell(5)
+    ...     decoder = tg.nn.BasicDecoder(cell, helper, cell.zero_state(2))
+    ...     outputs, state, lengths = tg.nn.dynamic_decode(decoder)
+    >>> outputs.rnn_output.shape, state.shape
+    (Shape(2, None, 5), Shape(2, 5))
+    """
+
+    def __init__(
+        self, cell: Any, helper: Helper, initial_state: Any, output_layer: Any = None, name: str | None = None
+    ) -> None:
+        super().__init__(name)
+        self.cell, self.helper = checked_cell(cell), helper
+        self.initial_state, self.output_layer = initial_state, output_layer
+
+    def initialize(self) -> tuple[Any, Any, Any]:
+        """Return what the helper begins with, and the initial state."""
+        return (*self.helper.initialize(), self.initial_state)
+
+    def step(self, time: Any, inputs: Any, state: Any) -> tuple[Any, Any, Any, Any]:
+        """Run the cell, choose by the helper.
+
+        Parameters
+        ----------
+        time : int32 scalar Tensor
+        inputs : structure of Tensor
+        state : structure of Tensor
+
+        Returns
+        -------
+        outputs : BasicDecoderOutput
+        state, inputs : structure of Tensor
+        finished : bool Tensor of shape [batch]
+        """
+        output, state = self.cell(inputs, state)
+        if self.output_layer is not None:
+            output = self.output_layer(output)
+        chosen = self.helper.sample(time, output, state)
+        finished, following, state = self.helper.next_inputs(time, output, state, chosen)
+        return BasicDecoderOutput(output, chosen), state, following, finished
+
+
+@public
+def dynamic_decode(
+    decoder: Decoder,
+    output_time_major: bool = False,
+    impute_finished: bool = False,
+    maximum_iterations: Any = None,
+    parallel_iterations: int | str | None = None,
+    swap_memory: bool = False,
+    name: str | None = None,
+) -> tuple[Any, Any, Tensor]:
+    """Run a decoder in a loop until all rows have finished.
+
+    In Python::
+
+        finished, inputs, state = decoder.initialize()
+        while not all(finished):
+            output, state, inputs, ended = decoder.step(time, inputs, state)
+            outputs.append(output)
+            lengths = [n if done else n + 1 for n, done in zip(lengths, finished)]
+            finished, time = finished | ended, time + 1
+
+    Parameters
+    ----------
+    decoder : Decoder
+    output_time_major : bool
+        Whether outputs are of shape [time, batch, ...].
+    impute_finished : bool
+        Whether outputs are zero, and the state stays as it is, in rows that have finished.
+    maximum_iterations : int or int32 scalar, optional
+        Stop after so many steps in any case.
+    parallel_iterations, swap_memory
+        As for `while_loop`.
+    name : str, optional
+
+    Returns
+    -------
+    outputs : structure of Tensor
+        Of shape [batch, time, ...]; those of the decoder's `finalize`.
+    state : structure of Tensor
+    lengths : int32 Tensor of shape [batch]
+        Steps until each row had finished.
+
+    Raises
+    ------
+    GraphError
+        If `decoder` is no Decoder, or `impute_finished` does not go with it.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> class Double(tg.nn.RNNCell):
+    ...     state_size = output_size = 4
+    ...
+    ...     def forward(self, inputs, state):
+    ...         return tg.one_hot(tg.argmax(inputs, 1) + 1, 4), state
+    >>> def decoded():  # each symbol is followed by the next one; 3 is the end
+    ...     helper = tg.nn.GreedyEmbeddingHelper(tg.eye(4), [0, 1], end_token=3)
+    ...     decoder = tg.nn.BasicDecoder(Double(), helper, tg.zeros([2, 4]))
+    ...     outputs, _, lengths = tg.nn.dynamic_decode(decoder, impute_finished=True)
+    ...     return outputs.sample_id, lengths
+    >>> symbols, lengths = tg.function(decoded).sync()
+    >>> symbols.tolist(), lengths.tolist()
+    ([[1, 2, 3], [2, 3, 0]], [3, 2])
+    """
+    if not isinstance(decoder, Decoder):
+        raise GraphError(
+            "dynamic_decode runs a decoder",
+            wanted="a tagflow.nn.Decoder",
+            got=repr(decoder),
+            hint="wrap a cell and a helper in a BasicDecoder",
+        )
+    if impute_finished and decoder.tracks_own_finished:
+        raise GraphError(
+            "impute_finished holds what has finished, and this decoder says itself what becomes of it",
+            wanted="impute_finished=False",
+            got=type(decoder).__name__,
+            hint="leave it out",
+        )
+    with name_scope(name or "decoder"):
+        loop = _Decoding(decoder, impute_finished)
+        options = loop_options(parallel_iterations, swap_memory)
+        outputs, state, lengths = loop.run(maximum_iterations, options)
+        lengths = decoder.final_lengths(state, lengths)
+        outputs, state = decoder.finalize(outputs, state, lengths)
+        return outputs if output_time_major else nest.map_structure(swapped, outputs), state, lengths
+
+
+class _Decoding:
+    """The loop of `dynamic_decode`."""
+
+    def __init__(self, decoder: Decoder, impute_finished: bool) -> None:
+        self.decoder, self.imputes = decoder, impute_finished
+        finished, inputs, state = decoder.initialize()
+        self.finished = convert_to_tensor(finished)
+        self.inputs = nest.map_structure(_tensor_or_array, inputs)
+        self.state = nest.map_structure(_tensor_or_array, state)
+        self.like = self._outputs_like()
+
+    def _outputs_like(self) -> Any:
+        """Return what a step gives, for dtypes and shapes, from a loop of which nothing is used."""
+        made: list[Any] = []
+
+        def body(t: Tensor, state: Any) -> Any:
+            outputs, after, *_ = self.decoder.step(t, self.inputs, state)
+            made.append(nest.map_structure(convert_to_tensor, outputs))
+            return t + 1, nest.pack_as(state, nest.flatten_as(state, after))
+
+        while_loop(lambda t, state: t < 0, body, (0, self.state), name="shapes", back_prop=False)
+        return made[0]
+
+    def run(self, maximum: Any, options: dict[str, Any]) -> tuple[Any, Any, Tensor]:
+        """Return stacked outputs, time first, the state and the lengths."""
+        arrays = [TensorArray(x.dtype, 0, True, element_shape=x.shape) for x in nest.flatten(self.like)]
+        start = (0, arrays, self.state, self.inputs, self.finished, zeros_like(self.finished, dtype="int32"))
+        _, arrays, state, _, _, lengths = while_loop(
+            lambda t, a, s, x, finished, n: logical_not(reduce_all(finished)),
+            self._step,
+            start,
+            maximum_iterations=maximum,
+            name="time",
+            **options,
+        )
+        return nest.pack_as(self.like, [a.stack() for a in arrays]), state, lengths
+
+    def _step(self, t: Tensor, arrays: list[Any], state: Any, inputs: Any, finished: Tensor, lengths: Tensor) -> Any:
+        outputs, after, following, ended = self.decoder.step(t, inputs, state)
+        fresh, after_leaves = nest.flatten(outputs), nest.flatten_as(state, after)
+        if self.imputes:
+            fresh = [rows_chosen(finished, zeros_like(x), convert_to_tensor(x)) for x in fresh]
+            pairs = zip(nest.flatten(state), after_leaves, strict=True)
+            after_leaves = [y if hasattr(y, "with_flow") else rows_chosen(finished, x, y) for x, y in pairs]
+        arrays = [a.write(t, x) for a, x in zip(arrays, fresh, strict=True)]
+        lengths = where(finished, lengths, t + 1)
+        if not self.decoder.tracks_own_finished:
+            ended = logical_or(finished, ended)
+        return t + 1, arrays, nest.pack_as(state, after_leaves), following, ended, lengths
+
+
+def _tensor_or_array(value: Any) -> Any:
+    return value if hasattr(value, "with_flow") else convert_to_tensor(value)

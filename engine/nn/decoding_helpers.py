@@ -1,0 +1,295 @@
+"""What a decoder's next inputs are: given ones, the likeliest, or drawn ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..base import nest
+from ..base.errors import GraphError, ShapeError
+from ..frontend.tensor_array import TensorArray
+from ..ir.apply import convert_to_tensor
+from ..ir.tensor import Tensor
+from ..ops.array.argminmax import argmax
+from ..ops.array.gather import gather
+from ..ops.array.shapes import shape, squeeze
+from ..ops.math.arithmetic import minimum
+from ..ops.math.casting import cast
+from ..ops.math.comparison import equal
+from ..ops.math.random import categorical
+from .batches import swapped, tensors
+
+Finished = tuple[Tensor, Any]
+
+
+class Helper:
+    """Base of what chooses a symbol by a decoder's output, and makes the next input of it.
+
+    Examples
+    --------
+    One whose choice is the sign of the output, for four steps:
+
+    >>> import tagflow as tg
+    >>> class Signs(tg.nn.Helper):
+    ...     def initialize(self):
+    ...         return tg.constant([False]), tg.constant([[1.0]])
+    ...
+    ...     def sample(self, time, outputs, state):
+    ...         return tg.cast(outputs[:, 0] > 0.0, "int32")
+    ...
+    ...     def next_inputs(self, time, outputs, state, sample_ids):
+    ...         return tg.fill([1], time >= 3), -outputs, state
+    >>> class Echo(tg.nn.RNNCell):
+    ...     state_size = output_size = 1
+    ...
+    ...     def forward(self, inputs, state):
+    ...         return inputs, state
+    >>> decoder = lambda: tg.nn.BasicDecoder(Echo(), Signs(), tg.zeros([1, 1]))
+    >>> tg.function(lambda: tg.nn.dynamic_decode(decoder())[0].sample_id).sync().tolist()
+    [[1, 0, 1, 0]]
+    """
+
+    def initialize(self) -> Finished:
+        """Return which rows have finished before the first step, and the first inputs."""
+        raise _undefined(self, "initialize")
+
+    def sample(self, time: Any, outputs: Tensor, state: Any) -> Tensor:
+        """Return what is chosen by the outputs of a step.
+
+        Parameters
+        ----------
+        time : int32 scalar Tensor
+        outputs : Tensor of shape [batch, symbols]
+        state : structure of Tensor
+
+        Returns
+        -------
+        int32 Tensor of shape [batch]
+        """
+        raise _undefined(self, "sample")
+
+    def next_inputs(self, time: Any, outputs: Tensor, state: Any, sample_ids: Tensor) -> tuple[Tensor, Any, Any]:
+        """Return which rows have finished, the next inputs and the next state.
+
+        Parameters
+        ----------
+        time : int32 scalar Tensor
+        outputs : Tensor of shape [batch, symbols]
+        state : structure of Tensor
+        sample_ids : int32 Tensor of shape [batch]
+
+        Returns
+        -------
+        finished : bool Tensor of shape [batch]
+        inputs, state : structure of Tensor
+        """
+        raise _undefined(self, "next_inputs")
+
+
+def _undefined(helper: Helper, method: str) -> GraphError:
+    return GraphError(
+        f"{type(helper).__name__} does not say what comes next",
+        wanted=f"a method `{method}`",
+        got="none",
+        hint="use TrainingHelper or GreedyEmbeddingHelper, or define initialize, sample and next_inputs",
+    )
+
+
+class TrainingHelper(Helper):
+    """Gives a decoder the inputs that it should have chosen (teacher forcing, Williams and Zipser, 1989).
+
+    Parameters
+    ----------
+    inputs : Tensor of shape [batch, time, ...], or structure of such
+    sequence_length : int32 Tensor of shape [batch]
+        How many of them each row has.
+    time_major : bool
+        Whether inputs are of shape [time, batch, ...].
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     helper = tg.nn.TrainingHelper(tg.ones([2, 5, 3]), [5, 0])
+    ...     finished, inputs = helper.initialize()
+    >>> inputs.shape
+    Shape(2, 3)
+    """
+
+    def __init__(self, inputs: Any, sequence_length: Any, time_major: bool = False) -> None:
+        given = tensors(inputs)
+        self.inputs = given if time_major else nest.map_structure(swapped, given)
+        self.lengths = cast(sequence_length, "int32")
+        if self.lengths.rank not in (1, None):
+            raise ShapeError(
+                "sequence_length has one number for each row of the batch",
+                wanted="[batch]",
+                got=self.lengths.shape,
+                operation=self.lengths.op,
+                hint="reshape it to a vector",
+            )
+        leaves = nest.flatten(self.inputs)
+        self.steps = shape(leaves[0])[0]
+        self.arrays = [TensorArray(x.dtype, self.steps, clear_after_read=False).unstack(x) for x in leaves]
+
+    def _at(self, time: Any) -> Any:
+        """Return inputs of a step, the last ones behind the end: rows that read them have finished."""
+        return nest.pack_as(self.inputs, [a.read(minimum(time, self.steps - 1)) for a in self.arrays])
+
+    def initialize(self) -> Finished:
+        """Return which rows are empty, and the inputs of the first step."""
+        return equal(self.lengths, 0), self._at(0)
+
+    def sample(self, time: Any, outputs: Tensor, state: Any) -> Tensor:
+        """Return the likeliest symbols, which have no part in what comes next.
+
+        Parameters
+        ----------
+        time : int32 scalar Tensor
+        outputs : Tensor of shape [batch, symbols]
+        state : structure of Tensor
+
+        Returns
+        -------
+        int32 Tensor of shape [batch]
+        """
+        return cast(argmax(outputs, -1), "int32")
+
+    def next_inputs(self, time: Any, outputs: Tensor, state: Any, sample_ids: Tensor) -> tuple[Tensor, Any, Any]:
+        """Return which rows have no more inputs, the next ones, and the state as it is.
+
+        Parameters
+        ----------
+        time : int32 scalar Tensor
+        outputs : Tensor of shape [batch, symbols]
+        state : structure of Tensor
+        sample_ids : int32 Tensor of shape [batch]
+
+        Returns
+        -------
+        finished : bool Tensor of shape [batch]
+        inputs, state : structure of Tensor
+        """
+        return time + 1 >= self.lengths, self._at(time + 1), state
+
+
+class GreedyEmbeddingHelper(Helper):
+    """Chooses the likeliest symbol, whose embedding is the next input.
+
+    Parameters
+    ----------
+    embedding : Tensor of shape [symbols, depth], or callable
+        A function makes inputs of symbols instead.
+    start_tokens : int32 Tensor of shape [batch]
+    end_token : int or int32 scalar
+        A row that chooses it has finished.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> helper = lambda: tg.nn.GreedyEmbeddingHelper(tg.eye(3), [0, 2], end_token=1)
+    >>> chosen = lambda: helper().sample(0, tg.constant([[0.1, 0.7, 0.2], [0.5, 0.1, 0.4]]), ())
+    >>> tg.function(chosen).sync()
+    array([1, 0], dtype=int32)
+    """
+
+    def __init__(self, embedding: Any, start_tokens: Any, end_token: Any) -> None:
+        self.embed: Callable[[Tensor], Any] = embedding if callable(embedding) else lambda ids: gather(embedding, ids)
+        self.start_tokens = cast(start_tokens, "int32")
+        self.end_token = convert_to_tensor(end_token, "int32")
+        if self.start_tokens.rank not in (1, None):
+            raise ShapeError(
+                "there is one start token for each row of the batch",
+                wanted="[batch]",
+                got=self.start_tokens.shape,
+                operation=self.start_tokens.op,
+                hint="use fill([batch], token) if all begin alike",
+            )
+
+    def initialize(self) -> Finished:
+        """Return that no row has finished, and the embeddings of the start tokens."""
+        return self.start_tokens < self.start_tokens, self.embed(self.start_tokens)
+
+    def sample(self, time: Any, outputs: Tensor, state: Any) -> Tensor:
+        """Return the likeliest symbols.
+
+        Parameters
+        ----------
+        time : int32 scalar Tensor
+        outputs : Tensor of shape [batch, symbols]
+        state : structure of Tensor
+
+        Returns
+        -------
+        int32 Tensor of shape [batch]
+        """
+        return cast(argmax(outputs, -1), "int32")
+
+    def next_inputs(self, time: Any, outputs: Tensor, state: Any, sample_ids: Tensor) -> tuple[Tensor, Any, Any]:
+        """Return which rows have chosen the end, the embeddings of what was chosen, and the state as it is.
+
+        Parameters
+        ----------
+        time : int32 scalar Tensor
+        outputs : Tensor of shape [batch, symbols]
+        state : structure of Tensor
+        sample_ids : int32 Tensor of shape [batch]
+
+        Returns
+        -------
+        finished : bool Tensor of shape [batch]
+        inputs, state : structure of Tensor
+        """
+        return equal(sample_ids, self.end_token), self.embed(sample_ids), state
+
+
+class SampleEmbeddingHelper(GreedyEmbeddingHelper):
+    """Draws symbols by their probabilities; the embedding of what is drawn is the next input.
+
+    Parameters
+    ----------
+    embedding : Tensor of shape [symbols, depth], or callable
+        A function makes inputs of symbols instead.
+    start_tokens : int32 Tensor of shape [batch]
+    end_token : int or int32 scalar
+        A row that draws it has finished.
+    softmax_temperature : float or scalar Tensor, optional
+        Outputs are divided by it: below 1 likely symbols are drawn more often.
+    seed : int, optional
+        As of `categorical`: each draw is a function of the seed, the session's step and the iteration.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> helper = lambda: tg.nn.SampleEmbeddingHelper(tg.eye(3), [0, 2], end_token=1, softmax_temperature=0.01)
+    >>> chosen = lambda: helper().sample(0, tg.constant([[0.1, 0.7, 0.2], [0.9, 0.1, 0.4]]), ())
+    >>> tg.function(chosen).sync()
+    array([1, 0], dtype=int32)
+    """
+
+    def __init__(
+        self,
+        embedding: Any,
+        start_tokens: Any,
+        end_token: Any,
+        softmax_temperature: Any = None,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(embedding, start_tokens, end_token)
+        self.temperature, self.seed = softmax_temperature, seed
+
+    def sample(self, time: Any, outputs: Tensor, state: Any) -> Tensor:
+        """Return symbols drawn by the softmax of the outputs.
+
+        Parameters
+        ----------
+        time : int32 scalar Tensor
+        outputs : Tensor of shape [batch, symbols]
+        state : structure of Tensor
+
+        Returns
+        -------
+        int32 Tensor of shape [batch]
+        """
+        logits = outputs if self.temperature is None else outputs / self.temperature
+        return squeeze(cast(categorical(logits, 1, seed=self.seed), "int32"), [1])

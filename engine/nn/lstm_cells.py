@@ -1,0 +1,231 @@
+"""Long short-term memory: with peepholes, projection and clipping, and with normalized gates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..frontend.variables import Variable
+from ..ir.apply import convert_to_tensor
+from ..ir.tensor import Tensor
+from ..ops.array.concat import concat, split
+from ..ops.math.linear import matmul
+from ..ops.math.trigonometry import tanh
+from ..ops.nn.activations import sigmoid
+from .cell_dropout import dropped
+from .cell_weights import Initializer, depth_of, filled, weight
+from .cells import Activation, LSTMStateTuple, RNNCell, checked_units, clipped, normalized
+
+_GATES = ("input", "candidate", "forget", "output")  # in the order of the kernel's columns
+
+
+class LSTMCell(RNNCell):
+    """Long short-term memory (Hochreiter and Schmidhuber, 1997; Gers et al., 2000; Sak et al., 2014).
+
+    Parameters
+    ----------
+    num_units : int
+        Of the cell state.
+    use_peepholes : bool
+        Whether the gates see the cell state, each through a diagonal matrix.
+    cell_clip : float, optional
+        Bound of the cell state.
+    initializer : callable, optional
+        ``initializer(shape, dtype)`` gives the first value of the weights; Glorot's uniform draws by default.
+    num_proj : int, optional
+        Size of the output, if that is a linear projection.
+    proj_clip : float, optional
+        Bound of the projected output.
+    forget_bias : float
+        Added to the forget gate, so that at first little is forgotten.
+    activation : callable
+        `tanh` when None.
+    name : str, optional
+
+    Attributes
+    ----------
+    kernel : Variable of shape [depth + output_size, 4 * num_units]
+        The columns are of the input gate, the candidate, the forget gate and the output gate.
+    bias : Variable of shape [4 * num_units]
+    projection : Variable of shape [num_units, num_proj] or None
+    peepholes : dict of str to Variable of shape [num_units]
+        Of the gates "input", "forget" and "output"; empty without.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     cell = tg.nn.LSTMCell(3, use_peepholes=True, num_proj=2)
+    ...     output, state = cell(tg.ones([4, 5]), cell.zero_state(4))
+    >>> output.shape, state.c.shape, cell.kernel.shape
+    (Shape(4, 2), Shape(4, 3), Shape(7, 12))
+    """
+
+    by_rows = True
+
+    def __init__(
+        self,
+        num_units: int,
+        use_peepholes: bool = False,
+        cell_clip: float | None = None,
+        initializer: Initializer | None = None,
+        num_proj: int | None = None,
+        proj_clip: float | None = None,
+        forget_bias: float = 1.0,
+        activation: Activation | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name)
+        self.units = checked_units(num_units, self)
+        self.output_size = self.units if num_proj is None else checked_units(num_proj, self)
+        self.state_size = LSTMStateTuple(self.units, self.output_size)
+        self.use_peepholes, self.has_projection = use_peepholes, num_proj is not None
+        self.cell_clip, self.proj_clip = cell_clip, proj_clip
+        self.initializer, self.forget_bias = initializer, forget_bias
+        self.activation = activation or tanh
+        self.kernel: Variable | None = None
+        self.bias: Variable | None = None
+        self.projection: Variable | None = None
+        self.peepholes: dict[str, Variable] = {}
+
+    def _make(self, depth: int, dtype: Any) -> None:
+        n, begin = self.units, self.initializer
+        self.kernel = weight([depth + self.output_size, 4 * n], dtype, "kernel", begin)
+        self.bias = filled([4 * n], dtype, 0.0, "bias")
+        if self.use_peepholes:
+            gates = ("input", "forget", "output")
+            self.peepholes = {gate: weight([n], dtype, f"{gate}_peephole", begin) for gate in gates}
+        if self.has_projection:
+            self.projection = weight([n, self.output_size], dtype, "projection", begin)
+
+    def _seen(self, z: Tensor, gate: str, c: Tensor) -> Tensor:
+        return z + self.peepholes[gate] * c if self.use_peepholes else z
+
+    def forward(self, inputs: Any, state: Any) -> tuple[Tensor, LSTMStateTuple]:
+        """Return the output, [batch, output_size], and the next state.
+
+        Parameters
+        ----------
+        inputs : Tensor of shape [batch, depth]
+        state : LSTMStateTuple
+
+        Returns
+        -------
+        output : Tensor
+        state : LSTMStateTuple
+        """
+        x, (c, h) = convert_to_tensor(inputs), map(convert_to_tensor, state)
+        if self.kernel is None:
+            self._make(depth_of(x, "a cell"), x.dtype)
+        i, j, f, o = split(matmul(concat([x, h], 1), self.kernel) + self.bias, 4, axis=1)
+        keep = sigmoid(self._seen(f + self.forget_bias, "forget", c))
+        added = sigmoid(self._seen(i, "input", c)) * self.activation(j)
+        c = clipped(keep * c + added, self.cell_clip)
+        h = sigmoid(self._seen(o, "output", c)) * self.activation(c)
+        if self.has_projection:
+            h = clipped(matmul(h, self.projection), self.proj_clip)
+        return h, LSTMStateTuple(c, h)
+
+
+class LayerNormLSTMCell(RNNCell):
+    """Long short-term memory whose gates and cell state are normalized (Ba et al., 2016, section 3.1).
+
+    The candidate may be dropped out, which leaves the memory as it is (Semeniuta et al., 2016).
+
+    Parameters
+    ----------
+    num_units : int
+    forget_bias : float
+        Added to the forget gate behind its normalization.
+    activation : callable
+        `tanh` when None.
+    layer_norm : bool
+        If false, there is a bias instead.
+    norm_gain, norm_shift : float
+        What gains and shifts begin as.
+    dropout_keep_prob : float or scalar Tensor
+        Probability to keep an element of the candidate.
+    dropout_prob_seed : int, optional
+    initializer : callable, optional
+        ``initializer(shape, dtype)`` gives the first value of `kernel`; Glorot's uniform draws by default.
+    name : str, optional
+
+    Attributes
+    ----------
+    kernel : Variable of shape [depth + num_units, 4 * num_units]
+        The columns are of the input gate, the candidate, the forget gate and the output gate.
+    bias : Variable of shape [4 * num_units] or None
+    gains, shifts : dict of str to Variable of shape [num_units]
+        Of "input", "candidate", "forget", "output" and "state".
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     cell = tg.nn.LayerNormLSTMCell(3)
+    ...     output, state = cell(tg.ones([4, 5]), cell.zero_state(4))
+    >>> output.shape, sorted(cell.gains)
+    (Shape(4, 3), ['candidate', 'forget', 'input', 'output', 'state'])
+    """
+
+    by_rows = True
+
+    def __init__(
+        self,
+        num_units: int,
+        forget_bias: float = 1.0,
+        activation: Activation | None = None,
+        layer_norm: bool = True,
+        norm_gain: float = 1.0,
+        norm_shift: float = 0.0,
+        dropout_keep_prob: Any = 1.0,
+        dropout_prob_seed: int | None = None,
+        initializer: Initializer | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name)
+        self.output_size = checked_units(num_units, self)
+        self.state_size = LSTMStateTuple(num_units, num_units)
+        self.forget_bias, self.activation = forget_bias, activation or tanh
+        self.layer_norm, self.first_norm = layer_norm, (norm_gain, norm_shift)
+        self.keep, self.seed, self.initializer = dropout_keep_prob, dropout_prob_seed, initializer
+        self.kernel: Variable | None = None
+        self.bias: Variable | None = None
+        self.gains: dict[str, Variable] = {}
+        self.shifts: dict[str, Variable] = {}
+
+    def _make(self, depth: int, dtype: Any) -> None:
+        n, (gain, shift) = self.output_size, self.first_norm
+        self.kernel = weight([depth + n, 4 * n], dtype, "kernel", self.initializer)
+        if not self.layer_norm:
+            self.bias = filled([4 * n], dtype, 0.0, "bias")
+            return
+        for part in (*_GATES, "state"):
+            self.gains[part] = filled([n], dtype, gain, f"{part}_gain")
+            self.shifts[part] = filled([n], dtype, shift, f"{part}_shift")
+
+    def _normalized(self, part: str, x: Tensor) -> Tensor:
+        return normalized(x, self.gains[part], self.shifts[part]) if self.layer_norm else x
+
+    def forward(self, inputs: Any, state: Any) -> tuple[Tensor, LSTMStateTuple]:
+        """Return the output, [batch, num_units], and the next state.
+
+        Parameters
+        ----------
+        inputs : Tensor of shape [batch, depth]
+        state : LSTMStateTuple
+
+        Returns
+        -------
+        output : Tensor
+        state : LSTMStateTuple
+        """
+        x, (c, h) = convert_to_tensor(inputs), map(convert_to_tensor, state)
+        if self.kernel is None:
+            self._make(depth_of(x, "a cell"), x.dtype)
+        z = matmul(concat([x, h], 1), self.kernel)
+        parts = split(z if self.bias is None else z + self.bias, 4, axis=1)
+        i, j, f, o = map(self._normalized, _GATES, parts)
+        candidate = dropped(self.activation(j), self.keep, self.seed)
+        c = self._normalized("state", sigmoid(f + self.forget_bias) * c + sigmoid(i) * candidate)
+        h = sigmoid(o) * self.activation(c)
+        return h, LSTMStateTuple(c, h)

@@ -1,0 +1,177 @@
+"""``raw_rnn``: a recurrent loop whose inputs, outputs and end a function decides, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..base import nest
+from ..base.errors import GraphError
+from ..frontend.loops import while_loop
+from ..frontend.scopes import name_scope
+from ..frontend.tensor_array import TensorArray
+from ..ir.apply import constant, convert_to_tensor
+from ..ir.entry import public
+from ..ir.tensor import Tensor
+from ..ops.array.creation import zeros
+from ..ops.array.shapes import reshape, shape
+from ..ops.array.where import where
+from ..ops.math.comparison import logical_not, logical_or
+from ..ops.math.reductions import reduce_all
+from .batches import loop_options
+from .cell_wrappers import checked_cell
+from .cells import map_sizes
+
+_PARTS = "(finished, next_input, next_state, emit_output, loop_state)"
+
+
+@public
+def raw_rnn(
+    cell: Any,
+    loop_fn: Callable[..., Any],
+    parallel_iterations: int | str | None = None,
+    swap_memory: bool = False,
+    name: str | None = None,
+) -> tuple[Any, Any, Any]:
+    """Run a cell in a loop in which a function makes the inputs, out of outputs if it likes, and says when to end.
+
+    In Python, for one sequence::
+
+        time = 0
+        finished, x, state, emit, loop_state = loop_fn(0, None, None, None)
+        while not finished:
+            output, state = cell(x, state)
+            time += 1
+            finished, x, state, emit, loop_state = loop_fn(time, output, state, loop_state)
+            emitted.append(emit)
+
+    Parameters
+    ----------
+    cell : RNNCell
+    loop_fn : callable
+        ``loop_fn(time, cell_output, cell_state, loop_state)`` returns
+        ``(finished, next_input, next_state, emit_output, loop_state)``. `finished` is bool, of shape [batch]. The
+        first call has None but for the time: what it returns is the first input and state, and with `emit_output` a
+        structure of tensors like one row of what later calls emit, or None if that is the cell's output. A
+        `loop_state` of None stays what it was.
+    parallel_iterations, swap_memory
+        As for `while_loop`.
+    name : str, optional
+
+    Returns
+    -------
+    emitted : structure of TensorArray
+        One element for each step; zeros in rows that had ended before.
+    state : structure of Tensor
+        The last state of each row.
+    loop_state
+        The last one.
+
+    Raises
+    ------
+    GraphError
+        If `loop_fn` returns something else.
+
+    Examples
+    --------
+    Powers of two, until they are above 100:
+
+    >>> import tagflow as tg
+    >>> class Double(tg.nn.RNNCell):
+    ...     state_size = output_size = 1
+    ...
+    ...     def forward(self, inputs, state):
+    ...         return inputs * 2.0, state
+    >>> def loop_fn(time, output, state, loop_state):
+    ...     if output is None:
+    ...         return tg.constant([False]), tg.ones([1, 1]), tg.zeros([1, 1]), None, None
+    ...     return output[:, 0] > 100.0, output, state, output, None
+    >>> tg.function(lambda: tg.nn.raw_rnn(Double(), loop_fn)[0].stack()).sync().ravel().tolist()
+    [2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0]
+    """
+    checked_cell(cell)
+    with name_scope(name or "raw_rnn"):
+        loop = _Loop(cell, loop_fn)
+        options = loop_options(parallel_iterations, swap_memory)
+        end = while_loop(_goes_on, loop.body, loop.start, name="time", **options)
+        return nest.pack_as(loop.empty, end[4]), end[3], end[5] if loop.has_state else None
+
+
+def _goes_on(time: Tensor, ended: Tensor, *_: Any) -> Tensor:
+    return logical_not(reduce_all(ended))
+
+
+class _Loop:
+    """The loop of `raw_rnn`: what it begins with, and what it does."""
+
+    def __init__(self, cell: Any, loop_fn: Callable[..., Any]) -> None:
+        self.cell, self.loop_fn = cell, loop_fn
+        finished, x, state, emit, loop_state = _five(loop_fn(constant(0), None, None, None))
+        if state is None:
+            raise GraphError(
+                "the first call of loop_fn gives the state that the loop begins in",
+                wanted=_PARTS,
+                got="no next_state",
+                hint="return cell.zero_state(batch_size) as the third of them",
+            )
+        ended, state = convert_to_tensor(finished), nest.map_structure(_tensor_or_array, state)
+        rows = ended.shape[0] if ended.rank and ended.shape[0] is not None else shape(ended)[0]
+        self.empty = _emitted_zeros(cell, emit, state, rows)
+        arrays = [TensorArray(z.dtype, 0, True, element_shape=z.shape) for z in nest.flatten(self.empty)]
+        self.has_state = loop_state is not None
+        kept = loop_state if self.has_state else 0
+        self.start = (0, ended, nest.map_structure(convert_to_tensor, x), state, arrays, kept)
+
+    def body(self, time: Tensor, ended: Tensor, x: Any, state: Any, arrays: list[Any], kept: Any) -> Any:
+        """Do a step."""
+        output, after = self.cell(x, state)
+        made = self.loop_fn(time + 1, output, after, kept if self.has_state else None)
+        fresh, x, after, emit, new = _five(made)
+        emitted = _chosen(ended, self.empty, output if emit is None else emit)
+        arrays = [a.write(time, e) for a, e in zip(arrays, emitted, strict=True)]
+        state = nest.pack_as(state, _chosen(ended, state, after))
+        return time + 1, logical_or(ended, fresh), x, state, arrays, kept if new is None else new
+
+
+def _five(result: Any) -> Any:
+    if not isinstance(result, (tuple, list)) or len(result) != 5:
+        raise GraphError(
+            "loop_fn returns five things",
+            wanted=_PARTS,
+            got=result,
+            hint="emit_output and loop_state may be None",
+        )
+    return result
+
+
+def _emitted_zeros(cell: Any, emit: Any, state: Any, rows: Any) -> Any:
+    """Return zeros like what each step emits, for all rows."""
+    if emit is None:
+        dtype = next(leaf.dtype for leaf in nest.flatten(state) if not hasattr(leaf, "with_flow"))
+        return map_sizes(lambda size: zeros([rows, *size], dtype), cell.output_size)
+    return nest.map_structure(lambda e: _rows_like(convert_to_tensor(e), rows), emit)
+
+
+def _rows_like(e: Tensor, rows: Any) -> Tensor:
+    dims = [shape(e)[i] if d is None else d for i, d in enumerate(e.shape)]
+    return zeros([rows, *dims], e.dtype)
+
+
+def _tensor_or_array(value: Any) -> Any:
+    return value if hasattr(value, "with_flow") else convert_to_tensor(value)
+
+
+def _chosen(ended: Tensor, old: Any, new: Any) -> list[Any]:
+    """Return leaves of old values in rows that have ended, of new ones elsewhere; arrays and scalars as they are."""
+    pairs = zip(nest.flatten(old), nest.flatten_as(old, new), strict=True)
+    return [y if hasattr(y, "with_flow") else rows_chosen(ended, x, convert_to_tensor(y)) for x, y in pairs]
+
+
+def rows_chosen(condition: Tensor, x: Any, y: Tensor) -> Tensor:
+    """Return rows of x where a vector is true, of y elsewhere; a scalar y as it is."""
+    if not y.rank:
+        return y
+    mask = condition if y.rank == 1 else reshape(condition, [-1, *[1] * (y.rank - 1)])
+    result = where(mask, x, y)
+    result.set_shape(getattr(x, "shape", y.shape))
+    return result

@@ -1,0 +1,146 @@
+"""Recurrent layers: cells and ``dynamic_rnn`` in one module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..ir.tensor import Tensor
+from ..ops.array.concat import concat
+from .cell_dropout import checked_keep, dropped
+from .cells import GRUCell
+from .lstm_cells import LSTMCell
+from .module import Module
+from .recurrent import bidirectional_dynamic_rnn, dynamic_rnn
+
+
+class RecurrentLayers(Module):
+    """Base of layers that each run a cell over all of a sequence, or two in both directions."""
+
+    def __init__(
+        self,
+        make_cell: Callable[[], Any],
+        num_layers: int,
+        bidirectional: bool,
+        keep_prob: Any,
+        time_major: bool,
+        name: str | None,
+    ) -> None:
+        super().__init__(name)
+        self.cells = [make_cell() for _ in range(num_layers)]
+        self.backward_cells = [make_cell() for _ in range(num_layers if bidirectional else 0)]
+        self.keep_prob, self.time_major = checked_keep(keep_prob, "keep_prob"), time_major
+
+    def forward(self, inputs: Any, sequence_length: Any = None, initial_state: Any = None) -> tuple[Tensor, Any]:
+        """Return the outputs of the last layer, and the last states.
+
+        Parameters
+        ----------
+        inputs : Tensor of shape [batch, time, depth]
+        sequence_length : int32 Tensor of shape [batch], optional
+            As for `dynamic_rnn`.
+        initial_state : tuple, optional
+            As the states that are returned.
+
+        Returns
+        -------
+        outputs : Tensor of shape [batch, time, num_units]
+            Of two directions, one beside the other: [batch, time, 2 * num_units].
+        states : tuple
+            One for each layer; of two directions, a pair for each.
+        """
+        states, begin = [], initial_state or [None] * len(self.cells)
+        outputs = inputs
+        for k in range(len(self.cells)):
+            x = outputs if not k else dropped(outputs, self.keep_prob, None)
+            outputs, state = self._layer(k, x, sequence_length, begin[k])
+            states.append(state)
+        return outputs, tuple(states)
+
+    def _layer(self, k: int, x: Any, lengths: Any, begin: Any) -> tuple[Tensor, Any]:
+        if not self.backward_cells:
+            return dynamic_rnn(self.cells[k], x, lengths, begin, time_major=self.time_major)
+        forth, back = begin or (None, None)
+        cells = (self.cells[k], self.backward_cells[k])
+        outputs, states = bidirectional_dynamic_rnn(*cells, x, lengths, forth, back, time_major=self.time_major)
+        return concat(list(outputs), 2), states
+
+
+class LSTM(RecurrentLayers):
+    """Layers of long short-term memory over whole sequences.
+
+    Parameters
+    ----------
+    num_units : int
+    num_layers : int
+    bidirectional : bool
+        Whether each layer has a second cell, which begins at the ends.
+    keep_prob : float or scalar Tensor
+        Probability to keep an element between two layers.
+    time_major : bool
+        Whether inputs and outputs are of shape [time, batch, depth].
+    name : str, optional
+    **cell
+        Arguments of each `LSTMCell`.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     lstm = tg.nn.LSTM(4, num_layers=2, bidirectional=True)
+    ...     outputs, states = lstm(tg.ones([3, 7, 5]), sequence_length=[7, 2, 0])
+    >>> outputs.shape, states[1][0].h.shape
+    (Shape(3, 7, 8), Shape(3, 4))
+    """
+
+    def __init__(
+        self,
+        num_units: int,
+        num_layers: int = 1,
+        bidirectional: bool = False,
+        keep_prob: Any = 1.0,
+        time_major: bool = False,
+        name: str | None = None,
+        **cell: Any,
+    ) -> None:
+        super().__init__(lambda: LSTMCell(num_units, **cell), num_layers, bidirectional, keep_prob, time_major, name)
+
+
+class GRU(RecurrentLayers):
+    """Layers of gated recurrent units over whole sequences.
+
+    Parameters
+    ----------
+    num_units : int
+    num_layers : int
+    bidirectional : bool
+        Whether each layer has a second cell, which begins at the ends.
+    keep_prob : float or scalar Tensor
+        Probability to keep an element between two layers.
+    time_major : bool
+        Whether inputs and outputs are of shape [time, batch, depth].
+    name : str, optional
+    **cell
+        Arguments of each `GRUCell`.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     gru = tg.nn.GRU(4, num_layers=2)
+    ...     outputs, states = gru(tg.ones([3, 7, 5]))
+    >>> outputs.shape, [state.shape for state in states]
+    (Shape(3, 7, 4), [Shape(3, 4), Shape(3, 4)])
+    """
+
+    def __init__(
+        self,
+        num_units: int,
+        num_layers: int = 1,
+        bidirectional: bool = False,
+        keep_prob: Any = 1.0,
+        time_major: bool = False,
+        name: str | None = None,
+        **cell: Any,
+    ) -> None:
+        super().__init__(lambda: GRUCell(num_units, **cell), num_layers, bidirectional, keep_prob, time_major, name)
