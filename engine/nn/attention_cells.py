@@ -11,8 +11,8 @@ from ..frontend.tensor_array import TensorArray
 from ..ir.tensor import Tensor
 from ..ops.array.concat import concat
 from ..ops.array.creation import zeros
-from ..ops.array.shapes import expand_dims, squeeze
-from ..ops.math.linear import matmul
+from ..ops.array.shapes import expand_dims
+from ..ops.math.reductions import reduce_sum
 from .cell_weights import Linear
 from .cell_wrappers import CellWrapper
 
@@ -173,5 +173,5 @@ class AttentionWrapper(CellWrapper):
         return attention if self.output_attention else output, after
 
     def _read(self, k: int, output: Tensor, alignments: Tensor) -> Tensor:
-        context: Tensor = squeeze(matmul(expand_dims(alignments, 1), self.mechanisms[k].values), [1])
+        context = reduce_sum(self.mechanisms[k].values * expand_dims(alignments, 2), 1)
         return context if self.layers is None else self.layers[k](concat([output, context], 1))

@@ -12,11 +12,10 @@ from ..ir.apply import convert_to_tensor
 from ..ir.tensor import Tensor
 from ..ops.array.creation import range as numbers
 from ..ops.array.creation import zeros
-from ..ops.array.shapes import expand_dims, shape, squeeze
+from ..ops.array.shapes import expand_dims, shape
 from ..ops.array.where import where
 from ..ops.math.casting import cast
 from ..ops.math.elementwise import rsqrt, square
-from ..ops.math.linear import matmul
 from ..ops.math.reductions import reduce_sum
 from ..ops.math.trigonometry import tanh
 from ..ops.nn.losses import softmax
@@ -214,7 +213,7 @@ class LuongAttention(AttentionMechanism):
                 operation=query.op,
                 hint="give it as many num_units as the cell has, or use BahdanauAttention",
             )
-        products = squeeze(matmul(expand_dims(query, 1), self.keys, transpose_b=True), [1])
+        products = reduce_sum(self.keys * expand_dims(query, 1), 2)  # many small products, which are no native program
         return products if self.scale is None else products * self.scale
 
 
