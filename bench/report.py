@@ -103,7 +103,7 @@ def _lines(axes: Any, rows: list[Record], x: str) -> None:
     axes.set_xscale("log", base=2)
     medians = [r["median"] for r in rows]
     if max(medians) > 3 * min(medians):
-        axes.set_yscale("log")
+        axes.set_yscale("log", nonpositive="mask")
     axes.yaxis.set_major_formatter("{x:,g}")
     if max(medians) < 30 * min(medians):
         axes.yaxis.set_minor_formatter("{x:,g}")

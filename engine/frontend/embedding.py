@@ -9,7 +9,7 @@ from typing import Any
 from ..base.errors import DtypeError, GraphError, ShapeError
 from ..base.shapes import Shape
 from ..ir import scopes
-from ..ir.apply import apply, convert_to_tensor
+from ..ir.apply import convert_to_tensor
 from ..ir.entry import public
 from ..ir.tensor import Tensor
 from ..ops.array.concat import concat
@@ -212,9 +212,3 @@ def _check_alike(parts: Sequence[Any]) -> None:
                 "the shards of a table have one dtype", wanted=dtype, got=part.dtype, hint="cast one of them"
             )
         row = row if part.shape.rank is None else row.merge(part.shape[1:])
-
-
-def joined_ids(first: Tensor, second: Tensor) -> tuple[Tensor, list[Any]]:
-    """Return two vectors of row numbers as one, and the sizes that take it apart."""
-    sizes = [size_along(t, 0) if t.shape[0] is None else t.shape[0] for t in (first, second)]
-    return apply("Concat", [first, second], axis=0), sizes

@@ -26,7 +26,7 @@ from ..ops.nn.losses import sigmoid_cross_entropy_with_logits, softmax_cross_ent
 from ..ops.random.candidates import log_uniform_candidate_sampler
 from ..ops.support.arguments import index_tensor
 from ..ops.support.common import size_along
-from .embedding import Shards, joined_ids, scoped
+from .embedding import Shards, scoped
 
 
 @public
@@ -242,7 +242,7 @@ def _sampled_logits(
     """Return the logits of true and sampled classes, [batch, num_true + num_sampled], and their targets."""
     sampled, true_expected, sampled_expected = sample
     num_true = labels.shape[1]
-    ids, sizes = joined_ids(reshape(labels, [-1]), sampled)
+    ids, sizes = _joined(reshape(labels, [-1]), sampled)
     true_rows, sampled_rows = split(_in(inputs, weights.lookup(ids)), sizes)
     true_biases, sampled_biases = split(_in(inputs, biases.lookup(ids)), sizes)
     width = size_along(true_rows, 1) if true_rows.shape[1] is None else true_rows.shape[1]
@@ -256,6 +256,12 @@ def _sampled_logits(
         of_sampled = where(hits, constant(inputs.dtype.min, inputs.dtype), of_sampled)
     targets = concat([ones_like(of_true) / num_true, zeros_like(of_sampled)], 1)
     return concat([of_true, of_sampled], 1), targets
+
+
+def _joined(first: Tensor, second: Tensor) -> tuple[Tensor, list[Any]]:
+    """Return two vectors of row numbers as one, and the sizes that take it apart."""
+    sizes = [size_along(t, 0) if t.shape[0] is None else t.shape[0] for t in (first, second)]
+    return concat([first, second], 0), sizes
 
 
 def _matches(classes: Tensor, sampled: Tensor) -> Tensor:
