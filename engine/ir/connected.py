@@ -90,10 +90,10 @@ class ConnectedSets:
             # A member that no member reads is the end of its set, and stays with what it reads.
             if op in read_by_members:
                 levels[op] = highest[op]
-            # An assignment that nothing waits for must not hold back what it reads: a moment of Adam is read by the
-            # update, which may be levels above.
-            elif op not in highest and op not in self.members:
-                levels[op] = last
+            # An assignment whose value nobody reads must not hold back what it reads: a moment of Adam is read by the
+            # update, which may be levels above, and only what ends the step waits for both.
+            elif op not in self.members and not any(t._consumers for t in op.outputs):
+                levels[op] = highest.get(op, last)
             for source in self.sources(op):
                 bound = levels[op] - self._rise(source, op)
                 highest[source] = min(highest.get(source, bound), bound)

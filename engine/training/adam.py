@@ -84,17 +84,15 @@ class AdamOptimizer(ElementwiseOptimizer):
         """
         beta1, beta2 = scalar(self._beta1, part.var.dtype), scalar(self._beta2, part.var.dtype)
         m_slot, v_slot = self.zeros_slot(part.var, "m"), self.zeros_slot(part.var, "v")
-        m = beta1 * part.read(m_slot) + (1 - beta1) * gradient
-        v = beta2 * part.read(v_slot) + (1 - beta2) * square(gradient)
-        part.write(m_slot, m)
-        part.write(v_slot, v)
+        m = part.write(m_slot, beta1 * part.read(m_slot) + (1 - beta1) * gradient)
+        v = part.write(v_slot, beta2 * part.read(v_slot) + (1 - beta2) * square(gradient))
         return m, v
 
     def update(self, gradient: Tensor, part: Part) -> None:
         dtype = part.var.dtype
-        m, v = self.moments(gradient, part)
         power1, power2 = self._powers(part.var)
         rate = self.rate(dtype) * sqrt(1 - power2) / (1 - power1)
+        m, v = self.moments(gradient, part)
         part.lower(rate * m / (sqrt(v) + scalar(self._epsilon, dtype)))
 
     def finish(self) -> list[Any]:

@@ -56,8 +56,7 @@ class AdagradOptimizer(ElementwiseOptimizer):
 
     def update(self, gradient: Tensor, part: Part) -> None:
         slot = filled_slot(self, part.var, "accumulator", self._initial)
-        total = part.read(slot) + square(gradient)
-        part.write(slot, total)
+        total = part.write(slot, part.read(slot) + square(gradient))
         part.lower(self.rate(part.var.dtype) * gradient * rsqrt(total))
 
 
@@ -109,9 +108,9 @@ class AdadeltaOptimizer(ElementwiseOptimizer):
         var, dtype = part.var, part.var.dtype
         rho, epsilon = scalar(self._rho, dtype), scalar(self._epsilon, dtype)
         squares, steps = self.zeros_slot(var, "accum"), self.zeros_slot(var, "accum_update")
-        mean, before = rho * part.read(squares) + (1 - rho) * square(gradient), part.read(steps)
+        mean = part.write(squares, rho * part.read(squares) + (1 - rho) * square(gradient))
+        before = part.read(steps)
         step = sqrt(before + epsilon) / sqrt(mean + epsilon) * gradient
-        part.write(squares, mean)
         part.write(steps, rho * before + (1 - rho) * square(step))
         part.lower(self.rate(dtype) * step)
 
@@ -180,12 +179,8 @@ class RMSPropOptimizer(ElementwiseOptimizer):
             spread = spread - square(self._mean(part, self.zeros_slot(var, "mg"), gradient))
         slot = self.zeros_slot(var, "momentum")
         step = self.rate(dtype) * gradient / sqrt(spread + scalar(self._epsilon, dtype))
-        step = scalar(self._momentum, dtype) * part.read(slot) + step
-        part.write(slot, step)
-        part.lower(step)
+        part.lower(part.write(slot, scalar(self._momentum, dtype) * part.read(slot) + step))
 
     def _mean(self, part: Part, slot: Variable, value: Tensor) -> Tensor:
         decay = scalar(self._decay, part.var.dtype)
-        mean = decay * part.read(slot) + (1 - decay) * value
-        part.write(slot, mean)
-        return mean
+        return part.write(slot, decay * part.read(slot) + (1 - decay) * value)

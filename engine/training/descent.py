@@ -80,6 +80,5 @@ class MomentumOptimizer(ElementwiseOptimizer):
     def update(self, gradient: Tensor, part: Part) -> None:
         dtype = part.var.dtype
         decay, slot = scalar(self._momentum, dtype), self.zeros_slot(part.var, "momentum")
-        total = decay * part.read(slot) + gradient
-        part.write(slot, total)
+        total = part.write(slot, decay * part.read(slot) + gradient)
         part.lower(self.rate(dtype) * (gradient + decay * total if self._use_nesterov else total))

@@ -34,8 +34,11 @@ class Part(ABC):
         """Return the value of the part of the variable or of a slot, in front of the updates that come."""
 
     @abstractmethod
-    def write(self, variable: Variable, value: Tensor) -> None:
-        """Replace the part of the variable or of a slot."""
+    def write(self, variable: Variable, value: Tensor) -> Tensor:
+        """Replace the part of the variable or of a slot; return what it is now, to go on with.
+
+        What an assignment gives is what one fused operation makes, and all that is computed with it too.
+        """
 
     @abstractmethod
     def lower(self, step: Tensor) -> None:
@@ -48,8 +51,9 @@ class Whole(Part):
     def read(self, variable: Variable) -> Tensor:
         return variable.value()
 
-    def write(self, variable: Variable, value: Tensor) -> None:
+    def write(self, variable: Variable, value: Tensor) -> Tensor:
         self.updates.append(variable.assign(value))
+        return self.updates[-1]
 
     def lower(self, step: Tensor) -> None:
         self.updates.append(self.var.assign_sub(step))
@@ -65,8 +69,9 @@ class Rows(Part):
     def read(self, variable: Variable) -> Tensor:
         return gather(variable, self._indices)
 
-    def write(self, variable: Variable, value: Tensor) -> None:
+    def write(self, variable: Variable, value: Tensor) -> Tensor:
         self.updates.append(variable.scatter_update(self._indices, value))
+        return value
 
     def lower(self, step: Tensor) -> None:
         self.updates.append(self.var.scatter_sub(self._indices, step))

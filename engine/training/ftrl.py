@@ -93,10 +93,9 @@ class FtrlOptimizer(ElementwiseOptimizer):
         sums = filled_slot(self, var, self._names[0], self._initial)
         leader = self.zeros_slot(var, self._names[1])
         weights, before = part.read(var), part.read(sums)
-        after = before + square(gradient)
+        after = part.write(sums, before + square(gradient))
         new, old = power(after, -exponent) / rate, power(before, -exponent) / rate
-        linear = part.read(leader) + gradient + 2 * shrinkage * weights - (new - old) * weights
-        part.write(sums, after)
-        part.write(leader, linear)
+        moved = gradient + 2 * shrinkage * weights - (new - old) * weights
+        linear = part.write(leader, part.read(leader) + moved)
         ends = (sign(linear) * l1 - linear) / (new + 2 * l2 + beta / rate)
         part.write(var, where(absolute(linear) > l1, ends, 0))

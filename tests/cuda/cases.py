@@ -129,7 +129,8 @@ def joined(dtype, batch, units):
 
 def updated(optimizer, dtype, batch, units):
     w = tg.Variable(np.ones([batch or 3, units], dtype), name="w")
-    return [optimizer.apply_gradients([(tg.placeholder(dtype, w.shape), w)]).control_inputs[0].outputs[0]]
+    (update,) = optimizer.apply_gradients([(tg.placeholder(dtype, w.shape), w)]).control_inputs[:1]
+    return [update.control_inputs[-1].outputs[0]]  # of the last of its updates, that of the variable
 
 
 def adam(dtype, batch, units):
