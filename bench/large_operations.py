@@ -1,29 +1,37 @@
 """Every registered operation at many elements: what `loop_lag` runs to see whether any of them holds the event loop.
 
-What works element by element is scaled up from the samples of its definition. Others have a call here, a program in
-`large_programs`, or a reason why their size does not matter. An operation with neither is an error, so that a new one
-is not forgotten.
+What works element by element is scaled up from the samples of its definition. Others have a call here or in another of
+the modules `large_*`, a program in `large_programs`, or a reason why their size does not matter. An operation with
+neither is an error, so that a new one is not forgotten.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from .experiment import BenchError
-from .large_programs import PROGRAMS, ROW, Build, Program, fed, flags, floats, numbers, rows, sizes, stacked
-
-
-def call(type: str, *inputs: Any, **attrs: Any) -> Program:
-    """Return a program that runs one operation, all of whose inputs are fed."""
-    from tagflow.ir.apply import apply
-
-    feeds: dict[Any, np.ndarray] = {}
-    made = apply(type, *[fed(each, feeds) for each in inputs], **attrs)
-    op = made[0].op if isinstance(made, list) else made.op
-    return Program(list(op.outputs), feeds)
+from .large_images import IMAGES
+from .large_linalg import LINALG
+from .large_programs import (
+    PROGRAMS,
+    ROW,
+    Build,
+    Program,
+    call,
+    flags,
+    floats,
+    numbers,
+    rows,
+    sizes,
+    stacked,
+    strings,
+)
+from .large_random import RANDOM
+from .large_sparse import SPARSE
+from .large_special import SPECIAL, SPECIAL_ELEMENTWISE
+from .large_strings import STRINGS
 
 
 def scaled(type: str, n: int) -> Program:
@@ -39,11 +47,6 @@ def bfloats(n: int) -> np.ndarray:
     import ml_dtypes
 
     return floats(n, dtype=ml_dtypes.bfloat16)
-
-
-def strings(n: int) -> np.ndarray:
-    """Return texts, some of them longer than those that are kept in place."""
-    return np.resize(np.array(["a", "a text that is rather long", "b"], "T"), n)
 
 
 # Also other ways through the same operations: other dtypes, strides, axes.
@@ -213,6 +216,7 @@ ELEMENTWISE = (
     "SquaredDifference",
     "Where",
     "Xlogy",
+    *SPECIAL_ELEMENTWISE,
 )
 
 _MOVES = "hands its input on as it is"
@@ -228,6 +232,7 @@ WITHOUT: dict[str, str] = {
     **dict.fromkeys(("VariableHandle", "IsInitialized", "StackNew", "StackClose"), _HANDLE),
     **dict.fromkeys(("TensorArrayNew", "TensorArrayClose", "TensorArraySize"), _HANDLE),
     **dict.fromkeys(("TensorArrayReadBlock", "TensorArrayRowOf"), "gives views"),
+    "SameSizes": "compares shapes, of a few numbers each",
     **dict.fromkeys(("ToHost", "ToDevice", "IntoDevice"), "copies from or to a GPU, on a stream of it"),
     **dict.fromkeys(
         ("PartialFeed", "PartialFetch"), "is part of a run in parts, whose fetches are copied as others are"
@@ -245,7 +250,7 @@ def programs() -> dict[str, Build]:
     """
     from tagflow.ir.definition import Ufunc, all_definitions
 
-    found = {**PROGRAMS, **CALLS}
+    found = {**PROGRAMS, **CALLS, **IMAGES, **LINALG, **RANDOM, **SPARSE, **SPECIAL, **STRINGS}
     types = {name.partition(":")[0] for name in found}
     missing = []
     for definition in sorted(all_definitions(), key=lambda each: each.type):
@@ -255,5 +260,5 @@ def programs() -> dict[str, Build]:
         elif type not in types and type not in WITHOUT:
             missing.append(type)
     if missing:
-        raise BenchError(f"{', '.join(missing)}: give each a call in bench/large_operations.py, or a reason in WITHOUT")
+        raise BenchError(f"{', '.join(missing)}: give each a call in bench/large_*.py, or a reason in WITHOUT")
     return dict(sorted(found.items()))

@@ -1,4 +1,4 @@
-"""Programs that run one operation on many elements, where a call is not enough: state, series, random numbers."""
+"""Programs that run one operation on many elements, where a call is not enough: state, series."""
 
 from __future__ import annotations
 
@@ -80,35 +80,19 @@ def fed(value: Any, feeds: dict[Any, np.ndarray]) -> Any:
     return tensor
 
 
-# ---- random numbers
+def call(type: str, *inputs: Any, **attrs: Any) -> Program:
+    """Return a program that runs one operation, all of whose inputs are fed."""
+    from tagflow.ir.apply import apply
+
+    feeds: dict[Any, np.ndarray] = {}
+    made = apply(type, *[fed(each, feeds) for each in inputs], **attrs)
+    op = made[0].op if isinstance(made, list) else made.op
+    return Program(list(op.outputs), feeds)
 
 
-def drawn(build: Callable[[Any, Any], Any]) -> Build:
-    """Return what builds a random operation of a fed shape."""
-
-    def program(n: int) -> Program:
-        import tagflow as tg
-
-        shape = tg.placeholder("int32", [2])
-        return Program(build(tg, shape), {shape: sizes(n // ROW, ROW)})
-
-    return program
-
-
-def categorical(n: int) -> Program:
-    """Return draws of four classes for each row."""
-    import tagflow as tg
-
-    logits, count = tg.placeholder("float32"), tg.placeholder("int32", [])
-    return Program(tg.categorical(logits, count), {logits: rows(n // 4), count: np.int32(4)})
-
-
-def shuffled(n: int) -> Program:
-    """Return rows in another order."""
-    import tagflow as tg
-
-    x = tg.placeholder("float32")
-    return Program(tg.random_shuffle(x), {x: rows(n)})
+def strings(n: int) -> np.ndarray:
+    """Return texts, some of them longer than those that are kept in place."""
+    return np.resize(np.array(["a", "a text that is rather long", "b"], "T"), n)
 
 
 # ---- variables
@@ -324,7 +308,6 @@ PROGRAMS: dict[str, Build] = {
     "AssignVariable": updated(lambda tg, v, x: v.assign(x).op),
     "AssignVariable: Adam": adam,
     "AssignVariable: initializer": initializer,
-    "Categorical": categorical,
     "Exp: under check_numerics": of_placeholder(lambda tg, x: tg.exp(x), check_numerics=True),
     "Exp: in the reference executor": of_placeholder(lambda tg, x: tg.exp(x), executor="reference"),
     "Exp: under a limit of memory": of_placeholder(lambda tg, x: tg.exp(x), memory_limit="4GiB"),
@@ -336,10 +319,6 @@ PROGRAMS: dict[str, Build] = {
     "ProductSumBegin": products,
     "ProductSumEnd": products,
     "PyFunction": of_placeholder(lambda tg, x: tg.py_function(np.sin, [x], "float32", blocking=True)),
-    "RandomShuffle": shuffled,
-    "RandomStandardNormal": drawn(lambda tg, shape: tg.random_normal(shape)),
-    "RandomUniform": drawn(lambda tg, shape: tg.random_uniform(shape)),
-    "RandomUniformInt": drawn(lambda tg, shape: tg.random_uniform(shape, maxval=9, dtype="int32")),
     "ReadVariable": updated(lambda tg, v, x: v.read_value()),
     "Recv": of_placeholder(across_devices, devices=2),
     "ScatterAdd": scattered("scatter_add"),
@@ -371,6 +350,5 @@ PROGRAMS: dict[str, Build] = {
     "TensorArrayStack": array(lambda tg, ta, x: ta.stack()),
     "TensorArrayUnstack": array(lambda tg, ta, x: ta.size()),
     "TensorArrayWrite": array(lambda tg, ta, x: tg.TensorArray("float32", 1).write(0, x).size(), 2),
-    "TruncatedNormal": drawn(lambda tg, shape: tg.truncated_normal(shape)),
     "Watch": watched,
 }
