@@ -6,7 +6,7 @@ See docs/design/0030-models.md.
 """
 
 cimport numpy as cnp
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy
 
@@ -20,7 +20,7 @@ from tagflow.kernels.cpu.arrays cimport (
 )
 from tagflow.kernels.cpu.image_units cimport (
     MOST_RANK, X, Y, Z, Convolution, Unit, ceiling, lay_out, num_channels, num_pixels, num_places, open_unit, place_offset,
-    span, write_pixel_offsets, write_row_offsets,
+    write_pixel_offsets, write_row_offsets,
 )
 from tagflow.kernels.cpu.linear cimport product_cost, vector_bits
 from tagflow.kernels.cpu.registry cimport register
@@ -307,7 +307,7 @@ cdef bint _open(
     return c.bits > 0
 
 
-cdef bint _turn_around(Convolution* c) noexcept nogil:
+cdef void _turn_around(Convolution* c) noexcept nogil:
     """Make of a convolution what gives the gradient of its images: one of the gradient of its result."""
     cdef int64_t swapped
     cdef int d
@@ -318,7 +318,6 @@ cdef bint _turn_around(Convolution* c) noexcept nogil:
         c.source[d], c.result[d] = c.result[d], swapped
     c.inner, c.outer = c.outer, c.inner
     c.turned, c.by_channel = True, c.groups > 1 and c.inner == c.outer == 1
-    return True
 
 
 cdef inline double _cost(const Convolution* c) noexcept nogil:
