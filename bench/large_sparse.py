@@ -25,6 +25,7 @@ def shape(count: int) -> np.ndarray:
 
 SPARSE: dict[str, Build] = {
     "DistinctRows": lambda n: call("DistinctRows", numbers(n, below=n // 3)),
+    "DistinctRows: vectors": lambda n: call("DistinctRows", mixed(n // 4)),
     "GroupMax": lambda n: call("GroupMax", floats(n), numbers(n, below=100, dtype=np.int64), np.int32(100)),
     "IsIn": lambda n: call("IsIn", numbers(n, below=n), numbers(ROW, below=n)),
     "LastAtPlace": lambda n: call("LastAtPlace", mixed(n // 4), shape(n // 4)),
@@ -42,5 +43,4 @@ SPARSE: dict[str, Build] = {
         adjoint=True,
     ),
     "SparseToDense": lambda n: call("SparseToDense", places(n // 10), floats(n // 10), shape(n // 10), floats()),
-    "SparseUnique": lambda n: call("SparseUnique", mixed(n // 4)),
 }

@@ -37,7 +37,7 @@ def as_fed_array(value: Any, dtype: DType) -> Array:
     array = _as_numpy(value)
     found = as_dtype(array.dtype)
     if found is dtype:
-        return array.astype(dtype.numpy, copy=False)
+        return array if array.dtype == dtype.numpy else array.astype(dtype.numpy)
     if not _fits(_kind(found), dtype):
         raise DtypeError("this array is of another kind", wanted=dtype, got=found, hint=_CONVERT.format(dtype))
     if dtype.is_integer and array.size and not np.can_cast(array.dtype, dtype.numpy):  # type: ignore[arg-type]

@@ -1,7 +1,8 @@
-"""Indices without their repeats: of rows that are to be summed before they are used."""
+"""Indices, or vectors of indices, in order and without their repeats: of what is to be summed before it is used."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,27 +13,64 @@ from ...base.shapes import Shape
 from ...ir.apply import apply
 from ...ir.definition import NotDifferentiable, Sample, define
 from ...ir.operation import Operation
+from ...ir.tensor import Tensor
+from ..support.common import size_along
 from ..support.indexed_slices import IndexedSlices
+from ..support.interpreter import running_count
 from ..support.literals import i32, i64
+
+PLACES = i64([[1, 0], [0, 2], [1, 0], [0, 1]])
+
+
+def _numbered(indices: Any) -> Any:
+    """Return a number for each index vector, in the same order; None if an int64 can not hold them."""
+    low = indices.min(0)
+    spans = [int(high) - int(least) + 1 for high, least in zip(indices.max(0), low, strict=True)]
+    if math.prod(spans) >= 2**63:
+        return None
+    numbers = indices[:, 0] - low[0]
+    for i in range(1, len(spans)):
+        numbers = numbers * spans[i] + (indices[:, i] - low[i])
+    return numbers
+
+
+def order_of_rows(xp: Any, indices: Any) -> Any:
+    """Return the permutation that sorts indices, or vectors of int64; equal ones stay in their order."""
+    if indices.ndim == 1:
+        return xp.argsort(indices, kind="stable")
+    if not indices.shape[1]:
+        return xp.arange(indices.shape[0])
+    numbers = _numbered(indices) if xp is np and indices.size else None
+    if numbers is not None:
+        return np.argsort(numbers, kind="stable")
+    return xp.lexsort(xp.ascontiguousarray(indices.T[::-1]))
 
 
 def _distinct_shape(op: Operation) -> list[Shape]:
-    indices = op.inputs[0].shape
-    if indices.rank not in (1, None):
+    shape = op.inputs[0].shape
+    if shape.rank not in (1, 2, None):
         raise ShapeError(
-            "the indices of rows are a vector", wanted="[n]", got=indices, hint="reshape them and their rows"
+            "the indices of rows are a vector", wanted="[n]", got=shape, hint="reshape them and their rows"
         )
-    return [Shape([None]), indices.merge(Shape([None]))]
+    if shape.rank is None:
+        return [Shape(None), Shape([None])]
+    return [Shape([None, *shape.dims[1:]]), Shape([shape[0]])]
 
 
-def _distinct(xp: Any, indices: Any) -> list[Any]:
-    rows, places = np.unique(indices, return_inverse=True)
-    return [rows, xp.asarray(places.reshape(-1).astype(indices.dtype))]
+def _distinct(xp: Any, indices: Any) -> tuple[Any, Any]:
+    order = order_of_rows(xp, indices)
+    rows = indices[order]
+    changed = rows[1:] != rows[:-1]
+    first = xp.ones(rows.shape[0], dtype=xp.bool_)
+    first[1:] = changed if indices.ndim == 1 else xp.any(changed, axis=1)
+    numbers = xp.empty(rows.shape[0], dtype=indices.dtype)
+    numbers[order] = running_count(xp, first) - 1
+    return rows[first], numbers
 
 
 define(
     "DistinctRows",
-    "indices: host I -> rows: host I, places: I",
+    "indices: I -> rows: I, numbers: I",
     where={"I": dtypes.INDEX},
     shape=_distinct_shape,
     reads_values=True,
@@ -42,12 +80,22 @@ define(
         Sample([i32([7, 2, 7, 5])], (i32([2, 5, 7]), i32([2, 0, 2, 1]))),
         Sample([i64([3])], (i64([3]), i64([0]))),
         Sample([i32([])], (i32([]), i32([]))),
+        Sample([PLACES], (i64([[0, 1], [0, 2], [1, 0]]), i64([2, 1, 2, 0]))),
+        Sample([i64([[5], [5], [-1]])], (i64([[-1], [5]]), i64([1, 1, 0]))),
+        Sample([np.zeros((3, 0), np.int64)], (np.zeros((1, 0), np.int64), i64([0, 0, 0]))),
+        Sample([np.zeros((0, 2), np.int64)], (np.zeros((0, 2), np.int64), np.zeros(0, np.int64))),
     ],
 )
 
 
+def distinct_rows(indices: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the different indices, or rows of a matrix, in order; the number of each; how many there are."""
+    rows, numbers = apply("DistinctRows", indices)
+    return rows, numbers, size_along(rows, 0)
+
+
 def sum_repeats(slices: IndexedSlices) -> IndexedSlices:
     """Return `slices` with each row once, in the order of their indices; what stood at one index is added up."""
-    rows, places = apply("DistinctRows", slices.indices)
-    values = apply("UnsortedSegmentSum", slices.values, places, apply("Size", rows))
+    rows, numbers, count = distinct_rows(slices.indices)
+    values = apply("UnsortedSegmentSum", slices.values, numbers, count)
     return IndexedSlices(values, rows, slices.dense_shape)

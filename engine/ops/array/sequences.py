@@ -18,6 +18,7 @@ from ...ir.tensor import Tensor
 from ..math.casting import cast
 from ..support.arguments import axis_within, index_tensor, static_int, static_ints
 from ..support.common import shape_of, size_along
+from ..support.interpreter import repeated_numbers
 from ..support.literals import f64, i32, i64
 
 _X = np.arange(12.0).reshape(2, 3, 2)
@@ -251,7 +252,7 @@ def _repeated_shape(op: Operation) -> Shape:
 def _repeated(xp: Any, repeats: Any) -> Any:
     if repeats.size and int(repeats.min()) < 0:
         raise ValueError(f"repeat: an element can not be repeated {int(repeats.min())} times")
-    return xp.asarray(np.repeat(np.arange(repeats.size), repeats))
+    return xp.asarray(repeated_numbers(repeats))
 
 
 define(

@@ -18,6 +18,7 @@ from ...ir.tensor import Tensor
 from ..math.casting import cast
 from ..support.arguments import index_tensor
 from ..support.array_library import last_writers
+from ..support.interpreter import running_count
 from ..support.literals import f64, flags, i32, i64
 from .gather import check_bounds
 
@@ -54,8 +55,13 @@ def _unique(xp: Any, x: Any, out_idx: Any) -> list[Any]:
     number = xp.zeros(first.shape, dtype=xp.int64)
     number[by_place] = xp.arange(first.size)
     indices = xp.zeros(n, dtype=xp.int64)
-    indices[order] = number[xp.cumsum(new) - 1]
+    indices[order] = number[running_count(xp, new) - 1]
     return [first[by_place].astype(xp.int64), indices.astype(kind), (ends - starts)[by_place].astype(kind)]
+
+
+def numbers_of_equal(xp: Any, x: Any) -> Any:
+    """Return a number for each element of a vector, the same for equal ones: 0, 1, ... in the order they first come."""
+    return _unique(xp, x, dtypes.int64)[1]
 
 
 define(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,13 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
+from ...kernels.cpu.sequences import edit_distances
 from ..array.concat import concat, stack
 from ..array.creation import range as numbers
 from ..array.gather import scatter_nd
 from ..array.shapes import expand_dims
 from ..array.slicing import boolean_mask
+from ..array.unique import numbers_of_equal
 from ..math.casting import cast
 from ..math.cumulative import cumsum
 from ..math.reductions import reduce_max, reduce_sum
@@ -28,28 +31,16 @@ from ..support.common import size_along
 from ..support.literals import Array, f32, i32, i64
 
 
-def _levenshtein(hypothesis: Array, truth: Array) -> int:
-    """Count the insertions, deletions and replacements between two sequences (Wagner and Fischer, 1974)."""
-    steps = np.arange(len(truth) + 1)
-    row = steps
-    for symbol in hypothesis:
-        replaced = np.minimum(row[:-1] + (truth != symbol), row[1:] + 1)
-        row = np.minimum.accumulate(np.concatenate([row[:1] + 1, replaced]) - steps) + steps
-    return int(row[-1])
-
-
-def _sequences(indices: Array, values: Array, sizes: tuple[int, ...]) -> dict[int, Array]:
-    """Return the sequences of a sparse tensor by the numbers of their places among those of a shape."""
-    if indices.shape != (len(values), len(sizes) + 1):
-        raise ValueError(
-            f"edit_distance: indices {indices.shape} do not fit {len(values)} values, rank {len(sizes) + 1}"
-        )
-    if not indices.size:
-        return {}
-    rows = np.ravel_multi_index(tuple(indices[:, :-1].T), sizes) if sizes else np.zeros(len(values), np.int64)
-    order = np.lexsort((indices[:, -1], rows))
-    names, starts = np.unique(rows[order], return_index=True)
-    return dict(zip(names.tolist(), np.split(values[order], starts[1:]), strict=True))
+def _places(indices: Array, count: int, sizes: tuple[int, ...]) -> Array:
+    """Return the numbers of the sequences that the values of a sparse tensor belong to, among those of a shape."""
+    if indices.shape != (count, len(sizes) + 1):
+        raise ValueError(f"edit_distance: indices {indices.shape} do not fit {count} values, rank {len(sizes) + 1}")
+    places = np.zeros(count, np.int64)
+    for size, column in zip(sizes, indices[:, :-1].T, strict=True):
+        if count and not 0 <= int(column.min()) <= int(column.max()) < size:
+            raise ValueError(f"edit_distance: an index of a sequence is not in [0, {size})")
+        places = places * size + column
+    return places
 
 
 def _distances(xp: Any, *parts: Array, normalize: bool) -> Array:
@@ -57,12 +48,17 @@ def _distances(xp: Any, *parts: Array, normalize: bool) -> Array:
     if size.shape != other.shape or not size.size:
         raise ValueError(f"edit_distance: the dense shapes are of different ranks: {size.tolist()}, {other.tolist()}")
     shape = tuple(np.maximum(size[:-1], other[:-1]).tolist())
-    hypotheses, truths = _sequences(parts[0], mine, shape), _sequences(parts[3], theirs, shape)
-    result = np.zeros(int(np.prod(shape)), np.float32)
-    for row in hypotheses.keys() | truths.keys():
-        truth = truths.get(row, theirs[:0])
-        count = _levenshtein(hypotheses.get(row, mine[:0]), truth)
-        result[row] = count if not normalize else count / len(truth) if len(truth) else np.inf
+    names = numbers_of_equal(np, np.concatenate([mine, theirs]))
+    sequences: list[Array] = []
+    for indices, symbols in ((parts[0], names[: mine.size]), (parts[3], names[mine.size :])):
+        places = _places(indices, symbols.size, shape)
+        order = np.lexsort((indices[:, -1], places))
+        sequences += [symbols[order], np.cumsum(np.bincount(places, minlength=math.prod(shape)))]
+    result = edit_distances(*sequences).astype(np.float32)
+    if normalize:
+        lengths = np.diff(sequences[3], prepend=0)
+        unequal = np.where(result > 0, np.float32(np.inf), np.float32(0))
+        result = np.divide(result, lengths, out=unequal, where=lengths > 0, casting="same_kind")
     return result.reshape(shape)
 
 

@@ -11,9 +11,10 @@ from ...base.shapes import Shape
 from ...ir.apply import apply, constant, convert_to_tensor
 from ...ir.entry import public
 from ...ir.tensor import Tensor
+from ..array.distinct import distinct_rows
 from ..support.common import size_along
 from ..support.literals import i64
-from .grouping import after, same_sizes, sum_of_groups, unique_places
+from .grouping import after, same_sizes, sum_of_groups
 from .rows import where_true
 from .sparse_tensor import SparseTensor, SparseTensorValue, as_sparse
 
@@ -26,7 +27,7 @@ def _joined(a: SparseTensor, b: SparseTensor, what: str) -> tuple[Tensor, Tensor
     """Return the places of two sparse tensors of one shape, each value's number among them, their count, the shape."""
     sizes = same_sizes(a.dense_shape, b.dense_shape, what)
     with after([sizes]):
-        unique, numbers, count = unique_places(apply("Concat", [a.indices, b.indices], axis=0))
+        unique, numbers, count = distinct_rows(apply("Concat", [a.indices, b.indices], axis=0))
     return unique, numbers, count, a.dense_shape if a.dense_shape.op.is_constant else sizes
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -18,34 +17,12 @@ from ...ir.definition import NotDifferentiable, Sample, define
 from ...ir.operation import Operation
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
+from ..array.distinct import PLACES, order_of_rows
 from ..support.arguments import as_sizes
-from ..support.common import scalar_like, size_along
+from ..support.common import scalar_like
 from ..support.literals import f64, i32, i64
 
 INDICES = NotDifferentiable("it gives indices, which are integers")
-_PLACES = i64([[1, 0], [0, 2], [1, 0], [0, 1]])
-
-
-def _numbered(indices: Any) -> Any:
-    """Return a number for each index vector, in the same order; None if an int64 can not hold them."""
-    low = indices.min(0)
-    spans = [int(high) - int(least) + 1 for high, least in zip(indices.max(0), low, strict=True)]
-    if math.prod(spans) >= 2**63:
-        return None
-    numbers = indices[:, 0] - low[0]
-    for i in range(1, len(spans)):
-        numbers = numbers * spans[i] + (indices[:, i] - low[i])
-    return numbers
-
-
-def order_of_rows(xp: Any, indices: Any) -> Any:
-    """Return the permutation that sorts index vectors; equal ones stay in their order."""
-    if not indices.shape[1]:
-        return xp.arange(indices.shape[0])
-    numbers = _numbered(indices) if xp is np and indices.size else None
-    if numbers is not None:
-        return np.argsort(numbers, kind="stable")
-    return xp.lexsort(xp.ascontiguousarray(indices.T[::-1]))
 
 
 define(
@@ -55,51 +32,13 @@ define(
     kernel=lambda xp, indices: order_of_rows(xp, indices).astype(xp.int64, copy=False),
     gradient=INDICES,
     samples=[
-        Sample([_PLACES], i64([3, 1, 0, 2])),
+        Sample([PLACES], i64([3, 1, 0, 2])),
         Sample([i64([[2], [1], [2], [0]])], i64([3, 1, 0, 2])),
         Sample([i64([[2**62, -(2**62)], [5, 2**62], [5, -1]])], i64([2, 1, 0])),
         Sample([np.zeros((3, 0), np.int64)], i64([0, 1, 2])),
         Sample([np.zeros((0, 2), np.int64)], np.zeros(0, np.int64)),
     ],
 )
-
-
-def _unique_shape(op: Operation) -> list[Shape]:
-    shape = op.inputs[0].shape
-    count, rank = (None, None) if shape.rank is None else shape.dims
-    return [Shape([None, rank]), Shape([count])]
-
-
-def _unique(xp: Any, indices: Any) -> tuple[Any, Any]:
-    order = order_of_rows(xp, indices)
-    rows = indices[order]
-    first = xp.ones(rows.shape[0], dtype=xp.bool_)
-    first[1:] = xp.any(rows[1:] != rows[:-1], axis=1)
-    numbers = xp.empty(rows.shape[0], dtype=xp.int64)
-    numbers[order] = xp.cumsum(first, dtype=xp.int64) - 1
-    return rows[first], numbers
-
-
-define(
-    "SparseUnique",
-    "indices: int64 -> unique: int64, numbers: int64",
-    shape=_unique_shape,
-    reads_values=True,
-    kernel=_unique,
-    gradient=INDICES,
-    samples=[
-        Sample([_PLACES], (i64([[0, 1], [0, 2], [1, 0]]), i64([2, 1, 2, 0]))),
-        Sample([i64([[5], [5], [-1]])], (i64([[-1], [5]]), i64([1, 1, 0]))),
-        Sample([np.zeros((3, 0), np.int64)], (np.zeros((1, 0), np.int64), i64([0, 0, 0]))),
-        Sample([np.zeros((0, 2), np.int64)], (np.zeros((0, 2), np.int64), np.zeros(0, np.int64))),
-    ],
-)
-
-
-def unique_places(indices: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the different vectors among `indices` in order, the number of each one's there, and how many there are."""
-    unique, numbers = apply("SparseUnique", indices)
-    return unique, numbers, size_along(unique, 0)
 
 
 def sum_of_groups(values: Tensor, numbers: Tensor, count: Tensor) -> Tensor:

@@ -8,10 +8,11 @@ from typing import Any
 from ...ir.apply import apply, constant
 from ...ir.entry import public
 from ...ir.tensor import Tensor
+from ..array.distinct import distinct_rows
 from ..math.reductions import reduced_axes
 from ..support.arguments import static_ints
 from ..support.literals import i32, i64
-from .grouping import largest_of_groups, sum_of_groups, unique_places
+from .grouping import largest_of_groups, sum_of_groups
 from .sparse_tensor import SparseTensor, as_sparse, known_rank, sizes_of, vector
 
 Groups = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -32,7 +33,7 @@ def _kept(sp: SparseTensor, axis: Any, keepdims: bool, what: str) -> tuple[Tenso
 def _reduced(value: Any, axis: Any, keepdims: bool, groups: Groups, what: str) -> SparseTensor:
     sp = as_sparse(value, what)
     places, sizes = _kept(sp, axis, keepdims, what)
-    unique, numbers, count = unique_places(places)
+    unique, numbers, count = distinct_rows(places)
     return SparseTensor(unique, groups(sp.values, numbers, count), sizes)
 
 
@@ -189,7 +190,7 @@ def sparse_softmax(sp_input: Any, name: str | None = None) -> SparseTensor:
     """
     sp = as_sparse(sp_input, "sparse_softmax")
     rank = known_rank(sp, "sparse_softmax")
-    _, numbers, count = unique_places(sp.indices[:, : max(rank - 1, 0)])
+    _, numbers, count = distinct_rows(sp.indices[:, : max(rank - 1, 0)])
     largest = apply("StopGradient", largest_of_groups(sp.values, numbers, count))
     raised = apply("Exp", sp.values - apply("Gather", largest, numbers))
     total = sum_of_groups(raised, numbers, count)

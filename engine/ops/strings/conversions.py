@@ -18,9 +18,10 @@ from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..support.arguments import static_int
 from ..support.common import same_as
+from ..support.interpreter import elements
 from ..support.literals import c128, f32, f64, flags, i32, i64
 from .elementwise import STRINGS, words
-from .kernels import each, listed, python_calls, strings
+from .kernels import each, numbers, python_calls, strings
 
 _NUMBERS = (dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64)
 _BASE64 = re.compile(r"[A-Za-z0-9_-]*={0,2}")
@@ -37,7 +38,7 @@ def _to_number(xp: Any, x: Any, dtype: Any) -> Any:
     of = int if kind.is_integer else float
     try:
         with np.errstate(over="ignore"):
-            return np.array([_parsed(text, of) for text in listed(x)], kind.numpy).reshape(x.shape)
+            return numbers((_parsed(text, of) for text in elements(x)), kind.numpy, x.shape)
     except (ValueError, OverflowError) as error:
         raise ValueError(f"string_to_number: this is no {kind}: {error}") from None
 
@@ -101,10 +102,10 @@ def string_to_number(input: Any, out_type: Any = "float32", name: str | None = N
 
 def _as_string(xp: Any, x: Any, form: str) -> Any:
     if x.dtype.kind == "b":
-        return strings(("true" if value else "false" for value in listed(x)), x.shape)
+        return strings(("true" if value else "false" for value in elements(x)), x.shape)
     if x.dtype.kind == "c":
-        return strings((f"({form},{form})" % (value.real, value.imag) for value in listed(x)), x.shape)
-    return strings((form % value for value in listed(x)), x.shape)
+        return strings((f"({form},{form})" % (value.real, value.imag) for value in elements(x)), x.shape)
+    return strings((form % value for value in elements(x)), x.shape)
 
 
 define(
@@ -291,8 +292,8 @@ def decode_base64(input: Any, name: str | None = None) -> Tensor:
 
 
 def _bucket(xp: Any, x: Any, num_buckets: int) -> Any:
-    digests = (hashlib.blake2b(text.encode(), digest_size=8).digest() for text in listed(x))
-    return np.array([int.from_bytes(d, "little") % num_buckets for d in digests], np.int64).reshape(x.shape)
+    digests = (hashlib.blake2b(text.encode(), digest_size=8).digest() for text in elements(x))
+    return numbers((int.from_bytes(d, "little") % num_buckets for d in digests), np.int64, x.shape)
 
 
 define(

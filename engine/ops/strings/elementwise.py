@@ -16,8 +16,9 @@ from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..support.arguments import index_tensor
 from ..support.common import broadcast_all, same_as
+from ..support.interpreter import elements
 from ..support.literals import i32, i64
-from .kernels import cut, each, listed, python_calls, strings
+from .kernels import cut, each, numbers, python_calls, strings
 
 STRINGS = NotDifferentiable("strings have no gradient")
 UNITS = ("BYTE", "UTF8_CHAR")
@@ -46,8 +47,8 @@ def one_of(value: Any, allowed: Sequence[Any], what: str) -> Any:
 
 
 def _length(xp: Any, x: Any, unit: str) -> Any:
-    counts = [len(text.encode() if unit == "BYTE" else text) for text in listed(x)]
-    return np.array(counts, np.int32).reshape(x.shape)
+    counts = (len(text.encode() if unit == "BYTE" else text) for text in elements(x))
+    return numbers(counts, np.int32, x.shape)
 
 
 define(
@@ -202,7 +203,7 @@ def string_strip(input: Any, name: str | None = None) -> Tensor:
 
 def _substr(xp: Any, x: Any, pos: Any, length: Any, unit: str) -> Any:
     shape = np.broadcast_shapes(x.shape, pos.shape, length.shape)
-    texts, starts, lengths = (listed(np.broadcast_to(a, shape)) for a in (x, pos, length))
+    texts, starts, lengths = (elements(np.broadcast_to(a, shape)) for a in (x, pos, length))
     parts = zip(texts, starts, lengths, strict=True)
     return strings((cut(text, start, count, unit == "BYTE") for text, start, count in parts), shape)
 

@@ -13,9 +13,10 @@ from ...ir.definition import REQUIRED, Sample, define
 from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..support.common import same_as
+from ..support.interpreter import elements
 from ..support.literals import flags
 from .elementwise import STRINGS, words
-from .kernels import listed, python_calls, replace, strings
+from .kernels import numbers, python_calls, replace, strings
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:
@@ -47,7 +48,7 @@ def _template(pattern: str, rewrite: str) -> str:
 def _replace(xp: Any, x: Any, pattern: str, rewrite: str, replace_global: bool) -> Any:
     compiled, template = _compiled(pattern), _template(pattern, rewrite)
     count = 0 if replace_global else 1
-    return strings((replace(compiled, template, text, count) for text in listed(x)), x.shape)
+    return strings((replace(compiled, template, text, count) for text in elements(x)), x.shape)
 
 
 define(
@@ -110,7 +111,7 @@ def regex_replace(
 
 def _full_match(xp: Any, x: Any, pattern: str) -> Any:
     compiled = _compiled(pattern)
-    return np.array([compiled.fullmatch(text) is not None for text in listed(x)], np.bool_).reshape(x.shape)
+    return numbers((compiled.fullmatch(text) is not None for text in elements(x)), np.bool_, x.shape)
 
 
 define(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,9 +19,10 @@ from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ..math.reductions import AXES, reduced_axes, reduced_shape
 from ..support.arguments import static_ints
+from ..support.interpreter import elements, repeated_numbers
 from ..support.literals import i64
 from .elementwise import STRINGS, words
-from .kernels import listed, pieces, python_calls, strings
+from .kernels import joined, pieces, python_calls, strings, vector
 
 
 @public
@@ -66,9 +69,9 @@ def _join(xp: Any, x: Any, axis: Any, keepdims: bool, separator: str) -> Any:
     gone = reduced_axes(axis, x.ndim)[:: -1 if axis else 1]  # the last one is the fastest
     kept = [i for i in range(x.ndim) if i not in gone]
     count = math.prod(x.shape[i] for i in gone)
-    rows = x.transpose([*kept, *gone]).reshape(math.prod(x.shape[i] for i in kept), count)
+    rows, texts = math.prod(x.shape[i] for i in kept), elements(x.transpose([*kept, *gone]))
     shape = tuple(1 if i in gone else d for i, d in enumerate(x.shape) if keepdims or i not in gone)
-    return strings((separator.join(listed(row)) for row in rows), shape)
+    return strings((joined(islice(texts, count), separator) for _ in range(rows)), shape)
 
 
 _X = words([["a", "b"], ["c", "d"]])
@@ -168,11 +171,18 @@ def _split_shape(op: Operation) -> list[Shape]:
 def _split(xp: Any, x: Any, sep: str, skip_empty: bool) -> list[Any]:
     if x.ndim != 1:
         raise ValueError(f"string_split takes a vector, got the shape {x.shape}")
-    found = [pieces(text, sep, skip_empty) for text in listed(x)]
-    indices = [(i, j) for i, parts in enumerate(found) for j in range(len(parts))]
-    values = [part for parts in found for part in parts]
-    most = max(map(len, found), default=0)
-    return [np.array(indices, np.int64).reshape(-1, 2), strings(values, (len(values),)), i64([len(found), most])]
+    counts = np.zeros(x.size, np.int64)
+
+    def parts() -> Iterator[str]:
+        for i, text in enumerate(elements(x)):
+            found = pieces(text, sep, skip_empty)
+            counts[i] = len(found)
+            yield from found
+
+    values = vector(parts())
+    rows = repeated_numbers(counts)
+    columns = np.arange(values.size) - (np.cumsum(counts) - counts)[rows]
+    return [np.stack([rows, columns], 1), values, i64([x.size, counts.max(initial=0)])]
 
 
 define(

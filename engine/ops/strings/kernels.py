@@ -2,25 +2,48 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from ...base import dtypes
+from ..support.interpreter import BLOCK, elements
 
 Array = np.ndarray[Any, Any]
 
 
+def _blocks(values: Iterable[Any]) -> Iterator[list[Any]]:
+    remaining = iter(values)
+    return iter(lambda: list(islice(remaining, BLOCK)), [])
+
+
 def strings(values: Iterable[str], shape: tuple[int, ...]) -> Array:
-    """Return an array of strings."""
-    return np.array(list(values), dtypes.string.numpy).reshape(shape)
+    """Return an array of strings; there are never more than a block of them as Python's own at once."""
+    result = np.empty(shape, dtypes.string.numpy)
+    flat = result.reshape(-1)
+    for i, block in enumerate(_blocks(values)):
+        flat[i * BLOCK : i * BLOCK + len(block)] = block
+    return result
 
 
-def listed(x: Array) -> list[Any]:
-    """Return the elements of an array as a flat list."""
-    return x.ravel().tolist()
+def vector(values: Iterable[str]) -> Array:
+    """Return a vector of however many strings there are."""
+    kind = dtypes.string.numpy
+    return np.concatenate([np.empty(0, kind), *(np.array(block, kind) for block in _blocks(values))])
+
+
+def numbers(values: Iterable[Any], dtype: Any, shape: tuple[int, ...]) -> Array:
+    """Return an array of numbers."""
+    return np.fromiter(values, dtype, math.prod(shape)).reshape(shape)
+
+
+def joined(texts: Iterable[str], separator: str) -> str:
+    """Join strings, a block of them at a time."""
+    return separator.join([separator.join(block) for block in _blocks(texts)])
 
 
 def python_calls(x: Array, *_: Any, **__: Any) -> int:
@@ -30,7 +53,7 @@ def python_calls(x: Array, *_: Any, **__: Any) -> int:
 
 def each(function: Callable[[str], str]) -> Callable[..., Array]:
     """Return the kernel that applies a function of Python to each string."""
-    return lambda xp, x: strings(map(function, listed(x)), x.shape)
+    return lambda xp, x: strings((function(text) for text in elements(x)), x.shape)
 
 
 def cut(text: str, start: int, length: int, as_bytes: bool) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib
 import math
-import time
 from typing import Any
 
 import numpy as np
+
+from .interpreter import give_way
 
 _PIECE = 1 << 16  # elements that are added without a break, which take a fraction of a millisecond
 
@@ -90,7 +91,7 @@ def _add_in_pieces(out: Any, places: Any, updates: Any, function: np.ufunc) -> N
     in_rows = np.ndim(updates) == places.ndim + out.ndim - 1 and len(updates) == len(places)
     for start in range(0, len(places), count):
         if start:
-            time.sleep(0)  # gives the lock away
+            give_way()
         piece = slice(start, start + count)
         function.at(out, places[piece], updates[piece] if in_rows else updates)
 
