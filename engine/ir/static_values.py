@@ -10,6 +10,8 @@ from ..base.shapes import Shape
 from .operation import Operation
 from .tensor import Tensor
 
+_MOST_DIMENSIONS = 64  # of an array of NumPy's; a longer vector is no shape
+
 
 def static_value(tensor: Tensor) -> np.ndarray[Any, Any] | None:
     """Return the value of a tensor that is known when the graph is built, else None.
@@ -59,7 +61,7 @@ def _shape_in(tensor: Tensor) -> Shape:
     if found is not None:
         return found
     length = tensor.shape[0] if tensor.rank == 1 else None
-    return Shape(None) if length is None else Shape([None] * length)
+    return Shape(None) if length is None or length > _MOST_DIMENSIONS else Shape([None] * length)
 
 
 def static_dimension(tensor: Tensor) -> int | None:
