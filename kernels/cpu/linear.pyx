@@ -1,4 +1,4 @@
-"""Products of matrices: by `product.h`, by BLAS where factors are large, and by plain loops where they are tiny.
+"""Products of matrices: by `product.h`, by BLAS where there are no such instructions, by plain loops where tiny.
 
 Which of these it is depends on the sizes alone, so that a product has the same bits wherever and in however many parts it
 is computed. What is not two plain matrices of float32 or float64 goes through the Python kernel.
@@ -51,7 +51,8 @@ cdef extern from "<stdlib.h>" nogil:
     void* aligned_alloc(size_t alignment, size_t size)
 
 cdef enum:
-    MOST_INNER = 2048  # terms of a sum up to which the rows of a panel stay in the cache; BLAS cuts longer ones
+    MOST_INNER = 2048  # terms of a sum up to which the rows of a panel stay in the cache; longer ones are cut
+    FEW = 8  # columns, of which a vector would be nearly empty: if the sums are long, BLAS is faster
     PANEL = 64  # rows or columns that a part has at least
     FAR = 4096  # bytes between two rows from which on panels are packed
     ENOUGH = 32  # rows that a panel is then used for
@@ -137,7 +138,7 @@ cdef inline void _gemm(const Product* p, int row, int rows, int column, int colu
 
 cdef inline size_t _panel_size(const Product* p) noexcept nogil:
     """Return the bytes of a panel."""
-    return <size_t>p.inner * PANEL_BYTES
+    return <size_t>min(p.inner, MOST_INNER) * PANEL_BYTES
 
 
 cdef inline int _bound(int whole, int part, int parts) noexcept nogil:
@@ -168,8 +169,18 @@ cdef inline Product _continued(const Product* p) noexcept nogil:
 
 cdef inline bint _is_own(const Product* p) noexcept nogil:
     """Say whether a product is computed by `product.h`."""
-    cdef int64_t inner = <int64_t>p.inner + (0 if p.more_a == NULL else p.more_inner)
-    return _bits and inner <= MOST_INNER and <int64_t>p.rows * p.columns * inner > TINY
+    if not _bits or _is_long(p) and p.columns < FEW:
+        return False
+    return <int64_t>p.rows * p.columns * _terms(p) > TINY
+
+
+cdef inline int64_t _terms(const Product* p) noexcept nogil:
+    return <int64_t>p.inner + (0 if p.more_a == NULL else p.more_inner)
+
+
+cdef inline bint _is_long(const Product* p) noexcept nogil:
+    """Say whether the sums of a product are cut."""
+    return _terms(p) > MOST_INNER
 
 
 cdef inline bint _wants_panels(const Product* p, int rows, int size) noexcept nogil:
@@ -188,6 +199,7 @@ cdef void _multiply_block(
     cdef int first = column
     cdef int count
     cdef void* own = NULL
+    cdef const char* total
     f.a, f.inner, f.columns, f.c, f.total = p.a.data, p.inner, p.columns, p.data, p.total
     f.a_row = 1 if p.a.transposed else p.a.columns
     f.a_step = p.a.columns if p.a.transposed else 1
@@ -202,15 +214,40 @@ cdef void _multiply_block(
         multiply(&f, _bits, size, row, rows, column, columns)
         return
     f.packed = scratch
+    total = <const char*>f.total
     while first < column + columns:
         count = min(width, column + columns - first)
         skipped = <size_t>first * size
         pack(<char*>p.b.data + skipped * step, 1 if p.b.transposed else p.b.columns, step, p.inner, count, size, scratch)
         f.c = <char*>p.data + skipped
-        f.total = NULL if f.total == NULL else <char*>(p.data if p.total == NULL else p.total) + skipped
+        if total != NULL:
+            f.total = total + skipped
         multiply(&f, _bits, size, row, rows, 0, count)
         first += count
     free(own)
+
+
+cdef inline void _advance(Matrix* matrix, bint by_rows, int count, int size) noexcept nogil:
+    """Leave out the first rows or columns of a matrix as it is multiplied."""
+    matrix.data = <char*>matrix.data + <size_t>count * size * (matrix.columns if by_rows != matrix.transposed else 1)
+
+
+cdef void _multiply_long(
+        const Product* p, int row, int rows, int column, int columns, int size, char* scratch) noexcept nogil:
+    """Compute some rows and columns of a product whose sums are cut into pieces, which are added up in order."""
+    cdef Product piece = p[0], more
+    cdef int remaining = p.inner
+    piece.more_a = piece.packed = NULL
+    while remaining > 0:
+        piece.inner = min(MOST_INNER, remaining)
+        _multiply_block(&piece, row, rows, column, columns, size, scratch)
+        _advance(&piece.a, False, piece.inner, size)
+        _advance(&piece.b, True, piece.inner, size)
+        piece.adds, piece.total = True, NULL
+        remaining -= piece.inner
+    if p.more_a != NULL:
+        more = _continued(p)
+        _multiply_long(&more, row, rows, column, columns, size, scratch)
 
 
 cdef inline void _block(
@@ -218,7 +255,10 @@ cdef inline void _block(
     """Compute some rows and columns of a product, or of its sum with the total."""
     cdef Product more
     if _is_own(p):
-        _multiply_block(p, row, rows, column, columns, sizeof(real), scratch)
+        if _is_long(p):
+            _multiply_long(p, row, rows, column, columns, sizeof(real), scratch)
+        else:
+            _multiply_block(p, row, rows, column, columns, sizeof(real), scratch)
         return
     if p.total != NULL:
         _copy_total(p, row, rows, column, columns, product)
@@ -386,7 +426,7 @@ cdef object pack_once(Compute compute, uint64_t* arguments):
     cdef Product* p = <Product*>arguments
     cdef int size = sizeof(float) if compute == _part_float else sizeof(double)
     cdef int64_t panels
-    if product_in(compute, arguments) == NULL or p.scratch == NULL:
+    if product_in(compute, arguments) == NULL or p.scratch == NULL or _is_long(p):
         return None
     panels = (<int64_t>p.columns * size + PANEL_BYTES - 1) // PANEL_BYTES
     memory = np.empty(panels * _panel_size(p) + PANEL_BYTES, np.uint8)
@@ -413,7 +453,7 @@ cdef int vector_bits() noexcept nogil:
 
 
 def is_own_product(int64_t terms):
-    """Say whether a product whose elements are sums of so many terms is computed by vector instructions of our own."""
+    """Say whether sums of so many terms are computed by vector instructions of our own, and in one piece."""
     return _bits > 0 and terms <= MOST_INNER
 
 

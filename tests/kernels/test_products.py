@@ -14,6 +14,9 @@ SIZES = [
     (40, 300, 1100),
     (3, 2048, 20),
     (3, 2049, 20),
+    (1, 7000, 70),
+    (130, 4100, 9),
+    (40, 6200, 100),
     (300, 64, 80),
 ]
 TRANSPOSED = list(itertools.product((False, True), repeat=2))
@@ -54,7 +57,7 @@ def test_sizes_and_layouts(vectors, dtype, transposed):
 
 
 @pytest.mark.parametrize("transposed", TRANSPOSED)
-@pytest.mark.parametrize("sizes", [(130, 500, 300), (64, 1024, 1030), (700, 300, 40)])
+@pytest.mark.parametrize("sizes", [(130, 500, 300), (64, 1024, 1030), (700, 300, 40), (130, 5000, 70)])
 def test_parts_do_not_matter(transposed, sizes):
     a, b = factors("float32", *sizes, transposed)
     at_once = product(a, b, transposed, replace(ON, workers=0))
@@ -62,7 +65,7 @@ def test_parts_do_not_matter(transposed, sizes):
 
 
 @pytest.mark.parametrize("transposed", TRANSPOSED)
-@pytest.mark.parametrize("sizes", [(3, 70, 70), (40, 40, 40), (33, 16, 1100)])
+@pytest.mark.parametrize("sizes", [(3, 70, 70), (40, 40, 40), (33, 16, 1100), (40, 2100, 30)])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_factors_that_stay_are_packed_once(dtype, transposed, sizes):
     rows, inner, columns = sizes
