@@ -21,6 +21,10 @@ from tagflow.kernels.cpu.ufuncs cimport find_native_loop
 from tagflow.kernels.cpu.walks cimport Walk, advance, lay_out
 from tagflow.kernels.cpu.windows cimport copy_element_to
 
+cdef extern from "cpu/row_sums.h" nogil:
+    void add_rows_float(float* total, const float* x, ptrdiff_t rows, ptrdiff_t step, ptrdiff_t count)
+    void add_rows_double(double* total, const double* x, ptrdiff_t rows, ptrdiff_t step, ptrdiff_t count)
+
 cnp.import_array()
 
 cdef double PACE = 0.3  # nanoseconds that an element takes, about
@@ -29,6 +33,7 @@ cdef double MOVE = 0.15  # nanoseconds that writing a byte takes, about
 
 cdef enum:
     MOST_PARTS = 64
+    MOST_ROW = 1024  # bytes of a row up to which it is added without NumPy's loop
 
 _LOOPS = {"Sum": "add", "SumTo": "add", "Mean": "add", "Max": "maximum", "Min": "minimum", "Any": "logical_or",
           "All": "logical_and"}
@@ -37,6 +42,7 @@ _LOOPS = {"Sum": "add", "SumTo": "add", "Mean": "add", "Max": "maximum", "Min": 
 cdef class Reduction:
     """The attributes of a reduction, or of an Unreduce."""
     cdef Loop loop  # joins two elements; NULL in an Unreduce
+    cdef bint adds  # float32 or float64
     cdef void* data  # its last argument
     cdef char start[8]  # the element that changes nothing
     cdef bint over_nothing  # whether a reduction over no elements is that element
@@ -74,6 +80,7 @@ cdef int _shrink(Reduction self, const cnp.npy_intp* dims, int rank, const bint*
 cdef struct Fold:  # joins all elements of the source to the target, in which each begins as the neutral one
     Walk walk
     Loop loop
+    bint adds  # float32 or float64, whose rows are added without calling the loop for each
     void* data  # its last argument
     char* source
     char* target  # NULL for an unboxed element
@@ -91,7 +98,7 @@ cdef int _reduce_walk(
     cdef double cost
     cdef int d, parts
     lay_out(&fold.walk, x.dims, x.rank, size, gone, True)
-    fold.loop, fold.data, fold.source = self.loop, self.data, x.data
+    fold.loop, fold.adds, fold.data, fold.source = self.loop, self.adds, self.data, x.data
     fold.target = NULL if output.form == SCALAR else made
     memcpy(fold.start, self.start, sizeof(fold.start))
     fold.size, fold.terms, fold.cut = size, terms, -1
@@ -119,7 +126,10 @@ cdef void _fold(const void* arguments, int part, int parts) noexcept nogil:
         fold.target += first * fold.walk.target[fold.cut]
         count = fold.walk.dims[fold.cut] * (fold.walk.target[fold.cut] // <cnp.npy_intp>fold.size)
     repeat(fold.target, fold.start, fold.size, count)
-    _join(&fold)
+    if _adds_rows(&fold):
+        _add_rows(&fold)
+    else:
+        _join(&fold)
     if fold.terms:
         _divide(fold.target, fold.size, count, fold.terms)
 
@@ -142,6 +152,35 @@ cdef int seen_by_reduction(Compute compute, uint64_t* arguments, Seen* seen) noe
         return 1
     seen[1] = Seen(fold.target, &fold.target, target, target, True)
     return 2
+
+
+cdef inline bint _adds_rows(const Fold* fold) noexcept nogil:
+    """Say whether what is joined are short rows that are added to one."""
+    cdef const Walk* walk = &fold.walk
+    cdef cnp.npy_intp size = fold.size
+    cdef int last = walk.rank - 1
+    if not fold.adds or last == 0 or walk.dims[last] * size > MOST_ROW:
+        return False
+    return walk.source[last] == walk.target[last] == size and walk.target[last - 1] == 0 and walk.source[last - 1] % size == 0
+
+
+cdef inline void _add_rows(Fold* fold) noexcept nogil:
+    """Add rows to one, for each place of the dimensions in front of theirs."""
+    cdef Walk outer = fold.walk
+    cdef int last = outer.rank - 1
+    cdef cnp.npy_intp rows = outer.dims[last - 1], step = outer.source[last - 1] // <cnp.npy_intp>fold.size
+    cdef cnp.npy_intp place[MOST_DIMS]
+    cdef char* source = fold.source
+    cdef char* target = fold.target
+    memset(place, 0, sizeof(place))
+    outer.rank = last
+    while True:
+        if fold.size == sizeof(float):
+            add_rows_float(<float*>target, <float*>source, rows, step, outer.dims[last])
+        else:
+            add_rows_double(<double*>target, <double*>source, rows, step, outer.dims[last])
+        if not advance(&outer, place, &source, &target):
+            return
 
 
 cdef inline void _join(Fold* fold) noexcept nogil:
@@ -366,6 +405,7 @@ cdef Native _find_reduction(str type, dict attrs, list inputs, list outputs, int
     if dtype not in ((np.bool_,) if type in ("Any", "All") else (np.float32, np.float64, np.int32, np.int64)):
         return NULL
     self.loop = find_native_loop(_LOOPS[type], [dtype.num] * 3, &self.data)
+    self.adds = _LOOPS[type] == "add" and dtype.kind == "f"
     start = _identity(_LOOPS[type], dtype)
     memcpy(self.start, cnp.PyArray_DATA(start), dtype.itemsize)
     if self.loop == NULL:

@@ -7,14 +7,9 @@
 
 #include <stddef.h>
 
-enum { NO_SHORT_LOOP, SHORT_ADD, SHORT_SUBTRACT, SHORT_MULTIPLY, SHORT_DIVIDE, SHORT_NEGATIVE, SHORT_SQUARE };
+#include "processors.h"
 
-/* The same loops for several instruction sets, of which the loader chooses; it does so before AddressSanitizer is there. */
-#if defined(__gnu_linux__) && defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
-#define FOR_EACH_PROCESSOR __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define FOR_EACH_PROCESSOR
-#endif
+enum { NO_SHORT_LOOP, SHORT_ADD, SHORT_SUBTRACT, SHORT_MULTIPLY, SHORT_DIVIDE, SHORT_NEGATIVE, SHORT_SQUARE };
 
 /* Some elements at a time, then one by one. The result may lie where an operand lies; vectors are read before any of it
    is written. */

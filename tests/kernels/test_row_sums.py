@@ -1,0 +1,43 @@
+"""Sums of short rows, which are added without NumPy's loops: the bits are those of adding row by row."""
+
+import itertools
+
+import numpy as np
+import pytest
+import tagflow as tg
+
+SHAPES = [
+    *itertools.product((1, 2, 50), (1, 3, 8, 15, 16, 17, 64, 65, 100, 130)),
+    (3, 70, 33),
+    (5, 4, 3, 2, 48),
+    (2, 9, 256),
+    (2, 9, 257),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_rows_are_added_in_their_order(dtype, shape):
+    x = np.random.default_rng(0).standard_normal(shape).astype(dtype)
+    axes = [tuple(range(k)) for k in range(1, len(shape))] + [(k,) for k in range(1, len(shape) - 1)]
+    with tg.Graph().as_default() as graph, tg.SyncSession(graph) as session:
+        fed = tg.placeholder(dtype, shape)
+        found = session.run([tg.reduce_sum(fed, axis) for axis in axes], {fed: x})
+    for axis, each in zip(axes, found, strict=True):
+        rows = np.moveaxis(x, axis, range(len(axis))).reshape(-1, *np.delete(shape, axis))
+        total = np.zeros_like(rows[0])
+        for row in rows:
+            total += row
+        np.testing.assert_array_equal(each, total)
+
+
+def test_parts_do_not_matter():
+    x = np.random.default_rng(1).standard_normal((20_000, 40)).astype(np.float32)
+    with tg.Graph().as_default() as graph:
+        fed = tg.placeholder("float32", x.shape)
+        total = tg.reduce_sum(fed, 0)
+    found = []
+    for settings in (tg.Settings(workers=0), tg.Settings(workers=2, offload_seconds=0.0)):
+        with tg.SyncSession(graph, settings=settings) as session:
+            found.append(session.run(total, {fed: x}))
+    np.testing.assert_array_equal(*found)
