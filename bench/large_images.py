@@ -65,6 +65,7 @@ IMAGES: dict[str, Build] = {
     "CTCBeamSearch": beams,
     "CTCLoss": lambda n: ctc("CTCLoss", n // 10),
     "CTCLossGrad": lambda n: ctc("CTCLossGrad", n // 10, []),
+    "ConvBias": lambda n: call("ConvBias", images(n // 8), floats(*FILTER), floats(FILTER[-1]), **CONVOLVED, relu=True),
     "Conv": lambda n: call("Conv", images(n // 8), floats(*FILTER), **CONVOLVED),
     "Conv: of one channel": lambda n: call(
         "Conv", floats(1, n // 1000, 1000, 1), floats(3, 3, 1, 1), **{**CONVOLVED, "padding": "VALID"}

@@ -20,6 +20,7 @@ from ..ir.program import Program
 from ..ir.text import to_text
 from ..ir.verify import check
 from .devices import partition_step, place_step
+from .fuse.epilogues import add_epilogues
 from .fuse.forward_assignments import forward_assignments
 from .fuse.groups import fuse_elementwise
 from .loops.accumulate import accumulate_products
@@ -147,6 +148,7 @@ PIPELINE: tuple[Pass, ...] = (
     # Fewer, larger operations.
     _structured("broadcast_sums", drop_sums, "broadcast_sums"),
     _structured("forward_assignments", forward_assignments, "forward_assignments"),
+    Pass("epilogues", lambda p, _: add_epilogues(p), "structured", "fuse", _is_one_cpu),
     _structured("fuse", fuse_elementwise, "fuse"),
     # Saved values: how long they stay, and whether they may leave the device.
     _structured("release", release_saved, "release"),

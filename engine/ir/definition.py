@@ -153,6 +153,9 @@ class OpDefinition:
         each operand does which varies among them, where `varying` says so (a vmap rule of JAX, for axis 0).
     row : callable or None
         Of what takes one row of an array, ``row(op)`` is the array and the number of the row; None if it does not.
+    epilogue : str
+        Of what computes something large, the type that adds a bias to it before it leaves the cache: it has one more
+        input, and the attribute ``relu``.
     instruction : str
         Name of the Code that does it in a native program, where that is not to compute its result.
     unused : str
@@ -189,6 +192,7 @@ class OpDefinition:
     loads: Callable[[Operation, Shape], Shape] | None = None
     batch: BatchRule | None = None
     row: Callable[[Operation], tuple[Tensor, Tensor] | None] | None = None
+    epilogue: str = ""
     instruction: str = ""
     unused: str = ""
     samples: tuple[Sample, ...] = ()
@@ -263,6 +267,7 @@ def define(
     loads: Callable[[Any, Shape], Shape] | None = None,
     batch: BatchRule | None = None,
     row: Callable[[Any], tuple[Tensor, Tensor] | None] | None = None,
+    epilogue: str = "",
     instruction: str = "",
     unused: str = "",
     samples: Sequence[Sample] = (),
@@ -303,6 +308,7 @@ def define(
         loads,
         batch,
         row,
+        epilogue,
         instruction,
         unused,
         tuple(samples),

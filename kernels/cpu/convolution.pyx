@@ -43,6 +43,10 @@ cdef extern from "cpu/window.h" nogil:
     void sum_channels(
         int bits, int size, size_t channels, const void* a, const Segments*, const void* g, void* c, int adds)
 
+cdef extern from "cpu/rows.h" nogil:
+    void finish_rows_float(float* y, ptrdiff_t rows, ptrdiff_t step, ptrdiff_t count, const float* bias, int relu)
+    void finish_rows_double(double* y, ptrdiff_t rows, ptrdiff_t step, ptrdiff_t count, const double* bias, int relu)
+
 cdef extern from "<stdlib.h>" nogil:
     void* aligned_alloc(size_t alignment, size_t size)
 
@@ -54,6 +58,8 @@ cdef enum:
 cdef struct Settings:  # what an operation says by its attributes; dimensions that it does not have are 1 in front
     int rank  # dimensions of an image
     bint same  # padding as TensorFlow's SAME, by the sizes
+    bint biased  # whether there is a third input that is added
+    bint relu
     int64_t stride[MOST_RANK]
     int64_t dilation[MOST_RANK]
     int64_t before[MOST_RANK]  # zeros in front of an image
@@ -168,6 +174,18 @@ cdef void _multiply_unit(
             rows[i] = begin + c.size * room.pixels[pixel + i]
         multiply_windows(
             c.bits, c.size, count, columns, rows, s, room.panel, PANEL_BYTES // c.size, to + c.size * pixel * wide, wide, 0)
+    _finish(c, to, u.pixels, group * c.outer + column, columns)
+
+
+cdef inline void _finish(const Convolution* c, char* to, int64_t pixels, int64_t first, int64_t count) noexcept nogil:
+    """Add the bias to some channels of pixels, while they are in the cache."""
+    cdef int64_t wide = c.groups * c.outer
+    if c.bias == NULL:
+        return
+    if c.size == sizeof(float):
+        finish_rows_float(<float*>to, pixels, wide, count, <const float*>c.bias + first, c.relu)
+    else:
+        finish_rows_double(<double*>to, pixels, wide, count, <const double*>c.bias + first, c.relu)
 
 
 cdef void _convolve_channels(const Convolution* c, const Segments* s, int part, int parts, Room* room) noexcept nogil:
@@ -186,6 +204,7 @@ cdef void _convolve_channels(const Convolution* c, const Segments* s, int part, 
             multiply_channels(
                 c.bits, c.size, channels, u.data + c.size * room.pixels[pixel], s, used,
                 c.output + c.size * (u.pixel + pixel) * channels)
+        _finish(c, c.output + c.size * u.pixel * channels, u.pixels, 0, channels)
 
 
 # ---- gradients of filters
@@ -302,7 +321,7 @@ cdef bint _open(
             if total < 0:
                 return False
             c.result[d] = total // c.stride[d] + 1
-    c.bits = vector_bits()
+    c.bits, c.bias, c.relu = vector_bits(), NULL, settings.relu
     c.turned, c.by_channel = False, c.inner == 1 and c.groups > 1
     return c.bits > 0
 
@@ -355,16 +374,22 @@ cdef inline bint _is_shape(ArrayObject* array, const cnp.npy_intp* dims) noexcep
 
 cdef int _convolve(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    """Convolve images with filters."""
+    """Convolve images with filters, and add a bias if there is one."""
     cdef Convolution* c = <Convolution*>work.arguments
     cdef const Settings* settings = _settings(node)
     cdef ArrayObject* images = plain_in(inputs[0])
     cdef ArrayObject* filters = plain_in(inputs[1])
+    cdef ArrayObject* bias
     cdef cnp.npy_intp dims[MOST_RANK + 2]
     if not _has_rank(images, settings) or not _has_rank(filters, settings):
         return 0
     if not _open(settings, PyArray_DIMS(images), PyArray_DIMS(filters), output_type(table, node, 0).itemsize, c):
         return 0
+    if settings.biased:
+        bias = plain_in(inputs[2])
+        if bias == NULL or PyArray_NDIM(bias) != 1 or PyArray_DIM(bias, 0) != c.groups * c.outer:
+            return 0
+        c.bias = <const char*>PyArray_DATA(bias)
     _result_dims(c, settings, c.result, c.groups * c.outer, dims)
     c.data, c.filters = <const char*>PyArray_DATA(images), <const char*>PyArray_DATA(filters)
     c.output = <char*>PyArray_DATA(new_array(live, output_type(table, node, 0), settings.rank + 2, dims, outputs))
@@ -433,6 +458,7 @@ cdef Native _find_convolution(str type, dict attrs, list inputs, list outputs, i
     settings = <Settings*>cnp.PyArray_DATA(memory)
     strides, dilations, padding = attrs["strides"], attrs["dilations"], attrs["padding"]
     settings.rank, settings.same = len(strides), padding == "SAME"
+    settings.biased, settings.relu = type == "ConvBias", attrs.get("relu", False)
     for d in range(MOST_RANK):
         at = d - (MOST_RANK - settings.rank)
         settings.stride[d] = strides[at] if at >= 0 else 1
@@ -441,11 +467,12 @@ cdef Native _find_convolution(str type, dict attrs, list inputs, list outputs, i
             settings.before[d], settings.after[d] = padding[at]
     kept.append(memory)
     params[0] = <int64_t>settings
-    if type == "Conv":
+    if type in ("Conv", "ConvBias"):
         return _convolve
     return _convolve_back if type == "ConvInputGrad" else _differentiate_filters
 
 
 register("Conv", _find_convolution, ())
+register("ConvBias", _find_convolution, ())
 register("ConvInputGrad", _find_convolution, (0,))
 register("ConvFilterGrad", _find_convolution, (1,))

@@ -28,6 +28,8 @@ cdef struct Convolution:
     const char* data  # images
     const char* filters  # or the gradient of the result, where that of the filters is computed
     char* output
+    const char* bias  # added to each pixel of the result; NULL for none
+    bint relu  # whether what is negative then becomes zero
     # ---- made of these
     int64_t unit[MOST_RANK]  # rows of the result in a unit
     int64_t unit_images

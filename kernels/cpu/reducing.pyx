@@ -21,7 +21,7 @@ from tagflow.kernels.cpu.ufuncs cimport find_native_loop
 from tagflow.kernels.cpu.walks cimport Walk, advance, lay_out
 from tagflow.kernels.cpu.windows cimport copy_element_to
 
-cdef extern from "cpu/row_sums.h" nogil:
+cdef extern from "cpu/rows.h" nogil:
     void add_rows_float(float* total, const float* x, ptrdiff_t rows, ptrdiff_t step, ptrdiff_t count)
     void add_rows_double(double* total, const double* x, ptrdiff_t rows, ptrdiff_t step, ptrdiff_t count)
 

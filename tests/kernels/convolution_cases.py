@@ -41,6 +41,8 @@ def drawer(type):
         dtype = rng.choice(["float32", "float64"])
         x, w, g = (rng.standard_normal(shape).astype(dtype) for shape in (images, filters, result))
         kind = rng.choice(["int32", "int64"])
+        if type == "ConvBias":
+            return [x, w, rng.standard_normal(filters[-1]).astype(dtype)], {**attrs, "relu": bool(rng.integers(2))}
         if type == "Conv":
             return [x, w], attrs
         if type == "ConvInputGrad":

@@ -376,6 +376,7 @@ CASES = {
     "Cast": _cast,
     "Concat": _concat,
     "Conv": drawer("Conv"),
+    "ConvBias": drawer("ConvBias"),
     "ConvFilterGrad": drawer("ConvFilterGrad"),
     "ConvInputGrad": drawer("ConvInputGrad"),
     "Cumsum": _cumsum,

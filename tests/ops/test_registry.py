@@ -135,6 +135,7 @@ INTERNAL = {
     "IgammaSlope",
     "ZetaSlope",
     "AvgPoolGrad",
+    "ConvBias",
     "CTCLossGrad",
     "DilationPlace",
     "ExtractPatchesGrad",

@@ -12,7 +12,7 @@ from ...base import dtypes
 from ...base.errors import ShapeError
 from ...base.shapes import Shape
 from ...ir.apply import apply
-from ...ir.definition import REQUIRED, Sample, define
+from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
 from ...ir.operation import Operation
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
@@ -171,6 +171,11 @@ def _conv(xp: Any, images: Any, filters: Any, **attrs: Any) -> Any:
     return result.reshape(*counts_in(images.shape, along, how)[:-1], filters.shape[-1]).astype(images.dtype, copy=False)
 
 
+def _conv_bias(xp: Any, images: Any, filters: Any, bias: Any, relu: bool, **attrs: Any) -> Any:
+    result = _conv(xp, images, filters, **attrs) + bias
+    return xp.maximum(result, xp.zeros((), result.dtype)) if relu else result
+
+
 def _input_grad(xp: Any, shape: Any, filters: Any, g: Any, **attrs: Any) -> Any:
     sizes = as_sizes(shape)
     how, along, groups = _open(sizes, filters.shape, attrs)
@@ -268,6 +273,7 @@ define(
     elements=lambda images, filters, **attrs: _multiplications(images.shape, filters.shape, **attrs),
     kernel=_conv,
     gradient=_conv_gradient,
+    epilogue="ConvBias",
     samples=[
         Sample([_LINE, _EDGE], f64([[[-7], [16], [-5]]]), {"strides": (1,), "dilations": (1,), "padding": "VALID"}),
         Sample([_LINE, _EDGE], f64([[[6], [16], [2]]]), {"strides": (2,), "dilations": (1,), "padding": "SAME"}),
@@ -293,6 +299,39 @@ define(
             [_VOLUME, _CUBE],
             _expected((0, 0, 0), (2, 2, 2), (1, 2, 1), (1, 1, 1)),
             {"strides": (1, 2, 1), "dilations": (1, 1, 1), "padding": "VALID"},
+        ),
+    ],
+)
+
+define(
+    "ConvBias",
+    "input: T, filter: T, bias: T -> output: T",
+    where={"T": dtypes.FLOATING},
+    attrs={**_ATTRS, "relu": False},
+    shape=_conv_shape,
+    elements=lambda images, filters, bias, relu, **attrs: _multiplications(images.shape, filters.shape, **attrs),
+    kernel=_conv_bias,
+    gradient=NotDifferentiable("a pass makes it after gradients are made"),
+    samples=[
+        Sample(
+            [_LINE, _EDGE, f64([4])],
+            f64([[[-3], [20], [-1]]]),
+            {"strides": (1,), "dilations": (1,), "padding": "VALID"},
+        ),
+        Sample(
+            [_LINE, _EDGE, f64([4])],
+            f64([[[0], [20], [0]]]),
+            {"strides": (1,), "dilations": (1,), "padding": "VALID", "relu": True},
+        ),
+        Sample(
+            [_IMAGES, _FILTERS, f64([0.5, -1, 2])],
+            lambda x, w, b: np.maximum(_literally(x, w, (2, 1), (1, 0), (3, 4), (1, 1)) + b, 0),
+            {"strides": (2, 1), "dilations": (1, 1), "padding": "SAME", "relu": True},
+        ),
+        Sample(
+            [_IMAGES, _FILTERS[:, :, :1, [0, 1]], f64([0.5, -1])],
+            lambda x, w, b: _literally(x, w, (1, 1), (0, 0), (3, 3), (1, 1)) + b,
+            {"strides": (1, 1), "dilations": (1, 1), "padding": "VALID"},
         ),
     ],
 )

@@ -1,0 +1,79 @@
+"""Convolutions that add a bias and drop what is negative: when they do, and that results stay the same."""
+
+import numpy as np
+import pytest
+import tagflow as tg
+
+from tests.support.settings import ON
+
+SPELLINGS = {
+    "relu of a sum": (lambda c, b: tg.relu(c + b), "relu=True"),
+    "bias first": (lambda c, b: tg.relu(b + c), "relu=True"),
+    "bias_add": (lambda c, b: tg.relu(tg.bias_add(c, b)), "relu=True"),
+    "no activation": (lambda c, b: c + b, "relu=False"),
+    "another": (lambda c, b: tg.sigmoid(c + b), "relu=False"),
+    "leaky": (lambda c, b: tg.leaky_relu(c + b, 0.2), "relu=False"),
+    "the sum is used too": (lambda c, b: (c + b) * tg.relu(c + b), "relu=False"),
+    "only part of the channels": (lambda c, b: tg.relu(c + b[0]), None),
+    "the convolution is used too": (lambda c, b: c * tg.relu(c + b), None),
+    "only a relu": (lambda c, b: tg.relu(c) + b, None),
+    "waits": (lambda c, b: _after_a_check(c, b), None),
+}
+
+
+def _after_a_check(c, b):
+    with tg.control_dependencies([tg.Assert(tg.reduce_all(b < 100.0), [b])]):
+        return tg.relu(c + b)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_results_and_gradients_are_the_same(spelling, dtype):
+    build, found = SPELLINGS[spelling]
+    random = np.random.default_rng(0)
+    images, filters, bias = (random.standard_normal(s).astype(dtype) for s in ((3, 7, 6, 4), (3, 3, 4, 70), (70,)))
+    results = []
+    for settings in (ON, ON.without("fuse"), ON.without("native")):
+        with tg.Graph().as_default() as graph, tg.SyncSession(graph, settings=settings) as session:
+            x, w, b = (tg.placeholder(dtype, v.shape) for v in (images, filters, bias))
+            y = build(tg.conv2d(x, w, [1, 1, 1, 1], "SAME"), b)
+            step = session.make_step([y, *tg.gradients(tg.reduce_sum(y * y), [x, w, b])], [x, w, b])
+            results.append(step(images, filters, bias))
+            text = step.to_text()
+            assert ("ConvBias" in text) == (found is not None and settings.fuse and settings.native)
+            assert found is None or "ConvBias" not in text or found in text
+    for value, plain, reference in zip(*results, strict=True):
+        np.testing.assert_array_equal(value, plain)
+        np.testing.assert_allclose(value, reference, rtol=2e-4 if dtype == "float32" else 1e-11, atol=1e-4)
+
+
+def test_a_maximum_with_zero_is_one_too():
+    with tg.Graph().as_default() as graph, tg.SyncSession(graph, settings=ON) as session:
+        x = tg.placeholder("float32", [None, 5, 4])
+        y = tg.maximum(0.0, tg.conv1d(x, tg.ones([2, 4, 3]), 1, "VALID") + tg.constant([0.5, -1.0, -9.0]))
+        step = session.make_step([y], [x])
+        assert "relu=True" in step.to_text()
+        (found,) = step(np.array([[[1.0] * 4] * 5, [[np.nan, 0, 0, 0]] * 5, [[-0.125, 0, 0, 0]] * 5], "float32"))
+    np.testing.assert_array_equal(found[:, 0], [[8.5, 7, 0], [np.nan] * 3, [0.25, 0, 0]])
+
+
+@pytest.mark.parametrize("by_channel", [False, True])
+def test_in_loops_and_branches(by_channel):
+    with tg.Graph().as_default() as graph:
+        x, b = tg.placeholder("float32", [1, 4, 4, 3]), tg.Variable(np.float32([0.1, -0.2, 0.3]))
+        w = tg.constant(np.linspace(-1, 1, 27).reshape(3, 3, 3, 1).astype("float32"))
+
+        def layer(x):
+            y = tg.depthwise_conv2d(x, w, [1, 1, 1, 1], "SAME") if by_channel else tg.conv2d(x, w, [1] * 4, "SAME")
+            return tg.relu(y + b) if by_channel else tg.tile(tg.relu(y + b[:1]), [1, 1, 1, 3])
+
+        looped = tg.while_loop(lambda i, _: i < 3, lambda i, x: (i + 1, layer(x)), [0, x])[1]
+        chosen = tg.cond(tg.reduce_sum(x) > 0, lambda: layer(x), lambda: x)
+        init = tg.global_variables_initializer()
+    results = []
+    for settings in (ON, ON.without("fuse")):
+        with tg.SyncSession(graph, settings=settings) as session:
+            session.run(init)
+            results.append(session.run([looped, chosen], {x: np.ones((1, 4, 4, 3), "float32")}))
+    np.testing.assert_array_equal(results[0][0], results[1][0])
+    np.testing.assert_array_equal(results[0][1], results[1][1])
