@@ -111,20 +111,30 @@ def crop_and_resize(
     if method not in ("bilinear", "nearest"):
         raise GraphError("no such method", wanted="'bilinear' or 'nearest'", got=repr(method), hint="leave it out")
     corners = convert_to_tensor(boxes)
-    corners.shape.merge(Shape([None, 4]))
+    count = corners.shape.merge(Shape([None, 4]))[0]
+    which = _numbers(box_ind, corners, count)
     height, width = _crop_size(crop_size)
     images = convert_to_tensor(image)
     images.shape.with_rank(4)
     y1, x1, y2, x2 = (corners[:, i] for i in range(4))
     rows, is_row = _positions(y1, y2, size_along(images, 1), height)
     columns, is_column = _positions(x1, x2, size_along(images, 2), width)
-    starts = expand_dims(cast(index_tensor(box_ind), dtypes.int32) * size_along(images, 1), 1)
+    starts = expand_dims(which * size_along(images, 1), 1)
     if method == "nearest":
         crops = _fetch(cast(images, corners.dtype), starts, floor(rows + 0.5), floor(columns + 0.5))
     else:
         crops = _between(cast(images, corners.dtype), starts, rows, columns)
     inside = expand_dims(expand_dims(is_row, 2) & expand_dims(is_column, 1), 3)
     return apply("Where", inside, crops, scalar_like(extrapolation_value, crops), name=name)  # type: ignore[no-any-return]
+
+
+def _numbers(box_ind: Any, corners: Tensor, count: int | None) -> Tensor:
+    """Return the number of an image for each box; a step checks that there are as many, where that is not known."""
+    which = cast(index_tensor(box_ind), dtypes.int32)
+    which.shape.merge(Shape([count]))
+    if count is None or not which.shape.is_fully_known:
+        which = apply("Reshape", which, expand_dims(size_along(corners, 0), 0))
+    return which
 
 
 def _crop_size(value: Any) -> tuple[int, int]:

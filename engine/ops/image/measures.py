@@ -7,16 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from ...base.errors import GraphError
+from ...base.errors import GraphError, ShapeError
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..array.concat import concat, stack, unstack
 from ..array.padding import pad
+from ..control.effects import Assert
+from ..control.weights import behind
 from ..math.elementwise import abs, log, square
 from ..math.reductions import reduce_mean, reduce_sum
 from ..support.arguments import static_int
-from ..support.common import zeros_like
+from ..support.common import shape_of, zeros_like
 from .color import as_fractions
 from .transforms import image_tensor
 
@@ -149,6 +151,24 @@ def _means(images: Tensor, size: int, sigma: float) -> Tensor:
     return images
 
 
+def _with_windows(images: Tensor, size: int) -> Tensor:
+    """Return images that windows of a size fit into; a step checks that where it is not known."""
+    sizes = (None, None) if images.rank is None else images.shape[-3:-1]
+    if any(known is not None and known < size for known in sizes):
+        raise ShapeError(
+            "the images are smaller than the windows that are compared",
+            wanted=f"a height and a width of at least {size}",
+            got=images.shape,
+            operation=images.op,
+            hint="make filter_size smaller",
+        )
+    if None not in sizes:
+        return images
+    height_and_width = shape_of(images)[-3:-1]
+    fits = apply("GreaterEqual", height_and_width, size)
+    return behind(images, [Assert(fits, [height_and_width], message=f"ssim compares windows of {size} pixels")])
+
+
 @public
 def ssim(
     img1: Any,
@@ -183,6 +203,8 @@ def ssim(
     ------
     GraphError
         If the filter is of no size.
+    ShapeError
+        If the images are known to be smaller than the windows; else an OpError when a step runs it.
 
     Examples
     --------
@@ -195,6 +217,7 @@ def ssim(
     if size < 1:
         raise GraphError("a filter has at least one element", wanted="1 or more", got=size, hint="leave it out")
     x, y, largest = _pair(img1, img2, max_val)
+    x, y = _with_windows(x, size), _with_windows(y, size)
     c1, c2 = square(largest * k1), square(largest * k2)
     parts = _means(stack([x, y, x * y, square(x) + square(y)]), size, filter_sigma)
     mean_x, mean_y, products, squares = unstack(parts, 4)

@@ -106,3 +106,8 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor:
     if tensor.dtype is wanted:
         return tensor
     return apply("Cast", tensor, name=name, dtype=wanted)  # type: ignore[no-any-return]
+
+
+def widened(x: Tensor) -> Tensor:
+    """Return a tensor of floats of two bytes in float32, where sums and squares of them fit; any other as it is."""
+    return cast(x, dtypes.float32) if x.dtype.is_floating and x.dtype.numpy.itemsize == 2 else x
