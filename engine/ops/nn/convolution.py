@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...base.errors import ShapeError
+from ...base.errors import GraphError, ShapeError
+from ...base.shapes import Shape
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.entry import public
 from ...ir.tensor import Tensor
+from ..array.bits import ensure_shape
 from ..array.shapes import reshape
 from ..support.windows import channels_first_again, channels_last, is_channels_first
 from .convolution_operations import sliding_attrs
@@ -254,7 +256,10 @@ def depthwise_conv2d(
     Raises
     ------
     ShapeError
-        If the number of channels of the filter is not known, or another than that of the images.
+        If the number of channels of the filter is not known, or another than that of the images; where that is not
+        known, an OpError when a step runs it.
+    GraphError
+        If both `rate` and `dilations` are given, or an argument of `conv2d` is none.
 
     Examples
     --------
@@ -264,6 +269,13 @@ def depthwise_conv2d(
     """
     images = convert_to_tensor(input)
     filter = convert_to_tensor(filter, images.dtype)
+    if rate is not None and dilations is not None:
+        raise GraphError(
+            "'rate' and 'dilations' are two names of one argument",
+            wanted="one of them",
+            got=f"rate={rate}, dilations={dilations}",
+            hint="leave rate out",
+        )
     known = filter.shape.dims if filter.rank == 4 else None
     if known is None or known[2] is None or known[3] is None:
         raise ShapeError(
@@ -276,8 +288,24 @@ def depthwise_conv2d(
     if -1 in window:
         window = [apply("Shape", filter)[0], apply("Shape", filter)[1]]
     flat = reshape(filter, [*window, 1, known[2] * known[3]])
+    images = _with_channels(images, known[2], is_channels_first(data_format, 2))
     dilations = rate if dilations is None else dilations
     return _convolve(2, images, flat, strides, padding, data_format, dilations, name)
+
+
+def _with_channels(images: Tensor, channels: int, first: bool) -> Tensor:
+    """Return images that have so many channels; a step checks that where it is not known."""
+    wanted = Shape([None, channels, None, None] if first else [None, None, None, channels])
+    if not images.shape.is_compatible_with(wanted):
+        raise ShapeError(
+            "the filter of depthwise_conv2d has other channels than the images",
+            wanted=wanted,
+            got=images.shape,
+            operation=images.op,
+            hint="a filter has the shape [height, width, channels, multiplier]",
+        )
+    is_known = images.rank is not None and images.shape[1 if first else 3] is not None
+    return images if is_known else ensure_shape(images, wanted)
 
 
 @public
