@@ -46,6 +46,14 @@ def test_ids_that_do_not_come_have_the_limits_of_the_dtype(run, kind):
     assert largest.tolist() == [np.array(dtype.max, dtype.numpy).tolist(), 2]
 
 
+def test_infinities_are_extremes_of_runs(run):
+    x = tg.constant([-np.inf, 1.0, np.inf])
+    assert run([tg.segment_max(x, [0, 2, 2]), tg.segment_min(x, [1, 2, 3])])[0].tolist() == [-np.inf, 0, np.inf]
+    assert run(tg.segment_min(-x, [0, 2, 2])).tolist() == [np.inf, 0, -np.inf]
+    (slope,) = tg.gradients(tg.segment_max(x, [0, 1, 1]), [x])
+    assert run(slope).tolist() == [1, 0, 1]
+
+
 @pytest.mark.parametrize("kind", DIVISIBLE)
 @pytest.mark.parametrize("shape", [(5,), (5, 2), (5, 0)])
 def test_means_of_rows(run, kind, shape):

@@ -48,13 +48,17 @@ def _extreme_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 
 def _define_extreme(type: str, function: str, empty: Callable[[DType], Any], samples: list[Sample]) -> None:
-    def kernel(xp: Any, data: Any, ids: Any, count: Any) -> Any:
-        return _combined(xp, function, data, ids, count, empty(as_dtype(data.dtype)))
+    def kernel(xp: Any, data: Any, ids: Any, count: Any, finite: bool) -> Any:
+        start = empty(as_dtype(data.dtype))
+        if not finite and as_dtype(data.dtype).is_floating:
+            start = np.copysign(np.inf, start)
+        return _combined(xp, function, data, ids, count, start)
 
     define(
         type,
         "data: T, segment_ids: I, num_segments: host J -> output: T",
         where={"T": dtypes.REAL, "I": dtypes.INDEX, "J": dtypes.INDEX},
+        attrs={"finite": True},
         shape=segment_shape,
         elements=segments_size,
         reads_values=True,
@@ -75,6 +79,7 @@ _define_extreme(
         Sample([_X, i32([1, 0, 1, -1]), i32(2)], f64([[3, 0.5], [1, 4]])),
         Sample([f64([[1, 7], [3, 2]]), i64([[0, 1], [1, 1]]), i64(2)], f64([1, 7])),
         Sample([i32([]), i32([]), i32(1)], i32([-(2**31)])),
+        Sample([f64([-np.inf, 1, 2]), i32([0, 2, 2]), i32(3)], f64([-np.inf, -np.inf, 2]), {"finite": False}, False),
     ],
 )
 _define_extreme(
