@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...base import dtypes
 from ...base.errors import GraphError
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.entry import public
 from ...ir.tensor import Tensor
+from ..support.arguments import index_dtype, static_ints
 from ..support.common import shape_of
 from ..support.windows import is_channels_first, window_attrs
 from . import pooling_kernels, window_maxima  # noqa: F401  they declare the operations
@@ -252,9 +252,7 @@ def max_pool_with_argmax(
     ([5.0, 9.0], [4, 5])
     """
     attrs = window_attrs(ksize, strides, 1, padding, 2, is_channels_first(data_format, 2))
-    x, wanted = convert_to_tensor(input), dtypes.as_dtype(output_dtype)
-    if wanted not in dtypes.INDEX:
-        raise GraphError("indices can not have this dtype", wanted="int32 or int64", got=wanted, hint="leave it out")
+    x, wanted = convert_to_tensor(input), index_dtype(output_dtype, "output_dtype")
     largest = apply("MaxPool", x, name=name, **attrs)
     found = apply("MaxPoolPlace", x, **attrs)
     flat = apply("FlatPlaces", found, shape_of(x), include_batch=bool(include_batch_in_index), dtype=wanted, **attrs)
@@ -312,7 +310,7 @@ def pool(
     types = {"MAX": "MaxPool", "AVG": "AvgPool"}
     if pooling_type not in types:
         raise GraphError("no such pooling", wanted="'MAX' or 'AVG'", got=repr(pooling_type), hint="use max_pool")
-    window = [window_shape] if isinstance(window_shape, int) else list(window_shape)
+    window = static_ints(window_shape, "window_shape")
     if not 1 <= len(window) <= 3:
         raise GraphError("pool has one to three dimensions", wanted="1 to 3", got=window, hint="use reduce_max")
     first = is_channels_first(data_format, len(window))
