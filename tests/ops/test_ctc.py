@@ -81,6 +81,8 @@ def test_what_does_not_fit_is_refused_while_the_graph_is_built():
             tg.ctc_loss([1], LOGITS, [1, 1, 1], [2, 2, 2])
         with pytest.raises(GraphError, match="blank"):
             tg.ctc_loss(LABELS, LOGITS, COUNTS, TIMES, blank_index=4)
+        with pytest.raises(GraphError, match="number of classes is not known"):
+            tg.ctc_loss(LABELS, tg.placeholder("float32"), COUNTS, TIMES, blank_index=-1)
         with pytest.raises(ShapeError, match="time steps, rows and classes"):
             tg.ctc_greedy_decoder(LOGITS[0], [3])
         with pytest.raises(GraphError, match="as wide as"):

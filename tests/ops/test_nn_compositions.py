@@ -62,6 +62,8 @@ def test_dropout_of_nothing_is_the_same():
         (lambda: tg.dropout([1.0], 0.5, rate=0.5), GraphError, "needs one probability"),
         (lambda: tg.dropout([1.0], rate=1.0), GraphError, "0 <= rate < 1"),
         (lambda: tg.dropout([1.0], keep_prob=1.5), GraphError, "0 <= rate < 1"),
+        (lambda: tg.dropout([1.0], rate=np.float32(1.5)), GraphError, "0 <= rate < 1"),
+        (lambda: tg.dropout([1.0], rate=tg.constant(1.5)), GraphError, "0 <= rate < 1"),
         (lambda: tg.dropout([1], rate=0.5), DtypeError, "floating"),
         (lambda: tg.fused_batch_norm([[1.0]], [1.0], [0.0], is_training=False), GraphError, "moments"),
         (lambda: tg.fused_batch_norm([[1.0]], [1.0], [0.0], exponential_avg_factor=0.5), GraphError, "moments"),
@@ -103,6 +105,13 @@ def test_channels_may_come_first():
     np.testing.assert_allclose(first[0], np.moveaxis(last[0], -1, 1))
     np.testing.assert_allclose(first[1], last[1])
     np.testing.assert_allclose(first[2], last[2])
+
+
+@pytest.mark.parametrize("moments", [tg.moments, lambda x, axes: tg.weighted_moments(x, axes, tg.ones_like(x))])
+def test_moments_of_short_floats_are_computed_in_float32(moments):
+    mean, variance = tg.function(lambda: moments(np.float16([2048, 2050]), [0])).sync()
+    assert (mean, variance) == (2048, 1)  # the mean, 2049, is no float16
+    assert mean.dtype == variance.dtype == np.float16
 
 
 def test_normalization_is_that_of_the_moments():

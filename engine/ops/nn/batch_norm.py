@@ -12,7 +12,7 @@ from ...ir.tensor import Tensor
 from ..array.broadcasting import broadcast_to
 from ..control.placeholders import stop_gradient
 from ..math.arithmetic import squared_difference
-from ..math.casting import cast
+from ..math.casting import cast, widened
 from ..math.cumulative import reduce_prod
 from ..math.elementwise import rsqrt, square
 from ..math.reductions import reduce_mean, reduce_sum, reduced_axes
@@ -133,7 +133,7 @@ def weighted_moments(
     Returns
     -------
     mean, variance : Tensor
-        Same dtype, without the reduced axes.
+        Same dtype, without the reduced axes. Values of two bytes are computed in float32.
 
     Examples
     --------
@@ -141,16 +141,17 @@ def weighted_moments(
     >>> tg.function(lambda: tg.weighted_moments([1.0, 3.0, 9.0], [0], [1.0, 1.0, 0.0])).sync()
     (array(2., dtype=float32), array(1., dtype=float32))
     """
-    x = convert_to_tensor(x)
-    weights, along = convert_to_tensor(frequency_weights, x.dtype), _axes(x, axes)
+    given = convert_to_tensor(x)
+    x, weights = widened(given), widened(convert_to_tensor(frequency_weights, given.dtype))
+    along = _axes(x, axes)
     weighted = x * weights
     weights = weights if weights.shape == weighted.shape else broadcast_to(weights, shape_of(weighted))
     total = reduce_sum(weights, along, keepdims=True)
     mean = reduce_sum(weighted, along, keepdims=True) / total
     spread = reduce_sum(weights * squared_difference(x, mean), along, keepdims=True) / total
-    if keepdims:
-        return mean, apply("Identity", spread, name=name)
-    return reduce_sum(mean, along), reduce_sum(spread, along, name=name)
+    if not keepdims:
+        mean, spread = reduce_sum(mean, along), reduce_sum(spread, along)
+    return cast(mean, given.dtype), apply("Identity", cast(spread, given.dtype), name=name)
 
 
 @public

@@ -9,6 +9,7 @@ from ...base.shapes import Shape
 from ...ir.apply import apply, constant, convert_to_tensor
 from ...ir.entry import public
 from ...ir.tensor import Tensor
+from ..math.casting import cast, widened
 from ..math.reductions import reduce_mean, reduce_sum
 from ..support.arguments import static_ints
 from ..support.literals import i32
@@ -110,7 +111,7 @@ def moments(x: Any, axes: Any, name: str | None = None, keepdims: bool = False) 
     Returns
     -------
     mean, variance : Tensor
-        Same dtype, without the reduced axes.
+        Same dtype, without the reduced axes. Values of two bytes are computed in float32.
 
     Examples
     --------
@@ -119,10 +120,11 @@ def moments(x: Any, axes: Any, name: str | None = None, keepdims: bool = False) 
     (array([2., 4.], dtype=float32), array([1., 4.], dtype=float32))
     """
     axes = None if axes is None else static_ints(axes)
-    x = convert_to_tensor(x)
+    given = convert_to_tensor(x)
+    x = widened(given)
     mean = reduce_mean(x, axes, keepdims=True)
     variance = reduce_mean(apply("SquaredDifference", x, mean), axes, keepdims, name)
-    return (mean if keepdims else reduce_mean(x, axes)), variance
+    return cast(mean if keepdims else reduce_mean(x, axes), given.dtype), cast(variance, given.dtype)
 
 
 @public
