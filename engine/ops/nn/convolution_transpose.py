@@ -8,6 +8,7 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..support.arguments import index_tensor
+from ..support.window_texts import documented, of_transposed
 from ..support.windows import channels_first_again, channels_last, is_channels_first
 from .convolution_operations import sliding_attrs
 
@@ -25,6 +26,7 @@ def _transposed(
 
 
 @public
+@documented(of_transposed(2))
 def conv2d_transpose(
     value: Any,
     filter: Any,
@@ -45,8 +47,10 @@ def conv2d_transpose(
     filter : Tensor of the same dtype, of shape [height, width, output channels, channels]
     output_shape : int32 or int64 vector
         Of the result; a convolution of that shape has to give the shape of `value`.
-    strides, padding, data_format, dilations
-        As for `conv2d`.
+    strides : {strides}
+    padding : {padding}
+    data_format : {data_format}
+    dilations : {dilations}
 
     Returns
     -------
@@ -55,8 +59,7 @@ def conv2d_transpose(
 
     Raises
     ------
-    ShapeError
-        If a convolution of such images does not give the shape of `value`.
+    {errors}
 
     Examples
     --------
@@ -70,6 +73,7 @@ def conv2d_transpose(
 
 
 @public
+@documented(of_transposed(1))
 def conv1d_transpose(
     input: Any,
     filters: Any,
@@ -86,13 +90,21 @@ def conv1d_transpose(
     ----------
     input : floating Tensor of shape [batch, length, channels]
     filters : Tensor of the same dtype, of shape [length, output channels, channels]
-    output_shape, strides, padding, data_format, dilations
-        As for `conv2d_transpose`.
+    output_shape : int32 or int64 vector
+        Of the result; a `conv1d` of that shape has to give the shape of the value.
+    strides : {strides}
+    padding : {padding}
+    data_format : {data_format}
+    dilations : {dilations}
 
     Returns
     -------
     Tensor
         Of the same dtype, of shape `output_shape`.
+
+    Raises
+    ------
+    {errors}
 
     Examples
     --------
@@ -105,6 +117,7 @@ def conv1d_transpose(
 
 
 @public
+@documented(of_transposed(3))
 def conv3d_transpose(
     value: Any,
     filter: Any,
@@ -121,13 +134,21 @@ def conv3d_transpose(
     ----------
     value : floating Tensor of shape [batch, depth, height, width, channels]
     filter : Tensor of the same dtype, of shape [depth, height, width, output channels, channels]
-    output_shape, strides, padding, data_format, dilations
-        As for `conv2d_transpose`.
+    output_shape : int32 or int64 vector
+        Of the result; a `conv3d` of that shape has to give the shape of the value.
+    strides : {strides}
+    padding : {padding}
+    data_format : {data_format}
+    dilations : {dilations}
 
     Returns
     -------
     Tensor
         Of the same dtype, of shape `output_shape`.
+
+    Raises
+    ------
+    {errors}
 
     Examples
     --------
@@ -141,6 +162,7 @@ def conv3d_transpose(
 
 
 @public
+@documented(of_transposed(2))
 def conv2d_backprop_input(
     input_sizes: Any,
     filter: Any,
@@ -161,13 +183,19 @@ def conv2d_backprop_input(
         As for `conv2d`.
     out_backprop : Tensor of the same dtype
         Gradient of the result.
-    strides, padding, data_format, dilations
-        As for `conv2d`.
+    strides : {strides}
+    padding : {padding}
+    data_format : {data_format}
+    dilations : {dilations}
 
     Returns
     -------
     Tensor
         Of the same dtype, of shape `input_sizes`.
+
+    Raises
+    ------
+    {errors}
 
     Examples
     --------
@@ -181,6 +209,7 @@ def conv2d_backprop_input(
 
 
 @public
+@documented(of_transposed(2))
 def conv2d_backprop_filter(
     input: Any,
     filter_sizes: Any,
@@ -201,13 +230,19 @@ def conv2d_backprop_filter(
         Shape of the filters.
     out_backprop : Tensor of the same dtype
         Gradient of the result.
-    strides, padding, data_format, dilations
-        As for `conv2d`.
+    strides : {strides}
+    padding : {padding}
+    data_format : {data_format}
+    dilations : {dilations}
 
     Returns
     -------
     Tensor
         Of the same dtype, of shape `filter_sizes`.
+
+    Raises
+    ------
+    {errors}
 
     Examples
     --------

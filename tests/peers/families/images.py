@@ -35,7 +35,7 @@ def _recoloured(random):
 
 
 def _compared(random):
-    # Of few pixels, and of nearly equal images, the gradient is a difference of what is alike: float32 keeps few digits.
+    # Of few pixels, and of nearly equal images, the gradient is a difference of what is alike, with few digits left.
     size = int(random.integers(3, 6))
     x = random.uniform(0, 1, (*random.integers(1, 3, 1), *random.integers(6, 10, 2), 2)).astype(np.float32)
     y = np.clip(x + random.normal(0, 0.3, x.shape), 0, 1).astype(np.float32)
