@@ -54,6 +54,15 @@ def test_infinities_are_extremes_of_runs(run):
     assert run(slope).tolist() == [1, 0, 1]
 
 
+@pytest.mark.parametrize("name", ["sum", "max", "min", "prod"])
+def test_a_step_refuses_ids_that_do_not_fit_the_rows(run, name):
+    x, ids = tg.placeholder("float32"), tg.placeholder("int32")
+    y = getattr(tg, f"unsorted_segment_{name}")(x, ids, 3)
+    assert run(y, {x: np.ones((2, 2)), ids: [[0, 1], [2, 2]]}).shape == (3,)
+    with pytest.raises(tg.OpError, match="do not fit the leading dimensions"):
+        run(y, {x: np.ones(4), ids: [[0, 1], [2, 2]]})
+
+
 @pytest.mark.parametrize("kind", DIVISIBLE)
 @pytest.mark.parametrize("shape", [(5,), (5, 2), (5, 0)])
 def test_means_of_rows(run, kind, shape):

@@ -381,12 +381,19 @@ def segment_shape(op: Operation) -> Shape:
     return Shape([None if count is None else int(count)]) + Shape(data[ids.rank :])
 
 
+def check_rows(data: Any, ids: Any) -> None:
+    """Raise ValueError unless there is an id for each row."""
+    if data.shape[: ids.ndim] != ids.shape:
+        raise ValueError(f"segment ids {ids.shape} do not fit the leading dimensions of data {data.shape}")
+
+
 def segments_size(data: Any, ids: Any, count: Any) -> int:
     """Return how many elements such a row for each segment has."""
     return int(count) * int(math.prod(data.shape[ids.ndim :]))
 
 
 def _segment_sum(xp: Any, data: Any, ids: Any, count: Any) -> Any:
+    check_rows(data, ids)
     rest = data.shape[ids.ndim :]
     keep = ids.reshape(-1) >= 0
     rows = ids.reshape(-1)[keep]

@@ -22,7 +22,8 @@ from ..support.arguments import index_tensor
 from ..support.common import same_as, scalar_like, shape_of
 from ..support.literals import c128, f64, i32, i64
 from ..support.segmented import combine_at, places_among_equals, products_of_others
-from .gather import check_bounds, raised_to, rows_by_id, segment_shape, segments_size
+from .counting import above_all
+from .gather import check_bounds, check_rows, raised_to, rows_by_id, segment_shape, segments_size
 
 _X = f64([[1, -2], [3, 0.5], [-1, 4], [2, 5]])
 _IDS = i32([2, 0, 2, -1])
@@ -30,6 +31,7 @@ _IDS = i32([2, 0, 2, -1])
 
 def _combined(xp: Any, function: str, data: Any, ids: Any, count: Any, empty: Any) -> Any:
     """Combine the rows of each id from 0 up, beginning with `empty`."""
+    check_rows(data, ids)
     rest, number = data.shape[ids.ndim :], int(count)
     keep = ids.reshape(-1) >= 0
     numbers = ids.reshape(-1)[keep]
@@ -132,7 +134,7 @@ def _others_gradient(op: Operation, g: Tensor) -> list[Any]:
     numbers = apply("Maximum", apply("Reshape", ids, constant(i32([-1]))), -1) + 1
     places = apply("SegmentPlaces", numbers)
     at, rest = apply("Stack", [places, numbers], axis=-1), shape_of(data)[_rank(ids) :]
-    corner = apply("Cast", apply("Stack", [_above(places), _above(numbers)], axis=0), dtype=dtypes.int32)
+    corner = apply("Cast", apply("Stack", [above_all(places), above_all(numbers)], axis=0), dtype=dtypes.int32)
     sizes, flat = apply("Concat", [corner, rest], axis=0), apply("Concat", [shape_of(numbers), rest], axis=0)
     rows, cotangents = apply("Reshape", data, flat), apply("Reshape", g, flat)
     filled = apply("ScatterNd", at, apply("Fill", flat, scalar_like(1, data)), sizes)
@@ -144,12 +146,6 @@ def _others_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 def _rank(tensor: Tensor) -> Any:
     return apply("Rank", tensor) if tensor.rank is None else tensor.rank
-
-
-def _above(numbers: Tensor) -> Tensor:
-    """Return what is larger than all of some integers by 1; 0 of none."""
-    lowest = constant(np.full(1, -1, numbers.dtype.numpy))
-    return apply("Max", apply("Concat", [numbers, lowest], axis=0)) + 1  # type: ignore[no-any-return]
 
 
 define(
