@@ -63,6 +63,9 @@ def test_depthwise_filters_have_the_channels_of_the_images(start):
         tg.depthwise_conv2d(x, filter)
     with pytest.raises(tg.GraphError, match="two names of one argument"):
         tg.depthwise_conv2d(x, filter[:, :, :2], rate=2, dilations=2)
+    for mix in (draw(1, 1, 2, 4), draw(2, 2, 4, 4)):
+        with pytest.raises(tg.ShapeError, match="mixes what the depthwise one gives"):
+            tg.separable_conv2d(x, draw(2, 2, 2, 2), mix)
     later = tg.depthwise_conv2d(tg.placeholder_with_default(x, [None] * 4), filter)
     with pytest.raises(tg.OpError, match="EnsureShape"):
         start(later)

@@ -176,6 +176,14 @@ def test_colours_go_there_and_back():
     assert np.isfinite(slope).all()
 
 
+def test_the_largest_value_may_be_a_tensor():
+    for dtype, most in (("float64", 1.0), ("uint8", 255)):
+        x = (np.abs(X[0]) * 40).astype(dtype)
+        for measure in (tg.psnr, lambda *given: tg.ssim(*given, filter_size=3)):
+            run = tg.function(lambda m: measure(x, x[:, ::-1], m))  # noqa: B023
+            assert run.sync(np.array(most, dtype)) == tg.function(lambda: measure(x, x[:, ::-1], most)).sync()  # noqa: B023
+
+
 def test_equal_images_are_alike():
     x = RANDOM.uniform(0, 1, (2, 12, 13, 3))
     alike, noise = tg.function(lambda: (tg.ssim(x, x, 1.0), tg.psnr(x, x, 1.0))).sync()

@@ -69,6 +69,8 @@ def test_dropout_of_nothing_is_the_same():
         (lambda: tg.fused_batch_norm([[1.0]], [1.0], [0.0], exponential_avg_factor=0.5), GraphError, "moments"),
         (lambda: tg.fused_batch_norm([[1.0]], [1.0], [0.0], data_format="HWC"), GraphError, "data format"),
         (lambda: tg.fused_batch_norm(tg.placeholder("float32"), [1.0], [0.0]), ShapeError, "known rank"),
+        (lambda: tg.fused_batch_norm([[1.0], [2.0]], [1.0] * 3, [0.0] * 3), ShapeError, "for each channel"),
+        (lambda: tg.fused_batch_norm([[1.0]], [1.0], [0.0], [[1.0]], [1.0], is_training=False), ShapeError, "for each"),
         (lambda: tg.bias_add(tg.placeholder("float32"), [1.0], "NCHW"), ShapeError, "known rank"),
         (lambda: tg.bias_add(tg.zeros([2, 3, 4]), [1.0] * 4, "NCW"), ShapeError, "second dimension"),
         (lambda: tg.sufficient_statistics(tg.placeholder("float32"), [0]), ShapeError, "known to count"),

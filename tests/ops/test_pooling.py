@@ -114,6 +114,12 @@ def test_a_window_of_padding_alone_is_refused():
             tg.function(pool).sync()
 
 
+def test_images_of_another_rank_are_refused_by_a_step():
+    run = tg.function(lambda x: tg.max_pool(x, 2, 1, "SAME"), input_signature=[tg.TensorSpec(None, "float64")])
+    with pytest.raises(tg.OpError, match="2 spatial dimensions"):
+        run.sync(np.ones((2, 3)))
+
+
 def test_a_window_may_be_an_array():
     x = np.arange(4.0).reshape(1, 4, 1)
     for window in (np.int64(2), np.array([2])):

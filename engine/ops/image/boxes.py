@@ -19,7 +19,7 @@ from ..array.shapes import expand_dims
 from ..math.casting import cast
 from ..math.elementwise import ceil, floor
 from ..support.arguments import index_tensor, only_scalars, static_ints
-from ..support.common import scalar_like, size_along
+from ..support.common import one_for_each, scalar_like, size_along
 from ..support.literals import Array, f32, f64, i32
 
 _SQUARES = f32([[0, 0, 2, 2], [0, 0, 2, 1.9], [5, 5, 7, 7], [2, 2, 0, 0.1], [5, 6, 7, 8], [9, 9, 9, 9]])
@@ -111,8 +111,8 @@ def crop_and_resize(
     if method not in ("bilinear", "nearest"):
         raise GraphError("no such method", wanted="'bilinear' or 'nearest'", got=repr(method), hint="leave it out")
     corners = convert_to_tensor(boxes)
-    count = corners.shape.merge(Shape([None, 4]))[0]
-    which = _numbers(box_ind, corners, count)
+    corners.shape.merge(Shape([None, 4]))
+    which = one_for_each(cast(index_tensor(box_ind), dtypes.int32), corners, 0)
     height, width = _crop_size(crop_size)
     images = convert_to_tensor(image)
     images.shape.with_rank(4)
@@ -126,15 +126,6 @@ def crop_and_resize(
         crops = _between(cast(images, corners.dtype), starts, rows, columns)
     inside = expand_dims(expand_dims(is_row, 2) & expand_dims(is_column, 1), 3)
     return apply("Where", inside, crops, scalar_like(extrapolation_value, crops), name=name)  # type: ignore[no-any-return]
-
-
-def _numbers(box_ind: Any, corners: Tensor, count: int | None) -> Tensor:
-    """Return the number of an image for each box; a step checks that there are as many, where that is not known."""
-    which = cast(index_tensor(box_ind), dtypes.int32)
-    which.shape.merge(Shape([count]))
-    if count is None or not which.shape.is_fully_known:
-        which = apply("Reshape", which, expand_dims(size_along(corners, 0), 0))
-    return which
 
 
 def _crop_size(value: Any) -> tuple[int, int]:

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import GraphError, ShapeError
-from ...ir.apply import apply, convert_to_tensor
+from ...ir.apply import apply, as_symbolic, convert_to_tensor
 from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..array.concat import concat, stack, unstack
 from ..array.padding import pad
 from ..control.effects import Assert
 from ..control.weights import behind
+from ..math.casting import cast
 from ..math.elementwise import abs, log, square
 from ..math.reductions import reduce_mean, reduce_sum
 from ..support.arguments import static_int
@@ -110,7 +111,10 @@ def _pair(a: Any, b: Any, max_val: Any) -> tuple[Tensor, Tensor, Tensor]:
     """Return two images in one floating dtype, and the largest value as they have it."""
     x = image_tensor(a)
     y = image_tensor(convert_to_tensor(b, x.dtype))
-    largest = convert_to_tensor(max_val, x.dtype) if x.dtype.is_integer else convert_to_tensor(float(max_val), x.dtype)
+    if as_symbolic(max_val):
+        largest = cast(max_val, x.dtype)
+    else:
+        largest = convert_to_tensor(max_val if x.dtype.is_integer else float(max_val), x.dtype)
     return as_fractions(x), as_fractions(y), as_fractions(largest)
 
 
@@ -121,7 +125,7 @@ def psnr(a: Any, b: Any, max_val: Any, name: str | None = None) -> Tensor:
     Parameters
     ----------
     a, b : Tensor of one integer or floating dtype, of shape [..., height, width, channels]
-    max_val : int or float
+    max_val : int, float or scalar Tensor
         Difference between the largest and the smallest value that there may be.
 
     Returns
@@ -186,7 +190,7 @@ def ssim(
     ----------
     img1, img2 : Tensor of one integer or floating dtype, of shape [..., height, width, channels]
         At least as high and wide as the windows.
-    max_val : int or float
+    max_val : int, float or scalar Tensor
         Difference between the largest and the smallest value that there may be.
     filter_size, filter_sigma : int and float
         Size of the windows that are compared, and deviation of the Gaussian that their pixels are weighted by.

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from ...base.errors import GraphError, ShapeError
+from ...base.shapes import Shape
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.entry import public
 from ...ir.tensor import Tensor
@@ -236,6 +237,8 @@ def fused_batch_norm(
     ------
     GraphError
         If moments are needed and not given.
+    ShapeError
+        If the rank of `x` is not known, or a scale, offset or moment is known to be no vector over the channels.
 
     Examples
     --------
@@ -256,9 +259,12 @@ def fused_batch_norm(
             got="none",
             hint="is_training=True with exponential_avg_factor=1.0 needs none",
         )
+    mean, variance = (None if each is None else convert_to_tensor(each, scale.dtype) for each in (mean, variance))
+    for each in (scale, offset, mean, variance):
+        _check_channels(x, each, is_first)
     wide = cast(x, scale.dtype)
     if not is_training:
-        center, whole = (stop_gradient(convert_to_tensor(each, scale.dtype)) for each in (mean, variance))
+        center, whole = stop_gradient(mean), stop_gradient(variance)
         return _normalized(x, wide, center, whole, scale, offset, epsilon, is_first, name), center, whole
     along = _all_but_channels(x, is_first)
     center = reduce_mean(wide, along)
@@ -268,9 +274,21 @@ def fused_batch_norm(
     whole = spread * (count / apply("Maximum", count - 1, 1))
     if is_averaged:
         part = float(exponential_avg_factor)
-        mean, variance = convert_to_tensor(mean, scale.dtype), convert_to_tensor(variance, scale.dtype)
         center, whole = center * part + mean * (1 - part), whole * part + variance * (1 - part)
     return y, stop_gradient(center), stop_gradient(whole)
+
+
+def _check_channels(x: Tensor, values: Tensor | None, is_first: bool) -> None:
+    """Raise ShapeError for what is known to be no vector over the channels: broadcasting would hide that."""
+    channels = None if x.rank is None or x.rank < 2 else x.shape[1 if is_first else -1]
+    if values is not None and not values.shape.is_compatible_with(Shape([channels])):
+        raise ShapeError(
+            "batch normalization has a scale, an offset and moments for each channel",
+            wanted=Shape([channels]),
+            got=values.shape,
+            operation=x.op,
+            hint="batch_normalization takes any that broadcast",
+        )
 
 
 def _all_but_channels(x: Tensor, is_first: bool) -> tuple[int, ...]:

@@ -146,5 +146,17 @@ def separable_conv2d(
     >>> tg.function(lambda: tg.separable_conv2d(x, each, [[[[1.0], [1.0]]]])).sync().ravel()
     array([32.], dtype=float32)
     """
-    deep = depthwise_conv2d(input, depthwise_filter, strides, padding, rate, None, data_format, dilations)
+    images = convert_to_tensor(input)
+    each, mix = (convert_to_tensor(filter, images.dtype) for filter in (depthwise_filter, pointwise_filter))
+    known = each.shape.dims if each.rank == 4 else [None] * 4
+    channels = None if known[2] is None or known[3] is None else known[2] * known[3]
+    if not mix.shape.is_compatible_with(Shape([1, 1, channels, None])):
+        raise ShapeError(
+            "the pointwise filter mixes what the depthwise one gives",
+            wanted=Shape([1, 1, channels, None]),
+            got=mix.shape,
+            operation=mix.op,
+            hint="a pointwise filter has the shape [1, 1, channels * multiplier, output channels]",
+        )
+    deep = depthwise_conv2d(images, each, strides, padding, rate, None, data_format, dilations)
     return convolve(2, deep, pointwise_filter, 1, "VALID", data_format, 1, name)

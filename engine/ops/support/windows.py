@@ -99,6 +99,10 @@ def spatial_axes(attrs: Mapping[str, Any]) -> range:
 
 def windows_of(sizes: Sequence[int], attrs: Mapping[str, Any]) -> list[Windows]:
     """Return the windows along each spatial axis of an image of a shape."""
+    if len(sizes) != len(attrs["window"]) + 2:
+        raise ValueError(
+            f"images with {len(attrs['window'])} spatial dimensions are wanted, not of shape {list(sizes)}"
+        )
     spatial = [sizes[i] for i in spatial_axes(attrs)]
     each = zip(spatial, attrs["window"], attrs["strides"], attrs["rates"], _paddings(attrs), strict=True)
     return [along(*one) for one in each]
