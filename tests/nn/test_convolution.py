@@ -71,6 +71,16 @@ def test_depthwise_filters_have_the_channels_of_the_images(start):
         start(later)
 
 
+@pytest.mark.parametrize("data_format", ["NHWC", "NCHW"])
+def test_a_name_is_that_of_the_result(start, data_format):
+    x, filter = draw(1, 3, 3, 3), draw(1, 1, 3, 3)
+    made = [
+        tg.conv2d(x, filter, data_format=data_format, name="there"),
+        tg.conv2d_transpose(x, filter, [1, 3, 3, 3], data_format=data_format, name="back"),
+    ]
+    assert [y.name for y in made] == ["there:0", "back:0"]
+
+
 def test_groups_see_their_channels(start):
     x, kernel = draw(2, 5, 5, 4), draw(3, 3, 2, 6)
     layer = tg.nn.Conv2D(6, 3, groups=2, kernel_initializer=kernel)

@@ -116,6 +116,20 @@ def test_moments_of_short_floats_are_computed_in_float32(moments):
     assert mean.dtype == variance.dtype == np.float16
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_names_are_those_of_results_whatever_the_dtype(dtype):
+    with tg.Graph().as_default():
+        x = tg.ones([2, 3, 1], dtype)
+        made = [
+            tg.moments(x, [0], name="a")[1],
+            tg.weighted_moments(x, [0], x, name="b")[1],
+            tg.lrn(x, name="c"),
+            tg.per_image_standardization(x, name="d"),
+            tg.fused_batch_norm(x, [1.0], [0.0], name="e")[0],
+        ]
+    assert [(y.op.name, y.dtype.name) for y in made] == [(name, dtype) for name in "abcde"]
+
+
 def test_normalization_is_that_of_the_moments():
     x = RANDOM.standard_normal((6, 4))
 

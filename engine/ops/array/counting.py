@@ -45,7 +45,7 @@ define(
 
 
 def above_all(*values: Tensor) -> Tensor:
-    """Return what is larger than all of some integers by 1; 0 of none."""
+    """Return the largest of all integer `values` plus 1; 0 of none."""
     flat = [apply("Reshape", v, constant(i32([-1]))) for v in values]
     lowest = constant(np.full(1, -1, values[0].dtype.numpy))
     return apply("Max", apply("Concat", [*flat, lowest], axis=0)) + 1  # type: ignore[no-any-return]

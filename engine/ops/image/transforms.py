@@ -11,7 +11,7 @@ from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..array.layout import reverse, transpose
 from ..math.arithmetic import maximum
-from ..math.casting import cast, widened
+from ..math.casting import as_before, cast, widened
 from ..math.cumulative import reduce_prod
 from ..math.elementwise import rsqrt
 from ..math.reductions import reduce_mean
@@ -153,4 +153,4 @@ def per_image_standardization(image: Any, name: str | None = None) -> Tensor:
     variance = reduce_mean(apply("Square", centred), axes, keepdims=True)
     least = apply("Reciprocal", cast(reduce_prod(shape_of(x)[-3:]), x.dtype))
     scaled = centred * rsqrt(maximum(variance, least))  # the root of 0 would have an infinite derivative
-    return apply("Identity", scaled if given.dtype.is_integer else cast(scaled, given.dtype), name=name)  # type: ignore[no-any-return]
+    return as_before(scaled, x.dtype if given.dtype.is_integer else given.dtype, name)

@@ -108,6 +108,13 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor:
     return apply("Cast", tensor, name=name, dtype=wanted)  # type: ignore[no-any-return]
 
 
+def as_before(y: Tensor, dtype: dtypes.DType, name: str | None = None) -> Tensor:
+    """Return `y`, computed from a `widened` tensor, in the dtype that this was of, and under a name."""
+    if y.dtype is not dtype:
+        return cast(y, dtype, name)
+    return y if name is None else apply("Identity", y, name=name)  # type: ignore[no-any-return]
+
+
 def widened(x: Tensor) -> Tensor:
     """Return a tensor of floats of two bytes in float32, where sums and squares of them fit; any other as it is."""
     return cast(x, dtypes.float32) if x.dtype.is_floating and x.dtype.numpy.itemsize == 2 else x

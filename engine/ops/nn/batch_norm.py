@@ -13,7 +13,7 @@ from ...ir.tensor import Tensor
 from ..array.broadcasting import broadcast_to
 from ..control.placeholders import stop_gradient
 from ..math.arithmetic import squared_difference
-from ..math.casting import cast, widened
+from ..math.casting import as_before, cast, widened
 from ..math.cumulative import reduce_prod
 from ..math.elementwise import rsqrt, square
 from ..math.reductions import reduce_mean, reduce_sum, reduced_axes
@@ -152,7 +152,7 @@ def weighted_moments(
     spread = reduce_sum(weights * squared_difference(x, mean), along, keepdims=True) / total
     if not keepdims:
         mean, spread = reduce_sum(mean, along), reduce_sum(spread, along)
-    return cast(mean, given.dtype), apply("Identity", cast(spread, given.dtype), name=name)
+    return as_before(mean, given.dtype), as_before(spread, given.dtype, name)
 
 
 @public
@@ -318,5 +318,4 @@ def _normalized(
     """Normalize in the dtype of the moments; return what has that of `x`."""
     factor = along_channels(rsqrt(variance + float(epsilon)) * scale, x, is_first)
     centred = wide - along_channels(mean, x, is_first)
-    y = apply("Add", centred * factor, along_channels(offset, x, is_first), name=name)
-    return cast(y, x.dtype)
+    return as_before(apply("Add", centred * factor, along_channels(offset, x, is_first)), x.dtype, name)

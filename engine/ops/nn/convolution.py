@@ -10,19 +10,23 @@ from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..support.window_texts import documented, of_convolution
 from ..support.windows import channels_first_again, channels_last, is_channels_first
-from .convolution_operations import sliding_attrs
+from . import convolution_operations  # noqa: F401  it declares the operations
+from .convolution_shapes import sliding_attrs
 
 
 def convolve(
     rank: int, images: Any, filters: Any, strides: Any, padding: Any, data_format: Any, dilations: Any, name: str | None
 ) -> Tensor:
-    """Convolve over so many spatial dimensions."""
+    """Convolve `images` with `filters` over `rank` spatial dimensions.
+
+    The arguments `strides`, `padding`, `data_format` and `dilations` are those of the public function of that rank.
+    """
     first = is_channels_first(data_format, rank)
     attrs = sliding_attrs(rank, strides, padding, dilations, first)
     images = convert_to_tensor(images)
     last = channels_last(images, rank, first)
-    result = apply("Conv", last, convert_to_tensor(filters, images.dtype), name=name, **attrs)
-    return channels_first_again(result, rank, first)
+    result = apply("Conv", last, convert_to_tensor(filters, images.dtype), name=None if first else name, **attrs)
+    return channels_first_again(result, rank, name) if first else result
 
 
 @public

@@ -10,7 +10,8 @@ from ...ir.tensor import Tensor
 from ..support.arguments import index_tensor
 from ..support.window_texts import documented, of_transposed
 from ..support.windows import channels_first_again, channels_last, is_channels_first
-from .convolution_operations import sliding_attrs
+from . import convolution_operations  # noqa: F401  it declares the operations
+from .convolution_shapes import sliding_attrs
 
 
 def _transposed(
@@ -21,8 +22,9 @@ def _transposed(
     if first:
         sizes = apply("Gather", sizes, index_tensor([0, *range(2, rank + 2), 1]))
     last = channels_last(g, rank, first)
-    result = apply("ConvInputGrad", sizes, convert_to_tensor(filters, g.dtype), last, name=name, **attrs)
-    return channels_first_again(result, rank, first)
+    filters = convert_to_tensor(filters, g.dtype)
+    result = apply("ConvInputGrad", sizes, filters, last, name=None if first else name, **attrs)
+    return channels_first_again(result, rank, name) if first else result
 
 
 @public

@@ -8,7 +8,7 @@ from ...base.errors import GraphError
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.entry import public
 from ...ir.tensor import Tensor
-from ..math.casting import cast, widened
+from ..math.casting import as_before, widened
 from ..support.arguments import static_int
 from ..support.common import shape_of, shaped, size_along
 from . import pooling_kernels  # noqa: F401  it declares the operation
@@ -64,4 +64,4 @@ def lrn(
         "mean": False,
     }
     sums = shaped(apply("Reshape", apply("AvgPool", rows, **attrs), shape_of(x)), x)
-    return cast(apply("Mul", wide, apply("Pow", sums * alpha + bias, -beta), name=name), x.dtype)
+    return as_before(apply("Mul", wide, apply("Pow", sums * alpha + bias, -beta)), x.dtype, name)

@@ -9,7 +9,7 @@ from ...base.shapes import Shape
 from ...ir.apply import apply, constant, convert_to_tensor
 from ...ir.entry import public
 from ...ir.tensor import Tensor
-from ..math.casting import cast, widened
+from ..math.casting import as_before, widened
 from ..math.reductions import reduce_mean, reduce_sum
 from ..support.arguments import static_ints
 from ..support.literals import i32
@@ -123,8 +123,9 @@ def moments(x: Any, axes: Any, name: str | None = None, keepdims: bool = False) 
     given = convert_to_tensor(x)
     x = widened(given)
     mean = reduce_mean(x, axes, keepdims=True)
-    variance = reduce_mean(apply("SquaredDifference", x, mean), axes, keepdims, name)
-    return cast(mean if keepdims else reduce_mean(x, axes), given.dtype), cast(variance, given.dtype)
+    variance = reduce_mean(apply("SquaredDifference", x, mean), axes, keepdims)
+    mean = mean if keepdims else reduce_mean(x, axes)
+    return as_before(mean, given.dtype), as_before(variance, given.dtype, name)
 
 
 @public

@@ -58,7 +58,7 @@ def size_along(tensor: Tensor, axis: int) -> Tensor:
 
 
 def one_for_each(numbers: Tensor, like: Tensor, axis: int) -> Tensor:
-    """Return a vector that has one element for each along a dimension of `like`; a step checks what is not known.
+    """Return `numbers`, a vector with an element for each along the `axis` of `like`; a step checks what is not known.
 
     Raises
     ------

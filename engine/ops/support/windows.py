@@ -250,10 +250,9 @@ def channels_last(x: Tensor, rank: int, channels_first: bool = True) -> Tensor:
     return apply("Transpose", x, perm=order) if channels_first else x
 
 
-def channels_first_again(y: Tensor, rank: int, channels_first: bool = True) -> Tensor:
-    """Return images, whose channels are last, as they were before `channels_last`."""
-    order = (0, rank + 1, *range(1, rank + 1))
-    return apply("Transpose", y, perm=order) if channels_first else y
+def channels_first_again(y: Tensor, rank: int, name: str | None = None) -> Tensor:
+    """Return images `y` of `rank` spatial dimensions, whose channels are last, with them first."""
+    return apply("Transpose", y, perm=(0, rank + 1, *range(1, rank + 1)), name=name)  # type: ignore[no-any-return]
 
 
 def padding_of(value: Any, rank: int, channels_first: bool = False) -> Any:
