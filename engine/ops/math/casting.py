@@ -116,5 +116,5 @@ def as_before(y: Tensor, dtype: dtypes.DType, name: str | None = None) -> Tensor
 
 
 def widened(x: Tensor) -> Tensor:
-    """Return a tensor of floats of two bytes in float32, where sums and squares of them fit; any other as it is."""
+    """Return `x` in float32 if its floats have two bytes, which sums and squares would not fit; any other as it is."""
     return cast(x, dtypes.float32) if x.dtype.is_floating and x.dtype.numpy.itemsize == 2 else x
