@@ -176,6 +176,20 @@ def test_colours_go_there_and_back():
     assert np.isfinite(slope).all()
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_short_floats_are_compared_in_float32(dtype):
+    kind = tg.as_dtype(dtype).numpy
+    x = RANDOM.random((8, 8, 1)).astype(kind)
+    y = np.clip(x.astype(float) + RANDOM.normal(0, 0.01, x.shape), 0, 1).astype(kind)
+    for measure in (tg.psnr, lambda *given: tg.ssim(*given, filter_size=3)):
+        found = tg.function(lambda: measure(x, y, 1.0)).sync()  # noqa: B023
+        wanted = tg.function(lambda: measure(x.astype(float), y.astype(float), 1.0)).sync()  # noqa: B023
+        assert found.dtype == kind
+        np.testing.assert_allclose(float(found), wanted, rtol=5e-3)
+    near = np.full((2, 2, 1), 1e-4).astype(kind)
+    assert np.isfinite(tg.function(lambda: tg.psnr(near, near * kind.type(0), 1.0)).sync())
+
+
 def test_the_largest_value_may_be_a_tensor():
     for dtype, most in (("float64", 1.0), ("uint8", 255)):
         x = (np.abs(X[0]) * 40).astype(dtype)

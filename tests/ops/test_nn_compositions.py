@@ -184,3 +184,38 @@ def test_losses_do_not_overflow():
 
 def test_the_part_of_nothing_that_is_zero():
     assert np.isnan(tg.function(lambda: tg.zero_fraction(np.zeros(0))).sync())
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_many_short_floats_are_summed_in_float32(dtype):
+    zeros, label = tg.as_dtype(dtype).numpy.type(0), tg.as_dtype(dtype).numpy.type(1)
+    x = np.full(80000, zeros)
+    soft, log_soft, loss, class_loss = tg.function(
+        lambda: [
+            tg.softmax(x),
+            tg.log_softmax(x),
+            tg.softmax_cross_entropy_with_logits(labels=np.concatenate([[label], x[1:]]), logits=x),
+            tg.sparse_softmax_cross_entropy_with_logits(labels=0, logits=x),
+        ]
+    ).sync()
+    assert soft.dtype == log_soft.dtype == loss.dtype == class_loss.dtype == x.dtype
+    np.testing.assert_allclose(soft.astype(float), 1 / 80000, rtol=1e-2)
+    for each in (-log_soft, loss, class_loss):
+        np.testing.assert_allclose(each.astype(float), np.log(80000), rtol=1e-2)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_norms_of_short_floats_neither_overflow_nor_vanish(dtype):
+    run = tg.function(lambda x: tg.l2_normalize(tg.cast(x, dtype)))
+    np.testing.assert_allclose(run.sync(np.array([300.0, 400.0])).astype(float), [0.6, 0.8], rtol=1e-2)
+    assert run.sync(np.zeros(2)).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_probabilities_of_no_classes(dtype):
+    x = np.zeros((2, 0), dtype)
+    made = tg.function(
+        lambda: [tg.softmax(x), tg.log_softmax(x), tg.softmax_cross_entropy_with_logits(labels=x, logits=x)]
+    ).sync()
+    assert [y.shape for y in made] == [(2, 0), (2, 0), (2,)]
+    assert tg.function(lambda: tg.softmax(x, 0)).sync().shape == (2, 0)

@@ -54,6 +54,17 @@ def test_infinities_are_extremes_of_runs(run):
     assert run(slope).tolist() == [1, 0, 1]
 
 
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_many_short_floats_are_added_up_in_float32(run, kind):
+    x, ids = tg.ones([4000], kind), tg.zeros([4000], "int32")
+    found = [
+        tg.unsorted_segment_sum(x, ids, 1),
+        tg.scatter_nd(tg.zeros([4000, 1], "int32"), x, [1]),
+        tg.unsorted_segment_mean(x, ids, 1) * 4000,
+    ]
+    np.testing.assert_allclose(np.ravel(run([tg.cast(y, "float32") for y in found])), [4000.0] * 3, rtol=5e-3)
+
+
 @pytest.mark.parametrize("name", ["sum", "max", "min", "prod"])
 def test_a_step_refuses_ids_that_do_not_fit_the_rows(run, name):
     x, ids = tg.placeholder("float32"), tg.placeholder("int32")

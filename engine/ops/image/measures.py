@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...base.dtypes import DType, float32
 from ...base.errors import GraphError, ShapeError
 from ...ir.apply import apply, as_symbolic, convert_to_tensor
 from ...ir.entry import public
@@ -15,7 +16,7 @@ from ..array.concat import concat, stack, unstack
 from ..array.padding import pad
 from ..control.effects import Assert
 from ..control.weights import behind
-from ..math.casting import cast
+from ..math.casting import as_before, cast, widened
 from ..math.elementwise import abs, log, square
 from ..math.reductions import reduce_mean, reduce_sum
 from ..support.arguments import static_int
@@ -108,14 +109,21 @@ def sobel_edges(image: Any, name: str | None = None) -> Tensor:
 
 
 def _pair(a: Any, b: Any, max_val: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """Return two images in one floating dtype, and the largest value as they have it."""
+    """Return two images in one floating dtype of at least four bytes, and the largest value as they have it."""
     x = image_tensor(a)
     y = image_tensor(convert_to_tensor(b, x.dtype))
     if as_symbolic(max_val):
         largest = cast(max_val, x.dtype)
     else:
         largest = convert_to_tensor(max_val if x.dtype.is_integer else float(max_val), x.dtype)
-    return as_fractions(x), as_fractions(y), as_fractions(largest)
+    x, y, largest = (widened(as_fractions(each)) for each in (x, y, largest))
+    return x, y, largest
+
+
+def _dtype_of(a: Any) -> DType:
+    """Return the dtype of a measure of images: their own if it is floating, else float32."""
+    given = convert_to_tensor(a).dtype
+    return given if given.is_floating else float32
 
 
 @public
@@ -131,7 +139,8 @@ def psnr(a: Any, b: Any, max_val: Any, name: str | None = None) -> Tensor:
     Returns
     -------
     Tensor
-        Of the floating dtype, or float32, of shape ``a.shape[:-3]``: infinite for equal images.
+        Of the floating dtype, or float32, of shape ``a.shape[:-3]``: infinite for equal images. Values of two bytes are
+        computed in float32.
 
     Examples
     --------
@@ -141,7 +150,7 @@ def psnr(a: Any, b: Any, max_val: Any, name: str | None = None) -> Tensor:
     """
     x, y, largest = _pair(a, b, max_val)
     error = reduce_mean(apply("SquaredDifference", x, y), _PIXELS)
-    return apply("Mul", log(square(largest) / error), 10 / math.log(10), name=name)  # type: ignore[no-any-return]
+    return as_before(log(square(largest) / error) * (10 / math.log(10)), _dtype_of(a), name)
 
 
 def _means(images: Tensor, size: int, sigma: float) -> Tensor:
@@ -201,7 +210,7 @@ def ssim(
     -------
     Tensor
         Of the floating dtype, or float32, of shape ``img1.shape[:-3]``: 1 for equal images. The mean over windows and
-        channels.
+        channels. Values of two bytes are computed in float32.
 
     Raises
     ------
@@ -228,4 +237,4 @@ def ssim(
     both, each = mean_x * mean_y * 2, square(mean_x) + square(mean_y)
     luminance = (both + c1) / (each + c1)
     structure = (products * 2 - both + c2) / (squares - each + c2)
-    return reduce_mean(luminance * structure, _PIXELS, name=name)
+    return as_before(reduce_mean(luminance * structure, _PIXELS), _dtype_of(img1), name)

@@ -112,9 +112,10 @@ def as_before(y: Tensor, dtype: dtypes.DType, name: str | None = None) -> Tensor
     """Return `y`, computed from a `widened` tensor, in the dtype that this was of, and under a name."""
     if y.dtype is not dtype:
         return cast(y, dtype, name)
-    return y if name is None else apply("Identity", y, name=name)  # type: ignore[no-any-return]
+    return y if name is None else apply("Identity", y, name=name)
 
 
 def widened(x: Tensor) -> Tensor:
     """Return `x` in float32 if its floats have two bytes, which sums and squares would not fit; any other as it is."""
-    return cast(x, dtypes.float32) if x.dtype.is_floating and x.dtype.numpy.itemsize == 2 else x
+    is_wide = x.dtype not in (dtypes.float16, dtypes.bfloat16)
+    return x if is_wide else cast(x, dtypes.float32)

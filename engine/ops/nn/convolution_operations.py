@@ -14,6 +14,7 @@ from ...ir.definition import REQUIRED, Sample, define
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes
+from ..support.array_library import wide
 from ..support.common import shape_of
 from ..support.literals import f64, i32
 from ..support.windows import Windows, check_fits, counts_in, places, windows_of
@@ -65,8 +66,7 @@ def _together(x: Any) -> Any:
 
 def _product(xp: Any, a: Any, b: Any) -> Any:
     """Multiply matrices, those of two bytes an element in float32."""
-    wide = xp.float32 if a.dtype.itemsize == 2 else a.dtype
-    return xp.matmul(a.astype(wide, copy=False), b.astype(wide, copy=False))
+    return xp.matmul(wide(xp, a), wide(xp, b))
 
 
 def _conv(xp: Any, images: Any, filters: Any, **attrs: Any) -> Any:

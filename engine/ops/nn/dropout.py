@@ -98,6 +98,7 @@ def _rate(keep_prob: Any, rate: Any) -> Any:
         lost = lost.item()
     if not isinstance(lost, numbers.Real):
         return lost
-    if not 0 <= lost < 1:
-        raise GraphError("a part is left out", wanted="0 <= rate < 1", got=lost, hint="rate is 1 - keep_prob")
-    return float(lost)
+    part = float(lost)
+    if not 0 <= part < 1:
+        raise GraphError("a part is left out", wanted="0 <= rate < 1", got=part, hint="rate is 1 - keep_prob")
+    return part

@@ -143,7 +143,7 @@ def l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | N
     Returns
     -------
     Tensor
-        Same dtype and shape.
+        Same dtype and shape. Values of two bytes are computed in float32.
 
     Examples
     --------
@@ -152,6 +152,7 @@ def l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | N
     array([[0.6, 0.8],
            [0. , 0. ]])
     """
-    x = convert_to_tensor(x)
+    given = convert_to_tensor(x)
+    x = widened(given)
     total = reduce_sum(apply("Square", x), axis, keepdims=True)
-    return apply("Mul", x, apply("Rsqrt", apply("Maximum", total, epsilon)), name=name)  # type: ignore[no-any-return]
+    return as_before(apply("Mul", x, apply("Rsqrt", apply("Maximum", total, epsilon))), given.dtype, name)
