@@ -313,7 +313,7 @@ from .ops.nn.batch_norm import (
     sufficient_statistics,
     weighted_moments,
 )
-from .ops.nn.convolution import atrous_conv2d, conv1d, conv2d, conv3d, convolution, depthwise_conv2d, separable_conv2d
+from .ops.nn.convolution import atrous_conv2d, conv1d, conv2d, conv3d, convolution
 from .ops.nn.convolution_transpose import (
     conv1d_transpose,
     conv2d_backprop_filter,
@@ -323,6 +323,7 @@ from .ops.nn.convolution_transpose import (
 )
 from .ops.nn.ctc import ctc_loss
 from .ops.nn.ctc_decoding import ctc_beam_search_decoder, ctc_greedy_decoder
+from .ops.nn.depthwise import depthwise_conv2d, separable_conv2d
 from .ops.nn.dropout import dropout
 from .ops.nn.edit_distance import collapse_repeated, edit_distance
 from .ops.nn.likelihoods import log_poisson_loss, weighted_cross_entropy_with_logits

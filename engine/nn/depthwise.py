@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..ir.tensor import Tensor
-from ..ops.nn.convolution import depthwise_conv2d, separable_conv2d
+from ..ops.nn.depthwise import depthwise_conv2d, separable_conv2d
 from .convolution import Convolution
 
 

@@ -57,6 +57,30 @@ def test_channels_may_be_first(start, layer, sizes, padding):
     np.testing.assert_allclose(np.moveaxis(found[0], 1, -1), found[1], rtol=1e-4, atol=1e-5)
 
 
+def test_depthwise_filters_have_the_channels_of_the_images(start):
+    x, filter = draw(1, 3, 3, 2), draw(2, 2, 4, 1)
+    with pytest.raises(tg.ShapeError, match="other channels than the images"):
+        tg.depthwise_conv2d(x, filter)
+    with pytest.raises(tg.GraphError, match="two names of one argument"):
+        tg.depthwise_conv2d(x, filter[:, :, :2], rate=2, dilations=2)
+    for mix in (draw(1, 1, 2, 4), draw(2, 2, 4, 4)):
+        with pytest.raises(tg.ShapeError, match="mixes what the depthwise one gives"):
+            tg.separable_conv2d(x, draw(2, 2, 2, 2), mix)
+    later = tg.depthwise_conv2d(tg.placeholder_with_default(x, [None] * 4), filter)
+    with pytest.raises(tg.OpError, match="EnsureShape"):
+        start(later)
+
+
+@pytest.mark.parametrize("data_format", ["NHWC", "NCHW"])
+def test_a_name_is_that_of_the_result(start, data_format):
+    x, filter = draw(1, 3, 3, 3), draw(1, 1, 3, 3)
+    made = [
+        tg.conv2d(x, filter, data_format=data_format, name="there"),
+        tg.conv2d_transpose(x, filter, [1, 3, 3, 3], data_format=data_format, name="back"),
+    ]
+    assert [y.name for y in made] == ["there:0", "back:0"]
+
+
 def test_groups_see_their_channels(start):
     x, kernel = draw(2, 5, 5, 4), draw(3, 3, 2, 6)
     layer = tg.nn.Conv2D(6, 3, groups=2, kernel_initializer=kernel)

@@ -81,6 +81,12 @@ def test_what_does_not_fit_is_refused_while_the_graph_is_built():
             tg.ctc_loss([1], LOGITS, [1, 1, 1], [2, 2, 2])
         with pytest.raises(GraphError, match="blank"):
             tg.ctc_loss(LABELS, LOGITS, COUNTS, TIMES, blank_index=4)
+        with pytest.raises(GraphError, match="number of classes is not known"):
+            tg.ctc_loss(LABELS, tg.placeholder("float32"), COUNTS, TIMES, blank_index=-1)
+        with pytest.raises(ShapeError):
+            tg.ctc_greedy_decoder(LOGITS, [len(LOGITS)])
+        with pytest.raises(ShapeError):
+            tg.collapse_repeated([[1, 1], [2, 3]], [2])
         with pytest.raises(ShapeError, match="time steps, rows and classes"):
             tg.ctc_greedy_decoder(LOGITS[0], [3])
         with pytest.raises(GraphError, match="as wide as"):
@@ -89,6 +95,20 @@ def test_what_does_not_fit_is_refused_while_the_graph_is_built():
             tg.edit_distance(([[0, 0]], [1], [1, 1]), [1, 2])
         with pytest.raises(ShapeError, match="different ranks"):
             tg.edit_distance(([[0, 0]], [1], [1, 1]), ([[0]], [1], [1]))
+
+
+def test_a_step_counts_lengths_where_the_graph_does_not_know_how_many():
+    with tg.Graph().as_default() as graph:
+        lengths = tg.placeholder("int32")
+        made = [
+            tg.ctc_greedy_decoder(np.zeros((4, 2, 3)), lengths)[1],
+            tg.collapse_repeated([[1, 1], [2, 3]], lengths)[1],
+        ]
+    with tg.SyncSession(graph) as session:
+        assert session.run(made, {lengths: [1, 2]})[1].tolist() == [1, 2]
+        for each in made:
+            with pytest.raises(tg.OpError, match="Reshape"):
+                session.run(each, {lengths: [1]})
 
 
 def test_more_paths_than_there_are_are_refused():

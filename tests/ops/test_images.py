@@ -53,6 +53,8 @@ def test_area_of_a_single_pixel_with_corners_aligned_is_that_pixel():
         (lambda: tg.crop_and_resize(X, [[0.0] * 4], [0], [2, 2], "cubic"), GraphError, "no such method"),
         (lambda: tg.crop_and_resize(X, [[0.0] * 3], [0], [2, 2]), ShapeError, "contradict"),
         (lambda: tg.crop_and_resize(X, [[0.0] * 4], [0], [2]), GraphError, "a height and a width"),
+        (lambda: tg.crop_and_resize(X, [[0.0] * 4] * 3, [0], [2, 2]), ShapeError, "contradict"),
+        (lambda: tg.ssim(X, X, 1.0, 6), ShapeError, "smaller than the windows"),
         (lambda: tg.extract_image_patches(X, 9, 1, 1, "VALID"), ShapeError, "larger than the image"),
         (lambda: tg.extract_volume_patches(X, 2, 1, "VALID"), ShapeError, "contradict"),
         (lambda: tg.dilation2d(X, np.zeros((2, 2, 4))), ShapeError, "does not fit"),
@@ -94,6 +96,16 @@ def test_a_box_in_an_image_that_there_is_not_is_refused():
     for which in (-1, 2):
         with pytest.raises(tg.OpError, match="gather"):
             tg.function(lambda: tg.crop_and_resize(X, [[0.0, 0.0, 1.0, 1.0]], [which], [2, 2])).sync()  # noqa: B023
+
+
+def test_a_step_counts_the_boxes_where_the_graph_does_not_know_how_many():
+    with tg.Graph().as_default() as graph:
+        which = tg.placeholder("int32")
+        crops = tg.crop_and_resize(X, tg.placeholder_with_default([[0.0, 0.0, 1.0, 1.0]] * 3, [None, 4]), which, [2, 2])
+    with tg.SyncSession(graph) as session:
+        assert session.run(crops, {which: [0, 1, 0]}).shape == (3, 2, 2, 3)
+        with pytest.raises(tg.OpError, match="Reshape"):
+            session.run(crops, {which: [0]})
 
 
 def test_crops_have_gradients_by_images_and_boxes():
@@ -143,6 +155,20 @@ def test_images_without_contrast_become_zero():
     assert not found.sync(x).any()
 
 
+def test_images_without_contrast_have_a_gradient():
+    slope = tg.grad(lambda x: tg.reduce_sum(tg.per_image_standardization(x)[0, 0]))
+    found = slope.sync(np.ones((2, 2, 1)))
+    np.testing.assert_allclose(found.ravel(), 2 * np.array([0.75, -0.25, -0.25, -0.25]))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_short_floats_are_standardized_in_float32(dtype):
+    run = tg.function(lambda x: tg.per_image_standardization(tg.cast(x, dtype)))
+    assert run.sync(np.array([[[1000.0], [-1000.0]]])).ravel().tolist() == [1, -1]
+    assert not run.sync(np.full((300, 300, 1), 3.0)).any()
+    assert run.sync(X[0]).dtype == tg.as_dtype(dtype).numpy
+
+
 def test_colours_go_there_and_back():
     x = RANDOM.uniform(0, 1, (4, 5, 3))
     np.testing.assert_allclose(tg.function(lambda: tg.hsv_to_rgb(tg.rgb_to_hsv(x))).sync(), x, rtol=1e-12)
@@ -150,11 +176,40 @@ def test_colours_go_there_and_back():
     assert np.isfinite(slope).all()
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_short_floats_are_compared_in_float32(dtype):
+    kind = tg.as_dtype(dtype).numpy
+    x = RANDOM.random((8, 8, 1)).astype(kind)
+    y = np.clip(x.astype(float) + RANDOM.normal(0, 0.01, x.shape), 0, 1).astype(kind)
+    for measure in (tg.psnr, lambda *given: tg.ssim(*given, filter_size=3)):
+        found = tg.function(lambda: measure(x, y, 1.0)).sync()  # noqa: B023
+        wanted = tg.function(lambda: measure(x.astype(float), y.astype(float), 1.0)).sync()  # noqa: B023
+        assert found.dtype == kind
+        np.testing.assert_allclose(float(found), wanted, rtol=5e-3)
+    near = np.full((2, 2, 1), 1e-4).astype(kind)
+    assert np.isfinite(tg.function(lambda: tg.psnr(near, near * kind.type(0), 1.0)).sync())
+
+
+def test_the_largest_value_may_be_a_tensor():
+    for dtype, most in (("float64", 1.0), ("uint8", 255)):
+        x = (np.abs(X[0]) * 40).astype(dtype)
+        for measure in (tg.psnr, lambda *given: tg.ssim(*given, filter_size=3)):
+            run = tg.function(lambda m: measure(x, x[:, ::-1], m))  # noqa: B023
+            assert run.sync(np.array(most, dtype)) == tg.function(lambda: measure(x, x[:, ::-1], most)).sync()  # noqa: B023
+
+
 def test_equal_images_are_alike():
     x = RANDOM.uniform(0, 1, (2, 12, 13, 3))
     alike, noise = tg.function(lambda: (tg.ssim(x, x, 1.0), tg.psnr(x, x, 1.0))).sync()
     np.testing.assert_allclose(alike, 1)
     assert np.isinf(noise).all()
+
+
+def test_a_step_refuses_images_that_are_smaller_than_what_is_compared():
+    run = tg.function(lambda x: tg.ssim(x, x, 1.0, 4), input_signature=[tg.TensorSpec([None, None, 1], "float64")])
+    assert run.sync(X[0, :, :, :1]) == 1
+    with pytest.raises(tg.OpError, match="windows of 4"):
+        run.sync(X[0, :, :3, :1])
 
 
 def test_boxes_with_half_the_precision():

@@ -84,6 +84,15 @@ def test_blocks_go_into_the_batch_and_back(run, shape, blocks, paddings, known):
     np.testing.assert_array_equal(back, data)
 
 
+@pytest.mark.parametrize("crops", [[[1, 2]], [[0, 3]], [[3, 0]], [[0, 4]]])
+def test_more_is_cut_off_than_there_is(run, crops):
+    given = tg.placeholder("int32", [1, 2])
+    y = tg.batch_to_space_nd(tg.placeholder_with_default([[0], [1], [2], [3]], [None, None]), [2], given)
+    assert run(y, {given: [[0, 2]]}).shape == (2, 0)
+    with pytest.raises(tg.OpError, match="Slice"):
+        run(y, {given: crops})
+
+
 def test_blocks_are_differentiated():
     x = np.random.default_rng(0).normal(size=(2, 3, 4))
     second_order(lambda t: tg.space_to_batch_nd(t, [2], [[1, 0]]) ** 3, x)

@@ -62,11 +62,15 @@ def test_dropout_of_nothing_is_the_same():
         (lambda: tg.dropout([1.0], 0.5, rate=0.5), GraphError, "needs one probability"),
         (lambda: tg.dropout([1.0], rate=1.0), GraphError, "0 <= rate < 1"),
         (lambda: tg.dropout([1.0], keep_prob=1.5), GraphError, "0 <= rate < 1"),
+        (lambda: tg.dropout([1.0], rate=np.float32(1.5)), GraphError, "0 <= rate < 1"),
+        (lambda: tg.dropout([1.0], rate=tg.constant(1.5)), GraphError, "0 <= rate < 1"),
         (lambda: tg.dropout([1], rate=0.5), DtypeError, "floating"),
         (lambda: tg.fused_batch_norm([[1.0]], [1.0], [0.0], is_training=False), GraphError, "moments"),
         (lambda: tg.fused_batch_norm([[1.0]], [1.0], [0.0], exponential_avg_factor=0.5), GraphError, "moments"),
         (lambda: tg.fused_batch_norm([[1.0]], [1.0], [0.0], data_format="HWC"), GraphError, "data format"),
         (lambda: tg.fused_batch_norm(tg.placeholder("float32"), [1.0], [0.0]), ShapeError, "known rank"),
+        (lambda: tg.fused_batch_norm([[1.0], [2.0]], [1.0] * 3, [0.0] * 3), ShapeError, "for each channel"),
+        (lambda: tg.fused_batch_norm([[1.0]], [1.0], [0.0], [[1.0]], [1.0], is_training=False), ShapeError, "for each"),
         (lambda: tg.bias_add(tg.placeholder("float32"), [1.0], "NCHW"), ShapeError, "known rank"),
         (lambda: tg.bias_add(tg.zeros([2, 3, 4]), [1.0] * 4, "NCW"), ShapeError, "second dimension"),
         (lambda: tg.sufficient_statistics(tg.placeholder("float32"), [0]), ShapeError, "known to count"),
@@ -103,6 +107,27 @@ def test_channels_may_come_first():
     np.testing.assert_allclose(first[0], np.moveaxis(last[0], -1, 1))
     np.testing.assert_allclose(first[1], last[1])
     np.testing.assert_allclose(first[2], last[2])
+
+
+@pytest.mark.parametrize("moments", [tg.moments, lambda x, axes: tg.weighted_moments(x, axes, tg.ones_like(x))])
+def test_moments_of_short_floats_are_computed_in_float32(moments):
+    mean, variance = tg.function(lambda: moments(np.float16([2048, 2050]), [0])).sync()
+    assert (mean, variance) == (2048, 1)  # the mean, 2049, is no float16
+    assert mean.dtype == variance.dtype == np.float16
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_names_are_those_of_results_whatever_the_dtype(dtype):
+    with tg.Graph().as_default():
+        x = tg.ones([2, 3, 1], dtype)
+        made = [
+            tg.moments(x, [0], name="a")[1],
+            tg.weighted_moments(x, [0], x, name="b")[1],
+            tg.lrn(x, name="c"),
+            tg.per_image_standardization(x, name="d"),
+            tg.fused_batch_norm(x, [1.0], [0.0], name="e")[0],
+        ]
+    assert [(y.op.name, y.dtype.name) for y in made] == [(name, dtype) for name in "abcde"]
 
 
 def test_normalization_is_that_of_the_moments():
@@ -159,3 +184,38 @@ def test_losses_do_not_overflow():
 
 def test_the_part_of_nothing_that_is_zero():
     assert np.isnan(tg.function(lambda: tg.zero_fraction(np.zeros(0))).sync())
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_many_short_floats_are_summed_in_float32(dtype):
+    zeros, label = tg.as_dtype(dtype).numpy.type(0), tg.as_dtype(dtype).numpy.type(1)
+    x = np.full(80000, zeros)
+    soft, log_soft, loss, class_loss = tg.function(
+        lambda: [
+            tg.softmax(x),
+            tg.log_softmax(x),
+            tg.softmax_cross_entropy_with_logits(labels=np.concatenate([[label], x[1:]]), logits=x),
+            tg.sparse_softmax_cross_entropy_with_logits(labels=0, logits=x),
+        ]
+    ).sync()
+    assert soft.dtype == log_soft.dtype == loss.dtype == class_loss.dtype == x.dtype
+    np.testing.assert_allclose(soft.astype(float), 1 / 80000, rtol=1e-2)
+    for each in (-log_soft, loss, class_loss):
+        np.testing.assert_allclose(each.astype(float), np.log(80000), rtol=1e-2)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_norms_of_short_floats_neither_overflow_nor_vanish(dtype):
+    run = tg.function(lambda x: tg.l2_normalize(tg.cast(x, dtype)))
+    np.testing.assert_allclose(run.sync(np.array([300.0, 400.0])).astype(float), [0.6, 0.8], rtol=1e-2)
+    assert run.sync(np.zeros(2)).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_probabilities_of_no_classes(dtype):
+    x = np.zeros((2, 0), dtype)
+    made = tg.function(
+        lambda: [tg.softmax(x), tg.log_softmax(x), tg.softmax_cross_entropy_with_logits(labels=x, logits=x)]
+    ).sync()
+    assert [y.shape for y in made] == [(2, 0), (2, 0), (2,)]
+    assert tg.function(lambda: tg.softmax(x, 0)).sync().shape == (2, 0)

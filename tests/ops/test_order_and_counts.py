@@ -182,6 +182,13 @@ REFUSED = {
     "n": (lambda: tg.nth_element([1, 2], 2), tg.ShapeError, "0 to 1"),
     "matrix": (lambda: tg.unique([[1]]), tg.ShapeError, "takes vectors"),
     "range": (lambda: tg.histogram_fixed_width([1.0], [2.0, 1.0]), tg.ShapeError, "begin and end"),
+    "infinite": (lambda: tg.histogram_fixed_width([1.0], [-np.inf, np.inf]), tg.ShapeError, "two finite numbers"),
+    "unique": (lambda: tg.unique([1], "float32"), tg.GraphError, "out_idx"),
+    "counts": (lambda: tg.unique_with_counts([1], "float32"), tg.GraphError, "out_idx"),
+    "difference": (lambda: tg.setdiff1d([1], [2], "float32"), tg.GraphError, "index_dtype"),
+    "searched": (lambda: tg.searchsorted([1], [1], out_type="float32"), tg.GraphError, "out_type"),
+    "histogram": (lambda: tg.histogram_fixed_width([1.0], [0.0, 2.0], dtype="float32"), tg.GraphError, "'dtype'"),
+    "argmax": (lambda: tg.argmax([1], output_type="float32"), tg.GraphError, "output_type"),
     "bins": (lambda: tg.histogram_fixed_width([1.0], [1.0, 2.0], 0), tg.ShapeError, "has bins"),
 }
 

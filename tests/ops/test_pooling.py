@@ -92,6 +92,7 @@ X = np.zeros((1, 4, 4, 1))
         (lambda: tg.max_pool(X[0], 2, 1, "SAME"), ShapeError, "contradict"),
         (lambda: tg.avg_pool3d(X, 2, 1, "SAME"), ShapeError, "contradict"),
         (lambda: tg.pool(X, [2, 2], "MIN", "SAME"), GraphError, "no such pooling"),
+        (lambda: tg.pool(X, "2", "MAX", "SAME"), GraphError, "'window_shape'"),
         (lambda: tg.pool(X, [2] * 4, "MAX", "SAME"), GraphError, "one to three"),
         (lambda: tg.max_pool_with_argmax(X, 2, 1, "SAME", output_dtype="int8"), GraphError, "int8"),
         (lambda: tg.lrn(X, -1), GraphError, "radius"),
@@ -111,6 +112,24 @@ def test_a_window_of_padding_alone_is_refused():
     for pool in pools:
         with pytest.raises(tg.OpError, match="lies in the padding"):
             tg.function(pool).sync()
+
+
+def test_images_of_another_rank_are_refused_by_a_step():
+    run = tg.function(lambda x: tg.max_pool(x, 2, 1, "SAME"), input_signature=[tg.TensorSpec(None, "float64")])
+    with pytest.raises(tg.OpError, match="2 spatial dimensions"):
+        run.sync(np.ones((2, 3)))
+
+
+def test_a_window_may_be_an_array():
+    x = np.arange(4.0).reshape(1, 4, 1)
+    for window in (np.int64(2), np.array([2])):
+        assert tg.function(lambda: tg.pool(x, window, "MAX", "VALID")).sync().ravel().tolist() == [1, 2, 3]  # noqa: B023
+
+
+def test_normalization_by_channels_of_short_floats_does_not_overflow():
+    found = tg.function(lambda: tg.lrn(np.float16([[300, 400]]), bias=0.0)).sync()
+    assert found.dtype == np.float16
+    np.testing.assert_allclose(found, [[0.6, 0.8]], rtol=1e-3)
 
 
 def test_normalization_by_channels_is_of_any_rank():

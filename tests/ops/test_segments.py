@@ -46,6 +46,34 @@ def test_ids_that_do_not_come_have_the_limits_of_the_dtype(run, kind):
     assert largest.tolist() == [np.array(dtype.max, dtype.numpy).tolist(), 2]
 
 
+def test_infinities_are_extremes_of_runs(run):
+    x = tg.constant([-np.inf, 1.0, np.inf])
+    assert run([tg.segment_max(x, [0, 2, 2]), tg.segment_min(x, [1, 2, 3])])[0].tolist() == [-np.inf, 0, np.inf]
+    assert run(tg.segment_min(-x, [0, 2, 2])).tolist() == [np.inf, 0, -np.inf]
+    (slope,) = tg.gradients(tg.segment_max(x, [0, 1, 1]), [x])
+    assert run(slope).tolist() == [1, 0, 1]
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_many_short_floats_are_added_up_in_float32(run, kind):
+    x, ids = tg.ones([4000], kind), tg.zeros([4000], "int32")
+    found = [
+        tg.unsorted_segment_sum(x, ids, 1),
+        tg.scatter_nd(tg.zeros([4000, 1], "int32"), x, [1]),
+        tg.unsorted_segment_mean(x, ids, 1) * 4000,
+    ]
+    np.testing.assert_allclose(np.ravel(run([tg.cast(y, "float32") for y in found])), [4000.0] * 3, rtol=5e-3)
+
+
+@pytest.mark.parametrize("name", ["sum", "max", "min", "prod"])
+def test_a_step_refuses_ids_that_do_not_fit_the_rows(run, name):
+    x, ids = tg.placeholder("float32"), tg.placeholder("int32")
+    y = getattr(tg, f"unsorted_segment_{name}")(x, ids, 3)
+    assert run(y, {x: np.ones((2, 2)), ids: [[0, 1], [2, 2]]}).shape == (3,)
+    with pytest.raises(tg.OpError, match="do not fit the leading dimensions"):
+        run(y, {x: np.ones(4), ids: [[0, 1], [2, 2]]})
+
+
 @pytest.mark.parametrize("kind", DIVISIBLE)
 @pytest.mark.parametrize("shape", [(5,), (5, 2), (5, 0)])
 def test_means_of_rows(run, kind, shape):

@@ -13,7 +13,7 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ..math.reductions import reduced_shape
-from ..support.arguments import static_int
+from ..support.arguments import index_dtype, static_int
 from ..support.literals import f64, i32, i64
 
 _X = f64([[3, 9, 9], [4, -1, 0]])
@@ -103,4 +103,4 @@ def argmin(input: Any, axis: Any = None, name: str | None = None, output_type: A
 
 def _find(type: str, input: Any, axis: Any, name: str | None, output_type: Any) -> Tensor:
     axis = 0 if axis is None else static_int(axis)
-    return apply(type, input, name=name, axis=axis, output_type=as_dtype(output_type))  # type: ignore[no-any-return]
+    return apply(type, input, name=name, axis=axis, output_type=index_dtype(output_type, "output_type"))  # type: ignore[no-any-return]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
-from ..support.arguments import only_scalars
+from ..support.arguments import index_dtype, only_scalars
 from ..support.literals import f32, f64, i32, i64
 from .counting import ones_for
 
@@ -102,7 +103,7 @@ def searchsorted(
     Raises
     ------
     GraphError
-        If there is no such side.
+        If there is no such side, or `out_type` is another dtype.
     ShapeError
         If the leading dimensions differ.
 
@@ -119,24 +120,30 @@ def searchsorted(
             "no such side of equal values", wanted="'left' or 'right'", got=repr(side), hint="leave side out for 'left'"
         )
     return apply(  # type: ignore[no-any-return]
-        "SearchSorted", sorted_sequence, values, name=name, side=side, out_type=as_dtype(out_type)
+        "SearchSorted", sorted_sequence, values, name=name, side=side, out_type=index_dtype(out_type, "out_type")
     )
 
 
 def _check_range(bounds: Any) -> tuple[float, float]:
     low, high = (float(v) for v in bounds)
-    if not low < high:
-        raise ValueError(f"value_range has to begin below its end, got {low} to {high}")
+    if not _is_range(low, high):
+        raise ValueError(f"value_range has to be finite and to begin below its end, got {low} to {high}")
     return low, high
+
+
+def _is_range(low: float, high: float) -> bool:
+    return low < high and math.isfinite(low) and math.isfinite(high)
 
 
 def _bins_shape(op: Operation) -> Shape:
     only_scalars(op, 2)
     bounds, count = static_value(op.inputs[1]), static_value(op.inputs[2])
-    if not op.inputs[1].shape.is_compatible_with(Shape([2])) or (bounds is not None and not bounds[0] < bounds[1]):
+    if not op.inputs[1].shape.is_compatible_with(Shape([2])) or (
+        bounds is not None and not _is_range(*bounds.tolist())
+    ):
         raise ShapeError(
             "value_range is where the bins begin and end",
-            wanted="two numbers, the first less than the second",
+            wanted="two finite numbers, the first less than the second",
             got=op.inputs[1].shape if bounds is None else bounds.tolist(),
             operation=op,
             hint="give [lowest, highest], as [0.0, 1.0]",
@@ -197,7 +204,9 @@ def histogram_fixed_width_bins(
     Raises
     ------
     ShapeError
-        If `value_range` is known to be none; when a step runs it, as the cause of an OpError.
+        If `value_range` is known to be none, or not finite; when a step runs it, as the cause of an OpError.
+    GraphError
+        If `dtype` is another dtype.
 
     Examples
     --------
@@ -206,7 +215,7 @@ def histogram_fixed_width_bins(
     array([0, 0, 1, 2, 4], dtype=int32)
     """
     tensor = convert_to_tensor(values)
-    bounds, kind = convert_to_tensor(value_range, tensor.dtype), as_dtype(dtype)
+    bounds, kind = convert_to_tensor(value_range, tensor.dtype), index_dtype(dtype, "dtype")
     return apply("HistogramBins", tensor, bounds, nbins, name=name, dtype=kind)  # type: ignore[no-any-return]
 
 
@@ -231,7 +240,9 @@ def histogram_fixed_width(
     Raises
     ------
     ShapeError
-        If `value_range` is known to be none; when a step runs it, as the cause of an OpError.
+        If `value_range` is known to be none, or not finite; when a step runs it, as the cause of an OpError.
+    GraphError
+        If `dtype` is another dtype.
 
     Examples
     --------
@@ -239,5 +250,6 @@ def histogram_fixed_width(
     >>> tg.function(lambda: tg.histogram_fixed_width([-1.0, 0.0, 1.5, 2.0, 5.0], [0.0, 5.0], nbins=5)).sync()
     array([2, 1, 1, 0, 1], dtype=int32)
     """
+    kind = index_dtype(dtype, "dtype")
     bins = histogram_fixed_width_bins(values, value_range, nbins)
-    return apply("UnsortedSegmentSum", ones_for(bins, dtype), bins, nbins, name=name)  # type: ignore[no-any-return]
+    return apply("UnsortedSegmentSum", ones_for(bins, kind), bins, nbins, name=name)  # type: ignore[no-any-return]

@@ -161,9 +161,14 @@ def batch_to_space_nd(input: Any, block_shape: Any, crops: Any, name: str | None
                 operation=x.op,
                 hint="crops are what space_to_batch_nd was given as paddings",
             )
-    begin, size = joined([0, *(before for before, _ in pairs), 0]), joined([few, *left, inner])
+    begin, size = joined([0, *(before for before, _ in pairs), 0]), joined([few, *map(_refused, left), inner])
     cropped = apply("Slice", spread, begin, size)
     return with_parts(apply("Reshape", cropped, joined([few, *left, *rest]), name=name), [few, *left, *rest])
+
+
+def _refused(size: Part) -> Part:
+    """Return a size that a slice refuses if it is negative: -1 would be all that there is."""
+    return size if isinstance(size, int) else size + apply("Minimum", size, 0)
 
 
 @public

@@ -44,8 +44,8 @@ define(
 )
 
 
-def _above(*values: Tensor) -> Tensor:
-    """Return what is larger than all of some integers by 1; 0 of none."""
+def above_all(*values: Tensor) -> Tensor:
+    """Return the largest of all integer `values` plus 1; 0 of none."""
     flat = [apply("Reshape", v, constant(i32([-1]))) for v in values]
     lowest = constant(np.full(1, -1, values[0].dtype.numpy))
     return apply("Max", apply("Concat", [*flat, lowest], axis=0)) + 1  # type: ignore[no-any-return]
@@ -92,7 +92,7 @@ def bincount(
     array([3. , 1.5], dtype=float32)
     """
     numbers = index_tensor(arr)
-    size = _above(numbers)
+    size = above_all(numbers)
     for bound, limit in (("Maximum", minlength), ("Minimum", maxlength)):
         if limit is not None:
             size = apply(bound, size, cast(index_tensor(limit), size.dtype))
@@ -143,7 +143,7 @@ def confusion_matrix(
     """
     rows, columns = _without_last(index_tensor(labels), index_tensor(predictions))
     rows, columns = cast(rows, dtypes.int64), cast(columns, dtypes.int64)
-    count = _above(rows, columns) if num_classes is None else cast(index_tensor(num_classes), dtypes.int64)
+    count = above_all(rows, columns) if num_classes is None else cast(index_tensor(num_classes), dtypes.int64)
     values = ones_for(rows, dtype) if weights is None else cast(convert_to_tensor(weights), dtype)
     places = apply("Stack", [rows, columns], axis=-1)
     shape = apply("Stack", [count, count], axis=0)

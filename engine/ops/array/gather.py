@@ -19,7 +19,7 @@ from ...ir.operation import Operation
 from ...ir.static_values import static_shape, static_value
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, axis_within, index_tensor, shape_in, shape_vector, static_int
-from ..support.array_library import add_at
+from ..support.array_library import add_at, wide
 from ..support.batching import again
 from ..support.common import scalar_like, shape_of
 from ..support.indexed_slices import IndexedSlices
@@ -38,10 +38,11 @@ def check_bounds(indices: Any, limit: int, what: str) -> None:
 def _add_rows(xp: Any, count: int, rows: Any, updates: Any) -> Any:
     """Sum updates[i] into row rows[i] of a zero array of `count` rows; flat, which is add.at's fast path."""
     width = updates.shape[-1]
-    out = xp.zeros(count * width, dtype=updates.dtype)
+    added = wide(xp, updates)
+    out = xp.zeros(count * width, dtype=added.dtype)
     places = (rows.astype(xp.intp).reshape(-1, 1) * width + xp.arange(width)).reshape(-1)
-    add_at(xp, out, places, updates.reshape(-1))
-    return out
+    add_at(xp, out, places, added.reshape(-1))
+    return out.astype(updates.dtype, copy=False)
 
 
 def _gather_shape(op: Operation) -> Shape:
@@ -381,12 +382,19 @@ def segment_shape(op: Operation) -> Shape:
     return Shape([None if count is None else int(count)]) + Shape(data[ids.rank :])
 
 
+def check_rows(data: Any, ids: Any) -> None:
+    """Raise ValueError unless there is an id for each row."""
+    if data.shape[: ids.ndim] != ids.shape:
+        raise ValueError(f"segment ids {ids.shape} do not fit the leading dimensions of data {data.shape}")
+
+
 def segments_size(data: Any, ids: Any, count: Any) -> int:
     """Return how many elements such a row for each segment has."""
     return int(count) * int(math.prod(data.shape[ids.ndim :]))
 
 
 def _segment_sum(xp: Any, data: Any, ids: Any, count: Any) -> Any:
+    check_rows(data, ids)
     rest = data.shape[ids.ndim :]
     keep = ids.reshape(-1) >= 0
     rows = ids.reshape(-1)[keep]

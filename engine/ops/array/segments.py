@@ -22,7 +22,8 @@ from ..support.arguments import index_tensor
 from ..support.common import same_as, scalar_like, shape_of
 from ..support.literals import c128, f64, i32, i64
 from ..support.segmented import combine_at, places_among_equals, products_of_others
-from .gather import check_bounds, raised_to, rows_by_id, segment_shape, segments_size
+from .counting import above_all
+from .gather import check_bounds, check_rows, raised_to, rows_by_id, segment_shape, segments_size
 
 _X = f64([[1, -2], [3, 0.5], [-1, 4], [2, 5]])
 _IDS = i32([2, 0, 2, -1])
@@ -30,6 +31,7 @@ _IDS = i32([2, 0, 2, -1])
 
 def _combined(xp: Any, function: str, data: Any, ids: Any, count: Any, empty: Any) -> Any:
     """Combine the rows of each id from 0 up, beginning with `empty`."""
+    check_rows(data, ids)
     rest, number = data.shape[ids.ndim :], int(count)
     keep = ids.reshape(-1) >= 0
     numbers = ids.reshape(-1)[keep]
@@ -48,13 +50,17 @@ def _extreme_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 
 def _define_extreme(type: str, function: str, empty: Callable[[DType], Any], samples: list[Sample]) -> None:
-    def kernel(xp: Any, data: Any, ids: Any, count: Any) -> Any:
-        return _combined(xp, function, data, ids, count, empty(as_dtype(data.dtype)))
+    def kernel(xp: Any, data: Any, ids: Any, count: Any, finite: bool) -> Any:
+        start = empty(as_dtype(data.dtype))
+        if not finite and as_dtype(data.dtype).is_floating:
+            start = np.copysign(np.inf, start)
+        return _combined(xp, function, data, ids, count, start)
 
     define(
         type,
         "data: T, segment_ids: I, num_segments: host J -> output: T",
         where={"T": dtypes.REAL, "I": dtypes.INDEX, "J": dtypes.INDEX},
+        attrs={"finite": True},
         shape=segment_shape,
         elements=segments_size,
         reads_values=True,
@@ -75,6 +81,7 @@ _define_extreme(
         Sample([_X, i32([1, 0, 1, -1]), i32(2)], f64([[3, 0.5], [1, 4]])),
         Sample([f64([[1, 7], [3, 2]]), i64([[0, 1], [1, 1]]), i64(2)], f64([1, 7])),
         Sample([i32([]), i32([]), i32(1)], i32([-(2**31)])),
+        Sample([f64([-np.inf, 1, 2]), i32([0, 2, 2]), i32(3)], f64([-np.inf, -np.inf, 2]), {"finite": False}, False),
     ],
 )
 _define_extreme(
@@ -127,7 +134,7 @@ def _others_gradient(op: Operation, g: Tensor) -> list[Any]:
     numbers = apply("Maximum", apply("Reshape", ids, constant(i32([-1]))), -1) + 1
     places = apply("SegmentPlaces", numbers)
     at, rest = apply("Stack", [places, numbers], axis=-1), shape_of(data)[_rank(ids) :]
-    corner = apply("Cast", apply("Stack", [_above(places), _above(numbers)], axis=0), dtype=dtypes.int32)
+    corner = apply("Cast", apply("Stack", [above_all(places), above_all(numbers)], axis=0), dtype=dtypes.int32)
     sizes, flat = apply("Concat", [corner, rest], axis=0), apply("Concat", [shape_of(numbers), rest], axis=0)
     rows, cotangents = apply("Reshape", data, flat), apply("Reshape", g, flat)
     filled = apply("ScatterNd", at, apply("Fill", flat, scalar_like(1, data)), sizes)
@@ -139,12 +146,6 @@ def _others_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 def _rank(tensor: Tensor) -> Any:
     return apply("Rank", tensor) if tensor.rank is None else tensor.rank
-
-
-def _above(numbers: Tensor) -> Tensor:
-    """Return what is larger than all of some integers by 1; 0 of none."""
-    lowest = constant(np.full(1, -1, numbers.dtype.numpy))
-    return apply("Max", apply("Concat", [numbers, lowest], axis=0)) + 1  # type: ignore[no-any-return]
 
 
 define(

@@ -211,7 +211,7 @@ def segment_min(data: Any, segment_ids: Any, name: str | None = None) -> Tensor:
 
 def _extreme(type: str, data: Any, segment_ids: Any, name: str | None) -> Tensor:
     ids, count = _segments(segment_ids)
-    found: Tensor = apply(type, data, ids, count)
+    found: Tensor = apply(type, data, ids, count, finite=False)
     ones = apply("Fill", shape_of(ids), constant(i32(1)))
     some = apply("Greater", apply("UnsortedSegmentSum", ones, ids, count), 0)
     result: Tensor = apply("Where", raised_to(some, found), found, scalar_like(0, found), name=name)

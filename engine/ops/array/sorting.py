@@ -20,7 +20,7 @@ from ...ir.operation import Operation
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, axis_within, shape_in, static_int
-from ..support.array_library import add_at
+from ..support.array_library import add_at, wide
 from ..support.batching import along
 from ..support.common import shape_of
 from ..support.families import typed
@@ -117,9 +117,10 @@ def _add_along(xp: Any, updates: Any, indices: Any, shape: Any, axis: int) -> An
     axis %= len(sizes)
     outer, inner = math.prod(sizes[:axis]), math.prod(sizes[axis + 1 :])
     rows = xp.arange(outer).reshape(-1, 1, 1) * sizes[axis] + indices.reshape(outer, -1 if indices.size else 0, inner)
-    out = xp.zeros(math.prod(sizes), dtype=updates.dtype)
-    add_at(xp, out, (rows * inner + xp.arange(inner)).reshape(-1), updates.reshape(-1))
-    return out.reshape(sizes)
+    added = wide(xp, updates)
+    out = xp.zeros(math.prod(sizes), dtype=added.dtype)
+    add_at(xp, out, (rows * inner + xp.arange(inner)).reshape(-1), added.reshape(-1))
+    return out.reshape(sizes).astype(updates.dtype, copy=False)
 
 
 define(

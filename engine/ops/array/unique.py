@@ -16,6 +16,7 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ..math.casting import cast
+from ..support import arguments
 from ..support.arguments import index_tensor
 from ..support.array_library import last_writers
 from ..support.interpreter import running_count
@@ -104,6 +105,8 @@ def unique(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> tupl
     ------
     ShapeError
         If `x` is no vector.
+    GraphError
+        If `out_idx` is another dtype.
 
     Examples
     --------
@@ -113,7 +116,7 @@ def unique(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> tupl
     (array([7, 3, 1], dtype=int32), array([0, 1, 0, 2], dtype=int32))
     """
     tensor = convert_to_tensor(x)
-    first, indices, _ = apply("Unique", tensor, name=name, out_idx=as_dtype(out_idx))
+    first, indices, _ = apply("Unique", tensor, name=name, out_idx=arguments.index_dtype(out_idx, "out_idx"))
     return apply("Gather", tensor, first), indices
 
 
@@ -138,6 +141,8 @@ def unique_with_counts(x: Any, out_idx: Any = dtypes.int32, name: str | None = N
     ------
     ShapeError
         If `x` is no vector.
+    GraphError
+        If `out_idx` is another dtype.
 
     Examples
     --------
@@ -147,7 +152,7 @@ def unique_with_counts(x: Any, out_idx: Any = dtypes.int32, name: str | None = N
     (['b', 'a'], [0, 1, 0], [2, 1])
     """
     tensor = convert_to_tensor(x)
-    first, indices, counts = apply("Unique", tensor, name=name, out_idx=as_dtype(out_idx))
+    first, indices, counts = apply("Unique", tensor, name=name, out_idx=arguments.index_dtype(out_idx, "out_idx"))
     return apply("Gather", tensor, first), indices, counts
 
 
@@ -202,6 +207,8 @@ def setdiff1d(x: Any, y: Any, index_dtype: Any = dtypes.int32, name: str | None 
     ------
     ShapeError
         If one is no vector.
+    GraphError
+        If `index_dtype` is another dtype.
 
     Examples
     --------
@@ -210,9 +217,9 @@ def setdiff1d(x: Any, y: Any, index_dtype: Any = dtypes.int32, name: str | None 
     >>> out, idx
     (array([1, 2, 2], dtype=int32), array([0, 1, 3], dtype=int32))
     """
-    tensor = convert_to_tensor(x)
+    tensor, kind = convert_to_tensor(x), arguments.index_dtype(index_dtype, "index_dtype")
     places = apply("ListDiff", tensor, y, name=name)
-    return apply("Gather", tensor, places), cast(places, index_dtype)
+    return apply("Gather", tensor, places), cast(places, kind)
 
 
 def _inverse_shape(op: Operation) -> Shape:

@@ -7,16 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from ...base.errors import GraphError
-from ...ir.apply import apply, convert_to_tensor
+from ...base.dtypes import DType, float32
+from ...base.errors import GraphError, ShapeError
+from ...ir.apply import apply, as_symbolic, convert_to_tensor
 from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..array.concat import concat, stack, unstack
 from ..array.padding import pad
+from ..control.effects import Assert
+from ..control.weights import behind
+from ..math.casting import as_before, cast, widened
 from ..math.elementwise import abs, log, square
 from ..math.reductions import reduce_mean, reduce_sum
 from ..support.arguments import static_int
-from ..support.common import zeros_like
+from ..support.common import shape_of, zeros_like
 from .color import as_fractions
 from .transforms import image_tensor
 
@@ -105,11 +109,21 @@ def sobel_edges(image: Any, name: str | None = None) -> Tensor:
 
 
 def _pair(a: Any, b: Any, max_val: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """Return two images in one floating dtype, and the largest value as they have it."""
+    """Return two images in one floating dtype of at least four bytes, and the largest value as they have it."""
     x = image_tensor(a)
     y = image_tensor(convert_to_tensor(b, x.dtype))
-    largest = convert_to_tensor(max_val, x.dtype) if x.dtype.is_integer else convert_to_tensor(float(max_val), x.dtype)
-    return as_fractions(x), as_fractions(y), as_fractions(largest)
+    if as_symbolic(max_val):
+        largest = cast(max_val, x.dtype)
+    else:
+        largest = convert_to_tensor(max_val if x.dtype.is_integer else float(max_val), x.dtype)
+    x, y, largest = (widened(as_fractions(each)) for each in (x, y, largest))
+    return x, y, largest
+
+
+def _dtype_of(a: Any) -> DType:
+    """Return the dtype of a measure of images: their own if it is floating, else float32."""
+    given = convert_to_tensor(a).dtype
+    return given if given.is_floating else float32
 
 
 @public
@@ -119,13 +133,14 @@ def psnr(a: Any, b: Any, max_val: Any, name: str | None = None) -> Tensor:
     Parameters
     ----------
     a, b : Tensor of one integer or floating dtype, of shape [..., height, width, channels]
-    max_val : int or float
+    max_val : int, float or scalar Tensor
         Difference between the largest and the smallest value that there may be.
 
     Returns
     -------
     Tensor
-        Of the floating dtype, or float32, of shape ``a.shape[:-3]``: infinite for equal images.
+        Of the floating dtype, or float32, of shape ``a.shape[:-3]``: infinite for equal images. Values of two bytes are
+        computed in float32.
 
     Examples
     --------
@@ -135,7 +150,7 @@ def psnr(a: Any, b: Any, max_val: Any, name: str | None = None) -> Tensor:
     """
     x, y, largest = _pair(a, b, max_val)
     error = reduce_mean(apply("SquaredDifference", x, y), _PIXELS)
-    return apply("Mul", log(square(largest) / error), 10 / math.log(10), name=name)  # type: ignore[no-any-return]
+    return as_before(log(square(largest) / error) * (10 / math.log(10)), _dtype_of(a), name)
 
 
 def _means(images: Tensor, size: int, sigma: float) -> Tensor:
@@ -147,6 +162,24 @@ def _means(images: Tensor, size: int, sigma: float) -> Tensor:
         parts = [images[cut(slice(i, i - size + 1 or None))] * float(w) for i, w in enumerate(weights)]
         images = apply("AddN", parts)
     return images
+
+
+def _with_windows(images: Tensor, size: int) -> Tensor:
+    """Return images that windows of a size fit into; a step checks that where it is not known."""
+    sizes = (None, None) if images.rank is None else images.shape[-3:-1]
+    if any(known is not None and known < size for known in sizes):
+        raise ShapeError(
+            "the images are smaller than the windows that are compared",
+            wanted=f"a height and a width of at least {size}",
+            got=images.shape,
+            operation=images.op,
+            hint="make filter_size smaller",
+        )
+    if None not in sizes:
+        return images
+    height_and_width = shape_of(images)[-3:-1]
+    fits = apply("GreaterEqual", height_and_width, size)
+    return behind(images, [Assert(fits, [height_and_width], message=f"ssim compares windows of {size} pixels")])
 
 
 @public
@@ -166,7 +199,7 @@ def ssim(
     ----------
     img1, img2 : Tensor of one integer or floating dtype, of shape [..., height, width, channels]
         At least as high and wide as the windows.
-    max_val : int or float
+    max_val : int, float or scalar Tensor
         Difference between the largest and the smallest value that there may be.
     filter_size, filter_sigma : int and float
         Size of the windows that are compared, and deviation of the Gaussian that their pixels are weighted by.
@@ -177,12 +210,14 @@ def ssim(
     -------
     Tensor
         Of the floating dtype, or float32, of shape ``img1.shape[:-3]``: 1 for equal images. The mean over windows and
-        channels.
+        channels. Values of two bytes are computed in float32.
 
     Raises
     ------
     GraphError
         If the filter is of no size.
+    ShapeError
+        If the images are known to be smaller than the windows; else an OpError when a step runs it.
 
     Examples
     --------
@@ -195,10 +230,11 @@ def ssim(
     if size < 1:
         raise GraphError("a filter has at least one element", wanted="1 or more", got=size, hint="leave it out")
     x, y, largest = _pair(img1, img2, max_val)
+    x, y = _with_windows(x, size), _with_windows(y, size)
     c1, c2 = square(largest * k1), square(largest * k2)
     parts = _means(stack([x, y, x * y, square(x) + square(y)]), size, filter_sigma)
     mean_x, mean_y, products, squares = unstack(parts, 4)
     both, each = mean_x * mean_y * 2, square(mean_x) + square(mean_y)
     luminance = (both + c1) / (each + c1)
     structure = (products * 2 - both + c2) / (squares - each + c2)
-    return reduce_mean(luminance * structure, _PIXELS, name=name)
+    return as_before(reduce_mean(luminance * structure, _PIXELS), _dtype_of(img1), name)

@@ -17,6 +17,7 @@ from ...ir.tensor import Tensor
 from ..nn.window_maxima import lowest
 from ..support.common import shape_of
 from ..support.literals import f64, i32
+from ..support.window_texts import documented, of_pooling
 from ..support.windows import (
     WINDOWS,
     check_not_empty,
@@ -100,6 +101,7 @@ define(
 
 
 @public
+@documented(of_pooling(2))
 def dilation2d(
     input: Any, filter: Any, strides: Any = 1, rates: Any = 1, padding: Any = "VALID", name: str | None = None
 ) -> Tensor:
@@ -114,8 +116,7 @@ def dilation2d(
         What is added to the pixels; its height and width are known.
     strides, rates : int, or sequence of 2 or 4
         How far the windows are from one another, and the pixels of a window.
-    padding : {'SAME', 'VALID'} or sequence of pairs
-        As of `max_pool`.
+    padding : {padding}
 
     Returns
     -------
@@ -158,6 +159,7 @@ def _windows(filter: Tensor, strides: Any, rates: Any, padding: Any) -> dict[str
 
 
 @public
+@documented(of_pooling(2))
 def erosion2d(
     value: Any, kernel: Any, strides: Any = 1, rates: Any = 1, padding: Any = "VALID", name: str | None = None
 ) -> Tensor:
@@ -170,8 +172,9 @@ def erosion2d(
     value : Tensor of a signed integer or floating dtype, of shape [batch, height, width, channels]
     kernel : Tensor of the same dtype, of shape [height, width, channels]
         What is subtracted from the pixels; its height and width are known.
-    strides, rates, padding
+    strides, rates
         As of `dilation2d`.
+    padding : {padding}
 
     Returns
     -------

@@ -18,6 +18,7 @@ from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, shape_in
 from ..support.common import shape_of
 from ..support.literals import f64, i32
+from ..support.window_texts import documented, of_convolution
 from ..support.windows import (
     WINDOWS,
     check_fits,
@@ -97,6 +98,7 @@ define(
 
 
 @public
+@documented(of_convolution(2))
 def extract_image_patches(
     images: Any, ksizes: Any, strides: Any, rates: Any, padding: Any, name: str | None = None
 ) -> Tensor:
@@ -107,8 +109,7 @@ def extract_image_patches(
     images : Tensor of any numeric dtype, or bool, of shape [batch, height, width, channels]
     ksizes, strides, rates : int, or sequence of 2 or 4
         Size of the windows, how far they are from one another, and how far their pixels are.
-    padding : {'SAME', 'VALID'} or sequence of pairs
-        As of `max_pool`; pixels of the padding are 0.
+    padding : {padding}
 
     Returns
     -------
@@ -135,6 +136,7 @@ def extract_image_patches(
 
 
 @public
+@documented(of_convolution(3))
 def extract_volume_patches(input: Any, ksizes: Any, strides: Any, padding: Any, name: str | None = None) -> Tensor:
     """Put the elements of each window of volumes side by side, as channels.
 
@@ -143,8 +145,7 @@ def extract_volume_patches(input: Any, ksizes: Any, strides: Any, padding: Any, 
     input : Tensor of any numeric dtype, or bool, of shape [batch, depth, height, width, channels]
     ksizes, strides : int, or sequence of 3 or 5
         Size of the windows, and how far they are from one another.
-    padding
-        As of `extract_image_patches`.
+    padding : {padding}
 
     Returns
     -------

@@ -11,9 +11,9 @@ from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..array.layout import reverse, transpose
 from ..math.arithmetic import maximum
-from ..math.casting import cast
+from ..math.casting import as_before, cast, widened
 from ..math.cumulative import reduce_prod
-from ..math.elementwise import rsqrt, sqrt
+from ..math.elementwise import rsqrt
 from ..math.reductions import reduce_mean
 from ..support.arguments import static_int
 from ..support.common import shape_of
@@ -133,7 +133,7 @@ def per_image_standardization(image: Any, name: str | None = None) -> Tensor:
     Returns
     -------
     Tensor
-        Same shape; float32 for integers, else the same dtype.
+        Same shape; float32 for integers, else the same dtype. Values of two bytes are computed in float32.
 
     Raises
     ------
@@ -146,11 +146,11 @@ def per_image_standardization(image: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.per_image_standardization([[[1.0], [3.0]]])).sync().ravel()
     array([-1.,  1.], dtype=float32)
     """
-    x = image_tensor(image)
-    if x.dtype.is_integer:
-        x = cast(x, dtypes.float32)
+    given = image_tensor(image)
+    x = cast(given, dtypes.float32) if given.dtype.is_integer else widened(given)
     axes = (-3, -2, -1)
     centred = x - reduce_mean(x, axes, keepdims=True)
-    deviation = sqrt(reduce_mean(apply("Square", centred), axes, keepdims=True))
-    count = reduce_prod(shape_of(x)[-3:])
-    return apply("RealDiv", centred, maximum(deviation, rsqrt(cast(count, x.dtype))), name=name)  # type: ignore[no-any-return]
+    variance = reduce_mean(apply("Square", centred), axes, keepdims=True)
+    least = apply("Reciprocal", cast(reduce_prod(shape_of(x)[-3:]), x.dtype))
+    scaled = centred * rsqrt(maximum(variance, least))  # the root of 0 would have an infinite derivative
+    return as_before(scaled, x.dtype if given.dtype.is_integer else given.dtype, name)

@@ -106,3 +106,16 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor:
     if tensor.dtype is wanted:
         return tensor
     return apply("Cast", tensor, name=name, dtype=wanted)  # type: ignore[no-any-return]
+
+
+def as_before(y: Tensor, dtype: dtypes.DType, name: str | None = None) -> Tensor:
+    """Return `y`, computed from a `widened` tensor, in the dtype that this was of, and under a name."""
+    if y.dtype is not dtype:
+        return cast(y, dtype, name)
+    return y if name is None else apply("Identity", y, name=name)
+
+
+def widened(x: Tensor) -> Tensor:
+    """Return `x` in float32 if its floats have two bytes, which sums and squares would not fit; any other as it is."""
+    is_wide = x.dtype not in (dtypes.float16, dtypes.bfloat16)
+    return x if is_wide else cast(x, dtypes.float32)

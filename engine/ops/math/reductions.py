@@ -21,6 +21,7 @@ from ...ir.operation import Operation
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, axis_within, shape_in, static_ints
+from ..support.array_library import wide
 from ..support.batching import along
 from ..support.common import scalar_like, shape_of
 from ..support.families import describe, example_section, typed
@@ -308,6 +309,7 @@ reduce_all: Reduction = _reduction(
 
 def log_sum_exp(xp: Any, x: Any, axis: Any, keepdims: bool) -> Any:
     """Compute ``log(sum(exp(x)))`` without overflow, also where all of `x` is infinite."""
+    x = wide(xp, x)
     top = xp.max(x, axis, keepdims=True)
     top = xp.where(xp.isfinite(top), top, xp.zeros((), x.dtype))
     total = xp.log(xp.sum(xp.exp(x - top), axis, keepdims=True)) + top

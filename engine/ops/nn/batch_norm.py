@@ -6,13 +6,14 @@ import math
 from typing import Any
 
 from ...base.errors import GraphError, ShapeError
+from ...base.shapes import Shape
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..array.broadcasting import broadcast_to
 from ..control.placeholders import stop_gradient
 from ..math.arithmetic import squared_difference
-from ..math.casting import cast
+from ..math.casting import as_before, cast, widened
 from ..math.cumulative import reduce_prod
 from ..math.elementwise import rsqrt, square
 from ..math.reductions import reduce_mean, reduce_sum, reduced_axes
@@ -133,7 +134,7 @@ def weighted_moments(
     Returns
     -------
     mean, variance : Tensor
-        Same dtype, without the reduced axes.
+        Same dtype, without the reduced axes. Values of two bytes are computed in float32.
 
     Examples
     --------
@@ -141,16 +142,17 @@ def weighted_moments(
     >>> tg.function(lambda: tg.weighted_moments([1.0, 3.0, 9.0], [0], [1.0, 1.0, 0.0])).sync()
     (array(2., dtype=float32), array(1., dtype=float32))
     """
-    x = convert_to_tensor(x)
-    weights, along = convert_to_tensor(frequency_weights, x.dtype), _axes(x, axes)
+    given = convert_to_tensor(x)
+    x, weights = widened(given), widened(convert_to_tensor(frequency_weights, given.dtype))
+    along = _axes(x, axes)
     weighted = x * weights
     weights = weights if weights.shape == weighted.shape else broadcast_to(weights, shape_of(weighted))
     total = reduce_sum(weights, along, keepdims=True)
     mean = reduce_sum(weighted, along, keepdims=True) / total
     spread = reduce_sum(weights * squared_difference(x, mean), along, keepdims=True) / total
-    if keepdims:
-        return mean, apply("Identity", spread, name=name)
-    return reduce_sum(mean, along), reduce_sum(spread, along, name=name)
+    if not keepdims:
+        mean, spread = reduce_sum(mean, along), reduce_sum(spread, along)
+    return as_before(mean, given.dtype), as_before(spread, given.dtype, name)
 
 
 @public
@@ -235,6 +237,8 @@ def fused_batch_norm(
     ------
     GraphError
         If moments are needed and not given.
+    ShapeError
+        If the rank of `x` is not known, or a scale, offset or moment is known to be no vector over the channels.
 
     Examples
     --------
@@ -255,9 +259,12 @@ def fused_batch_norm(
             got="none",
             hint="is_training=True with exponential_avg_factor=1.0 needs none",
         )
+    mean, variance = (None if each is None else convert_to_tensor(each, scale.dtype) for each in (mean, variance))
+    for each in (scale, offset, mean, variance):
+        _check_channels(x, each, is_first)
     wide = cast(x, scale.dtype)
     if not is_training:
-        center, whole = (stop_gradient(convert_to_tensor(each, scale.dtype)) for each in (mean, variance))
+        center, whole = stop_gradient(mean), stop_gradient(variance)
         return _normalized(x, wide, center, whole, scale, offset, epsilon, is_first, name), center, whole
     along = _all_but_channels(x, is_first)
     center = reduce_mean(wide, along)
@@ -267,9 +274,21 @@ def fused_batch_norm(
     whole = spread * (count / apply("Maximum", count - 1, 1))
     if is_averaged:
         part = float(exponential_avg_factor)
-        mean, variance = convert_to_tensor(mean, scale.dtype), convert_to_tensor(variance, scale.dtype)
         center, whole = center * part + mean * (1 - part), whole * part + variance * (1 - part)
     return y, stop_gradient(center), stop_gradient(whole)
+
+
+def _check_channels(x: Tensor, values: Tensor | None, is_first: bool) -> None:
+    """Raise ShapeError for what is known to be no vector over the channels: broadcasting would hide that."""
+    channels = None if x.rank is None or x.rank < 2 else x.shape[1 if is_first else -1]
+    if values is not None and not values.shape.is_compatible_with(Shape([channels])):
+        raise ShapeError(
+            "batch normalization has a scale, an offset and moments for each channel",
+            wanted=Shape([channels]),
+            got=values.shape,
+            operation=x.op,
+            hint="batch_normalization takes any that broadcast",
+        )
 
 
 def _all_but_channels(x: Tensor, is_first: bool) -> tuple[int, ...]:
@@ -299,5 +318,4 @@ def _normalized(
     """Normalize in the dtype of the moments; return what has that of `x`."""
     factor = along_channels(rsqrt(variance + float(epsilon)) * scale, x, is_first)
     centred = wide - along_channels(mean, x, is_first)
-    y = apply("Add", centred * factor, along_channels(offset, x, is_first), name=name)
-    return cast(y, x.dtype)
+    return as_before(apply("Add", centred * factor, along_channels(offset, x, is_first)), x.dtype, name)

@@ -3,122 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ...base import dtypes
-from ...base.errors import ShapeError
-from ...base.shapes import Shape
 from ...ir.apply import apply
 from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
 from ...ir.operation import Operation
-from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes
+from ..support.array_library import wide
 from ..support.common import shape_of
 from ..support.literals import f64, i32
-from ..support.windows import (
-    Windows,
-    check_fits,
-    counts_in,
-    padding_of,
-    places,
-    spatial,
-    windows_of,
-    windows_shape,
-)
+from ..support.windows import Windows, check_fits, counts_in, places, windows_of
+from .convolution_shapes import conv_shape, filter_grad_shape, input_grad_shape, num_groups, windows_over
 
 _ATTRS = {"strides": REQUIRED, "padding": REQUIRED, "dilations": REQUIRED}
 
 
-def sliding_attrs(rank: int, strides: Any, padding: Any, dilations: Any, channels_first: bool) -> dict[str, Any]:
-    """Return the attributes of a convolution from the arguments of its public function."""
-    return {
-        "strides": spatial(1 if strides is None else strides, rank, "strides", channels_first),
-        "padding": padding_of(padding, rank, channels_first),
-        "dilations": spatial(1 if dilations is None else dilations, rank, "dilations", channels_first),
-    }
-
-
-# ---- shapes
-
-
-def windows_over(filters: Sequence[Any], attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes of windows of the size of filters, whose shape is [*window, inner, outer]."""
-    how = {"strides": attrs["strides"], "rates": attrs["dilations"], "padding": attrs["padding"]}
-    return {"window": tuple(filters[:-2]), "channels_first": False, **how}
-
-
-def _result_shape(images: Shape, filters: Shape, op: Operation) -> Shape:
-    """Return the static shape of a convolution's result."""
-    rank = len(op.attrs["strides"])
-    images, filters = _with_rank(images, rank, "the input", op), _with_rank(filters, rank, "the filter", op)
-    _check_channels(images[-1], filters[-2], filters[-1], op)
-    if None in filters[:-2].dims:
-        return Shape([images[0], *[None] * rank, filters[-1]])
-    return Shape([*windows_shape(images, windows_over(filters.dims, op.attrs))[:-1], filters[-1]])
-
-
-def _with_rank(shape: Shape, rank: int, what: str, op: Operation) -> Shape:
-    if shape.rank not in (None, rank + 2):
-        raise ShapeError(
-            f"{what} of a convolution has another rank",
-            wanted=f"rank {rank + 2}",
-            got=shape,
-            operation=op,
-            hint="add a dimension with expand_dims, or take another function",
-        )
-    return shape.merge(Shape([None] * (rank + 2)))
-
-
 def _sliding_attrs(attrs: Any) -> dict[str, Any]:
     return {key: attrs[key] for key in _ATTRS}
-
-
-def _num_groups(channels: int, inner: int, outer: int | None) -> int:
-    """Return how many groups of channels filters are for, 0 if they do not fit."""
-    groups = 0 if inner == 0 or channels % inner else channels // inner
-    return 0 if groups == 0 or (outer is not None and outer % groups) else groups
-
-
-def _check_channels(channels: int | None, inner: int | None, outer: int | None, op: Operation) -> None:
-    if channels is not None and inner is not None and _num_groups(channels, inner, outer) == 0:
-        raise ShapeError(
-            "the filter does not fit the channels",
-            wanted="input channels that divide those of the images, and output channels for each group",
-            got=f"{inner} and {outer} for {channels} channels",
-            operation=op,
-            hint="a filter has the shape [*window, input channels, output channels]",
-        )
-
-
-def _conv_shape(op: Operation) -> Shape:
-    return _result_shape(op.inputs[0].shape, op.inputs[1].shape, op)
-
-
-def _input_grad_shape(op: Operation) -> Shape:
-    images = static_shape(op.inputs[0])
-    _fit(op.inputs[2].shape, _result_shape(images, op.inputs[1].shape, op), op)
-    return images
-
-
-def _filter_grad_shape(op: Operation) -> Shape:
-    filters = static_shape(op.inputs[1])
-    _fit(op.inputs[2].shape, _result_shape(op.inputs[0].shape, filters, op), op)
-    return filters
-
-
-def _fit(given: Shape, result: Shape, op: Operation) -> None:
-    if not given.is_compatible_with(result):
-        raise ShapeError(
-            "this is not what a convolution to such a shape would come from",
-            wanted=result,
-            got=given,
-            operation=op,
-            hint="strides and padding say how large it is",
-        )
 
 
 # ---- kernels: their meaning; C kernels for float32 and float64 are in kernels/cpu/convolution.pyx
@@ -129,7 +35,7 @@ def _open(shape: Sequence[int], filters: Sequence[int], attrs: Any) -> tuple[dic
     rank = len(attrs["strides"])
     if len(shape) != rank + 2 or len(filters) != rank + 2:
         raise ValueError(f"images and filters need rank {rank + 2}, got shapes {list(shape)} and {list(filters)}")
-    groups = _num_groups(shape[-1], *filters[-2:])
+    groups = num_groups(shape[-1], *filters[-2:])
     if groups == 0:
         raise ValueError(f"filters of shape {list(filters)} do not fit {shape[-1]} channels")
     how = windows_over(filters, attrs)
@@ -160,8 +66,7 @@ def _together(x: Any) -> Any:
 
 def _product(xp: Any, a: Any, b: Any) -> Any:
     """Multiply matrices, those of two bytes an element in float32."""
-    wide = xp.float32 if a.dtype.itemsize == 2 else a.dtype
-    return xp.matmul(a.astype(wide, copy=False), b.astype(wide, copy=False))
+    return xp.matmul(wide(xp, a), wide(xp, b))
 
 
 def _conv(xp: Any, images: Any, filters: Any, **attrs: Any) -> Any:
@@ -269,7 +174,7 @@ define(
     "input: T, filter: T -> output: T",
     where={"T": dtypes.FLOATING},
     attrs=_ATTRS,
-    shape=_conv_shape,
+    shape=conv_shape,
     elements=lambda images, filters, **attrs: _multiplications(images.shape, filters.shape, **attrs),
     kernel=_conv,
     gradient=_conv_gradient,
@@ -341,7 +246,7 @@ define(
     "input_sizes: host I, filter: T, out_backprop: T -> output: T",
     where={"T": dtypes.FLOATING, "I": dtypes.INDEX},
     attrs=_ATTRS,
-    shape=_input_grad_shape,
+    shape=input_grad_shape,
     elements=lambda shape, filters, g, **attrs: _multiplications(as_sizes(shape), filters.shape, **attrs),
     kernel=_input_grad,
     gradient=_input_grad_gradient,
@@ -384,7 +289,7 @@ define(
     "input: T, filter_sizes: host I, out_backprop: T -> output: T",
     where={"T": dtypes.FLOATING, "I": dtypes.INDEX},
     attrs=_ATTRS,
-    shape=_filter_grad_shape,
+    shape=filter_grad_shape,
     elements=lambda images, shape, g, **attrs: _multiplications(images.shape, as_sizes(shape), **attrs),
     kernel=_filter_grad,
     gradient=_filter_grad_gradient,

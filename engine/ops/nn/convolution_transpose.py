@@ -8,8 +8,10 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..support.arguments import index_tensor
+from ..support.window_texts import documented, of_transposed
 from ..support.windows import channels_first_again, channels_last, is_channels_first
-from .convolution_operations import sliding_attrs
+from . import convolution_operations  # noqa: F401  it declares the operations
+from .convolution_shapes import sliding_attrs
 
 
 def _transposed(
@@ -20,11 +22,13 @@ def _transposed(
     if first:
         sizes = apply("Gather", sizes, index_tensor([0, *range(2, rank + 2), 1]))
     last = channels_last(g, rank, first)
-    result = apply("ConvInputGrad", sizes, convert_to_tensor(filters, g.dtype), last, name=name, **attrs)
-    return channels_first_again(result, rank, first)
+    filters = convert_to_tensor(filters, g.dtype)
+    result = apply("ConvInputGrad", sizes, filters, last, name=None if first else name, **attrs)
+    return channels_first_again(result, rank, name) if first else result
 
 
 @public
+@documented(of_transposed(2))
 def conv2d_transpose(
     value: Any,
     filter: Any,
@@ -45,8 +49,10 @@ def conv2d_transpose(
     filter : Tensor of the same dtype, of shape [height, width, output channels, channels]
     output_shape : int32 or int64 vector
         Of the result; a convolution of that shape has to give the shape of `value`.
-    strides, padding, data_format, dilations
-        As for `conv2d`.
+    strides : {strides}
+    padding : {padding}
+    data_format : {data_format}
+    dilations : {dilations}
 
     Returns
     -------
@@ -55,8 +61,7 @@ def conv2d_transpose(
 
     Raises
     ------
-    ShapeError
-        If a convolution of such images does not give the shape of `value`.
+    {errors}
 
     Examples
     --------
@@ -70,6 +75,7 @@ def conv2d_transpose(
 
 
 @public
+@documented(of_transposed(1))
 def conv1d_transpose(
     input: Any,
     filters: Any,
@@ -86,13 +92,21 @@ def conv1d_transpose(
     ----------
     input : floating Tensor of shape [batch, length, channels]
     filters : Tensor of the same dtype, of shape [length, output channels, channels]
-    output_shape, strides, padding, data_format, dilations
-        As for `conv2d_transpose`.
+    output_shape : int32 or int64 vector
+        Of the result; a `conv1d` of that shape has to give the shape of the value.
+    strides : {strides}
+    padding : {padding}
+    data_format : {data_format}
+    dilations : {dilations}
 
     Returns
     -------
     Tensor
         Of the same dtype, of shape `output_shape`.
+
+    Raises
+    ------
+    {errors}
 
     Examples
     --------
@@ -105,6 +119,7 @@ def conv1d_transpose(
 
 
 @public
+@documented(of_transposed(3))
 def conv3d_transpose(
     value: Any,
     filter: Any,
@@ -121,13 +136,21 @@ def conv3d_transpose(
     ----------
     value : floating Tensor of shape [batch, depth, height, width, channels]
     filter : Tensor of the same dtype, of shape [depth, height, width, output channels, channels]
-    output_shape, strides, padding, data_format, dilations
-        As for `conv2d_transpose`.
+    output_shape : int32 or int64 vector
+        Of the result; a `conv3d` of that shape has to give the shape of the value.
+    strides : {strides}
+    padding : {padding}
+    data_format : {data_format}
+    dilations : {dilations}
 
     Returns
     -------
     Tensor
         Of the same dtype, of shape `output_shape`.
+
+    Raises
+    ------
+    {errors}
 
     Examples
     --------
@@ -141,6 +164,7 @@ def conv3d_transpose(
 
 
 @public
+@documented(of_transposed(2))
 def conv2d_backprop_input(
     input_sizes: Any,
     filter: Any,
@@ -161,13 +185,19 @@ def conv2d_backprop_input(
         As for `conv2d`.
     out_backprop : Tensor of the same dtype
         Gradient of the result.
-    strides, padding, data_format, dilations
-        As for `conv2d`.
+    strides : {strides}
+    padding : {padding}
+    data_format : {data_format}
+    dilations : {dilations}
 
     Returns
     -------
     Tensor
         Of the same dtype, of shape `input_sizes`.
+
+    Raises
+    ------
+    {errors}
 
     Examples
     --------
@@ -181,6 +211,7 @@ def conv2d_backprop_input(
 
 
 @public
+@documented(of_transposed(2))
 def conv2d_backprop_filter(
     input: Any,
     filter_sizes: Any,
@@ -201,13 +232,19 @@ def conv2d_backprop_filter(
         Shape of the filters.
     out_backprop : Tensor of the same dtype
         Gradient of the result.
-    strides, padding, data_format, dilations
-        As for `conv2d`.
+    strides : {strides}
+    padding : {padding}
+    data_format : {data_format}
+    dilations : {dilations}
 
     Returns
     -------
     Tensor
         Of the same dtype, of shape `filter_sizes`.
+
+    Raises
+    ------
+    {errors}
 
     Examples
     --------

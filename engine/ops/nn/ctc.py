@@ -67,9 +67,9 @@ def _check_blank(blank: int, logits: Shape) -> None:
     if blank < 0 or (classes is not None and blank >= classes):
         raise GraphError(
             "there is no such class for the blank",
-            wanted=f"0 to {'one less than classes' if classes is None else classes - 1}",
+            wanted="0 or more, as the number of classes is not known" if classes is None else f"0 to {classes - 1}",
             got=blank,
-            hint="leave blank_index out for class 0",
+            hint="leave blank_index out for class 0; set_shape says what is known of a tensor",
         )
 
 
@@ -237,7 +237,7 @@ def ctc_loss(
     ShapeError
         If the shapes are known not to fit.
     GraphError
-        If there is no class `blank_index`.
+        If there is no class `blank_index`, or it is negative and the number of classes is not known.
     OpError
         When a step runs it, if a label or length is out of range, or a label is the blank.
 

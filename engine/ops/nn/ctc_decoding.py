@@ -24,7 +24,7 @@ from ..math.casting import cast
 from ..math.cumulative import cumsum
 from ..math.reductions import reduce_max, reduce_sum
 from ..support.arguments import index_tensor, static_int
-from ..support.common import size_along
+from ..support.common import one_for_each, size_along
 from ..support.literals import Array, f64, i32, i64
 from .ctc_beams import search
 
@@ -92,7 +92,7 @@ def ctc_greedy_decoder(
     Raises
     ------
     ShapeError
-        If `inputs` has another rank.
+        If `inputs` has another rank, or there is known not to be one length for each row.
 
     Examples
     --------
@@ -104,6 +104,7 @@ def ctc_greedy_decoder(
     array([0, 0, 1])
     """
     x, lengths = _logits(inputs), cast(index_tensor(sequence_length), dtypes.int64)
+    lengths = one_for_each(lengths, x, 1)
     best, blank = argmax(x, 2), _blank(x, blank_index)
     is_step = expand_dims(numbers(cast(size_along(x, 0), dtypes.int64)), 1) < lengths
     kept = is_step & apply("NotEqual", best, blank)

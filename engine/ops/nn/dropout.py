@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import numbers
 from typing import Any
+
+import numpy as np
 
 from ...base.errors import DtypeError, GraphError
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.entry import public
+from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ..math.random import random_uniform
 from ..support.arguments import shape_vector
@@ -87,8 +91,14 @@ def _rate(keep_prob: Any, rate: Any) -> Any:
             hint="rate is the part that is left out",
         )
     lost = 1 - keep_prob if rate is None else rate
-    if not isinstance(lost, (int, float)):
+    if isinstance(lost, Tensor):
+        known = static_value(lost)
+        lost = lost if known is None else known
+    if isinstance(lost, np.ndarray) and not lost.shape:
+        lost = lost.item()
+    if not isinstance(lost, numbers.Real):
         return lost
-    if not 0 <= lost < 1:
-        raise GraphError("a part is left out", wanted="0 <= rate < 1", got=lost, hint="rate is 1 - keep_prob")
-    return float(lost)
+    part = float(lost)
+    if not 0 <= part < 1:
+        raise GraphError("a part is left out", wanted="0 <= rate < 1", got=part, hint="rate is 1 - keep_prob")
+    return part

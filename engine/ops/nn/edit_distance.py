@@ -27,7 +27,7 @@ from ..math.casting import cast
 from ..math.cumulative import cumsum
 from ..math.reductions import reduce_max, reduce_sum
 from ..support.arguments import index_tensor
-from ..support.common import size_along
+from ..support.common import one_for_each, size_along
 from ..support.literals import Array, f32, i32, i64
 
 
@@ -183,6 +183,11 @@ def collapse_repeated(labels: Any, seq_length: Any, name: str | None = None) -> 
     lengths : Tensor
         Of the dtype of `seq_length`: how many are left.
 
+    Raises
+    ------
+    ShapeError
+        If `labels` is no matrix, or there is known not to be one length for each row.
+
     Examples
     --------
     >>> import tagflow as tg
@@ -192,6 +197,7 @@ def collapse_repeated(labels: Any, seq_length: Any, name: str | None = None) -> 
     """
     x, limits = convert_to_tensor(labels), index_tensor(seq_length)
     x.shape.with_rank(2)
+    limits = one_for_each(limits, x, 0)
     is_new = concat([apply("Equal", x[:, :1], x[:, :1]), apply("NotEqual", x[:, 1:], x[:, :-1])], 1)
     places = cast(numbers(size_along(x, 1)), limits.dtype)
     kept = is_new & (places < expand_dims(limits, 1))

@@ -8,6 +8,7 @@ from ...base.errors import GraphError
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.entry import public
 from ...ir.tensor import Tensor
+from ..math.casting import as_before, widened
 from ..support.arguments import static_int
 from ..support.common import shape_of, shaped, size_along
 from . import pooling_kernels  # noqa: F401  it declares the operation
@@ -37,7 +38,7 @@ def lrn(
     Returns
     -------
     Tensor
-        Same dtype and shape.
+        Same dtype and shape. Values of two bytes are computed in float32.
 
     Raises
     ------
@@ -53,7 +54,8 @@ def lrn(
     x, radius = convert_to_tensor(input), static_int(depth_radius, "depth_radius")
     if radius < 0:
         raise GraphError("a radius can not be negative", wanted="0 or more", got=radius, hint="0 is the channel alone")
-    rows = apply("Reshape", apply("Square", x), apply("Stack", [-1, size_along(x, -1), 1]))
+    wide = widened(x)
+    rows = apply("Reshape", apply("Square", wide), apply("Stack", [-1, size_along(x, -1), 1]))
     attrs: dict[str, Any] = {
         "window": (2 * radius + 1,),
         "strides": (1,),
@@ -62,4 +64,4 @@ def lrn(
         "mean": False,
     }
     sums = shaped(apply("Reshape", apply("AvgPool", rows, **attrs), shape_of(x)), x)
-    return apply("Mul", x, apply("Pow", sums * alpha + bias, -beta), name=name)  # type: ignore[no-any-return]
+    return as_before(apply("Mul", wide, apply("Pow", sums * alpha + bias, -beta)), x.dtype, name)

@@ -17,6 +17,7 @@ from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ..math.reductions import log_sum_exp, reduce_sum, reduced_shape
 from ..support.arguments import axis_within, static_int
+from ..support.array_library import wide
 from ..support.batching import along
 from ..support.common import shape_of
 from ..support.families import typed
@@ -42,6 +43,9 @@ def _softmax_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 @typed
 def _softmax(xp: Any, x: Any, axis: int) -> Any:
+    if not x.size:
+        return x
+    x = wide(xp, x)
     e = xp.exp(x - xp.max(x, axis, keepdims=True))
     return e / xp.sum(e, axis, keepdims=True)
 
@@ -106,7 +110,7 @@ define(
     where={"T": dtypes.FLOATING},
     attrs={"axis": -1},
     shape=_same_with_axis,
-    kernel=typed(lambda xp, x, axis: x - log_sum_exp(xp, x, axis, True)),
+    kernel=typed(lambda xp, x, axis: x - log_sum_exp(xp, x, axis, True) if x.size else x),
     gradient=_log_softmax_gradient,
     samples=[
         Sample([_X], lambda x: np.log(np.exp(x) / np.exp(x).sum(1)[:, None])),
@@ -157,7 +161,8 @@ def _cross_entropy_shape(op: Operation) -> Shape:
 def _cross_entropy(xp: Any, labels: Any, logits: Any, axis: int) -> Any:
     if labels.shape != logits.shape:
         raise ValueError(f"labels and logits differ in shape: {labels.shape} and {logits.shape}")
-    return -xp.sum(labels * (logits - log_sum_exp(xp, logits, axis, True)), axis)
+    surprise = log_sum_exp(xp, logits, axis, True) - logits if logits.size else logits
+    return xp.sum(labels * surprise, axis, dtype=surprise.dtype)
 
 
 def _cross_entropy_gradient(op: Operation, g: Tensor) -> list[Any]:

@@ -9,6 +9,7 @@ from ...base.shapes import Shape
 from ...ir.apply import apply, constant, convert_to_tensor
 from ...ir.entry import public
 from ...ir.tensor import Tensor
+from ..math.casting import as_before, widened
 from ..math.reductions import reduce_mean, reduce_sum
 from ..support.arguments import static_ints
 from ..support.literals import i32
@@ -110,7 +111,7 @@ def moments(x: Any, axes: Any, name: str | None = None, keepdims: bool = False) 
     Returns
     -------
     mean, variance : Tensor
-        Same dtype, without the reduced axes.
+        Same dtype, without the reduced axes. Values of two bytes are computed in float32.
 
     Examples
     --------
@@ -119,10 +120,12 @@ def moments(x: Any, axes: Any, name: str | None = None, keepdims: bool = False) 
     (array([2., 4.], dtype=float32), array([1., 4.], dtype=float32))
     """
     axes = None if axes is None else static_ints(axes)
-    x = convert_to_tensor(x)
+    given = convert_to_tensor(x)
+    x = widened(given)
     mean = reduce_mean(x, axes, keepdims=True)
-    variance = reduce_mean(apply("SquaredDifference", x, mean), axes, keepdims, name)
-    return (mean if keepdims else reduce_mean(x, axes)), variance
+    variance = reduce_mean(apply("SquaredDifference", x, mean), axes, keepdims)
+    mean = mean if keepdims else reduce_mean(x, axes)
+    return as_before(mean, given.dtype), as_before(variance, given.dtype, name)
 
 
 @public
@@ -140,7 +143,7 @@ def l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | N
     Returns
     -------
     Tensor
-        Same dtype and shape.
+        Same dtype and shape. Values of two bytes are computed in float32.
 
     Examples
     --------
@@ -149,6 +152,7 @@ def l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | N
     array([[0.6, 0.8],
            [0. , 0. ]])
     """
-    x = convert_to_tensor(x)
+    given = convert_to_tensor(x)
+    x = widened(given)
     total = reduce_sum(apply("Square", x), axis, keepdims=True)
-    return apply("Mul", x, apply("Rsqrt", apply("Maximum", total, epsilon)), name=name)  # type: ignore[no-any-return]
+    return as_before(apply("Mul", x, apply("Rsqrt", apply("Maximum", total, epsilon))), given.dtype, name)

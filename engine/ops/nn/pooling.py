@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...base import dtypes
 from ...base.errors import GraphError
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.entry import public
 from ...ir.tensor import Tensor
+from ..support.arguments import index_dtype, static_ints
 from ..support.common import shape_of
+from ..support.window_texts import documented, of_pooling
 from ..support.windows import is_channels_first, window_attrs
 from . import pooling_kernels, window_maxima  # noqa: F401  they declare the operations
 
@@ -23,6 +24,7 @@ def _pool(
 
 
 @public
+@documented(of_pooling(2))
 def max_pool(
     value: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = "NHWC", name: str | None = None
 ) -> Tensor:
@@ -33,13 +35,9 @@ def max_pool(
     Parameters
     ----------
     value : Tensor of an integer or floating dtype, of shape [batch, height, width, channels]
-    ksize, strides : int, or sequence of 2 or 4
-        Size of the windows, and how far they are from one another; of four numbers those of batch and channels are 1.
-    padding : {'SAME', 'VALID'} or sequence of pairs
-        As much around the image as keeps its size where strides are 1; nothing; or how much before and after, for each
-        dimension.
-    data_format : {'NHWC', 'NCHW'}
-        Whether channels are the last dimension, or the second.
+    ksize, strides : {ksize}
+    padding : {padding}
+    data_format : {data_format}
 
     Returns
     -------
@@ -48,10 +46,7 @@ def max_pool(
 
     Raises
     ------
-    ShapeError
-        If a window is larger than the image, or has nothing but padding.
-    GraphError
-        If an argument is none of those.
+    {errors}
 
     Examples
     --------
@@ -66,6 +61,7 @@ def max_pool(
 
 
 @public
+@documented(of_pooling(2))
 def avg_pool(
     value: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = "NHWC", name: str | None = None
 ) -> Tensor:
@@ -74,8 +70,9 @@ def avg_pool(
     Parameters
     ----------
     value : Tensor of a floating dtype, of shape [batch, height, width, channels]
-    ksize, strides, padding, data_format
-        As of `max_pool`.
+    ksize, strides : {ksize}
+    padding : {padding}
+    data_format : {data_format}
 
     Returns
     -------
@@ -84,10 +81,7 @@ def avg_pool(
 
     Raises
     ------
-    ShapeError
-        If a window is larger than the image, or has nothing but padding.
-    GraphError
-        If an argument is none of those.
+    {errors}
 
     Examples
     --------
@@ -100,6 +94,7 @@ def avg_pool(
 
 
 @public
+@documented(of_pooling(1))
 def max_pool1d(
     input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = "NWC", name: str | None = None
 ) -> Tensor:
@@ -108,17 +103,18 @@ def max_pool1d(
     Parameters
     ----------
     input : Tensor of an integer or floating dtype, of shape [batch, width, channels]
-    ksize, strides : int, or sequence of 1 or 3
-        Size of the windows, and how far they are from one another.
-    padding
-        As of `max_pool`.
-    data_format : {'NWC', 'NCW'}
-        Whether channels are the last dimension, or the second.
+    ksize, strides : {ksize}
+    padding : {padding}
+    data_format : {data_format}
 
     Returns
     -------
     Tensor
         Same dtype and layout: one column for each window.
+
+    Raises
+    ------
+    {errors}
 
     Examples
     --------
@@ -130,6 +126,7 @@ def max_pool1d(
 
 
 @public
+@documented(of_pooling(1))
 def avg_pool1d(
     input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = "NWC", name: str | None = None
 ) -> Tensor:
@@ -138,13 +135,18 @@ def avg_pool1d(
     Parameters
     ----------
     input : Tensor of a floating dtype, of shape [batch, width, channels]
-    ksize, strides, padding, data_format
-        As of `max_pool1d`.
+    ksize, strides : {ksize}
+    padding : {padding}
+    data_format : {data_format}
 
     Returns
     -------
     Tensor
         Same dtype and layout: one column for each window.
+
+    Raises
+    ------
+    {errors}
 
     Examples
     --------
@@ -156,6 +158,7 @@ def avg_pool1d(
 
 
 @public
+@documented(of_pooling(3))
 def max_pool3d(
     input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = "NDHWC", name: str | None = None
 ) -> Tensor:
@@ -164,17 +167,18 @@ def max_pool3d(
     Parameters
     ----------
     input : Tensor of an integer or floating dtype, of shape [batch, depth, height, width, channels]
-    ksize, strides : int, or sequence of 3 or 5
-        Size of the windows, and how far they are from one another.
-    padding
-        As of `max_pool`.
-    data_format : {'NDHWC', 'NCDHW'}
-        Whether channels are the last dimension, or the second.
+    ksize, strides : {ksize}
+    padding : {padding}
+    data_format : {data_format}
 
     Returns
     -------
     Tensor
         Same dtype and layout: one element for each window.
+
+    Raises
+    ------
+    {errors}
 
     Examples
     --------
@@ -187,6 +191,7 @@ def max_pool3d(
 
 
 @public
+@documented(of_pooling(3))
 def avg_pool3d(
     input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = "NDHWC", name: str | None = None
 ) -> Tensor:
@@ -195,13 +200,18 @@ def avg_pool3d(
     Parameters
     ----------
     input : Tensor of a floating dtype, of shape [batch, depth, height, width, channels]
-    ksize, strides, padding, data_format
-        As of `max_pool3d`.
+    ksize, strides : {ksize}
+    padding : {padding}
+    data_format : {data_format}
 
     Returns
     -------
     Tensor
         Same dtype and layout: one element for each window.
+
+    Raises
+    ------
+    {errors}
 
     Examples
     --------
@@ -214,6 +224,7 @@ def avg_pool3d(
 
 
 @public
+@documented(of_pooling(2))
 def max_pool_with_argmax(
     input: Any,
     ksize: Any,
@@ -229,8 +240,9 @@ def max_pool_with_argmax(
     Parameters
     ----------
     input : Tensor of an integer or floating dtype, of shape [batch, height, width, channels]
-    ksize, strides, padding, data_format
-        As of `max_pool`.
+    ksize, strides : {ksize}
+    padding : {padding}
+    data_format : {data_format}
     output_dtype : dtype-like
         int32 or int64.
     include_batch_in_index : bool
@@ -243,6 +255,10 @@ def max_pool_with_argmax(
     argmax : Tensor of `output_dtype`
         Of the same shape: the place of the first of the largest elements in the flattened image.
 
+    Raises
+    ------
+    {errors}
+
     Examples
     --------
     >>> import tagflow as tg
@@ -252,9 +268,7 @@ def max_pool_with_argmax(
     ([5.0, 9.0], [4, 5])
     """
     attrs = window_attrs(ksize, strides, 1, padding, 2, is_channels_first(data_format, 2))
-    x, wanted = convert_to_tensor(input), dtypes.as_dtype(output_dtype)
-    if wanted not in dtypes.INDEX:
-        raise GraphError("indices can not have this dtype", wanted="int32 or int64", got=wanted, hint="leave it out")
+    x, wanted = convert_to_tensor(input), index_dtype(output_dtype, "output_dtype")
     largest = apply("MaxPool", x, name=name, **attrs)
     found = apply("MaxPoolPlace", x, **attrs)
     flat = apply("FlatPlaces", found, shape_of(x), include_batch=bool(include_batch_in_index), dtype=wanted, **attrs)
@@ -262,6 +276,7 @@ def max_pool_with_argmax(
 
 
 @public
+@documented(of_pooling())
 def pool(
     input: Any,
     window_shape: Any,
@@ -278,17 +293,16 @@ def pool(
     ----------
     input : Tensor of a floating dtype, of shape [batch, ..., channels]
         For ``'MAX'`` also of an integer dtype.
-    window_shape : sequence of int
-        Size of the windows, for each spatial dimension.
+    window_shape : int or sequence of int
+        Size of the windows: one number for each spatial dimension.
     pooling_type : {'MAX', 'AVG'}
-    padding
-        As of `max_pool`. It never counts; TensorFlow takes it for zeros where windows have gaps.
+    padding : {padding}
+        TensorFlow takes it for zeros where windows have gaps.
     dilation_rate : int or sequence of int, optional
         How far elements of a window are from one another; 1 without gaps.
     strides : int or sequence of int, optional
         How far windows are from one another, 1 by default.
-    data_format : str, optional
-        Whether channels are the last dimension (the default), or the second ("NCW", "NCHW", "NCDHW").
+    data_format : {data_format}
 
     Returns
     -------
@@ -297,10 +311,7 @@ def pool(
 
     Raises
     ------
-    GraphError
-        If an argument is none of those.
-    ShapeError
-        If a window is larger than the image, or has nothing but padding.
+    {errors}
 
     Examples
     --------
@@ -312,7 +323,7 @@ def pool(
     types = {"MAX": "MaxPool", "AVG": "AvgPool"}
     if pooling_type not in types:
         raise GraphError("no such pooling", wanted="'MAX' or 'AVG'", got=repr(pooling_type), hint="use max_pool")
-    window = [window_shape] if isinstance(window_shape, int) else list(window_shape)
+    window = static_ints(window_shape, "window_shape")
     if not 1 <= len(window) <= 3:
         raise GraphError("pool has one to three dimensions", wanted="1 to 3", got=window, hint="use reduce_max")
     first = is_channels_first(data_format, len(window))

@@ -17,6 +17,7 @@ from ...ir.operation import Operation
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, shape_in
+from ..support.array_library import wide
 from ..support.common import shape_of
 from ..support.families import typed
 from ..support.literals import f64, i32
@@ -90,10 +91,6 @@ define(
 )
 
 
-def _wide(x: Any) -> Any:
-    return x.astype(np.float32) if x.dtype.itemsize == 2 else x
-
-
 def _divide(xp: Any, x: Any, axis: int, windows: Windows) -> None:
     """Divide sums over windows by how many elements each window has, in place."""
     lengths = np.asarray(windows.lengths(), x.dtype).reshape(-1, *[1] * (x.ndim - axis - 1))
@@ -102,7 +99,7 @@ def _divide(xp: Any, x: Any, axis: int, windows: Windows) -> None:
 
 @typed
 def _avg_pool(xp: Any, x: Any, mean: bool, **attrs: Any) -> Any:
-    windows, x = windows_of(x.shape, attrs), _wide(x)
+    windows, x = windows_of(x.shape, attrs), wide(xp, x)
     check_not_empty(windows)
     for axis, each in zip(spatial_axes(attrs), windows, strict=True):
         x = _along(xp, xp.add, x, axis, each, 0)
@@ -146,7 +143,7 @@ def _avg_pool_grad(xp: Any, g: Any, shape: Any, mean: bool, **attrs: Any) -> Any
     windows = windows_of(sizes, attrs)
     check_fits(g.shape, sizes, windows, attrs)
     check_not_empty(windows)
-    g = _wide(g).copy()
+    g = wide(xp, g).copy()
     for axis, each in reversed(list(zip(spatial_axes(attrs), windows, strict=True))):
         if mean:
             _divide(xp, g, axis, each)

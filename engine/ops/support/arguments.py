@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ...base.dtypes import INDEX, DType, as_dtype
 from ...base.errors import DtypeError, GraphError, ShapeError
 from ...base.shapes import Shape
 from ...ir.apply import apply, as_symbolic, constant, convert_to_tensor
@@ -72,6 +73,16 @@ def static_ints(value: Any, what: str = "axis") -> tuple[int, ...]:
     if isinstance(known, np.ndarray):
         known = known.tolist()
     return tuple(static_int(v, what) for v in (known if isinstance(known, (list, tuple)) else [known]))
+
+
+def index_dtype(value: Any, what: str) -> DType:
+    """Return the dtype that indices are wanted in; GraphError unless that is int32 or int64."""
+    wanted = as_dtype(value)
+    if wanted not in INDEX:
+        raise GraphError(
+            f"'{what}' is the dtype of indices", wanted="int32 or int64", got=wanted, hint="cast the result to others"
+        )
+    return wanted
 
 
 def axis_within(axis: int, rank: int, what: str = "axis") -> int:

@@ -18,11 +18,16 @@ def special(xp: Any, function: str) -> Any:
     return getattr(importlib.import_module("scipy.special" if xp is np else "cupyx.scipy.special"), function)
 
 
+def wide(xp: Any, x: Any) -> Any:
+    """Return an array of floats of two bytes in float32, in which sums of them are; any other as it is."""
+    return x.astype(xp.float32) if x.dtype.itemsize == 2 and x.dtype.kind not in "iu" else x
+
+
 def by_special(function: str) -> Any:
     """Return a kernel that is a function of ``scipy.special``; two-byte floats go by float32."""
 
     def kernel(xp: Any, *operands: Any) -> Any:
-        return special(xp, function)(*(x.astype(xp.float32) if x.dtype.itemsize == 2 else x for x in operands))
+        return special(xp, function)(*(wide(xp, x) for x in operands))
 
     return kernel
 

@@ -57,6 +57,22 @@ def size_along(tensor: Tensor, axis: int) -> Tensor:
     return shape_of(tensor)[axis] if known is None else constant(np.asarray(known, np.int32))
 
 
+def one_for_each(numbers: Tensor, like: Tensor, axis: int) -> Tensor:
+    """Return `numbers`, a vector with an element for each along the `axis` of `like`; a step checks what is not known.
+
+    Raises
+    ------
+    ShapeError
+        If it is known to be none: broadcasting would hide that.
+    """
+    count = None if like.rank is None else like.shape[axis]
+    numbers.shape.merge(Shape([count]))
+    if count is not None and numbers.shape.is_fully_known:
+        return numbers
+    size = apply("ExpandDims", size_along(like, axis), axis=0)
+    return apply("Reshape", numbers, size)  # type: ignore[no-any-return]
+
+
 def zeros_like(tensor: Tensor) -> Tensor:
     """Return zeros of a tensor's run-time shape; needs no value of it, only its shape."""
     return _filled(tensor, np.zeros((), tensor.dtype.numpy))

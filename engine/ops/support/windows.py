@@ -99,6 +99,10 @@ def spatial_axes(attrs: Mapping[str, Any]) -> range:
 
 def windows_of(sizes: Sequence[int], attrs: Mapping[str, Any]) -> list[Windows]:
     """Return the windows along each spatial axis of an image of a shape."""
+    if len(sizes) != len(attrs["window"]) + 2:
+        raise ValueError(
+            f"images with {len(attrs['window'])} spatial dimensions are wanted, not of shape {list(sizes)}"
+        )
     spatial = [sizes[i] for i in spatial_axes(attrs)]
     each = zip(spatial, attrs["window"], attrs["strides"], attrs["rates"], _paddings(attrs), strict=True)
     return [along(*one) for one in each]
@@ -246,10 +250,9 @@ def channels_last(x: Tensor, rank: int, channels_first: bool = True) -> Tensor:
     return apply("Transpose", x, perm=order) if channels_first else x
 
 
-def channels_first_again(y: Tensor, rank: int, channels_first: bool = True) -> Tensor:
-    """Return images, whose channels are last, as they were before `channels_last`."""
-    order = (0, rank + 1, *range(1, rank + 1))
-    return apply("Transpose", y, perm=order) if channels_first else y
+def channels_first_again(y: Tensor, rank: int, name: str | None = None) -> Tensor:
+    """Return images `y` of `rank` spatial dimensions, whose channels are last, with them first."""
+    return apply("Transpose", y, perm=(0, rank + 1, *range(1, rank + 1)), name=name)  # type: ignore[no-any-return]
 
 
 def padding_of(value: Any, rank: int, channels_first: bool = False) -> Any:

@@ -5,9 +5,9 @@ import numpy as np
 from tests.peers.calls import Call, Sparse, family
 
 
-def _logits(random, most=7, classes=None):
-    shape = (*random.integers(1, most, 1), *random.integers(1, 4, 1), classes or random.integers(2, 5))
-    return (random.standard_normal(tuple(map(int, shape))) * 2).astype(np.float32)
+def _logits(random, most=7, scale=2):
+    shape = (*random.integers(1, most, 1), *random.integers(1, 4, 1), random.integers(2, 5))
+    return (random.standard_normal(tuple(map(int, shape))) * scale).astype(np.float32)
 
 
 def _lengths(random, count, most, least=0):
@@ -15,7 +15,7 @@ def _lengths(random, count, most, least=0):
 
 
 def _loss(random):
-    x = _logits(random, 8)
+    x = _logits(random, 8, 1)  # a label that is nearly certain has a loss of which TensorFlow knows few digits
     time, batch, classes = x.shape
     times = _lengths(random, batch, time, 1)
     most = int(random.integers(1, 5))
@@ -28,7 +28,7 @@ def _loss(random):
     if random.random() < 0.3:
         x, keywords["logits_time_major"] = np.ascontiguousarray(x.transpose(1, 0, 2)), False
     arguments = [labels, x, counts.astype(np.int32), times]
-    return Call("ctc_loss", arguments, keywords, theirs="nn.ctc_loss_v2", tolerance=1e-4)
+    return Call("ctc_loss", arguments, keywords, theirs="nn.ctc_loss_v2")
 
 
 def _fits(labels, time):

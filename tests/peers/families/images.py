@@ -31,19 +31,20 @@ def _recoloured(random):
     x = random.uniform(0, 1, (*random.integers(1, 5, 2), 3)).astype(np.float32)
     if name == "rgb_to_grayscale" and random.random() < 0.4:
         return Call(name, [np.round(x * 255).astype(np.uint8)], theirs=f"image.{name}")
-    return Call(name, [x], theirs=f"image.{name}", differentiable=name != "hsv_to_rgb", tolerance=1e-4)
+    return Call(name, [x], theirs=f"image.{name}", differentiable=name != "hsv_to_rgb")
 
 
 def _compared(random):
-    size = int(random.integers(2, 6))
+    # Of few pixels, and of nearly equal images, the gradient is a difference of what is alike, with few digits left.
+    size = int(random.integers(3, 6))
     x = random.uniform(0, 1, (*random.integers(1, 3, 1), *random.integers(6, 10, 2), 2)).astype(np.float32)
-    y = np.clip(x + random.normal(0, 0.1, x.shape), 0, 1).astype(np.float32)
+    y = np.clip(x + random.normal(0, 0.3, x.shape), 0, 1).astype(np.float32)
     if random.random() < 0.3:
         x, y = (np.round(each * 255).astype(np.uint8) for each in (x, y))
     largest = 255 if x.dtype == np.uint8 else 1.0
     if random.random() < 0.5:
         return Call("psnr", [x, y, largest], theirs="image.psnr")
-    return Call("ssim", [x, y, largest, size], {"filter_sigma": 1.0}, theirs="image.ssim", tolerance=1e-4)
+    return Call("ssim", [x, y, largest, size], {"filter_sigma": 1.0}, theirs="image.ssim")
 
 
 def _boxes(random):

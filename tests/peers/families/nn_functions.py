@@ -70,7 +70,7 @@ def _fused(random):
     elif random.random() < 0.5:
         arguments += [mean, variance]
         keywords["exponential_avg_factor"] = 0.25
-    return Call("fused_batch_norm", arguments, keywords, theirs="nn.fused_batch_norm", tolerance=1e-4)
+    return Call("fused_batch_norm", arguments, keywords, theirs="nn.fused_batch_norm")
 
 
 def _loss(random):

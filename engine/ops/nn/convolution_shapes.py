@@ -1,0 +1,96 @@
+"""What convolutions are given, and the shapes of their results and gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...base.errors import ShapeError
+from ...base.shapes import Shape
+from ...ir.operation import Operation
+from ...ir.static_values import static_shape
+from ..support.windows import padding_of, spatial, windows_shape
+
+
+def sliding_attrs(rank: int, strides: Any, padding: Any, dilations: Any, channels_first: bool) -> dict[str, Any]:
+    """Return the attributes of a convolution from the arguments of its public function."""
+    return {
+        "strides": spatial(1 if strides is None else strides, rank, "strides", channels_first),
+        "padding": padding_of(padding, rank, channels_first),
+        "dilations": spatial(1 if dilations is None else dilations, rank, "dilations", channels_first),
+    }
+
+
+def windows_over(filters: Sequence[Any], attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes of windows of the size of filters, whose shape is [*window, inner, outer]."""
+    how = {"strides": attrs["strides"], "rates": attrs["dilations"], "padding": attrs["padding"]}
+    return {"window": tuple(filters[:-2]), "channels_first": False, **how}
+
+
+def _result_shape(images: Shape, filters: Shape, op: Operation) -> Shape:
+    """Return the static shape of a convolution's result."""
+    rank = len(op.attrs["strides"])
+    images, filters = _with_rank(images, rank, "the input", op), _with_rank(filters, rank, "the filter", op)
+    _check_channels(images[-1], filters[-2], filters[-1], op)
+    if None in filters[:-2].dims:
+        return Shape([images[0], *[None] * rank, filters[-1]])
+    return Shape([*windows_shape(images, windows_over(filters.dims, op.attrs))[:-1], filters[-1]])
+
+
+def _with_rank(shape: Shape, rank: int, what: str, op: Operation) -> Shape:
+    if shape.rank not in (None, rank + 2):
+        raise ShapeError(
+            f"{what} of a convolution has another rank",
+            wanted=f"rank {rank + 2}",
+            got=shape,
+            operation=op,
+            hint="add a dimension with expand_dims, or take another function",
+        )
+    return shape.merge(Shape([None] * (rank + 2)))
+
+
+def num_groups(channels: int, inner: int, outer: int | None) -> int:
+    """Return how many groups of channels filters are for, 0 if they do not fit."""
+    groups = 0 if inner == 0 or channels % inner else channels // inner
+    return 0 if groups == 0 or (outer is not None and outer % groups) else groups
+
+
+def _check_channels(channels: int | None, inner: int | None, outer: int | None, op: Operation) -> None:
+    if channels is not None and inner is not None and num_groups(channels, inner, outer) == 0:
+        raise ShapeError(
+            "the filter does not fit the channels",
+            wanted="input channels that divide those of the images, and output channels for each group",
+            got=f"{inner} and {outer} for {channels} channels",
+            operation=op,
+            hint="a filter has the shape [*window, input channels, output channels]",
+        )
+
+
+def conv_shape(op: Operation) -> Shape:
+    """Shape rule of a convolution."""
+    return _result_shape(op.inputs[0].shape, op.inputs[1].shape, op)
+
+
+def input_grad_shape(op: Operation) -> Shape:
+    """Shape rule of its gradient by the images."""
+    images = static_shape(op.inputs[0])
+    _fit(op.inputs[2].shape, _result_shape(images, op.inputs[1].shape, op), op)
+    return images
+
+
+def filter_grad_shape(op: Operation) -> Shape:
+    """Shape rule of its gradient by the filters."""
+    filters = static_shape(op.inputs[1])
+    _fit(op.inputs[2].shape, _result_shape(op.inputs[0].shape, filters, op), op)
+    return filters
+
+
+def _fit(given: Shape, result: Shape, op: Operation) -> None:
+    if not given.is_compatible_with(result):
+        raise ShapeError(
+            "this is not what a convolution to such a shape would come from",
+            wanted=result,
+            got=given,
+            operation=op,
+            hint="strides and padding say how large it is",
+        )
