@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tagflow as tg
 from tagflow.base.dtypes import float32
-from tagflow.base.errors import GraphError
+from tagflow.base.errors import GraphError, ShapeError
 from tagflow.ir.apply import constant
 from tagflow.ir.definition import definition_of
 from tagflow.ir.graph import Graph
@@ -98,6 +98,19 @@ def test_integers_cover_their_range():
         Walk().run(random_uniform([1], 3, 3, "int32"))
 
 
+def test_each_integer_may_have_a_range_of_its_own():
+    values = Walk().run(random_uniform([200, 2], [0, 10], [2, 11], "int32", seed=1))
+    assert (values.dtype, set(values[:, 0].tolist()), set(values[:, 1].tolist())) == (np.int32, {0, 1}, {10})
+    with pytest.raises(ValueError, match="minval < maxval"):
+        Walk().run(random_uniform([2], [0, 3], [1, 3], "int32"))
+
+
+def test_seeds_are_integers_of_any_kind():
+    np.testing.assert_array_equal(*(Walk().run(random_normal([4], seed=kind(5))) for kind in (int, np.int64)))
+    with pytest.raises(GraphError, match="not a seed"):
+        random_normal([4], seed=1.5)
+
+
 def test_scale_and_mean_are_reached_through_arithmetic():
     mean, scale = constant(2.0), constant(3.0)
     result = random_normal([5], mean, scale, seed=9)
@@ -132,6 +145,13 @@ def test_shuffle_keeps_the_rows():
     values = Walk().run(random_shuffle(rows, seed=1))
     assert not np.array_equal(values, rows)
     np.testing.assert_array_equal(np.sort(values, axis=0), rows)
+
+
+def test_a_scalar_has_no_rows_to_shuffle():
+    with pytest.raises(ShapeError, match="rank 1 or more"):
+        random_shuffle(3.0)
+    with pytest.raises(ValueError, match="takes rows, got a scalar"):
+        Walk().run(random_shuffle(tg.placeholder_with_default(3.0, None)))
 
 
 @pytest.mark.parametrize("type", ["RandomUniform", "RandomStandardNormal", "TruncatedNormal", "Categorical"])

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...base import dtypes
 from ...base.dtypes import DType
-from ...base.errors import GraphError
+from ...base.errors import GraphError, ShapeError
 from ...base.shapes import SCALAR, Shape
 from ...ir import scopes
 from ...ir.apply import apply, convert_to_tensor
@@ -27,7 +27,6 @@ from ...ir.static_values import static_shape, static_value
 from ...ir.tensor import Tensor
 from ...ir.traits import Effect
 from ..support.arguments import shape_in, shape_vector
-from ..support.common import same_as
 from ..support.context import KernelContext
 
 Array = np.ndarray[Any, Any]
@@ -98,7 +97,7 @@ def set_random_seed(seed: int | None) -> None:
 def seed_or_next(seed: int | None) -> int:
     """Return a seed: that which is given as `seed`, or the graph's next one."""
     if seed is not None:
-        return seed
+        return checked_seed(seed)
     made = scopes.get_default_graph().collections.setdefault("random_seeds", [])
     made.append(_OWN_SEEDS + len(made))
     return made[-1]  # type: ignore[no-any-return]
@@ -155,7 +154,7 @@ for _type, _kernel in (
 
 def _integers(xp: Any, context: KernelContext, shape: Any, low: Any, high: Any, *instance: Any, seed: int) -> Array:
     size = tuple(int(d) for d in shape)
-    if not low < high:
+    if not np.all(low < high):
         raise ValueError(f"random_uniform needs minval < maxval, got {low} and {high}")
     kind = dtypes.as_dtype(np.result_type(low))
     return copied_in(xp, generator(context, seed, instance).integers(low, high, size, kind.numpy), kind)
@@ -386,7 +385,22 @@ def categorical(
     )
 
 
+def _rows_shape(op: Operation) -> Shape:
+    shape: Shape = op.inputs[0].shape
+    if shape.rank == 0:
+        raise ShapeError(
+            "random_shuffle takes rows",
+            wanted="rank 1 or more",
+            got=shape,
+            operation=op,
+            hint="reshape to [-1] to shuffle all elements",
+        )
+    return shape
+
+
 def _shuffle(xp: Any, context: KernelContext, value: Any, *instance: Any, seed: int) -> Array:
+    if not value.ndim:
+        raise ValueError("random_shuffle takes rows, got a scalar")
     order = generator(context, seed, instance).permutation(value.shape[0])
     return value[xp.asarray(order), ...]  # type: ignore[no-any-return]
 
@@ -394,7 +408,7 @@ def _shuffle(xp: Any, context: KernelContext, value: Any, *instance: Any, seed: 
 define(
     "RandomShuffle",
     "value: T, instance: host *int64 -> output: T",
-    shape=same_as(0),
+    shape=_rows_shape,
     kernel=_shuffle,
     gradient=NotDifferentiable("shuffle indices and gather instead, which has a gradient"),
     attrs={"seed": REQUIRED},
@@ -404,7 +418,24 @@ define(
 
 @public
 def random_shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Tensor:
-    """Return the rows of `value`, a tensor of any dtype and rank 1 or more, in the order that `seed` gives.
+    """Put the rows of a tensor in an order that is drawn, all orders being equally probable.
+
+    Parameters
+    ----------
+    value : Tensor of any dtype
+        Rank 1 or more.
+    seed : int, optional
+        As for `random_uniform`.
+
+    Returns
+    -------
+    Tensor
+        Same dtype and shape; in another order in each step, iteration and frame. It has no gradient.
+
+    Raises
+    ------
+    ShapeError
+        If `value` is a scalar.
 
     Examples
     --------
