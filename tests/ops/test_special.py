@@ -2,8 +2,11 @@ import math
 
 import numpy as np
 import pytest
+import scipy.stats
 import tagflow as tg
 from tagflow.base.errors import DtypeError
+from tagflow.ops.math import gamma_slopes
+from tagflow.ops.math.gamma_slopes import incomplete_gamma_slopes
 
 
 def value(build, *arguments):
@@ -78,6 +81,37 @@ def test_incomplete_gamma_function_of_large_parameters():
     at = [value(lambda t: tg.igamma(t, x), a + k * 0.25) for k in (-2, -1, 1, 2)]
     wanted = (at[0] - 8 * at[1] + 8 * at[2] - at[3]) / (12 * 0.25)
     np.testing.assert_allclose(value(by_a, a), wanted, rtol=1e-8)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_slopes_of_very_large_parameters_are_those_of_large_ones(monkeypatch, order):
+    a = np.full(5, 1e6)
+    x = a + np.array([-8, -1, 0, 1, 8]) * np.sqrt(a)
+    wanted = incomplete_gamma_slopes(a, x, order)
+    monkeypatch.setattr(gamma_slopes, "_LARGE", 1e5)
+    found = incomplete_gamma_slopes(a, x, order)
+    assert (found != wanted).all()  # it is another expansion
+    np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9 * 1e3 ** (1 - order))
+
+
+def test_slopes_of_very_large_parameters_are_found_soon():
+    a = np.array([1e12, 1e17, 1e30, 1e300])
+    np.testing.assert_allclose(incomplete_gamma_slopes(a, a, 1), -1, rtol=1e-12)
+    np.testing.assert_allclose(incomplete_gamma_slopes(a, a * 1.005, 1), -1.005 * np.log(1.005) / 0.005, rtol=1e-12)
+
+
+@pytest.mark.parametrize("a", [10.0, 1e3, 1e5, 1e6])
+def test_densities_keep_the_digits_of_float32(a):
+    a, x, half = np.float32(a), np.float32(a + 0.5 * np.sqrt(a)), np.float32(0.4999)
+
+    def gamma(a, x):
+        return tg.gradients(tg.igamma(a, x), [x])[0]
+
+    def beta(a, x):
+        return tg.gradients(tg.betainc(a, a, x), [x])[0]
+
+    np.testing.assert_allclose(value(gamma, a, x), scipy.stats.gamma.pdf(float(x), float(a)), rtol=1e-6)
+    np.testing.assert_allclose(value(beta, a, half), scipy.stats.beta.pdf(float(half), float(a), float(a)), rtol=1e-6)
 
 
 def test_incomplete_gamma_function_at_0_has_gradients():
