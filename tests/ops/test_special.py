@@ -5,6 +5,7 @@ import pytest
 import scipy.stats
 import tagflow as tg
 from tagflow.base.errors import DtypeError
+from tagflow.ir.apply import apply
 from tagflow.ops.math import gamma_slopes
 from tagflow.ops.math.gamma_slopes import incomplete_gamma_slopes
 
@@ -69,6 +70,22 @@ def test_derivatives_of_spence_are_right_at_1():
     found = [slopes(tg.spence, one, n)[0] for n in range(1, 5)]
     # log(x) / (1 - x) is -1 + u / 2 - u**2 / 3 + u**3 / 4 - ...
     np.testing.assert_allclose(found, [-1, 1 / 2, -2 / 3, 6 / 4], rtol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_spence_has_a_slope_near_0(dtype):
+    x = np.array([1e-30, 1e-8, 1e-4, 0.5], dtype)
+    np.testing.assert_allclose(slopes(tg.spence, x, 1), np.log(x) / (1 - x), rtol=1e-6 if dtype == "float32" else 1e-14)
+
+
+def test_scaled_bessel_functions_have_slopes_where_they_are_large():
+    x = np.array([1e8, 1e10, 1e30, -1e10, -np.inf])
+    size = np.abs(x)
+    root = np.sqrt(2 * np.pi * size)
+    np.testing.assert_allclose(slopes(tg.bessel_i1e, x, 1), -1 / (2 * size * root), atol=1e-21, rtol=1e-5)
+    second, third = value(lambda: [apply("BesselI", x, order=n, scaled=True) for n in (2, 3)])
+    np.testing.assert_allclose(second, 1 / root, rtol=1e-7)
+    np.testing.assert_allclose(third, np.sign(x) / root, rtol=1e-7)
 
 
 def test_incomplete_gamma_function_of_large_parameters():

@@ -16,7 +16,7 @@ from ...ir.tensor import Tensor
 from ..support import array_library as arrays
 from ..support.families import Unary, sampled, typed, unary
 from ..support.literals import f64
-from .elementwise import exp, log1p, square
+from .elementwise import exp, log, log1p, square
 from .trigonometry import cos, sin
 
 erfinv: Unary = unary(
@@ -107,11 +107,11 @@ def _spence_slope(x: Tensor) -> Tensor:
     """Return ``log(x) / (1 - x)``, near 1 by its series, so that its derivatives are right there too."""
     u = x - 1
     near = apply("Abs", u) < _NEAR
-    small, large = apply("Where", near, u, 0), apply("Where", near, 1, u)
+    small, large, far = (apply("Where", near, *either) for either in ((u, 0), (1, u), (2, x)))
     series: Any = 0.0
     for k in range(_TERMS, 0, -1):
         series = series * -small + 1 / k
-    return apply("Where", near, -series, -(log1p(large) / large))  # type: ignore[no-any-return]
+    return apply("Where", near, -series, -(log(far) / large))  # type: ignore[no-any-return]
 
 
 spence: Unary = unary(
