@@ -13,14 +13,8 @@ from ...ir.apply import apply, constant, convert_to_tensor
 from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..support.arguments import axis_within, index_tensor, static_int, static_ints
-from ..support.common import size_along
+from ..support.common import dimension
 from .spectra import fitted
-
-
-def dimension(x: Tensor, axis: int) -> Any:
-    """Return one dimension of `x`, along `axis`: a number where it is known, else a scalar tensor."""
-    known = None if x.rank is None else x.shape[axis]
-    return size_along(x, axis) if known is None else known
 
 
 def known_rank(x: Tensor, what: str) -> int:
