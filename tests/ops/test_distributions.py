@@ -36,6 +36,11 @@ def test_parameters_of_gamma_draws_broadcast():
     assert abs(np.corrcoef(draws[:, 0, 0], draws[:, 0, 1])[0, 1]) < 0.1
 
 
+def test_gamma_draws_of_an_infinite_rate_are_as_small_as_can_be():
+    draws = value(lambda: tg.random_gamma([3], [2.0, 3.0], np.float32(np.inf)))
+    np.testing.assert_array_equal(draws, np.full((3, 2), np.finfo(np.float32).tiny))
+
+
 def test_gamma_draws_of_small_parameters_are_positive():
     draws = value(lambda: tg.random_gamma([500], [1e-3], seed=2))
     assert draws.min() == np.finfo(np.float32).tiny

@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 import tagflow as tg
@@ -6,7 +8,7 @@ from tagflow.base.errors import GraphError, ShapeError
 from tagflow.ir.apply import constant
 from tagflow.ir.definition import definition_of
 from tagflow.ir.graph import Graph
-from tagflow.ops.math import arithmetic, elementwise  # noqa: F401
+from tagflow.ops.math import arithmetic, elementwise, random  # noqa: F401
 from tagflow.ops.math.random import categorical, random_normal, random_shuffle, random_uniform, truncated_normal
 
 from tests.ops.instances import Instance, Walk, make_step
@@ -133,6 +135,23 @@ def test_categorical_draws_by_probability():
     values = Walk().run(tensor)
     assert (tensor.dtype, tensor.shape) == ("int64", [2, 4000])
     np.testing.assert_allclose(values.mean(axis=1), [0.9, 0.5], atol=0.03)
+
+
+def test_categorical_draws_the_same_in_blocks(monkeypatch):
+    logits = np.log([[0.2, 0.5, 0.3], [0.1, 0.1, 0.8]])
+    whole = Walk().run(categorical(logits, 50, seed=3))
+    monkeypatch.setattr(random, "_BLOCK", 20)
+    np.testing.assert_array_equal(Walk().run(categorical(logits, 50, seed=3)), whole)
+    assert Walk().run(categorical(logits, 0)).shape == (2, 0)
+
+
+def test_categorical_takes_no_memory_for_each_class_of_each_sample():
+    samples = categorical(np.zeros((1, 1000)), 20_000, seed=3)
+    tracemalloc.start()
+    Walk().run(samples)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 20e6
 
 
 def test_categorical_never_draws_what_is_impossible():

@@ -33,6 +33,7 @@ Array = np.ndarray[Any, Any]
 
 _WORD = (1 << 64) - 1
 _OWN_SEEDS = 1 << 32
+_BLOCK = 1 << 18  # numbers that are drawn at a time, where there are more of them than of samples
 DRAWS = frozenset(
     {"RandomUniform", "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt", "Categorical", "RandomShuffle"}
     | {"RandomGamma", "RandomPoisson", "RandomCandidates"}
@@ -326,9 +327,15 @@ def _around(type: str, shape: Any, mean: Any, stddev: Any, dtype: Any, seed: int
 def _categorical(
     xp: Any, context: KernelContext, logits: Any, count: Any, *instance: Any, dtype: DType, seed: int
 ) -> Array:
-    logits = logits.astype(xp.float64)[:, None, :]
-    noise = generator(context, seed, instance).gumbel(size=(len(logits), int(count), logits.shape[-1]))
-    return xp.argmax(logits + xp.asarray(noise), axis=-1).astype(dtype.numpy)  # type: ignore[no-any-return]
+    draw, logits = generator(context, seed, instance), logits.astype(xp.float64)
+    count, classes = int(count), logits.shape[-1]
+    samples = xp.empty(len(logits) * count, dtype.numpy)
+    step = max(1, _BLOCK // max(1, classes))
+    for start in range(0, len(samples), step):
+        rows = xp.arange(start, min(start + step, len(samples))) // count
+        noise = xp.asarray(draw.gumbel(size=(len(rows), classes)))
+        samples[start : start + step] = xp.argmax(logits[rows] + noise, axis=-1)
+    return samples.reshape(len(logits), count)  # type: ignore[no-any-return]
 
 
 def _categorical_shape(op: Operation) -> Shape:

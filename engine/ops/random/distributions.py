@@ -21,7 +21,7 @@ from ...ir.tensor import Tensor
 from ...ir.traits import Effect
 from ..math.random import copied_in, generator, seed_or_next
 from ..support.arguments import as_sizes, index_tensor, shape_vector
-from ..support.common import scalar_like, shape_of, shaped
+from ..support.common import scalar_like, shape_of, shaped, zeros_like
 from ..support.context import KernelContext
 
 Array = np.ndarray[Any, Any]
@@ -104,7 +104,7 @@ def random_gamma(
     concentration = convert_to_tensor(alpha, wanted)
     rate = None if beta is None else convert_to_tensor(beta, wanted)
     if rate is not None:
-        concentration = concentration + apply("Mul", rate, 0)  # broadcast, since each pair has draws of its own
+        concentration = concentration + zeros_like(rate)  # broadcast, since each pair has draws of its own
     draw = apply("RandomGamma", shape_vector(shape), concentration, [], name=name, seed=seed_or_next(seed))
     scaled = draw if rate is None else draw / rate
     return apply("Maximum", scaled, scalar_like(_smallest(wanted), draw))  # type: ignore[no-any-return]
