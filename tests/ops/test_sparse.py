@@ -310,8 +310,6 @@ def test_rows_without_ids_are_zeros_and_train():
         assert isinstance(g, tg.IndexedSlices)
         with pytest.raises(tg.GraphError, match="no such combiner"):
             tg.embedding_lookup_sparse(table, ids, None, combiner="max")
-        with pytest.raises(tg.GraphError, match="one table"):
-            tg.embedding_lookup_sparse([table, table], ids, None)
     with tg.SyncSession(graph) as session:
         session.run(tg.global_variables_initializer())
         plain, (mean_w, total, root), g = session.run([mean, weighted, tg.convert_to_tensor(g)])
