@@ -116,6 +116,12 @@ def test_shapes_of_draws_may_be_open():
     assert [r.shape for r in build.sync(np.int32([2, 0]), np.float32([1, 2, 3]))] == [(2, 0, 3)] * 2
 
 
+def test_poisson_draws_fit_their_dtype():
+    assert value(lambda: tg.random_poisson(2e9, [3], "int64")).min() > 1e9
+    with pytest.raises(tg.OpError, match="int32 ends at 2147483647"):
+        value(lambda: tg.random_poisson(1e12, [3], "int32"))
+
+
 @pytest.mark.parametrize("build", [lambda: tg.random_gamma([3], -1.0), lambda: tg.random_poisson(-1.0, [3])])
 def test_negative_parameters_fail_the_step(build):
     with pytest.raises(OpError):

@@ -116,8 +116,12 @@ def _smallest(dtype: DType) -> float:
 
 
 def _poisson(xp: Any, context: KernelContext, shape: Any, rate: Any, *instance: Any, dtype: DType, seed: int) -> Array:
-    draw, size = generator(context, seed, instance), (*as_sizes(shape), *rate.shape)
-    return copied_in(xp, draw.poisson(rate.astype(np.float64), size), dtypes.as_dtype(dtype))
+    kind, size = dtypes.as_dtype(dtype), (*as_sizes(shape), *rate.shape)
+    drawn = generator(context, seed, instance).poisson(rate.astype(np.float64), size)
+    largest = np.max(drawn, initial=0)
+    if kind.is_integer and largest > kind.max:
+        raise ValueError(f"random_poisson: a draw is {largest}, but {kind} ends at {kind.max}: draw a wider dtype")
+    return copied_in(xp, drawn, kind)
 
 
 define(
@@ -160,7 +164,7 @@ def random_poisson(
     DtypeError
         If a dtype is another.
     OpError
-        When a step runs it, if a mean is negative.
+        When a step runs it, if a mean is negative, or a draw is larger than an integer of `dtype`.
 
     Examples
     --------
