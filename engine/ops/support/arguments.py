@@ -116,6 +116,16 @@ def axis_within(axis: int, rank: int, what: str = "axis") -> int:
     return axis % rank
 
 
+def same_with_axis(op: Operation) -> Shape:
+    """Return the static shape that all inputs have; ShapeError when the axis that an operation goes along is no one."""
+    shape: Shape = op.inputs[0].shape
+    for tensor in op.inputs[1:]:
+        shape = shape.merge(tensor.shape)
+    if shape.rank is not None:
+        axis_within(op.attrs["axis"], shape.rank)
+    return shape
+
+
 def with_dimension(shape: Shape, axis: int, size: int | None) -> Shape:
     """Return `shape` with one dimension replaced."""
     return Shape([size if i == axis else d for i, d in enumerate(shape)])
