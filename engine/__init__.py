@@ -282,14 +282,7 @@ from .ops.math.gamma import digamma, lbeta, lgamma, polygamma, zeta
 from .ops.math.incomplete import betainc, igamma, igammac
 from .ops.math.linear import l2_loss, matmul, norm
 from .ops.math.quantizing import Quantized, dequantize, quantize, quantized_matmul
-from .ops.math.random import (
-    categorical,
-    random_normal,
-    random_shuffle,
-    random_uniform,
-    set_random_seed,
-    truncated_normal,
-)
+from .ops.math.random import random_normal, random_uniform, set_random_seed, truncated_normal
 from .ops.math.reductions import (
     reduce_all,
     reduce_any,
@@ -352,6 +345,7 @@ from .ops.random.candidates import (
     log_uniform_candidate_sampler,
     uniform_candidate_sampler,
 )
+from .ops.random.discrete import categorical, random_shuffle
 from .ops.random.distributions import random_crop, random_gamma, random_poisson
 from .ops.sparse.arithmetic import sparse_add, sparse_eye, sparse_maximum, sparse_minimum
 from .ops.sparse.dense import sparse_from_dense, sparse_tensor_to_dense, sparse_to_dense, sparse_to_indicator

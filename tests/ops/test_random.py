@@ -8,8 +8,10 @@ from tagflow.base.errors import GraphError, ShapeError
 from tagflow.ir.apply import constant
 from tagflow.ir.definition import definition_of
 from tagflow.ir.graph import Graph
-from tagflow.ops.math import arithmetic, elementwise, random  # noqa: F401
-from tagflow.ops.math.random import categorical, random_normal, random_shuffle, random_uniform, truncated_normal
+from tagflow.ops.math import arithmetic, elementwise  # noqa: F401
+from tagflow.ops.math.random import random_normal, random_uniform, truncated_normal
+from tagflow.ops.random import discrete
+from tagflow.ops.random.discrete import categorical, random_shuffle
 
 from tests.ops.instances import Instance, Walk, make_step
 
@@ -140,7 +142,7 @@ def test_categorical_draws_by_probability():
 def test_categorical_draws_the_same_in_blocks(monkeypatch):
     logits = np.log([[0.2, 0.5, 0.3], [0.1, 0.1, 0.8]])
     whole = Walk().run(categorical(logits, 50, seed=3))
-    monkeypatch.setattr(random, "_BLOCK", 20)
+    monkeypatch.setattr(discrete, "_BLOCK", 20)
     np.testing.assert_array_equal(Walk().run(categorical(logits, 50, seed=3)), whole)
     assert Walk().run(categorical(logits, 0)).shape == (2, 0)
 

@@ -13,13 +13,13 @@ from ...base.dtypes import DType
 from ...base.errors import DtypeError, ShapeError
 from ...base.shapes import Shape
 from ...ir.apply import apply, as_typed, convert_to_tensor
-from ...ir.definition import REQUIRED, NotDifferentiable, define
+from ...ir.definition import REQUIRED, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.static_values import static_shape, static_value
 from ...ir.tensor import Tensor
 from ...ir.traits import Effect
-from ..math.random import copied_in, generator, seed_or_next
+from ..math.random import DISCRETE, copied_in, generator, seed_or_next
 from ..support.arguments import as_sizes, index_tensor, shape_vector
 from ..support.common import scalar_like, shape_of, shaped, zeros_like
 from ..support.context import KernelContext
@@ -132,7 +132,7 @@ define(
     shape=_shape,
     elements=_size,
     kernel=_poisson,
-    gradient=NotDifferentiable("its result is drawn from a discrete set"),
+    gradient=DISCRETE,
     effects=Effect.RANDOM,
 )
 
