@@ -77,6 +77,7 @@ from .frontend.scattering import (
     scatter_update,
 )
 from .frontend.scopes import colocate_with, control_dependencies, device, name_scope
+from .frontend.sparse_embedding import embedding_lookup_sparse
 from .frontend.stacking import parallel_stack, stack
 from .frontend.tensor_array import TensorArray
 from .frontend.variables import (
@@ -281,14 +282,7 @@ from .ops.math.gamma import digamma, lbeta, lgamma, polygamma, zeta
 from .ops.math.incomplete import betainc, igamma, igammac
 from .ops.math.linear import l2_loss, matmul, norm
 from .ops.math.quantizing import Quantized, dequantize, quantize, quantized_matmul
-from .ops.math.random import (
-    categorical,
-    random_normal,
-    random_shuffle,
-    random_uniform,
-    set_random_seed,
-    truncated_normal,
-)
+from .ops.math.random import random_normal, random_uniform, set_random_seed, truncated_normal
 from .ops.math.reductions import (
     reduce_all,
     reduce_any,
@@ -352,11 +346,12 @@ from .ops.random.candidates import (
     log_uniform_candidate_sampler,
     uniform_candidate_sampler,
 )
+from .ops.random.discrete import categorical, random_shuffle
 from .ops.random.distributions import random_crop, random_gamma, random_poisson
 from .ops.sparse.arithmetic import sparse_add, sparse_eye, sparse_maximum, sparse_minimum
 from .ops.sparse.dense import sparse_from_dense, sparse_tensor_to_dense, sparse_to_dense, sparse_to_indicator
-from .ops.sparse.embedding import embedding_lookup_sparse, sparse_mask
 from .ops.sparse.layout import sparse_concat, sparse_expand_dims, sparse_reshape, sparse_split, sparse_transpose
+from .ops.sparse.masking import sparse_mask
 from .ops.sparse.product import sparse_tensor_dense_matmul
 from .ops.sparse.reducing import (
     sparse_reduce_max,

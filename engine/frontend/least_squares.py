@@ -13,9 +13,9 @@ from ..ops.array.one_hot import eye
 from ..ops.linalg.cholesky import cholesky, cholesky_solve
 from ..ops.linalg.common import product
 from ..ops.linalg.singular_values import pinv
-from ..ops.linalg.tensordot import pair
 from ..ops.math.casting import cast
 from ..ops.math.linear import matmul
+from ..ops.support.arguments import alike
 from ..ops.support.common import size_along
 from .conditional import cond
 
@@ -63,7 +63,7 @@ def matrix_solve_ls(
     >>> tg.function(lambda: tg.matrix_solve_ls(x, [[1.0], [3.0], [5.0]])).sync().round(6).tolist()
     [[1.0], [2.0]]
     """
-    a, b = pair(matrix, rhs)
+    a, b = alike(matrix, rhs)
     if not as_symbolic(l2_regularizer) and l2_regularizer < 0 or (not fast and _is_given(l2_regularizer)):
         raise GraphError(
             "matrix_solve_ls can not take this regularizer",

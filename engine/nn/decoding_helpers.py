@@ -16,7 +16,7 @@ from ..ops.array.shapes import shape, squeeze
 from ..ops.math.arithmetic import minimum
 from ..ops.math.casting import cast
 from ..ops.math.comparison import equal
-from ..ops.math.random import categorical
+from ..ops.random.discrete import categorical
 from .batches import swapped, tensors
 
 Finished = tuple[Tensor, Any]

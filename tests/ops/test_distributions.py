@@ -36,6 +36,11 @@ def test_parameters_of_gamma_draws_broadcast():
     assert abs(np.corrcoef(draws[:, 0, 0], draws[:, 0, 1])[0, 1]) < 0.1
 
 
+def test_gamma_draws_of_an_infinite_rate_are_as_small_as_can_be():
+    draws = value(lambda: tg.random_gamma([3], [2.0, 3.0], np.float32(np.inf)))
+    np.testing.assert_array_equal(draws, np.full((3, 2), np.finfo(np.float32).tiny))
+
+
 def test_gamma_draws_of_small_parameters_are_positive():
     draws = value(lambda: tg.random_gamma([500], [1e-3], seed=2))
     assert draws.min() == np.finfo(np.float32).tiny
@@ -109,6 +114,12 @@ def test_shapes_of_draws_may_be_open():
         return [tg.random_gamma(shape, alpha, alpha), tg.random_poisson(alpha, shape)]
 
     assert [r.shape for r in build.sync(np.int32([2, 0]), np.float32([1, 2, 3]))] == [(2, 0, 3)] * 2
+
+
+def test_poisson_draws_fit_their_dtype():
+    assert value(lambda: tg.random_poisson(2e9, [3], "int64")).min() > 1e9
+    with pytest.raises(tg.OpError, match="int32 ends at 2147483647"):
+        value(lambda: tg.random_poisson(1e12, [3], "int32"))
 
 
 @pytest.mark.parametrize("build", [lambda: tg.random_gamma([3], -1.0), lambda: tg.random_poisson(-1.0, [3])])

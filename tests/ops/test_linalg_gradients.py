@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.linalg
 import tagflow as tg
 
 from tests.ops.differences import check_gradients
@@ -126,6 +127,14 @@ def test_gradients_of_tensordot_are_differences(axes):
 def test_gradients_of_cross_are_differences():
     check_gradients(tg.cross, [real(2, 1, 3), real(2, 3)])
     check_gradients(tg.cross, [mixed(3), mixed(3)], known=False)
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-20, 1.0, 1e6, 1e12])
+def test_gradient_of_expm_is_as_exact_for_cotangents_of_any_size(scale):
+    x = np.array([[0.5, -1, 0.25], [2, 0.1, -0.5], [-0.75, 1, -0.3]], np.float32)
+    found = tg.grad(lambda x: tg.reduce_sum(tg.expm(x) * scale)).sync(x)
+    wanted = scipy.linalg.expm_frechet(x.T.astype(float), np.ones((3, 3)))[1] * scale
+    np.testing.assert_allclose(found, wanted, rtol=2e-6)
 
 
 def test_gradients_between_equal_values_are_no_nan():

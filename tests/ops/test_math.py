@@ -5,6 +5,7 @@ import inspect
 import ml_dtypes
 import numpy as np
 import pytest
+import tagflow as tg
 from tagflow.base import dtypes
 from tagflow.base.errors import DtypeError, GraphError, ShapeError
 from tagflow.base.shapes import Shape
@@ -389,6 +390,13 @@ def test_running_sum_over_nothing():
     assert value(products.cumsum(np.zeros((0, 3)), 0, exclusive=True, reverse=True)).shape == (0, 3)
     with pytest.raises(ShapeError, match="axis"):
         products.cumsum(placeholder("float32", [2]), 1)
+
+
+@pytest.mark.parametrize("run", [tg.cumsum, tg.cumprod, tg.cumulative_logsumexp])
+@pytest.mark.parametrize(("x", "axis"), [(3.0, 0), ([1.0, 2.0], 1)])
+def test_an_axis_that_the_step_finds_missing(run, x, axis):
+    with pytest.raises(tg.OpError, match="there is no such axis"):
+        tg.function(lambda: run(tg.placeholder_with_default(x, None), axis)).sync()
 
 
 def test_argmax_axis_dtype_and_shape():

@@ -1,13 +1,17 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 import tagflow as tg
 from tagflow.base.dtypes import float32
-from tagflow.base.errors import GraphError
+from tagflow.base.errors import GraphError, ShapeError
 from tagflow.ir.apply import constant
 from tagflow.ir.definition import definition_of
 from tagflow.ir.graph import Graph
 from tagflow.ops.math import arithmetic, elementwise  # noqa: F401
-from tagflow.ops.math.random import categorical, random_normal, random_shuffle, random_uniform, truncated_normal
+from tagflow.ops.math.random import random_normal, random_uniform, truncated_normal
+from tagflow.ops.random import discrete
+from tagflow.ops.random.discrete import categorical, random_shuffle
 
 from tests.ops.instances import Instance, Walk, make_step
 
@@ -98,6 +102,19 @@ def test_integers_cover_their_range():
         Walk().run(random_uniform([1], 3, 3, "int32"))
 
 
+def test_each_integer_may_have_a_range_of_its_own():
+    values = Walk().run(random_uniform([200, 2], [0, 10], [2, 11], "int32", seed=1))
+    assert (values.dtype, set(values[:, 0].tolist()), set(values[:, 1].tolist())) == (np.int32, {0, 1}, {10})
+    with pytest.raises(ValueError, match="minval < maxval"):
+        Walk().run(random_uniform([2], [0, 3], [1, 3], "int32"))
+
+
+def test_seeds_are_integers_of_any_kind():
+    np.testing.assert_array_equal(*(Walk().run(random_normal([4], seed=kind(5))) for kind in (int, np.int64)))
+    with pytest.raises(GraphError, match="not a seed"):
+        random_normal([4], seed=1.5)
+
+
 def test_scale_and_mean_are_reached_through_arithmetic():
     mean, scale = constant(2.0), constant(3.0)
     result = random_normal([5], mean, scale, seed=9)
@@ -122,6 +139,23 @@ def test_categorical_draws_by_probability():
     np.testing.assert_allclose(values.mean(axis=1), [0.9, 0.5], atol=0.03)
 
 
+def test_categorical_draws_the_same_in_blocks(monkeypatch):
+    logits = np.log([[0.2, 0.5, 0.3], [0.1, 0.1, 0.8]])
+    whole = Walk().run(categorical(logits, 50, seed=3))
+    monkeypatch.setattr(discrete, "_BLOCK", 20)
+    np.testing.assert_array_equal(Walk().run(categorical(logits, 50, seed=3)), whole)
+    assert Walk().run(categorical(logits, 0)).shape == (2, 0)
+
+
+def test_categorical_takes_no_memory_for_each_class_of_each_sample():
+    samples = categorical(np.zeros((1, 1000)), 20_000, seed=3)
+    tracemalloc.start()
+    Walk().run(samples)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 20e6
+
+
 def test_categorical_never_draws_what_is_impossible():
     values = Walk().run(categorical([[0.0, -np.inf, 0.0]], 200, dtype="int32", seed=4))
     assert (values.dtype, set(values.ravel().tolist())) == (np.int32, {0, 2})
@@ -132,6 +166,13 @@ def test_shuffle_keeps_the_rows():
     values = Walk().run(random_shuffle(rows, seed=1))
     assert not np.array_equal(values, rows)
     np.testing.assert_array_equal(np.sort(values, axis=0), rows)
+
+
+def test_a_scalar_has_no_rows_to_shuffle():
+    with pytest.raises(ShapeError, match="rank 1 or more"):
+        random_shuffle(3.0)
+    with pytest.raises(ValueError, match="takes rows, got a scalar"):
+        Walk().run(random_shuffle(tg.placeholder_with_default(3.0, None)))
 
 
 @pytest.mark.parametrize("type", ["RandomUniform", "RandomStandardNormal", "TruncatedNormal", "Categorical"])

@@ -310,8 +310,6 @@ def test_rows_without_ids_are_zeros_and_train():
         assert isinstance(g, tg.IndexedSlices)
         with pytest.raises(tg.GraphError, match="no such combiner"):
             tg.embedding_lookup_sparse(table, ids, None, combiner="max")
-        with pytest.raises(tg.GraphError, match="one table"):
-            tg.embedding_lookup_sparse([table, table], ids, None)
     with tg.SyncSession(graph) as session:
         session.run(tg.global_variables_initializer())
         plain, (mean_w, total, root), g = session.run([mean, weighted, tg.convert_to_tensor(g)])
@@ -320,3 +318,29 @@ def test_rows_without_ids_are_zeros_and_train():
     np.testing.assert_allclose(total, [[12, 16], [0, 0], [0, 0], [0, 0]])
     np.testing.assert_allclose(root, np.float64(total) / np.sqrt(10), rtol=1e-6)
     np.testing.assert_allclose(g, [[0, 0], [4, 4]])
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda x, name: tg.sparse_add(x, x, name=name),
+        lambda x, name: tg.sparse_add(x, x, 1.0, name=name),
+        lambda x, name: tg.sparse_maximum(x, x, name=name),
+        lambda x, name: tg.sparse_minimum(x, x, name=name),
+        lambda x, name: tg.sparse_transpose(x, name=name),
+        lambda x, name: tg.sparse_expand_dims(x, name=name),
+        lambda x, name: tg.sparse_concat(0, [x, x], name=name),
+        lambda x, name: tg.sparse_split(sp_input=x, num_split=2, axis=1, name=name)[0],
+        lambda x, name: tg.sparse_reduce_sum_sparse(x, 0, name=name),
+        lambda x, name: tg.sparse_reduce_max_sparse(x, 0, name=name),
+        lambda x, name: tg.sparse_reorder(x, name=name),
+        lambda x, name: tg.sparse_slice(x, [0, 0], [1, 2], name=name),
+        lambda x, name: tg.sparse_fill_empty_rows(x, 1.0, name=name)[0],
+        lambda x, name: tg.sparse_reshape(x, [-1], name=name),
+        lambda x, name: tg.sparse_softmax(x, name=name),
+    ],
+)
+def test_what_is_made_has_the_name_that_is_given(build):
+    with tg.Graph().as_default():
+        made = build(tg.sparse_placeholder("float64", [2, 3]), "mine")
+    assert "mine" in (made.indices.op.name, made.values.op.name)

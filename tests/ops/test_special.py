@@ -2,8 +2,12 @@ import math
 
 import numpy as np
 import pytest
+import scipy.stats
 import tagflow as tg
 from tagflow.base.errors import DtypeError
+from tagflow.ir.apply import apply
+from tagflow.ops.math import gamma_slopes
+from tagflow.ops.math.gamma_slopes import incomplete_gamma_slopes
 
 
 def value(build, *arguments):
@@ -68,6 +72,22 @@ def test_derivatives_of_spence_are_right_at_1():
     np.testing.assert_allclose(found, [-1, 1 / 2, -2 / 3, 6 / 4], rtol=1e-9)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_spence_has_a_slope_near_0(dtype):
+    x = np.array([1e-30, 1e-8, 1e-4, 0.5], dtype)
+    np.testing.assert_allclose(slopes(tg.spence, x, 1), np.log(x) / (1 - x), rtol=1e-6 if dtype == "float32" else 1e-14)
+
+
+def test_scaled_bessel_functions_have_slopes_where_they_are_large():
+    x = np.array([1e8, 1e10, 1e30, -1e10, -np.inf])
+    size = np.abs(x)
+    root = np.sqrt(2 * np.pi * size)
+    np.testing.assert_allclose(slopes(tg.bessel_i1e, x, 1), -1 / (2 * size * root), atol=1e-21, rtol=1e-5)
+    second, third = value(lambda: [apply("BesselI", x, order=n, scaled=True) for n in (2, 3)])
+    np.testing.assert_allclose(second, 1 / root, rtol=1e-7)
+    np.testing.assert_allclose(third, np.sign(x) / root, rtol=1e-7)
+
+
 def test_incomplete_gamma_function_of_large_parameters():
     # d/da of P(a, x) nearly is minus the density where x is near a.
     a, x = np.array([1e3, 1e4]), np.array([1.01e3, 0.99e4])
@@ -78,6 +98,37 @@ def test_incomplete_gamma_function_of_large_parameters():
     at = [value(lambda t: tg.igamma(t, x), a + k * 0.25) for k in (-2, -1, 1, 2)]
     wanted = (at[0] - 8 * at[1] + 8 * at[2] - at[3]) / (12 * 0.25)
     np.testing.assert_allclose(value(by_a, a), wanted, rtol=1e-8)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_slopes_of_very_large_parameters_are_those_of_large_ones(monkeypatch, order):
+    a = np.full(5, 1e6)
+    x = a + np.array([-8, -1, 0, 1, 8]) * np.sqrt(a)
+    wanted = incomplete_gamma_slopes(a, x, order)
+    monkeypatch.setattr(gamma_slopes, "_LARGE", 1e5)
+    found = incomplete_gamma_slopes(a, x, order)
+    assert (found != wanted).all()  # it is another expansion
+    np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9 * 1e3 ** (1 - order))
+
+
+def test_slopes_of_very_large_parameters_are_found_soon():
+    a = np.array([1e12, 1e17, 1e30, 1e300])
+    np.testing.assert_allclose(incomplete_gamma_slopes(a, a, 1), -1, rtol=1e-12)
+    np.testing.assert_allclose(incomplete_gamma_slopes(a, a * 1.005, 1), -1.005 * np.log(1.005) / 0.005, rtol=1e-12)
+
+
+@pytest.mark.parametrize("a", [10.0, 1e3, 1e5, 1e6])
+def test_densities_keep_the_digits_of_float32(a):
+    a, x, half = np.float32(a), np.float32(a + 0.5 * np.sqrt(a)), np.float32(0.4999)
+
+    def gamma(a, x):
+        return tg.gradients(tg.igamma(a, x), [x])[0]
+
+    def beta(a, x):
+        return tg.gradients(tg.betainc(a, a, x), [x])[0]
+
+    np.testing.assert_allclose(value(gamma, a, x), scipy.stats.gamma.pdf(float(x), float(a)), rtol=1e-6)
+    np.testing.assert_allclose(value(beta, a, half), scipy.stats.beta.pdf(float(half), float(a), float(a)), rtol=1e-6)
 
 
 def test_incomplete_gamma_function_at_0_has_gradients():

@@ -17,6 +17,7 @@ def words(values):
     [
         (lambda x: tg.string_to_number(x), "no float32"),
         (lambda x: tg.string_to_number(tg.fill([1], "1_0")), "1_0"),
+        (lambda x: tg.string_to_number(tg.fill([1], "\u0661")), "no float32"),  # a digit, of Arabic
         (lambda x: tg.string_to_number(tg.fill([1], "3000000000"), "int32"), "no int32"),
         (lambda x: tg.string_to_number(tg.fill([1], "1.5"), "int64"), "no int64"),
         (lambda x: tg.substr(x, 9, 1), "substr"),

@@ -18,6 +18,7 @@ from ..math.casting import cast
 from ..math.complex import conj
 from ..math.linear import matmul
 
+DIVERGED = "there may be NaNs or infinities in the matrix: look with check_numerics"
 LAPACK = (dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128)
 
 
@@ -33,6 +34,14 @@ def matrices(op: Operation, index: int = 0) -> Shape:
             hint="make a vector a matrix of one column with expand_dims(x, -1)",
         )
     return shape
+
+
+def sizes_of_matrices(op: Operation) -> tuple[Shape, int | None, int | None, int | None]:
+    """Return the leading dimensions of the first input, its matrices' rows, their columns, and the fewer of both."""
+    x = matrices(op)
+    rows, columns = (None, None) if x.rank is None else x[-2:]
+    fewer = None if rows is None or columns is None else min(rows, columns)
+    return x[:-2], rows, columns, fewer
 
 
 def square(op: Operation, index: int = 0) -> Shape:

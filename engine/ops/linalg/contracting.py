@@ -16,7 +16,7 @@ from ..array.layout import transpose
 from ..array.shapes import reshape
 from ..math.linear import matmul
 from ..math.reductions import reduce_sum
-from ..support.common import size_along
+from ..support.common import dimension
 from .diagonals import matrix_diag_part
 
 
@@ -29,7 +29,7 @@ class Labelled:
 
     def sizes(self, labels: Sequence[Any]) -> list[Any]:
         """Return the size along each label: an integer, or a scalar tensor."""
-        return [_size(self.tensor, self.labels.index(label)) for label in labels]
+        return [dimension(self.tensor, self.labels.index(label)) for label in labels]
 
     def ordered(self, labels: Sequence[Any]) -> Labelled:
         """Return the tensor with its dimensions in the order of `labels`."""
@@ -58,13 +58,10 @@ class Labelled:
         rest = [i for i in range(len(self.labels)) if i not in twice]
         moved = transpose(self.tensor, [*rest, *twice])
         if None in moved.shape[-2:]:  # fails if they differ when a step runs it
-            moved = reshape(moved, [*(_size(moved, i) for i in range(len(rest))), *[_size(moved, len(rest))] * 2])
+            moved = reshape(
+                moved, [*(dimension(moved, i) for i in range(len(rest))), *[dimension(moved, len(rest))] * 2]
+            )
         return Labelled(matrix_diag_part(moved), (*(self.labels[i] for i in rest), label))
-
-
-def _size(tensor: Tensor, axis: int) -> Any:
-    known = tensor.shape[axis]
-    return size_along(tensor, axis) if known is None else known
 
 
 def _product_of(sizes: Sequence[Any]) -> Any:
@@ -130,7 +127,7 @@ def _matrix_product(
     labels = (*batch, *rows, *columns)
     if len(rows) == len(columns) == 1:
         return Labelled(product, labels)
-    leading = [_size(product, i) for i in range(len(batch))]
+    leading = [dimension(product, i) for i in range(len(batch))]
     return Labelled(reshape(product, [*leading, *left.sizes(rows), *right.sizes(columns)]), labels)
 
 

@@ -15,14 +15,13 @@ from ..math.arithmetic import div_no_nan
 from ..math.casting import cast
 from ..support.common import scalar_like
 from ..support.literals import c128, f64
-from .common import LAPACK, as_row, cubic, lapack, product, square
+from .common import DIVERGED, LAPACK, as_row, cubic, lapack, product, square
 from .diagonals import matrix_diag
 from .transposing import adjoint
 from .triangles import half_lower
 
 _A = f64([[2, 1, 0.5], [1, 5, -1], [0.5, -1, 9]])
 _Z = c128([[2, 1 - 1j], [1 + 1j, 5]])
-_DIVERGED = "there may be NaNs or infinities in the matrix: look with check_numerics"
 
 
 def _lower_only(g: Tensor) -> Tensor:
@@ -67,7 +66,7 @@ define(
     shape=lambda op: [square(op)[:-1], square(op)],
     elements=cubic(1),
     reads_values=True,
-    kernel=lambda xp, x: tuple(lapack(xp, "eigh", x, refused=_DIVERGED)),
+    kernel=lambda xp, x: tuple(lapack(xp, "eigh", x, refused=DIVERGED)),
     gradient=_eigen_gradient,
     samples=[
         Sample([_A], _plain),
@@ -85,7 +84,7 @@ define(
     shape=lambda op: square(op)[:-1],
     elements=cubic(0.5),
     reads_values=True,
-    kernel=lambda xp, x: lapack(xp, "eigvalsh", x, refused=_DIVERGED),
+    kernel=lambda xp, x: lapack(xp, "eigvalsh", x, refused=DIVERGED),
     gradient=_values_gradient,
     samples=[
         Sample([_A], _general),

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...base.errors import GraphError, ShapeError
-from ...ir.apply import apply, as_typed, convert_to_tensor
+from ...ir.apply import apply
 from ...ir.entry import public
 from ...ir.tensor import Tensor
+from ..support.arguments import alike
 from .contracting import Labelled, contract
 
 _GUESS = 16  # the size of a dimension that is not known, where the order of products is chosen
@@ -64,7 +65,7 @@ def einsum(equation: str, *inputs: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.einsum("...a,a...->...", tg.ones([5, 4]), tg.ones([4, 2, 1]))).sync().shape
     (2, 5)
     """
-    tensors = _converted(inputs)
+    tensors = alike(*inputs)
     terms, output = _split(equation, len(tensors))
     operands = [Labelled(t, _labels(term, t, equation)) for term, t in zip(terms, tensors, strict=True)]
     wanted = _output_labels(output, operands, equation)
@@ -72,13 +73,6 @@ def einsum(equation: str, *inputs: Any, name: str | None = None) -> Tensor:
     operands = [operand.without_repetition() for operand in operands]
     result = _contracted(operands, wanted).ordered(wanted).tensor
     return result if name is None else apply("Identity", result, name=name)
-
-
-def _converted(inputs: Sequence[Any]) -> list[Tensor]:
-    """Return the inputs as tensors; literals take the dtype of the first that has one."""
-    typed = [as_typed(value) for value in inputs]
-    known = next((t.dtype for t in typed if t is not None), None)
-    return [convert_to_tensor(v, known) if t is None else t for v, t in zip(inputs, typed, strict=True)]
 
 
 def _split(equation: str, count: int) -> tuple[list[str], str | None]:

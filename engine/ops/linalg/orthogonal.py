@@ -14,7 +14,7 @@ from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ..support.common import cotangents_of, size_along
 from ..support.literals import c128, f64
-from .common import LAPACK, cubic, matrices, product
+from .common import LAPACK, cubic, product, sizes_of_matrices
 from .solving import matrix_triangular_solve
 from .transposing import adjoint
 from .triangles import half_lower
@@ -25,16 +25,8 @@ _NEXT = f64([[2, 1], [1, 3], [-2, 0.5]])
 _Z = c128([[2 + 1j, 1], [1j, 3 - 1j], [-2, 0.5 + 0.25j]])
 
 
-def _sizes(op: Operation) -> tuple[Shape, int | None, int | None, int | None]:
-    """Return the leading dimensions of the matrices, their rows, their columns, and the fewer of both."""
-    x = matrices(op)
-    rows, columns = (None, None) if x.rank is None else x[-2:]
-    fewer = None if rows is None or columns is None else min(rows, columns)
-    return x[:-2], rows, columns, fewer
-
-
 def _qr_shape(op: Operation) -> list[Shape]:
-    leading, rows, columns, fewer = _sizes(op)
+    leading, rows, columns, fewer = sizes_of_matrices(op)
     inner = rows if op.attrs["full_matrices"] else fewer
     return [leading + Shape([rows, inner]), leading + Shape([inner, columns])]
 
@@ -68,7 +60,7 @@ def _qr_gradient(op: Operation, *given: Tensor | None) -> list[Any]:
     if op.attrs["full_matrices"]:
         q, to_q = without_complement(q, to_q, columns)
         r, to_r = r[..., :columns, :], to_r[..., :columns, :]
-    _, _, width, fewer = _sizes(op)
+    _, _, width, fewer = sizes_of_matrices(op)
     if fewer is not None and fewer == width:
         return [_gradient_of_tall(q, r, to_q, to_r)]
     count = size_along(x, -2)

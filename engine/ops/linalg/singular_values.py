@@ -18,7 +18,7 @@ from ..math.casting import cast
 from ..math.complex import complex, imag
 from ..support.common import scalar_like, size_along, zeros_like
 from ..support.literals import c128, f64
-from .common import LAPACK, as_column, as_row, cubic, lapack, matrices, product
+from .common import DIVERGED, LAPACK, as_column, as_row, cubic, lapack, product, sizes_of_matrices
 from .diagonals import matrix_diag, matrix_diag_part
 from .orthogonal import without_complement
 from .transposing import adjoint
@@ -30,19 +30,13 @@ _DIAGONAL = f64([[0, 3], [5, 0], [0, 0]])
 _Z = c128([[2 + 1j, 1], [1j, 3 - 1j], [-2, 0.5 + 0.25j]])
 
 
-def _fewer(op: Operation) -> tuple[Shape, int | None, int | None, int | None]:
-    x = matrices(op)
-    rows, columns = (None, None) if x.rank is None else x[-2:]
-    return x[:-2], rows, columns, None if rows is None or columns is None else min(rows, columns)
-
-
 def _values_shape(op: Operation) -> Shape:
-    leading, _, _, fewer = _fewer(op)
+    leading, _, _, fewer = sizes_of_matrices(op)
     return leading + Shape([fewer])
 
 
 def _svd_shape(op: Operation) -> list[Shape]:
-    leading, rows, columns, fewer = _fewer(op)
+    leading, rows, columns, fewer = sizes_of_matrices(op)
     full = op.attrs["full_matrices"]
     return [
         leading + Shape([fewer]),
@@ -51,11 +45,8 @@ def _svd_shape(op: Operation) -> list[Shape]:
     ]
 
 
-_DIVERGED = "there may be NaNs or infinities in the matrix: look with check_numerics"
-
-
 def _svd(xp: Any, x: Any, full_matrices: bool) -> tuple[Any, Any, Any]:
-    u, s, vh = lapack(xp, "svd", x, full_matrices=full_matrices, refused=_DIVERGED)
+    u, s, vh = lapack(xp, "svd", x, full_matrices=full_matrices, refused=DIVERGED)
     return s, u, vh.swapaxes(-1, -2).conj()
 
 
@@ -88,7 +79,7 @@ def _svd_gradient(op: Operation, to_s: Tensor | None, to_u: Tensor | None, to_v:
         inner.append(matrix_diag(cast(to_s, u.dtype)))
     inverse = cast(div_no_nan(scalar_like(1, s), s), u.dtype)
     terms = [product(product(u, sum(inner[1:], inner[0])), v, adjoint_b=True)]
-    _, rows, columns, fewer = _fewer(op)
+    _, rows, columns, fewer = sizes_of_matrices(op)
     if to_u is not None and (fewer is None or fewer != rows):
         terms.append(product(_outside(u, to_u) * as_row(inverse, u), v, adjoint_b=True))
     if to_v is not None and (fewer is None or fewer != columns):
@@ -140,7 +131,7 @@ define(
     shape=_values_shape,
     elements=cubic(1),
     reads_values=True,
-    kernel=lambda xp, x: lapack(xp, "svd", x, compute_uv=False, refused=_DIVERGED),
+    kernel=lambda xp, x: lapack(xp, "svd", x, compute_uv=False, refused=DIVERGED),
     gradient=lambda op, g: _values_gradient(op, g),
     samples=[
         Sample([_TALL], _by_eigenvalues),
@@ -200,12 +191,12 @@ def svd(tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name:
 
 
 def _inverse_shape(op: Operation) -> Shape:
-    leading, rows, columns, _ = _fewer(op)
+    leading, rows, columns, _ = sizes_of_matrices(op)
     return leading + Shape([columns, rows])
 
 
 def _pseudo_inverse(xp: Any, x: Any, rcond: float | None) -> Any:
-    u, s, vh = lapack(xp, "svd", x, full_matrices=False, refused=_DIVERGED)
+    u, s, vh = lapack(xp, "svd", x, full_matrices=False, refused=DIVERGED)
     if rcond is None:
         rcond = 10 * max(x.shape[-2:]) * float(np.finfo(s.dtype).eps)
     largest = s[..., :1]  # they come from the largest down

@@ -5,21 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from ...base.errors import GraphError, ShapeError
-from ...ir.apply import apply, as_typed, convert_to_tensor
+from ...ir.apply import apply
 from ...ir.entry import public
 from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ..array.concat import stack, unstack
-from ..support.arguments import axis_within, static_int, static_ints
+from ..support.arguments import alike, axis_within, static_int, static_ints
 from .contracting import Labelled, contract
-
-
-def pair(a: Any, b: Any) -> tuple[Tensor, Tensor]:
-    """Return two operands as tensors; a literal takes the dtype of the other one."""
-    typed = as_typed(a), as_typed(b)
-    known = next((t.dtype for t in typed if t is not None), None)
-    x, y = (convert_to_tensor(v, known) if t is None else t for v, t in zip((a, b), typed, strict=True))
-    return x, y
 
 
 @public
@@ -54,7 +46,7 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.tensordot(tg.ones([2, 3, 4]), tg.ones([4, 5, 2]), axes=[[0, 2], [2, 0]])).sync().shape
     (3, 5)
     """
-    x, y = pair(a, b)
+    x, y = alike(a, b)
     for tensor in (x, y):
         if tensor.rank is None:
             raise ShapeError(
@@ -138,7 +130,7 @@ def cross(a: Any, b: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.cross([1, 0, 0], [0, 1, 0])).sync()
     array([0, 0, 1], dtype=int32)
     """
-    x, y = pair(a, b)
+    x, y = alike(a, b)
     for tensor in (x, y):
         if tensor.rank == 0 or tensor.shape[-1] not in (3, None):
             raise ShapeError(

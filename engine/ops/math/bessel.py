@@ -22,6 +22,7 @@ from .elementwise import sign
 
 _X = f64([0, 0.5, -2, 6.25])
 _POSITIVE = f64([0.25, 0.5, 2, 6.25])
+_FAR = 1e9  # where SciPy gives scaled functions of higher orders up, and two terms of their expansion are enough
 _ANGLES = (np.arange(4000) + 0.5) * (math.pi / 4000)
 
 
@@ -168,19 +169,25 @@ bessel_k0e: Unary = _bessel(
 bessel_k1e: Unary = _bessel(
     "k1e",
     "Modified Bessel function of the second kind and order 1, times ``exp(x)``; NaN for negative numbers",
-    lambda x, y: y - bessel_k0e(x) - y / x,
+    lambda x, y: y * (1 - 1 / x) - bessel_k0e(x),
     [Sample([_POSITIVE], _k(1, True)), Sample([f64([0, -1])], f64([np.inf, np.nan]), differentiable=False)],
     {"np.array([1.0, 1000.0])": "array([1.63615349, 0.03964813])"},
 )
 
 
-def _of_order(xp: Any, x: Any, order: int, function: str) -> Any:
+def _of_order(x: Any, order: int, function: str) -> Any:
     wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
     return arrays.special(np, function)(order, wide)
 
 
 def _i_of_order(xp: Any, x: Any, order: int, scaled: bool) -> Any:
-    return _of_order(xp, x, order, "ive" if scaled else "iv")
+    if not scaled:
+        return _of_order(x, order, "iv")
+    size = np.absolute(x)
+    is_far = size > _FAR
+    with np.errstate(all="ignore"):
+        far = (1 - (4 * order**2 - 1) / (8 * size)) / np.sqrt(2 * math.pi * size)
+    return np.where(is_far, far * (np.sign(x) if order % 2 else 1), _of_order(np.where(is_far, 0, x), order, "ive"))
 
 
 def _i_gradient(op: Operation, g: Tensor) -> list[Any]:
@@ -220,7 +227,7 @@ define(
     attrs={"order": REQUIRED},
     batch=pointwise,
     shape=same_as(0),
-    kernel=typed(lambda xp, x, order: _of_order(xp, x, order, "jv")),
+    kernel=typed(lambda xp, x, order: _of_order(x, order, "jv")),
     gradient=_j_gradient,
     samples=[Sample([_X], _j(2), {"order": 2}), Sample([_X], _j(3), {"order": 3})],
 )

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from ...base import dtypes
-from ...ir.apply import apply, as_typed, constant, convert_to_tensor
+from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import REQUIRED, Sample, Ufunc, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
+from ..support.arguments import alike
 from ..support.common import broadcast_all, sum_to, zeros_like
 from ..support.families import Unary, unary
 from ..support.literals import c128, f64
@@ -181,8 +182,6 @@ def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.complex([1.0, 3.0], 2.0)).sync()
     array([1.+2.j, 3.+2.j], dtype=complex64)
     """
-    typed = [as_typed(part) for part in (real, imag)]
-    known = next((t.dtype for t in typed if t is not None), dtypes.float32)
-    parts = [constant(p, known) if t is None else t for p, t in zip((real, imag), typed, strict=True)]
-    dtype = dtypes.complex128 if known is dtypes.float64 else dtypes.complex64
+    parts = alike(real, imag, default=dtypes.float32)
+    dtype = dtypes.complex128 if parts[0].dtype is dtypes.float64 else dtypes.complex64
     return apply("Complex", *parts, name=name, dtype=dtype)  # type: ignore[no-any-return]

@@ -13,11 +13,10 @@ from ...ir.apply import apply, constant, convert_to_tensor
 from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..support.arguments import static_int
-from ..support.common import size_along, zeros_like
+from ..support.common import dimension, size_along, zeros_like
 from .complex import complex as of_parts
 from .complex import real
 from .elementwise import sqrt
-from .signal import dimension
 from .spectra import COMPLEX_OF, fitted, irfft, rfft
 from .trigonometry import cos, sin
 

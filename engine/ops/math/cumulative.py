@@ -9,13 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from ...base import dtypes
-from ...base.shapes import Shape
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import REQUIRED, Kernel, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
-from ..support.arguments import axis_within, static_int, static_ints
+from ..support.arguments import axis_within, same_with_axis, static_int, static_ints
 from ..support.common import ones_like, shape_of
 from ..support.families import typed
 from ..support.literals import c128, f64, i32
@@ -26,19 +25,12 @@ _X = f64([[2, 0, -3], [0.5, 4, 1.5]])
 _RUNNING = {"axis": 0, "exclusive": False, "reverse": False}
 
 
-def _same_with_axis(op: Operation) -> Shape:
-    shape = op.inputs[0].shape
-    if shape.rank is not None:
-        axis_within(op.attrs["axis"], shape.rank)
-    return shape
-
-
 def _scan(xp: Any, scan: str, x: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
     """Run ``cumsum`` or ``cumprod`` along an axis, excluding each element itself or from the end if asked."""
-    turn = (slice(None),) * (axis % x.ndim) + (slice(None, None, -1),)
+    lead = (slice(None),) * axis_within(axis, x.ndim)
+    turn = (*lead, slice(None, None, -1))
     y = getattr(xp, scan)(x[turn] if reverse else x, axis, dtype=x.dtype)
     if exclusive:
-        lead = (slice(None),) * (axis % x.ndim)
         shifted = xp.full_like(y, scan == "cumprod")
         shifted[*lead, 1:] = y[*lead, :-1]
         y = shifted
@@ -58,7 +50,7 @@ define(
     "x: T -> y: T",
     where={"T": dtypes.NUMERIC},
     attrs=_RUNNING,
-    shape=_same_with_axis,
+    shape=same_with_axis,
     kernel=_running("cumsum"),
     gradient=_cumsum_gradient,
     samples=[
@@ -130,7 +122,7 @@ define(
     "x: T -> y: T",
     where={"T": dtypes.NUMERIC},
     attrs={"axis": REQUIRED},
-    shape=_same_with_axis,
+    shape=same_with_axis,
     kernel=_others,
     gradient=lambda op, g: [_factors_gradient(op.inputs[0], g, op.attrs["axis"], "NotEqual")],
     samples=[
@@ -217,7 +209,7 @@ define(
     "x: T -> y: T",
     where={"T": dtypes.NUMERIC},
     attrs=_RUNNING,
-    shape=_same_with_axis,
+    shape=same_with_axis,
     kernel=_running("cumprod"),
     gradient=_cumprod_gradient,
     samples=[

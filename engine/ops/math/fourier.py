@@ -23,8 +23,8 @@ from ..support.arguments import only_scalars, with_dimension
 from ..support.batching import again
 from ..support.common import size_along
 from ..support.literals import c128, f64
+from .complex import COMPLEX
 
-COMPLEX = (dtypes.complex64, dtypes.complex128)
 REAL = (dtypes.float32, dtypes.float64)
 
 

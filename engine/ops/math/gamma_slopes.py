@@ -20,6 +20,7 @@ Array = np.ndarray[Any, Any]
 
 _EPSILON = 1e-15
 _TERMS = 12
+_LARGE, _NEAR = 1e8, 1e-2  # parameters, and relative distances of `x`, where two expansions have many terms
 _BERNOULLI = special.bernoulli(2 * _TERMS)[2::2]
 
 
@@ -81,10 +82,13 @@ def incomplete_gamma_slopes(a: Array, x: Array, order: int) -> Array:
     defined = (a > 0) & (x >= 0)
     result[defined & ((x == 0) | np.isinf(x))] = 0
     inside = defined & (x > 0) & np.isfinite(x) & np.isfinite(a)
-    low = inside & (x <= a + 1)
-    high = inside & (x > a + 1)
+    with np.errstate(all="ignore"):
+        middle = inside & (a > _LARGE) & (np.abs(x / a - 1) < _NEAR)
+    low = inside & ~middle & (x <= a + 1)
+    high = inside & ~middle & (x > a + 1)
     result[low] = _by_sum(a[low], x[low], order)
     result[high] = -_by_fraction(a[high], x[high], order)
+    result[middle] = -_by_normal(a[middle], x[middle], order)
     return result
 
 
@@ -117,6 +121,24 @@ def _by_fraction(a: Array, x: Array, order: int) -> Array:
         if not (np.abs(change - one) > _EPSILON).any():
             break
     return x * math.factorial(order) * _times(_power_over_gamma(a, x, order), value)[order]  # type: ignore[no-any-return]
+
+
+def _by_normal(a: Array, x: Array, order: int) -> Array:
+    """Differentiate the normal distribution that P is near to (Temme, 1979), where other expansions have many terms.
+
+    By that a change of `a` does to P what one of `x`, in the other direction, by ``(1 + m) * log(1 + m) / m + 1 / 6a``
+    does, where m is ``x / a - 1``.
+    """
+    inverse = _series(order, *((-1) ** i * (1 / a) ** (i + 1) for i in range(order + 1)))
+    m = x * inverse
+    m[0] = (x - a) / a
+    moved = np.zeros_like(m)
+    for k in range(_TERMS, 0, -1):
+        moved = _times(moved, -m)
+        moved[0] += 1 / (k * (k + 1))
+    moved = _times(moved, m) + inverse / 6
+    moved[0] += 1
+    return math.factorial(order - 1) * _times(_power_over_gamma(a, x, order), moved)[order - 1]  # type: ignore[no-any-return]
 
 
 def zeta_slopes(x: Array, q: Array, order: int) -> Array:

@@ -18,6 +18,7 @@ from ..support.batching import pointwise
 from ..support.common import broadcast_all, sum_to
 from ..support.families import binary, typed
 from ..support.literals import f64
+from .casting import cast
 from .elementwise import exp, log
 from .gamma import digamma, lgamma, polygamma
 from .gamma_slopes import by_order, expanded, incomplete_gamma_slopes
@@ -29,9 +30,15 @@ def _log_power(a: Tensor, x: Tensor) -> Tensor:
     return (a - 1) * log(apply("Where", is_nothing, 1, x))
 
 
+def _wide(*tensors: Tensor) -> list[Tensor]:
+    """Return tensors in float64: where parameters are large, few digits are left of differences of logarithms."""
+    return [cast(t, dtypes.float64) for t in tensors]
+
+
 def _density(a: Tensor, x: Tensor) -> Tensor:
     """Return the derivative of ``igamma(a, x)`` by `x`."""
-    return exp(_log_power(a, x) - x - lgamma(a))
+    wide_a, wide_x = _wide(a, x)
+    return cast(exp(_log_power(wide_a, wide_x) - wide_x - lgamma(wide_a)), x.dtype)
 
 
 def _igamma_gradient(a: Tensor, x: Tensor, y: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
@@ -166,9 +173,10 @@ define(
 
 
 def _betainc_gradient(op: Operation, g: Tensor) -> list[Any]:
-    a, b, x = op.inputs
+    a, b, x = _wide(*op.inputs)
     scale = lgamma(a) + lgamma(b) - lgamma(a + b)
-    return [None, None, sum_to(g * exp(_log_power(a, x) + _log_power(b, 1 - x) - scale), x)]
+    density = exp(_log_power(a, x) + _log_power(b, 1 - x) - scale)
+    return [None, None, sum_to(g * cast(density, g.dtype), op.inputs[2])]
 
 
 _BETA = f64([0.25, 0.5, 0.9])

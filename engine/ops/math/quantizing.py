@@ -8,11 +8,11 @@ import numpy as np
 
 from ...base import dtypes
 from ...base.dtypes import DType
-from ...base.errors import DtypeError, GraphError
+from ...base.errors import DtypeError
 from ...ir.apply import apply, constant, convert_to_tensor
 from ...ir.entry import public
 from ...ir.tensor import Tensor
-from ..support.arguments import axis_within, index_tensor, static_int
+from ..support.arguments import axis_within, index_tensor, known_rank, one_of, static_int
 from .elementwise import abs, floor, sign
 from .linear import matmul
 
@@ -43,13 +43,6 @@ class Quantized(NamedTuple):
     output_max: Any
 
 
-def _one_of(value: Any, allowed: tuple[Any, ...], what: str) -> None:
-    if value not in allowed:
-        raise GraphError(
-            f"there is no such {what}", wanted=" or ".join(map(str, allowed)), got=repr(value), hint="see its docstring"
-        )
-
-
 def _quantized_dtype(dtype: Any) -> DType:
     wanted = dtypes.as_dtype(dtype)
     if wanted not in QUANTIZED:
@@ -78,9 +71,8 @@ def _ranges(min_range: Any, max_range: Any, x: Tensor, axis: int | None, wide: D
     low, high = (apply("Cast", convert_to_tensor(r, None), dtype=wide) for r in (min_range, max_range))
     if axis is None:
         return low, high
-    if x.rank is None:
-        raise GraphError("slices want a known rank", wanted="a shape", got=x.shape, hint="set_shape says it")
-    after = [1] * (x.rank - 1 - axis_within(axis, x.rank))
+    rank = known_rank(x, "a range for each slice")
+    after = [1] * (rank - 1 - axis_within(axis, rank))
     return tuple(apply("Reshape", r, index_tensor([-1, *after])) for r in (low, high))
 
 
@@ -157,8 +149,8 @@ def quantize(
     array([-128,    0,   38], dtype=int8)
     """
     target = _quantized_dtype(T)
-    _one_of(mode, MODES, "mode")
-    _one_of(round_mode, ROUNDINGS if mode == "SCALED" else ROUNDINGS[:1], f"round_mode of {mode}")
+    one_of(mode, MODES, "mode")
+    one_of(round_mode, ROUNDINGS if mode == "SCALED" else ROUNDINGS[:1], f"round_mode of {mode}")
     wide = dtypes.float64 if target is dtypes.int32 else dtypes.float32
     x = convert_to_tensor(input, dtypes.float32)
     low, high = _ranges(min_range, max_range, x, _axis(axis), wide)
@@ -238,10 +230,10 @@ def dequantize(
     >>> tg.function(lambda: tg.dequantize(np.array([0, 51, 255], np.uint8), 0.0, 5.0)).sync()
     array([0., 1., 5.], dtype=float32)
     """
-    _one_of(mode, MODES, "mode")
+    one_of(mode, MODES, "mode")
     x = convert_to_tensor(input)
     target, wanted = _quantized_dtype(x.dtype), dtypes.as_dtype(dtype)
-    _one_of(wanted, (dtypes.float32, dtypes.bfloat16), "dtype")
+    one_of(wanted, (dtypes.float32, dtypes.bfloat16), "dtype")
     wide = dtypes.float64 if target is dtypes.int32 else dtypes.float32
     low, high = _ranges(min_range, max_range, x, _axis(axis), wide)
     value = apply("Cast", x, dtype=wide)

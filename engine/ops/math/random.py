@@ -23,11 +23,10 @@ from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.entry import public
 from ...ir.graph import checked_seed
 from ...ir.operation import Operation
-from ...ir.static_values import static_shape, static_value
+from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ...ir.traits import Effect
 from ..support.arguments import shape_in, shape_vector
-from ..support.common import same_as
 from ..support.context import KernelContext
 
 Array = np.ndarray[Any, Any]
@@ -38,7 +37,7 @@ DRAWS = frozenset(
     {"RandomUniform", "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt", "Categorical", "RandomShuffle"}
     | {"RandomGamma", "RandomPoisson", "RandomCandidates"}
 )
-_DISCRETE = NotDifferentiable("its result is drawn from a discrete set")
+DISCRETE = NotDifferentiable("its result is drawn from a discrete set")
 _DRAW = NotDifferentiable("a standard draw has no continuous inputs; range, mean and scale are applied outside it")
 
 
@@ -98,7 +97,7 @@ def set_random_seed(seed: int | None) -> None:
 def seed_or_next(seed: int | None) -> int:
     """Return a seed: that which is given as `seed`, or the graph's next one."""
     if seed is not None:
-        return seed
+        return checked_seed(seed)
     made = scopes.get_default_graph().collections.setdefault("random_seeds", [])
     made.append(_OWN_SEEDS + len(made))
     return made[-1]  # type: ignore[no-any-return]
@@ -155,7 +154,7 @@ for _type, _kernel in (
 
 def _integers(xp: Any, context: KernelContext, shape: Any, low: Any, high: Any, *instance: Any, seed: int) -> Array:
     size = tuple(int(d) for d in shape)
-    if not low < high:
+    if not np.all(low < high):
         raise ValueError(f"random_uniform needs minval < maxval, got {low} and {high}")
     kind = dtypes.as_dtype(np.result_type(low))
     return copied_in(xp, generator(context, seed, instance).integers(low, high, size, kind.numpy), kind)
@@ -169,7 +168,7 @@ define(
     shape=_shape,
     elements=shape_in(0),
     kernel=_integers,
-    gradient=_DISCRETE,
+    gradient=DISCRETE,
     effects=Effect.RANDOM,
 )
 
@@ -322,95 +321,3 @@ def _around(type: str, shape: Any, mean: Any, stddev: Any, dtype: Any, seed: int
     if not _is(stddev, 1):
         draw = draw * convert_to_tensor(stddev, wanted)
     return draw if _is(mean, 0) else draw + convert_to_tensor(mean, wanted)
-
-
-def _categorical(
-    xp: Any, context: KernelContext, logits: Any, count: Any, *instance: Any, dtype: DType, seed: int
-) -> Array:
-    logits = logits.astype(xp.float64)[:, None, :]
-    noise = generator(context, seed, instance).gumbel(size=(len(logits), int(count), logits.shape[-1]))
-    return xp.argmax(logits + xp.asarray(noise), axis=-1).astype(dtype.numpy)  # type: ignore[no-any-return]
-
-
-def _categorical_shape(op: Operation) -> Shape:
-    logits = op.inputs[0].shape.merge(Shape([None, None]))
-    count = static_value(op.inputs[1])
-    return Shape([logits[0], None if count is None else int(count)])
-
-
-define(
-    "Categorical",
-    "logits: T, num_samples: host int32, instance: host *int64 -> samples: @dtype",
-    where={"T": dtypes.FLOATING},
-    attrs={"dtype": dtypes.int64, "seed": REQUIRED},
-    shape=_categorical_shape,
-    elements=lambda logits, count, *_, **attrs: logits.size * int(count),
-    kernel=_categorical,
-    gradient=_DISCRETE,
-    effects=Effect.RANDOM,
-)
-
-
-@public
-def categorical(
-    logits: Any, num_samples: Any, dtype: Any = "int64", seed: int | None = None, name: str | None = None
-) -> Tensor:
-    """Draw class indices with probabilities ``softmax(logits)`` (TensorFlow 1 calls it multinomial).
-
-    Parameters
-    ----------
-    logits : floating Tensor of shape [batch, classes]
-        Unnormalised log probabilities.
-    num_samples : int32 scalar
-        Draws for each row.
-    dtype : dtype-like
-        An integer dtype for the result.
-    seed : int, optional
-        As for `random_uniform`.
-
-    Returns
-    -------
-    Tensor
-        Of `dtype` and shape [batch, num_samples].
-
-    Examples
-    --------
-    >>> import tagflow as tg
-    >>> never = float("-inf")
-    >>> tg.function(lambda: tg.categorical([[0.0, never], [never, 0.0]], num_samples=3)).sync()
-    array([[0, 0, 0],
-           [1, 1, 1]])
-    """
-    return apply(  # type: ignore[no-any-return]
-        "Categorical", logits, num_samples, [], name=name, dtype=dtypes.as_dtype(dtype), seed=seed_or_next(seed)
-    )
-
-
-def _shuffle(xp: Any, context: KernelContext, value: Any, *instance: Any, seed: int) -> Array:
-    order = generator(context, seed, instance).permutation(value.shape[0])
-    return value[xp.asarray(order), ...]  # type: ignore[no-any-return]
-
-
-define(
-    "RandomShuffle",
-    "value: T, instance: host *int64 -> output: T",
-    shape=same_as(0),
-    kernel=_shuffle,
-    gradient=NotDifferentiable("shuffle indices and gather instead, which has a gradient"),
-    attrs={"seed": REQUIRED},
-    effects=Effect.RANDOM,
-)
-
-
-@public
-def random_shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Tensor:
-    """Return the rows of `value`, a tensor of any dtype and rank 1 or more, in the order that `seed` gives.
-
-    Examples
-    --------
-    >>> import tagflow as tg
-    >>> cards = tg.function(lambda: tg.random_shuffle(tg.range(52))).sync()
-    >>> sorted(cards.tolist()) == list(range(52))
-    True
-    """
-    return apply("RandomShuffle", value, [], name=name, seed=seed_or_next(seed))  # type: ignore[no-any-return]

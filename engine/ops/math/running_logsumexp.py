@@ -12,29 +12,16 @@ from typing import Any
 import numpy as np
 
 from ...base import dtypes
-from ...base.errors import ShapeError
-from ...base.shapes import Shape
 from ...ir.apply import apply
 from ...ir.definition import REQUIRED, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
-from ..support.arguments import axis_within, static_int
+from ..support.arguments import axis_within, same_with_axis, static_int
 from ..support.literals import f32, f64
 
 _X = f64([[0.5, -1, 2], [3, 0.25, -2]])
 _RUNNING = {"axis": 0, "exclusive": False, "reverse": False}
-
-
-def _same_with_axis(op: Operation) -> Shape:
-    shape = op.inputs[0].shape
-    for tensor in op.inputs[1:]:
-        shape = shape.merge(tensor.shape)
-    if shape.rank == 0:
-        raise ShapeError("a running sum goes along an axis", wanted="rank 1 or more", got=shape, hint="give a vector")
-    if shape.rank is not None:
-        axis_within(op.attrs["axis"], shape.rank)
-    return shape
 
 
 def _running(xp: Any, size: Any, term: Any) -> tuple[Any, Any]:
@@ -60,7 +47,7 @@ def _excluded(xp: Any, values: Any, neutral: float) -> Any:
 
 def _sums(xp: Any, size: Any, term: Any, axis: int, exclusive: bool, reverse: bool) -> tuple[Any, Any]:
     """Run along an axis, which comes last in what is returned; from the end, and excluding each itself, if asked."""
-    size, term = (xp.moveaxis(v, axis, -1) for v in (size, term))
+    size, term = (xp.moveaxis(v, axis_within(axis, v.ndim), -1) for v in (size, term))
     if reverse:
         size, term = (xp.flip(v, -1) for v in (size, term))
     size, term = _running(xp, size, term)
@@ -119,7 +106,7 @@ define(
     "g: T, a: T, b: T -> y: T",
     where={"T": dtypes.FLOATING},
     attrs={"axis": REQUIRED, "exclusive": False, "reverse": False},
-    shape=_same_with_axis,
+    shape=same_with_axis,
     kernel=_exp_sums,
     gradient=_exp_sum_gradient,
     samples=[
@@ -143,7 +130,7 @@ define(
     "x: T -> y: T",
     where={"T": dtypes.FLOATING},
     attrs=_RUNNING,
-    shape=_same_with_axis,
+    shape=same_with_axis,
     kernel=_logsumexp,
     gradient=_logsumexp_gradient,
     samples=[

@@ -8,32 +8,13 @@ from typing import Any
 import numpy as np
 
 from ...base import dtypes
-from ...base.errors import DtypeError, GraphError, ShapeError
+from ...base.errors import DtypeError, ShapeError
 from ...ir.apply import apply, constant, convert_to_tensor
 from ...ir.entry import public
 from ...ir.tensor import Tensor
-from ..support.arguments import axis_within, index_tensor, static_int, static_ints
-from ..support.common import size_along
+from ..support.arguments import axis_within, index_tensor, known_rank, static_int, static_ints
+from ..support.common import dimension
 from .spectra import fitted
-
-
-def dimension(x: Tensor, axis: int) -> Any:
-    """Return one dimension of `x`, along `axis`: a number where it is known, else a scalar tensor."""
-    known = None if x.rank is None else x.shape[axis]
-    return size_along(x, axis) if known is None else known
-
-
-def known_rank(x: Tensor, what: str) -> int:
-    """Return the rank of `x`; GraphError that says for `what` it is needed where it is not known."""
-    if x.rank is None:
-        raise GraphError(
-            f"{what} needs to know the rank while the graph is built",
-            wanted="a shape with dimensions, which may be open",
-            got=x.shape,
-            operation=x.op,
-            hint="set_shape says it, as x.set_shape([None, None])",
-        )
-    return x.rank
 
 
 def _shifted(x: Any, axes: Any, forward: bool, name: str | None) -> Tensor:

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 
 from ...base import dtypes
-from ...ir.apply import apply, as_typed, convert_to_tensor
+from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import Sample
 from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..support import array_library as arrays
+from ..support.arguments import alike
 from ..support.families import Unary, sampled, typed, unary
 from ..support.literals import f64
-from .elementwise import exp, log1p, square
+from .elementwise import exp, log, log1p, square
 from .trigonometry import cos, sin
 
 erfinv: Unary = unary(
@@ -107,11 +108,11 @@ def _spence_slope(x: Tensor) -> Tensor:
     """Return ``log(x) / (1 - x)``, near 1 by its series, so that its derivatives are right there too."""
     u = x - 1
     near = apply("Abs", u) < _NEAR
-    small, large = apply("Where", near, u, 0), apply("Where", near, 1, u)
+    small, large, far = (apply("Where", near, *either) for either in ((u, 0), (1, u), (2, x)))
     series: Any = 0.0
     for k in range(_TERMS, 0, -1):
         series = series * -small + 1 / k
-    return apply("Where", near, -series, -(log1p(large) / large))  # type: ignore[no-any-return]
+    return apply("Where", near, -series, -(log(far) / large))  # type: ignore[no-any-return]
 
 
 spence: Unary = unary(
@@ -164,12 +165,6 @@ fresnel_cos: Unary = unary(
 )
 
 
-def _operands(x: Any, y: Any) -> tuple[Tensor, Tensor]:
-    """Return two operands as tensors; a literal takes the dtype of the other."""
-    known = next((t.dtype for t in map(as_typed, (x, y)) if t is not None), dtypes.float32)
-    return convert_to_tensor(x, known), convert_to_tensor(y, known)
-
-
 @public
 def xdivy(x: Any, y: Any, name: str | None = None) -> Tensor:
     """``x / y``, with 0 where `x` is 0, elementwise.
@@ -190,7 +185,7 @@ def xdivy(x: Any, y: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.xdivy([0.0, 3.0], [0.0, 2.0])).sync()
     array([0. , 1.5], dtype=float32)
     """
-    a, b = _operands(x, y)
+    a, b = alike(x, y, default=dtypes.float32)
     zero = apply("Equal", a, 0)
     return apply("Where", zero, 0, a / apply("Where", zero, 1, b), name=name)  # type: ignore[no-any-return]
 
@@ -215,6 +210,6 @@ def xlog1py(x: Any, y: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.xlog1py(np.array([0.0, 2.0]), np.array([-1.0, 1e-20]))).sync()
     array([0.e+00, 2.e-20])
     """
-    a, b = _operands(x, y)
+    a, b = alike(x, y, default=dtypes.float32)
     zero = apply("Equal", a, 0)
     return apply("Where", zero, 0, a * log1p(apply("Where", zero, 0, b)), name=name)  # type: ignore[no-any-return]

@@ -15,7 +15,7 @@ from ...ir.apply import apply, constant, convert_to_tensor
 from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ..support.arguments import index_tensor
-from ..support.common import size_along
+from ..support.common import dimension, size_along
 from ..support.families import Unary
 from .fourier import last_axes
 
@@ -50,19 +50,19 @@ def fitted(x: Tensor, sizes: Sequence[Any]) -> Tensor:
     Tensor
         Of the same dtype.
     """
-    axes = last_axes(len(sizes))
-    known = [None if x.rank is None else x.shape[axis] for axis in axes]
-    if known == list(sizes):
+    fits = _fits(x, sizes)
+    if all(fits):
         return x
-    parts = [slice(None) if n == size else slice(None, size) for n, size in zip(known, sizes, strict=True)]
-    cut = x[(..., *parts)]
-    found = [None if cut.rank is None else cut.shape[axis] for axis in axes]
-    if found == list(sizes):
+    cut = x[(..., *(slice(None, None if fit else size) for fit, size in zip(fits, sizes, strict=True)))]
+    if all(_fits(cut, sizes)):
         return cut
-    missing = [
-        size - (size_along(cut, axis) if n is None else n) for n, size, axis in zip(found, sizes, axes, strict=True)
-    ]
-    return _padded(cut, missing)
+    return _padded(cut, [size - dimension(cut, axis) for axis, size in zip(last_axes(len(sizes)), sizes, strict=True)])
+
+
+def _fits(x: Tensor, sizes: Sequence[Any]) -> list[bool]:
+    """Return which of the last dimensions are known to have these sizes."""
+    known = [None if x.rank is None else x.shape[axis] for axis in last_axes(len(sizes))]
+    return [isinstance(size, int) and n == size for n, size in zip(known, sizes, strict=True)]
 
 
 def _lengths(fft_length: Any, rank: int) -> list[Any]:

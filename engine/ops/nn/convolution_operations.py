@@ -213,7 +213,7 @@ define(
     "input: T, filter: T, bias: T -> output: T",
     where={"T": dtypes.FLOATING},
     attrs={**_ATTRS, "relu": False},
-    shape=_conv_shape,
+    shape=conv_shape,
     elements=lambda images, filters, bias, relu, **attrs: _multiplications(images.shape, filters.shape, **attrs),
     kernel=_conv_bias,
     gradient=NotDifferentiable("a pass makes it after gradients are made"),

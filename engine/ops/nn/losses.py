@@ -16,7 +16,7 @@ from ...ir.fusion import Fusion, StepWriter
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ..math.reductions import log_sum_exp, reduce_sum, reduced_shape
-from ..support.arguments import axis_within, static_int
+from ..support.arguments import same_with_axis, static_int
 from ..support.array_library import wide
 from ..support.batching import along
 from ..support.common import shape_of
@@ -27,13 +27,6 @@ from .activations import softplus
 
 _X = f64([[1, -0.5, 2], [0.25, 3, -1]])
 _P = f64([[0.2, 0.5, 0.3], [0.6, 0.1, 0.3]])
-
-
-def _same_with_axis(op: Operation) -> Shape:
-    shape = op.inputs[0].shape
-    if shape.rank is not None:
-        axis_within(op.attrs["axis"], shape.rank)
-    return shape
 
 
 def _softmax_gradient(op: Operation, g: Tensor) -> list[Any]:
@@ -62,7 +55,7 @@ define(
     batch=along(),
     where={"T": dtypes.FLOATING},
     attrs={"axis": -1},
-    shape=_same_with_axis,
+    shape=same_with_axis,
     kernel=_softmax,
     fuse=Fusion(lambda op: is_along_last(op) and is_register(op.inputs[0].shape), _softmax_steps),
     gradient=_softmax_gradient,
@@ -109,7 +102,7 @@ define(
     batch=along(),
     where={"T": dtypes.FLOATING},
     attrs={"axis": -1},
-    shape=_same_with_axis,
+    shape=same_with_axis,
     kernel=typed(lambda xp, x, axis: x - log_sum_exp(xp, x, axis, True) if x.size else x),
     gradient=_log_softmax_gradient,
     samples=[

@@ -11,9 +11,9 @@ import numpy as np
 
 from ...base import dtypes
 from ...base.shapes import SCALAR, Shape
-from ...ir.definition import REQUIRED, NotDifferentiable, define
+from ...ir.definition import REQUIRED, define
 from ...ir.traits import Effect
-from ..math.random import copied_in, generator
+from ..math.random import DISCRETE, copied_in, generator
 from ..support.context import KernelContext
 
 Array = np.ndarray[Any, Any]
@@ -129,6 +129,6 @@ define(
     shape=lambda op: [Shape([op.attrs["num_sampled"]]), SCALAR],
     elements=_drawn,
     kernel=_candidates,
-    gradient=NotDifferentiable("its result is drawn from a discrete set"),
+    gradient=DISCRETE,
     effects=Effect.RANDOM,
 )

@@ -13,15 +13,15 @@ from ...base.dtypes import DType
 from ...base.errors import DtypeError, ShapeError
 from ...base.shapes import Shape
 from ...ir.apply import apply, as_typed, convert_to_tensor
-from ...ir.definition import REQUIRED, NotDifferentiable, define
+from ...ir.definition import REQUIRED, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.static_values import static_shape, static_value
 from ...ir.tensor import Tensor
 from ...ir.traits import Effect
-from ..math.random import copied_in, generator, seed_or_next
+from ..math.random import DISCRETE, copied_in, generator, seed_or_next
 from ..support.arguments import as_sizes, index_tensor, shape_vector
-from ..support.common import scalar_like, shape_of, shaped
+from ..support.common import scalar_like, shape_of, shaped, zeros_like
 from ..support.context import KernelContext
 
 Array = np.ndarray[Any, Any]
@@ -104,7 +104,7 @@ def random_gamma(
     concentration = convert_to_tensor(alpha, wanted)
     rate = None if beta is None else convert_to_tensor(beta, wanted)
     if rate is not None:
-        concentration = concentration + apply("Mul", rate, 0)  # broadcast, since each pair has draws of its own
+        concentration = concentration + zeros_like(rate)  # broadcast, since each pair has draws of its own
     draw = apply("RandomGamma", shape_vector(shape), concentration, [], name=name, seed=seed_or_next(seed))
     scaled = draw if rate is None else draw / rate
     return apply("Maximum", scaled, scalar_like(_smallest(wanted), draw))  # type: ignore[no-any-return]
@@ -116,8 +116,12 @@ def _smallest(dtype: DType) -> float:
 
 
 def _poisson(xp: Any, context: KernelContext, shape: Any, rate: Any, *instance: Any, dtype: DType, seed: int) -> Array:
-    draw, size = generator(context, seed, instance), (*as_sizes(shape), *rate.shape)
-    return copied_in(xp, draw.poisson(rate.astype(np.float64), size), dtypes.as_dtype(dtype))
+    kind, size = dtypes.as_dtype(dtype), (*as_sizes(shape), *rate.shape)
+    drawn = generator(context, seed, instance).poisson(rate.astype(np.float64), size)
+    largest = np.max(drawn, initial=0)
+    if kind.is_integer and largest > kind.max:
+        raise ValueError(f"random_poisson: a draw is {largest}, but {kind} ends at {kind.max}: draw a wider dtype")
+    return copied_in(xp, drawn, kind)
 
 
 define(
@@ -128,7 +132,7 @@ define(
     shape=_shape,
     elements=_size,
     kernel=_poisson,
-    gradient=NotDifferentiable("its result is drawn from a discrete set"),
+    gradient=DISCRETE,
     effects=Effect.RANDOM,
 )
 
@@ -160,7 +164,7 @@ def random_poisson(
     DtypeError
         If a dtype is another.
     OpError
-        When a step runs it, if a mean is negative.
+        When a step runs it, if a mean is negative, or a draw is larger than an integer of `dtype`.
 
     Examples
     --------

@@ -71,13 +71,15 @@ def sparse_add(a: Any, b: Any, thresh: Any = 0, name: str | None = None) -> Spar
         return _with_dense(a, b, name)
     x, y = as_sparse(a, "sparse_add"), as_sparse(b, "sparse_add")
     unique, numbers, count, sizes = _joined(x, y, "sparse_add")
-    total = SparseTensor(unique, sum_of_groups(apply("Concat", [x.values, y.values], axis=0), numbers, count), sizes)
-    if not isinstance(thresh, Tensor) and np.size(thresh) == 1 and np.all(np.equal(thresh, 0)):
+    keeps_all = not isinstance(thresh, Tensor) and np.size(thresh) == 1 and np.all(np.equal(thresh, 0))
+    both = apply("Concat", [x.values, y.values], axis=0)
+    total = SparseTensor(unique, sum_of_groups(both, numbers, count, name if keeps_all else None), sizes)
+    if keeps_all:
         return total
     size = apply("Abs", total.values)
     is_alone = sum_of_groups(apply("Fill", apply("Shape", numbers), constant(1)), numbers, count) < 2
     limit = convert_to_tensor(thresh, None if isinstance(thresh, Tensor) else size.dtype)
-    return where_true(total, is_alone | (size >= limit))
+    return where_true(total, is_alone | (size >= limit), name)
 
 
 def _with_dense(a: Any, b: Any, name: str | None) -> Tensor:
@@ -104,12 +106,12 @@ def _with_dense(a: Any, b: Any, name: str | None) -> Tensor:
     return apply("Add", dense, apply("ScatterNd", sp.indices, sp.values, shape), name=name)  # type: ignore[no-any-return]
 
 
-def _chosen(type: str, a: SparseTensor, b: SparseTensor, what: str) -> SparseTensor:
+def _chosen(type: str, a: SparseTensor, b: SparseTensor, what: str, name: str | None) -> SparseTensor:
     """Return the larger or smaller element at each place that one of both has; 0 stands where a tensor has none."""
     unique, numbers, count, sizes = _joined(a, b, what)
     own = size_along(a.values, 0)
     x, y = sum_of_groups(a.values, numbers[:own], count), sum_of_groups(b.values, numbers[own:], count)
-    return SparseTensor(unique, apply(type, x, y), sizes)
+    return SparseTensor(unique, apply(type, x, y, name=name), sizes)
 
 
 @public
@@ -139,7 +141,7 @@ def sparse_maximum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTenso
     array([0, 8, 0], dtype=int32)
     """
     what = "sparse_maximum"
-    return _chosen("Maximum", as_sparse(sp_a, what), as_sparse(sp_b, what), what)
+    return _chosen("Maximum", as_sparse(sp_a, what), as_sparse(sp_b, what), what, name)
 
 
 @public
@@ -169,7 +171,7 @@ def sparse_minimum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTenso
     array([-5,  6, -7], dtype=int32)
     """
     what = "sparse_minimum"
-    return _chosen("Minimum", as_sparse(sp_a, what), as_sparse(sp_b, what), what)
+    return _chosen("Minimum", as_sparse(sp_a, what), as_sparse(sp_b, what), what, name)
 
 
 @public

@@ -41,9 +41,9 @@ define(
 )
 
 
-def sum_of_groups(values: Tensor, numbers: Tensor, count: Tensor) -> Tensor:
+def sum_of_groups(values: Tensor, numbers: Tensor, count: Tensor, name: str | None = None) -> Tensor:
     """Return the sums of `values` of each of `count` groups, of which `numbers` says which one a value is in."""
-    return apply("UnsortedSegmentSum", values, numbers, count)  # type: ignore[no-any-return]
+    return apply("UnsortedSegmentSum", values, numbers, count, name=name)  # type: ignore[no-any-return]
 
 
 def _group_max(xp: Any, values: Any, numbers: Any, count: Any) -> Any:
@@ -83,9 +83,9 @@ define(
 )
 
 
-def largest_of_groups(values: Tensor, numbers: Tensor, count: Tensor) -> Tensor:
-    """Return the largest of `values` of each of `count` groups, none of them empty; for `numbers` see there."""
-    return apply("GroupMax", values, numbers, count)  # type: ignore[no-any-return]
+def largest_of_groups(values: Tensor, numbers: Tensor, count: Tensor, name: str | None = None) -> Tensor:
+    """Return the largest of `values` of each of `count` groups, none of them empty, as `numbers` says of each value."""
+    return apply("GroupMax", values, numbers, count, name=name)  # type: ignore[no-any-return]
 
 
 def _same_sizes_shape(op: Operation) -> Shape:

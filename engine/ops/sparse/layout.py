@@ -161,7 +161,7 @@ def sparse_transpose(sp_input: Any, perm: Any = None, name: str | None = None) -
             hint="leave perm out to turn all dimensions around",
         )
     sizes = sizes_of(sp, rank)
-    return in_order(_columns(sp.indices, order), sp.values, vector([sizes[i] for i in order]))
+    return in_order(_columns(sp.indices, order), sp.values, vector([sizes[i] for i in order]), name=name)
 
 
 @public
@@ -191,7 +191,7 @@ def sparse_expand_dims(sp_input: Any, axis: Any = None, name: str | None = None)
     at = axis_within(-1 if axis is None else static_int(axis), rank + 1)
     one_each = apply("Stack", [size_along(sp.values, 0), constant(1)], axis=0)
     zero = apply("Fill", one_each, constant(np.int64(0)))
-    indices = apply("Concat", [sp.indices[:, :at], zero, sp.indices[:, at:]], axis=1)
+    indices = apply("Concat", [sp.indices[:, :at], zero, sp.indices[:, at:]], axis=1, name=name)
     sizes = sizes_of(sp, rank)
     return SparseTensor(indices, sp.values, vector([*sizes[:at], 1, *sizes[at:]]))
 
@@ -244,7 +244,7 @@ def sparse_concat(
     sizes = [sizes_of(sp, rank) for sp in parts]
     with after([] if expand_nonconcat_dim else _checks(sizes, along)):
         values = apply("Concat", [sp.values for sp in parts], axis=0)
-        return in_order(_moved(parts, sizes, along), values, _joined_sizes(sizes, along))
+        return in_order(_moved(parts, sizes, along), values, _joined_sizes(sizes, along), name=name)
 
 
 def _checks(sizes: list[list[Any]], along: int) -> list[Tensor]:
@@ -316,9 +316,9 @@ def sparse_split(*, sp_input: Any, num_split: int, axis: Any, name: str | None =
             got=count,
             hint="give another num_split",
         )
-    return [_part(sp, sizes, along, start, size) for start, size in split_sizes(sizes[along], count)]
+    return [_part(sp, sizes, along, start, size, name) for start, size in split_sizes(sizes[along], count)]
 
 
-def _part(sp: SparseTensor, sizes: list[Any], along: int, start: Any, size: Any) -> SparseTensor:
+def _part(sp: SparseTensor, sizes: list[Any], along: int, start: Any, size: Any, name: str | None) -> SparseTensor:
     shape = with_size(sizes, along, size)
-    return cut(sp, with_size([0] * len(sizes), along, start), shape, shape)
+    return cut(sp, with_size([0] * len(sizes), along, start), shape, shape, name)

@@ -15,7 +15,7 @@ from ..support.literals import i32, i64
 from .grouping import largest_of_groups, sum_of_groups
 from .sparse_tensor import SparseTensor, as_sparse, known_rank, sizes_of, vector
 
-Groups = Callable[[Tensor, Tensor, Tensor], Tensor]
+Groups = Callable[[Tensor, Tensor, Tensor, str | None], Tensor]
 
 
 def _kept(sp: SparseTensor, axis: Any, keepdims: bool, what: str) -> tuple[Tensor, Tensor]:
@@ -30,11 +30,11 @@ def _kept(sp: SparseTensor, axis: Any, keepdims: bool, what: str) -> tuple[Tenso
     return apply("Gather", sp.indices, constant(i32(rest)), axis=1), vector([sizes[i] for i in rest])
 
 
-def _reduced(value: Any, axis: Any, keepdims: bool, groups: Groups, what: str) -> SparseTensor:
+def _reduced(value: Any, axis: Any, keepdims: bool, groups: Groups, what: str, name: str | None = None) -> SparseTensor:
     sp = as_sparse(value, what)
     places, sizes = _kept(sp, axis, keepdims, what)
     unique, numbers, count = distinct_rows(places)
-    return SparseTensor(unique, groups(sp.values, numbers, count), sizes)
+    return SparseTensor(unique, groups(sp.values, numbers, count, name), sizes)
 
 
 @public
@@ -100,7 +100,7 @@ def sparse_reduce_sum_sparse(
     >>> tg.function(lambda: tg.sparse_reduce_sum_sparse(x, axis=1)).sync().indices.tolist()
     [[0], [2]]
     """
-    return _reduced(sp_input, axis, keepdims, sum_of_groups, "sparse_reduce_sum_sparse")
+    return _reduced(sp_input, axis, keepdims, sum_of_groups, "sparse_reduce_sum_sparse", name)
 
 
 @public
@@ -164,7 +164,7 @@ def sparse_reduce_max_sparse(
     >>> tg.function(lambda: tg.sparse_reduce_max_sparse(x, axis=1)).sync().values
     array([ 6, -7], dtype=int32)
     """
-    return _reduced(sp_input, axis, keepdims, largest_of_groups, "sparse_reduce_max_sparse")
+    return _reduced(sp_input, axis, keepdims, largest_of_groups, "sparse_reduce_max_sparse", name)
 
 
 @public

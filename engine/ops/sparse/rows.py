@@ -18,15 +18,18 @@ from .grouping import sum_of_groups
 from .sparse_tensor import SparseTensor, as_sparse, extreme, known_rank, sizes_of, vector
 
 
-def in_order(indices: Tensor, values: Tensor, sizes: Tensor, by: Tensor | None = None) -> SparseTensor:
+def in_order(
+    indices: Tensor, values: Tensor, sizes: Tensor, by: Tensor | None = None, name: str | None = None
+) -> SparseTensor:
     """Return a sparse tensor of `indices`, `values` and `sizes`, sorted by its places or `by` other index vectors."""
     order = apply("SparseOrder", indices if by is None else by)
-    return SparseTensor(apply("Gather", indices, order), apply("Gather", values, order), sizes)
+    return SparseTensor(apply("Gather", indices, order), apply("Gather", values, order, name=name), sizes)
 
 
-def where_true(sp: SparseTensor, mask: Tensor) -> SparseTensor:
+def where_true(sp: SparseTensor, mask: Tensor, name: str | None = None) -> SparseTensor:
     """Return the places of `sp` for which a `mask` is true."""
-    return SparseTensor(apply("BooleanMask", sp.indices, mask), apply("BooleanMask", sp.values, mask), sp.dense_shape)
+    values = apply("BooleanMask", sp.values, mask, name=name)
+    return SparseTensor(apply("BooleanMask", sp.indices, mask), values, sp.dense_shape)
 
 
 @public
@@ -50,7 +53,7 @@ def sparse_reorder(sp_input: Any, name: str | None = None) -> SparseTensor:
     array([9, 8, 7], dtype=int32)
     """
     sp = as_sparse(sp_input, "sparse_reorder")
-    return in_order(sp.indices, sp.values, sp.dense_shape)
+    return in_order(sp.indices, sp.values, sp.dense_shape, name=name)
 
 
 @public
@@ -111,14 +114,14 @@ def sparse_slice(sp_input: Any, start: Any, size: Any, name: str | None = None) 
     sp = as_sparse(sp_input, "sparse_slice")
     first, extent = (apply("Cast", index_tensor(v), dtype=dtypes.int64) for v in (start, size))
     rest = apply("Maximum", apply("Minimum", extent, sp.dense_shape - first), 0)
-    return cut(sp, first, rest, rest)
+    return cut(sp, first, rest, rest, name)
 
 
-def cut(sp: SparseTensor, start: Tensor, size: Tensor, shape: Tensor) -> SparseTensor:
+def cut(sp: SparseTensor, start: Tensor, size: Tensor, shape: Tensor, name: str | None = None) -> SparseTensor:
     """Return the block of `sp` that begins at `start` and has a `size`, as a sparse tensor of a `shape`."""
     moved = sp.indices - start
     inside = apply("All", (moved >= 0) & (moved < size), axis=(1,))
-    return where_true(SparseTensor(moved, sp.values, shape), inside)
+    return where_true(SparseTensor(moved, sp.values, shape), inside, name)
 
 
 @public
@@ -157,7 +160,7 @@ def sparse_fill_empty_rows(sp_input: Any, default_value: Any, name: str | None =
     filling = apply("Fill", apply("Reshape", size_along(added, 0), constant(i32([1]))), default)
     indices = apply("Concat", [sp.indices, added], axis=0)
     values = apply("Concat", [sp.values, filling], axis=0)
-    return in_order(indices, values, sp.dense_shape, by=indices[:, :1]), is_empty
+    return in_order(indices, values, sp.dense_shape, by=indices[:, :1], name=name), is_empty
 
 
 def split_sizes(size: Any, parts: int) -> list[tuple[Any, Any]]:

@@ -28,8 +28,8 @@ _BASE64 = re.compile(r"[A-Za-z0-9_-]*={0,2}")
 
 
 def _parsed(text: str, of: type) -> Any:
-    if "_" in text:  # which Python allows between digits
-        raise ValueError(text)
+    if "_" in text or not text.isascii():  # Python allows the one between digits, and those of all scripts
+        raise ValueError(repr(text))
     return of(text)
 
 

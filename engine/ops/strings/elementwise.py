@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ...base import dtypes
-from ...base.errors import GraphError
 from ...ir.apply import apply
 from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.tensor import Tensor
-from ..support.arguments import index_tensor
+from ..support.arguments import index_tensor, one_of
 from ..support.common import broadcast_all, same_as
 from ..support.interpreter import elements
 from ..support.literals import i32, i64
@@ -35,15 +34,6 @@ _CASES: dict[str, Callable[[str], str]] = {
 def words(values: Any) -> Any:
     """Return an array of strings."""
     return np.array(values, dtypes.string.numpy)
-
-
-def one_of(value: Any, allowed: Sequence[Any], what: str) -> Any:
-    """Return a value that has to be one of those allowed; GraphError names it by `what` if it is not."""
-    if value not in allowed:
-        raise GraphError(
-            f"there is no such {what}", wanted=" or ".join(map(repr, allowed)), got=repr(value), hint="leave it out"
-        )
-    return value
 
 
 def _length(xp: Any, x: Any, unit: str) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from ...base.dtypes import INDEX, DType, as_dtype
 from ...base.errors import DtypeError, GraphError, ShapeError
 from ...base.shapes import Shape
-from ...ir.apply import apply, as_symbolic, constant, convert_to_tensor
+from ...ir.apply import apply, as_symbolic, as_typed, constant, convert_to_tensor
 from ...ir.operation import Operation
 from ...ir.static_values import static_shape, static_value
 from ...ir.tensor import Tensor
@@ -51,6 +51,35 @@ def _index_array(value: Any) -> np.ndarray[Any, Any]:
         return array
     small = not array.size or (array.min() >= -(2**31) and array.max() < 2**31)
     return array.astype(np.int32 if small else np.int64)
+
+
+def alike(*values: Any, default: DType | None = None) -> list[Tensor]:
+    """Return operands as tensors; literals take the dtype of the first that has one, else the `default`."""
+    typed = [as_typed(value) for value in values]
+    known = next((t.dtype for t in typed if t is not None), default)
+    return [convert_to_tensor(v, known) if t is None else t for v, t in zip(values, typed, strict=True)]
+
+
+def one_of(value: Any, allowed: Sequence[Any], what: str) -> Any:
+    """Return a value that has to be one of those allowed; GraphError names it by `what` if it is not."""
+    if value not in allowed:
+        raise GraphError(
+            f"there is no such {what}", wanted=" or ".join(map(repr, allowed)), got=repr(value), hint="leave it out"
+        )
+    return value
+
+
+def known_rank(x: Tensor, what: str) -> int:
+    """Return the rank of `x`; GraphError that says for `what` it is needed where it is not known."""
+    if x.rank is None:
+        raise GraphError(
+            f"{what} needs to know the rank while the graph is built",
+            wanted="a shape with dimensions, which may be open",
+            got=x.shape,
+            operation=x.op,
+            hint="set_shape says it, as x.set_shape([None, None])",
+        )
+    return x.rank
 
 
 def static_int(value: Any, what: str = "axis") -> int:
@@ -95,6 +124,16 @@ def axis_within(axis: int, rank: int, what: str = "axis") -> int:
             hint="negative numbers count from the end",
         )
     return axis % rank
+
+
+def same_with_axis(op: Operation) -> Shape:
+    """Return the static shape that all inputs have; ShapeError when the axis that an operation goes along is no one."""
+    shape: Shape = op.inputs[0].shape
+    for tensor in op.inputs[1:]:
+        shape = shape.merge(tensor.shape)
+    if shape.rank is not None:
+        axis_within(op.attrs["axis"], shape.rank)
+    return shape
 
 
 def with_dimension(shape: Shape, axis: int, size: int | None) -> Shape:

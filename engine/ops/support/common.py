@@ -73,6 +73,12 @@ def one_for_each(numbers: Tensor, like: Tensor, axis: int) -> Tensor:
     return apply("Reshape", numbers, size)  # type: ignore[no-any-return]
 
 
+def dimension(tensor: Tensor, axis: int) -> Any:
+    """Return one dimension of a tensor: an integer where it is known, else a scalar tensor."""
+    known = None if tensor.rank is None else tensor.shape[axis]
+    return size_along(tensor, axis) if known is None else known
+
+
 def zeros_like(tensor: Tensor) -> Tensor:
     """Return zeros of a tensor's run-time shape; needs no value of it, only its shape."""
     return _filled(tensor, np.zeros((), tensor.dtype.numpy))

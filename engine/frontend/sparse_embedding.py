@@ -1,0 +1,111 @@
+"""Rows of a table that sparse ids name, combined."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..base.errors import GraphError
+from ..ir import scopes
+from ..ir.apply import apply, constant, convert_to_tensor
+from ..ir.entry import public
+from ..ir.tensor import Tensor
+from ..ops.sparse.grouping import sum_of_groups
+from ..ops.sparse.sparse_tensor import as_sparse
+from ..ops.support.common import scalar_like
+from ..ops.support.literals import i32
+from .embedding import Shards, scoped
+
+
+@public
+def embedding_lookup_sparse(
+    params: Any,
+    sp_ids: Any,
+    sp_weights: Any,
+    partition_strategy: str | None = None,
+    name: str | None = None,
+    combiner: str = "mean",
+    max_norm: Any = None,
+) -> Tensor:
+    """Combine, for each row of ids, the rows of a table that they name; the table may be in shards on several devices.
+
+    Parameters
+    ----------
+    params : Tensor, Variable, list of them, or PartitionedVariable
+        The table, or its shards along dimension 0, as for `embedding_lookup`: of a floating dtype, of shape [n, ...].
+    sp_ids : SparseTensor of int32 or int64, of shape [rows, most]
+        Numbers of rows of the table.
+    sp_weights : SparseTensor of the table's dtype, or None
+        A weight for each id, at the same places; 1 when None.
+    partition_strategy : {'mod', 'div'}, optional
+        As for `embedding_lookup`.
+    combiner : {'mean', 'sum', 'sqrtn'}
+        Divide the weighted sum by the sum of weights, by nothing, or by the root of the sum of their squares.
+    max_norm : float, optional
+        Rows of the table that are longer are scaled down to this length first.
+
+    Returns
+    -------
+    Tensor
+        Of shape [rows, ...], all of which ``sp_ids.dense_shape`` counts; zeros where there are no ids, or the weights
+        add up to 0. The gradient of the table is an IndexedSlices.
+
+    Raises
+    ------
+    GraphError
+        If there is no such combiner or strategy, or no shard.
+    DtypeError
+        If the dtypes of the shards differ.
+    ShapeError
+        If their rows differ in shape, or the rank of rows that have a largest norm is not known.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> ids = tg.SparseTensorValue([[0, 0], [0, 1], [2, 0]], [1, 3, 0], [3, 2])
+    >>> tg.function(lambda: tg.embedding_lookup_sparse([10.0, 20.0, 30.0, 40.0], ids, None)).sync()
+    array([30.,  0., 10.], dtype=float32)
+    """
+    sp = as_sparse(sp_ids, "embedding_lookup_sparse")
+    if combiner not in ("mean", "sum", "sqrtn"):
+        raise GraphError(
+            "embedding_lookup_sparse has no such combiner",
+            wanted="'mean', 'sum' or 'sqrtn'",
+            got=combiner,
+            operation=sp.values.op,
+            hint="'mean' divides by the sum of weights",
+        )
+    is_literal = isinstance(params, (list, tuple)) and not any(hasattr(each, "dtype") for each in params)
+    table = Shards.of(convert_to_tensor(params) if is_literal and params else params, partition_strategy)
+    with scopes.within(name=scoped(name or "embedding_lookup_sparse")):
+        rows = table.lookup(sp.values, max_norm)
+        weights = None if sp_weights is None else as_sparse(sp_weights, "embedding_lookup_sparse").values
+        return _combined(rows, weights, sp.indices[:, 0], sp.dense_shape[0], combiner)
+
+
+def _combined(rows: Tensor, weights: Tensor | None, numbers: Tensor, count: Tensor, combiner: str) -> Tensor:
+    """Combine rows, of which `numbers` says to which of `count` results each belongs."""
+    total = sum_of_groups(rows if weights is None else rows * _widened(weights, rows), numbers, count)
+    if combiner == "sum":
+        return total
+    if weights is None:
+        squares = apply("Fill", apply("Shape", numbers), scalar_like(1, rows))
+    else:
+        squares = weights if combiner == "mean" else apply("Square", weights)
+    norm = sum_of_groups(squares, numbers, count)
+    norm = _root(norm) if combiner == "sqrtn" else norm
+    return apply("DivNoNan", total, _widened(norm, total))  # type: ignore[no-any-return]
+
+
+def _root(squares: Tensor) -> Tensor:
+    """Return the square root, whose slope at 0 is taken as 0."""
+    positive = squares > 0
+    return apply("Where", positive, apply("Sqrt", apply("Where", positive, squares, 1)), squares)  # type: ignore[no-any-return]
+
+
+def _widened(numbers: Tensor, rows: Tensor) -> Tensor:
+    """Return a vector with dimensions of size 1 behind, so that it broadcasts with rows."""
+    if rows.rank is not None:
+        return apply("Reshape", numbers, constant(i32([-1, *[1] * (rows.rank - 1)])))  # type: ignore[no-any-return]
+    extra = apply("Reshape", apply("Rank", rows) - 1, constant(i32([1])))
+    sizes = apply("Concat", [constant(i32([-1])), apply("Fill", extra, constant(1))], axis=0)
+    return apply("Reshape", numbers, sizes)  # type: ignore[no-any-return]

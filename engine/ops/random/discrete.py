@@ -1,0 +1,155 @@
+"""Draws of class indices by their probability, and of orders of rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.dtypes import DType
+from ...base.errors import ShapeError
+from ...base.shapes import Shape
+from ...ir.apply import apply
+from ...ir.definition import REQUIRED, NotDifferentiable, define
+from ...ir.entry import public
+from ...ir.operation import Operation
+from ...ir.static_values import static_value
+from ...ir.tensor import Tensor
+from ...ir.traits import Effect
+from ..math.random import DISCRETE, generator, seed_or_next
+from ..support.context import KernelContext
+
+Array = np.ndarray[Any, Any]
+
+_BLOCK = 1 << 18  # numbers that are drawn at a time, where there are more of them than of samples
+
+
+def _categorical(
+    xp: Any, context: KernelContext, logits: Any, count: Any, *instance: Any, dtype: DType, seed: int
+) -> Array:
+    draw, logits = generator(context, seed, instance), logits.astype(xp.float64)
+    count, classes = int(count), logits.shape[-1]
+    samples = xp.empty(len(logits) * count, dtype.numpy)
+    step = max(1, _BLOCK // max(1, classes))
+    for start in range(0, len(samples), step):
+        rows = xp.arange(start, min(start + step, len(samples))) // count
+        noise = xp.asarray(draw.gumbel(size=(len(rows), classes)))
+        samples[start : start + step] = xp.argmax(logits[rows] + noise, axis=-1)
+    return samples.reshape(len(logits), count)  # type: ignore[no-any-return]
+
+
+def _categorical_shape(op: Operation) -> Shape:
+    logits = op.inputs[0].shape.merge(Shape([None, None]))
+    count = static_value(op.inputs[1])
+    return Shape([logits[0], None if count is None else int(count)])
+
+
+define(
+    "Categorical",
+    "logits: T, num_samples: host int32, instance: host *int64 -> samples: @dtype",
+    where={"T": dtypes.FLOATING},
+    attrs={"dtype": dtypes.int64, "seed": REQUIRED},
+    shape=_categorical_shape,
+    elements=lambda logits, count, *_, **attrs: logits.size * int(count),
+    kernel=_categorical,
+    gradient=DISCRETE,
+    effects=Effect.RANDOM,
+)
+
+
+@public
+def categorical(
+    logits: Any, num_samples: Any, dtype: Any = "int64", seed: int | None = None, name: str | None = None
+) -> Tensor:
+    """Draw class indices with probabilities ``softmax(logits)`` (TensorFlow 1 calls it multinomial).
+
+    Parameters
+    ----------
+    logits : floating Tensor of shape [batch, classes]
+        Unnormalised log probabilities.
+    num_samples : int32 scalar
+        Draws for each row.
+    dtype : dtype-like
+        An integer dtype for the result.
+    seed : int, optional
+        As for `random_uniform`.
+
+    Returns
+    -------
+    Tensor
+        Of `dtype` and shape [batch, num_samples].
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> never = float("-inf")
+    >>> tg.function(lambda: tg.categorical([[0.0, never], [never, 0.0]], num_samples=3)).sync()
+    array([[0, 0, 0],
+           [1, 1, 1]])
+    """
+    return apply(  # type: ignore[no-any-return]
+        "Categorical", logits, num_samples, [], name=name, dtype=dtypes.as_dtype(dtype), seed=seed_or_next(seed)
+    )
+
+
+def _rows_shape(op: Operation) -> Shape:
+    shape: Shape = op.inputs[0].shape
+    if shape.rank == 0:
+        raise ShapeError(
+            "random_shuffle takes rows",
+            wanted="rank 1 or more",
+            got=shape,
+            operation=op,
+            hint="reshape to [-1] to shuffle all elements",
+        )
+    return shape
+
+
+def _shuffle(xp: Any, context: KernelContext, value: Any, *instance: Any, seed: int) -> Array:
+    if not value.ndim:
+        raise ValueError("random_shuffle takes rows, got a scalar")
+    order = generator(context, seed, instance).permutation(value.shape[0])
+    return value[xp.asarray(order), ...]  # type: ignore[no-any-return]
+
+
+define(
+    "RandomShuffle",
+    "value: T, instance: host *int64 -> output: T",
+    shape=_rows_shape,
+    kernel=_shuffle,
+    gradient=NotDifferentiable("shuffle indices and gather instead, which has a gradient"),
+    attrs={"seed": REQUIRED},
+    effects=Effect.RANDOM,
+)
+
+
+@public
+def random_shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Tensor:
+    """Put the rows of a tensor in an order that is drawn, all orders being equally probable.
+
+    Parameters
+    ----------
+    value : Tensor of any dtype
+        Rank 1 or more.
+    seed : int, optional
+        As for `random_uniform`.
+
+    Returns
+    -------
+    Tensor
+        Same dtype and shape; in another order in each step, iteration and frame. It has no gradient.
+
+    Raises
+    ------
+    ShapeError
+        If `value` is a scalar.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> cards = tg.function(lambda: tg.random_shuffle(tg.range(52))).sync()
+    >>> sorted(cards.tolist()) == list(range(52))
+    True
+    """
+    return apply("RandomShuffle", value, [], name=name, seed=seed_or_next(seed))  # type: ignore[no-any-return]

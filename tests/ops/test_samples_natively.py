@@ -1,0 +1,221 @@
+"""Every sample in a loop: it gives what is expected, and these are the operations whose loops are native programs."""
+
+import asyncio
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tagflow as tg
+from tagflow.kernels.cpu.registry import values_read
+
+from tests.ops.samples import SAMPLES, build, expectation, flat, same
+from tests.support.settings import ON
+
+FIRST = 3  # of the samples of each operation
+BATCH = 64
+ITERATIONS = 3
+
+# What can be in a native program, as far as samples show: an operation that gets a kernel in C gets a line.
+NATIVE = {
+    "Abs",
+    "Acos",
+    "Acosh",
+    "Add",
+    "AddN",
+    "All",
+    "Any",
+    "ArgMax",
+    "ArgMin",
+    "Asin",
+    "Asinh",
+    "Atan",
+    "Atan2",
+    "Atanh",
+    "AvgPool",
+    "AvgPoolGrad",
+    "BitwiseAnd",
+    "BitwiseOr",
+    "BitwiseXor",
+    "BroadcastTo",
+    "Cast",
+    "Ceil",
+    "Concat",
+    "Conj",
+    "Conv",
+    "ConvFilterGrad",
+    "ConvInputGrad",
+    "Cos",
+    "Cosh",
+    "Cumsum",
+    "Equal",
+    "Exp",
+    "ExpandDims",
+    "Expm1",
+    "Fill",
+    "Floor",
+    "FloorDiv",
+    "FloorMod",
+    "Fused",
+    "Gather",
+    "Greater",
+    "GreaterEqual",
+    "Identity",
+    "Invert",
+    "IsFinite",
+    "IsInf",
+    "IsNan",
+    "LeftShift",
+    "Less",
+    "LessEqual",
+    "Log",
+    "Log1p",
+    "LogSoftmax",
+    "LogicalAnd",
+    "LogicalNot",
+    "LogicalOr",
+    "LogicalXor",
+    "MatMul",
+    "MatMulAdd",
+    "Max",
+    "MaxPool",
+    "MaxPoolGrad",
+    "MaxPoolPlace",
+    "Maximum",
+    "Mean",
+    "Min",
+    "Minimum",
+    "Mul",
+    "Neg",
+    "NotEqual",
+    "Pow",
+    "PreventGradient",
+    "Rank",
+    "RealDiv",
+    "Reciprocal",
+    "Relu",
+    "Reshape",
+    "RightShift",
+    "Rint",
+    "Shape",
+    "Sigmoid",
+    "Sign",
+    "Sin",
+    "Sinh",
+    "Size",
+    "Softmax",
+    "SoftmaxCrossEntropyWithLogits",
+    "Softplus",
+    "SparseSoftmaxCrossEntropyWithLogits",
+    "Split",
+    "SplitV",
+    "Sqrt",
+    "Square",
+    "SquaredDifference",
+    "Squeeze",
+    "StopGradient",
+    "StridedSlice",
+    "Sub",
+    "Sum",
+    "SumTo",
+    "Tan",
+    "Tanh",
+    "Transpose",
+    "Unreduce",
+    "Where",
+}
+
+
+def is_numeric(sample):
+    """Whether registers could hold all values of a sample."""
+    return all(np.asarray(a).dtype.kind in "biufc" for a in (*flat(sample.inputs), *expectation(sample)))
+
+
+def first_of_each():
+    """Return the first samples of each operation that have numbers alone."""
+    found = {}
+    for definition, sample in (p.values for p in SAMPLES):
+        if is_numeric(sample):
+            found.setdefault(definition.type, []).append((definition, sample))
+    return [each for samples in found.values() for each in samples[:FIRST]]
+
+
+CHOSEN = first_of_each()
+
+
+def fed(arrays, feeds):
+    """Return placeholders for arrays, of any shape; note what they are fed."""
+    made = [tg.placeholder(a.dtype) for a in arrays]
+    feeds.update(zip(made, arrays, strict=True))
+    return made
+
+
+def loop_of(definition, sample, feeds):
+    """Return the results of a loop that computes a sample's operation in each iteration.
+
+    Inputs are in two variables each, which change places, so that no pass takes the operation out of the loop. Those of
+    which a kernel must know the values stay outside.
+    """
+    arrays = flat(sample.inputs)
+    outside = set(values_read(definition.type) or ())
+    known = dict(zip(outside, fed([arrays[k] for k in outside], feeds), strict=True))
+    moved = [a for k, a in enumerate(arrays) if k not in known]
+    n = len(moved)
+    dtypes = [t.dtype.numpy for t in build(definition, sample, tg.constant).outputs]
+    zeros = [np.zeros_like(wanted, dtype) for wanted, dtype in zip(expectation(sample), dtypes, strict=True)]
+
+    def body(i, *variables):
+        moving = iter(variables[:n])
+        given = iter([known[k] if k in known else next(moving) for k in range(len(arrays))])
+        op = build(definition, sample, lambda _: next(given))
+        return i + 1, *variables[n : 2 * n], *variables[:n], *op.outputs
+
+    variables = [tg.constant(0), *fed(moved, feeds), *fed(moved, feeds), *fed(zeros, feeds)]
+    return tg.while_loop(lambda i, *_: i < ITERATIONS, body, variables)[1 + 2 * n :]
+
+
+async def run_all(chosen, settings):
+    """Return, for each sample, what its loop gave and how that ran, many loops to a step."""
+    found = []
+    for start in range(0, len(chosen), BATCH):
+        with tg.Graph().as_default() as graph:
+            feeds = {}
+            fetches = [loop_of(definition, sample, feeds) for definition, sample in chosen[start : start + BATCH]]
+        async with tg.Session(graph, settings=settings) as session:
+            results = await session.run(fetches, feeds)
+            loops = {loop.name: loop for loop in session.report().loops}
+        found += [(values, loops[ys[0].op.name]) for values, ys in zip(results, fetches, strict=True)]
+    return found
+
+
+@pytest.fixture(scope="module")
+def straight():
+    """Return what loops of all chosen samples give by kernels in C."""
+    return asyncio.run(run_all(CHOSEN, replace(ON, llvm=False)))
+
+
+def check_values(chosen, results):
+    """Fail unless loops ran as often as they should, and gave what is expected of their samples."""
+    for (definition, sample), (values, loop) in zip(chosen, results, strict=True):
+        assert loop.iterations == ITERATIONS + 1, definition.type  # the last one is a predicate only
+        for value, wanted in zip(values, expectation(sample), strict=True):
+            same(value, wanted)
+
+
+def test_samples_in_loops_give_what_is_expected(straight):
+    check_values(CHOSEN, straight)
+
+
+def test_what_is_native(straight):
+    """The list is exact: a kernel that no native program can hold any more is missed, a new one wants its line."""
+    reasons = {}
+    for (definition, _), (_, loop) in zip(CHOSEN, straight, strict=True):
+        reasons.setdefault(definition.type, []).append(None if loop.limited_by == "native" else loop.not_native)
+    native = {type for type, found in reasons.items() if None in found}
+    assert {type: reasons[type] for type in NATIVE - native} == {}
+    assert sorted(native - NATIVE) == []
+
+
+def test_machine_code_gives_what_is_expected():
+    pytest.importorskip("llvmlite")
+    chosen = [(definition, sample) for definition, sample in CHOSEN if definition.type in NATIVE]
+    check_values(chosen, asyncio.run(run_all(chosen, ON)))
