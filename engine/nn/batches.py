@@ -9,17 +9,15 @@ from ..base.dtypes import DType, int32
 from ..base.errors import GraphError, ShapeError
 from ..base.settings import WINDOW
 from ..base.shapes import Shape
-from ..frontend.custom_gradient import custom_gradient
 from ..frontend.loops import while_loop
 from ..frontend.tensor_array import TensorArray
 from ..ir.apply import convert_to_tensor
 from ..ir.tensor import Tensor
 from ..ops.array.concat import concat
-from ..ops.array.creation import range as numbers
 from ..ops.array.creation import zeros
-from ..ops.array.gather import gather
 from ..ops.array.layout import reverse, transpose
 from ..ops.array.padding import pad
+from ..ops.array.sequences import reverse_sequence
 from ..ops.array.shapes import expand_dims, reshape, shape
 from ..ops.array.where import where
 from ..ops.math.arithmetic import minimum
@@ -199,22 +197,7 @@ def reversed_in_time(inputs: Any, lengths: Any, time_major: bool) -> Any:
     axis = 0 if time_major else 1
     if lengths is None:
         return nest.map_structure(lambda x: reverse(x, [axis]), given)
-    column = expand_dims(cast(lengths, int32), 1)
-    count = shape(nest.flatten(given)[0])[axis]
-    places = expand_dims(numbers(count), 0)
-    turned = where(places < column, column - 1 - places, places)
-
-    def backwards(x: Tensor) -> Tensor:
-        rows = gather(swapped(x) if time_major else x, turned, batch_dims=1)
-        made: Tensor = swapped(rows) if time_major else rows
-        made.set_shape(x.shape)
-        return made
-
-    @custom_gradient
-    def turn(x: Tensor) -> Any:
-        return backwards(x), turn  # it is its own inverse
-
-    return nest.map_structure(lambda x: turn(x) if x.dtype.is_floating else backwards(x), given)
+    return nest.map_structure(lambda x: reverse_sequence(x, cast(lengths, int32), axis, 1 - axis), given)
 
 
 def _require_sequences(x: Tensor, time_major: bool) -> None:
