@@ -75,6 +75,11 @@ def _unknown(what: str, name: str, known: dict[str, Any]) -> GraphError:
     )
 
 
+def new_variable(name: str, shape: Any, dtype: Any, initializer: Any, trainable: bool = True) -> Variable:
+    """Return a new variable whose first value an initializer gives, or one of a name, or given numbers."""
+    return Variable(as_initializer(initializer), trainable, name, dtype, shape)
+
+
 class Lazy(Module):
     """A module whose parameters are made when it knows its input size: at once, or when it is first called.
 
@@ -129,13 +134,13 @@ class Lazy(Module):
                 wanted=f"an input whose dimension {axis} is known",
                 got=x.shape,
                 operation=x.op,
-                hint="give the layer input_size=, or the input a static shape with set_shape",
+                hint="let the input have a static shape, by set_shape; a layer takes input_size= as well",
             )
         return int(size)
 
     def variable(self, name: str, shape: Any, initializer: Any, trainable: bool = True, dtype: Any = None) -> Variable:
         """Return a new variable of the layer's dtype, or another."""
-        return Variable(as_initializer(initializer), trainable, name, dtype or self.dtype, shape)
+        return new_variable(name, shape, dtype or self.dtype, initializer, trainable)
 
 
 def as_number(value: Any, dtype: DType) -> Tensor:

@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..base import nest
-from ..base.dtypes import as_dtype
 from ..base.errors import GraphError
 from ..frontend.scopes import device
 from ..ir.apply import convert_to_tensor
 from ..ir.tensor import Tensor
-from ..ops.math.random import random_uniform
-from .cell_dropout import checked_keep, dropped, is_one, kept
+from ..ops.array.creation import ones
+from .cell_dropout import checked_keep, dropped, is_one
 from .cells import LSTMStateTuple, RNNCell, map_sizes
 
 
@@ -298,9 +297,8 @@ class DropoutWrapper(CellWrapper):
                 got=f"dtype {dtype}, size of the {what} {sizes}",
                 hint="pass dtype='float32' and input_size=, the last dimension of the input",
             )
-        kind = as_dtype(dtype)
-        drawn = map_sizes(lambda size: random_uniform([1, *size], dtype=kind, seed=self._seed(what)), sizes)
-        return nest.flatten(drawn)
+        keep, seed = self.keep[what], self._seed(what)
+        return nest.flatten(map_sizes(lambda size: dropped(ones([1, *size], dtype), keep, seed), sizes))
 
     def _seed(self, what: str) -> int | None:
         """Return a seed for each of input, output and state, which would be dropped alike with one."""
@@ -317,10 +315,10 @@ class DropoutWrapper(CellWrapper):
         return nest.pack_as(values, leaves)
 
     def _dropped_one(self, what: str, k: int, x: Tensor) -> Tensor:
-        keep, seed = self.keep[what], self._seed(what)
         if self._masks is not None:
-            return kept(x, self._masks[what][k], keep)
-        return dropped(x, keep, None if seed is None else seed + 1009 * k)
+            return x * self._masks[what][k]
+        seed = self._seed(what)
+        return dropped(x, self.keep[what], None if seed is None else seed + 1009 * k)
 
     def forward(self, inputs: Any, state: Any) -> tuple[Any, Any]:
         """Return output and next state of the cell, with some elements zero.
