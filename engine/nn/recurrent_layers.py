@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..base.errors import GraphError
 from ..ir.tensor import Tensor
 from ..ops.array.concat import concat
 from .cell_dropout import checked_keep, dropped
@@ -27,6 +28,13 @@ class RecurrentLayers(Module):
         name: str | None,
     ) -> None:
         super().__init__(name)
+        if not isinstance(num_layers, int) or num_layers < 1:
+            raise GraphError(
+                f"{type(self).__name__} is made of layers",
+                wanted="an int of at least 1",
+                got=repr(num_layers),
+                hint="leave num_layers out for one",
+            )
         self.cells = [make_cell() for _ in range(num_layers)]
         self.backward_cells = [make_cell() for _ in range(num_layers if bidirectional else 0)]
         self.keep_prob, self.time_major = checked_keep(keep_prob, "keep_prob"), time_major
@@ -49,8 +57,15 @@ class RecurrentLayers(Module):
         states : tuple
             One for each layer; of two directions, a pair for each.
         """
-        states, begin = [], initial_state or [None] * len(self.cells)
-        outputs = inputs
+        begin = [None] * len(self.cells) if initial_state is None else initial_state
+        if len(begin) != len(self.cells):
+            raise GraphError(
+                f"{type(self).__name__} '{self.name}' begins with a state for each layer",
+                wanted=f"{len(self.cells)} states",
+                got=f"{len(begin)} states",
+                hint="give a tuple of them, as it is returned",
+            )
+        states, outputs = [], inputs
         for k in range(len(self.cells)):
             x = outputs if not k else dropped(outputs, self.keep_prob, None)
             outputs, state = self._layer(k, x, sequence_length, begin[k])
@@ -60,7 +75,7 @@ class RecurrentLayers(Module):
     def _layer(self, k: int, x: Any, lengths: Any, begin: Any) -> tuple[Tensor, Any]:
         if not self.backward_cells:
             return dynamic_rnn(self.cells[k], x, lengths, begin, time_major=self.time_major)
-        forth, back = begin or (None, None)
+        forth, back = (None, None) if begin is None else begin
         cells = (self.cells[k], self.backward_cells[k])
         outputs, states = bidirectional_dynamic_rnn(*cells, x, lengths, forth, back, time_major=self.time_major)
         return concat(list(outputs), 2), states
