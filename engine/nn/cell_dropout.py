@@ -33,4 +33,4 @@ def dropped(x: Tensor, keep: Any, seed: int | None) -> Tensor:
     """Return x with elements that are zero by chance, the others divided by the probability `keep` to stay."""
     if is_one(keep):
         return x
-    return dropout(x, cast(keep, x.dtype) if hasattr(keep, "dtype") else keep, seed=seed)  # type: ignore[no-any-return]
+    return dropout(x, cast(keep, x.dtype) if hasattr(keep, "dtype") else keep, seed=seed)
