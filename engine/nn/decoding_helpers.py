@@ -7,10 +7,12 @@ from typing import Any
 
 from ..base import nest
 from ..base.errors import GraphError, ShapeError
+from ..frontend.conditional import cond
 from ..frontend.tensor_array import TensorArray
 from ..ir.apply import convert_to_tensor
 from ..ir.tensor import Tensor
 from ..ops.array.argminmax import argmax
+from ..ops.array.creation import zeros, zeros_like
 from ..ops.array.gather import gather
 from ..ops.array.shapes import shape, squeeze
 from ..ops.math.arithmetic import minimum
@@ -129,7 +131,7 @@ class TrainingHelper(Helper):
                 hint="reshape it to a vector",
             )
         leaves = nest.flatten(self.inputs)
-        self.steps = shape(leaves[0])[0]
+        self.steps: Any = leaves[0].shape[0] if leaves[0].shape[0] is not None else shape(leaves[0])[0]
         self.arrays = [TensorArray(x.dtype, self.steps, clear_after_read=False).unstack(x) for x in leaves]
 
     def _at(self, time: Any) -> Any:
@@ -138,7 +140,16 @@ class TrainingHelper(Helper):
 
     def initialize(self) -> Finished:
         """Return which rows are empty, and the inputs of the first step."""
-        return equal(self.lengths, 0), self._at(0)
+        return equal(self.lengths, 0), self._first()
+
+    def _first(self) -> Any:
+        """Return the inputs of the first step, zeros where there are no steps."""
+        if isinstance(self.steps, int):
+            return self._at(0) if self.steps else self._nothing()
+        return cond(self.steps > 0, lambda: self._at(0), self._nothing, name="first")
+
+    def _nothing(self) -> Any:
+        return nest.map_structure(lambda x: zeros(shape(x)[1:], x.dtype), self.inputs)
 
     def sample(self, time: Any, outputs: Tensor, state: Any) -> Tensor:
         """Return the likeliest symbols, which have no part in what comes next.
@@ -208,7 +219,7 @@ class GreedyEmbeddingHelper(Helper):
 
     def initialize(self) -> Finished:
         """Return that no row has finished, and the embeddings of the start tokens."""
-        return self.start_tokens < self.start_tokens, self.embed(self.start_tokens)
+        return zeros_like(self.start_tokens, "bool"), self.embed(self.start_tokens)
 
     def sample(self, time: Any, outputs: Tensor, state: Any) -> Tensor:
         """Return the likeliest symbols.
