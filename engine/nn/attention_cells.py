@@ -69,6 +69,11 @@ class AttentionWrapper(CellWrapper):
         What `zero_state` begins with.
     name : str, optional
 
+    Raises
+    ------
+    GraphError
+        If `cell` is no cell, or there is not one size of a layer for each mechanism.
+
     Examples
     --------
     >>> import tagflow as tg

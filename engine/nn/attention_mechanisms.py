@@ -1,4 +1,4 @@
-"""Attention over a memory: what says how much of each place is read."""
+"""Attention mechanisms: how much of each place of a memory is read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .module import Module
 
 
 class AttentionMechanism(Module):
-    """Base of what says how much of each place of a memory is read.
+    """Base of attention mechanisms: they say how much of each place of a memory is read.
 
     Parameters
     ----------
@@ -48,7 +48,12 @@ class AttentionMechanism(Module):
     keys : Tensor of shape [batch, places, num_units]
         What is compared with queries.
     alignments_size : int or None
-        The places, if it is known.
+        The number of places, if it is known.
+
+    Raises
+    ------
+    ShapeError
+        If the memory has another rank than 3, or its depth is not known.
 
     Examples
     --------

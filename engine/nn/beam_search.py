@@ -114,6 +114,11 @@ class BeamSearchDecoder(Decoder):
     length_penalty_weight : float
     name : str, optional
 
+    Raises
+    ------
+    GraphError
+        If `cell` is no cell, `beam_width` no positive int, or the state has a TensorArray.
+
     Examples
     --------
     A first symbol of 0.6 whose followers are even, and one of 0.4 with a sure one, which greedy decoding misses:

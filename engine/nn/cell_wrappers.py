@@ -14,7 +14,7 @@ from .cells import RNNCell
 
 
 class CellWrapper(RNNCell):
-    """Base of what is a cell around another one."""
+    """Base of cells that wrap another cell."""
 
     def __init__(self, cell: Any, name: str | None = None) -> None:
         super().__init__(name)
@@ -62,6 +62,11 @@ class MultiRNNCell(RNNCell):
     cells : list of RNNCell
     state_size : tuple
         That of each cell.
+
+    Raises
+    ------
+    GraphError
+        If there are no cells, one of them is none, or one comes twice.
 
     Examples
     --------

@@ -147,6 +147,13 @@ class BasicRNNCell(WeightedCell):
     kernel : Variable of shape [depth + num_units, num_units]
     bias : Variable of shape [num_units]
 
+    Raises
+    ------
+    GraphError
+        If a number of units is no positive int.
+    ShapeError
+        When it is called, if the depth of the inputs is not known, or another than before.
+
     Examples
     --------
     >>> import tagflow as tg
@@ -217,6 +224,13 @@ class GRUCell(WeightedCell):
         Of shape [depth + num_units, num_units], with `reset_after` [depth, num_units]; and [num_units].
     recurrent_kernel, recurrent_bias : Variable or None
         With `reset_after`.
+
+    Raises
+    ------
+    GraphError
+        If a number of units is no positive int.
+    ShapeError
+        When it is called, if the depth of the inputs is not known, or another than before.
 
     Examples
     --------

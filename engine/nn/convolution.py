@@ -145,6 +145,12 @@ class Conv2D(Convolution):
     kernel : Variable of shape [height, width, channels / groups, filters]
     bias : Variable of shape [filters], or None
 
+    Raises
+    ------
+    ShapeError
+        When the variables are made, if the groups do not divide channels and filters or the channels are not known;
+        when it is called with another number of channels.
+
     Examples
     --------
     >>> import tagflow as tg

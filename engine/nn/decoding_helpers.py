@@ -108,6 +108,11 @@ class TrainingHelper(Helper):
     time_major : bool
         Whether inputs are of shape [time, batch, ...].
 
+    Raises
+    ------
+    ShapeError
+        If `sequence_length` is no vector.
+
     Examples
     --------
     >>> import tagflow as tg
@@ -195,6 +200,11 @@ class GreedyEmbeddingHelper(Helper):
     end_token : int or int32 scalar
         A row that chooses it has finished.
 
+    Raises
+    ------
+    ShapeError
+        If `start_tokens` is no vector, or `end_token` no scalar.
+
     Examples
     --------
     >>> import tagflow as tg
@@ -215,6 +225,14 @@ class GreedyEmbeddingHelper(Helper):
                 got=self.start_tokens.shape,
                 operation=self.start_tokens.op,
                 hint="use fill([batch], token) if all begin alike",
+            )
+        if self.end_token.rank not in (0, None):
+            raise ShapeError(
+                "one token ends all rows",
+                wanted="a scalar",
+                got=self.end_token.shape,
+                operation=self.end_token.op,
+                hint="give end_token an int",
             )
 
     def initialize(self) -> Finished:

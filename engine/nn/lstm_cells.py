@@ -51,6 +51,13 @@ class LSTMCell(WeightedCell):
     peepholes : dict of str to Variable of shape [num_units]
         Of the gates "input", "forget" and "output"; empty without.
 
+    Raises
+    ------
+    GraphError
+        If a number of units is no positive int.
+    ShapeError
+        When it is called, if the depth of the inputs is not known, or another than before.
+
     Examples
     --------
     >>> import tagflow as tg
@@ -151,6 +158,13 @@ class LayerNormLSTMCell(WeightedCell):
     bias : Variable of shape [4 * num_units] or None
     gains, shifts : dict of str to Variable of shape [num_units]
         Of "input", "candidate", "forget", "output" and "state".
+
+    Raises
+    ------
+    GraphError
+        If a number of units is no positive int, or `dropout_keep_prob` is not above 0 and at most 1.
+    ShapeError
+        When it is called, if the depth of the inputs is not known, or another than before.
 
     Examples
     --------

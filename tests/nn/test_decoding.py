@@ -192,6 +192,8 @@ def test_what_does_not_go_together_is_refused(table):
             tg.nn.Helper().initialize()
         with pytest.raises(tg.ShapeError, match="one start token"):
             tg.nn.GreedyEmbeddingHelper(tg.eye(3), 1, 0)
+        with pytest.raises(tg.ShapeError, match="one token ends"):
+            tg.nn.GreedyEmbeddingHelper(tg.eye(3), [1, 2], [0, 1])
         with pytest.raises(tg.GraphError, match="tile_batch"):
             tg.nn.tile_batch(tg.zeros([2, 1]), 0)
 
