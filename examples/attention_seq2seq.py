@@ -96,7 +96,7 @@ class Model:
         logits = tg.nn.dynamic_decode(decoder)[0].rnn_output
         wanted = after[:, : tg.shape(logits)[1]]
         losses = tg.sparse_softmax_cross_entropy_with_logits(labels=wanted, logits=logits)
-        counts = tg.cast(tg.range(tg.shape(logits)[1]) <= lengths[:, None], "float32")
+        counts = tg.sequence_mask(lengths + 1, tg.shape(logits)[1], "float32")
         return tg.reduce_sum(losses * counts) / tg.reduce_sum(counts)
 
     def written(self, last):

@@ -12,7 +12,7 @@ from .beam_search import (
     FinalBeamSearchDecoderOutput,
 )
 from .beams import gather_tree, tile_batch
-from .cell_wrappers import DeviceWrapper, DropoutWrapper, MultiRNNCell, ResidualWrapper
+from .cell_wrappers import DeviceWrapper, MultiRNNCell, ResidualWrapper
 from .cells import BasicRNNCell, GRUCell, LSTMStateTuple, RNNCell
 from .convolution import Conv1D, Conv2D, Conv2DTranspose, Conv3D
 from .decoding import BasicDecoder, BasicDecoderOutput, Decoder, dynamic_decode
@@ -20,6 +20,7 @@ from .decoding_helpers import GreedyEmbeddingHelper, Helper, SampleEmbeddingHelp
 from .dense import Dense, Embedding, Flatten
 from .depthwise import DepthwiseConv2D, SeparableConv2D
 from .dropout import Dropout
+from .dropout_wrapper import DropoutWrapper
 from .get_variable import get_regularization_losses, get_variable
 from .initializers import (
     Initializer,

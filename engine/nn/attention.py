@@ -54,7 +54,7 @@ class MultiHeadAttention(Lazy):
     Raises
     ------
     GraphError
-        If the size of the queries is no multiple of the heads, and no size of a head is given.
+        If there are no heads; if the size of the queries is no multiple of them, and no size of a head is given.
 
     Examples
     --------
@@ -84,6 +84,8 @@ class MultiHeadAttention(Lazy):
         name: str | None = None,
     ) -> None:
         super().__init__(name, input_size, dtype)
+        if num_heads < 1:
+            raise GraphError("attention has heads", wanted="at least 1", got=num_heads, hint="1 looks at one place")
         self.num_heads = num_heads
         self.head_size = head_size
         self.output_size = output_size
@@ -155,6 +157,8 @@ class MultiHeadAttention(Lazy):
             And, if wanted, the weights, of shape [batch, heads, queries, keys].
         """
         query = self._checked(self.ready(query))
+        if key is None and query.shape[-1] is None:  # the keys have to know their size too
+            query = reshape(query, [*sizes(query)[:2], self.input_size])
         key = query if key is None else self._checked(convert_to_tensor(key, _literal(key, query)))
         value = key if value is None else self._checked(convert_to_tensor(value, _literal(value, query)))
         queries, keys, values = (self._heads(y) for y in (self.query(query), self.key(key), self.value(value)))
@@ -197,6 +201,14 @@ def _visible(mask: Any, causal: bool, logits: Tensor) -> Tensor | None:
                 got=seen.dtype,
                 operation=seen.op,
                 hint="mask > 0, or mask == 0 where 0 means that it may",
+            )
+        if seen.rank not in (2, 3, 4):
+            raise ShapeError(
+                "a mask of attention has another rank",
+                wanted="[queries, keys], [batch, queries, keys] or [batch, heads, queries, keys]",
+                got=seen.shape,
+                operation=seen.op,
+                hint="each dimension may be 1: mask[:, None, :] says for a batch which keys there are",
             )
         if seen.rank == 3:
             seen = expand_dims(seen, 1)

@@ -13,8 +13,8 @@ from ..ops.array.concat import concat
 from ..ops.array.creation import zeros
 from ..ops.array.shapes import expand_dims
 from ..ops.math.reductions import reduce_sum
-from .cell_weights import Linear
 from .cell_wrappers import CellWrapper
+from .dense import Dense
 
 
 class AttentionWrapperState(NamedTuple):
@@ -69,6 +69,11 @@ class AttentionWrapper(CellWrapper):
         What `zero_state` begins with.
     name : str, optional
 
+    Raises
+    ------
+    GraphError
+        If `cell` is no cell, or there is not one size of a layer for each mechanism.
+
     Examples
     --------
     >>> import tagflow as tg
@@ -107,7 +112,7 @@ class AttentionWrapper(CellWrapper):
         alignments = sizes[0] if self.is_single else sizes
         self.state_size = AttentionWrapperState(cell.state_size, self.attention_size, [], alignments, history)
 
-    def _layers(self, sizes: Any) -> list[Linear] | None:
+    def _layers(self, sizes: Any) -> list[Dense] | None:
         if sizes is None:
             return None
         wanted = list(sizes) if isinstance(sizes, (list, tuple)) else [sizes]
@@ -118,7 +123,7 @@ class AttentionWrapper(CellWrapper):
                 got=sizes,
                 hint="give attention_layer_size a list, or None",
             )
-        return [Linear(size, name="attention_layer") for size in wanted]
+        return [Dense(size, use_bias=False, name="attention_layer") for size in wanted]
 
     def zero_state(self, batch_size: Any, dtype: Any = "float32") -> AttentionWrapperState:
         """Return a state in which nothing was read, with `initial_cell_state` if there is one.

@@ -1,4 +1,4 @@
-"""Attention over a memory: what says how much of each place is read."""
+"""Attention mechanisms: how much of each place of a memory is read."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from ..ops.math.elementwise import rsqrt, square
 from ..ops.math.reductions import reduce_sum
 from ..ops.math.trigonometry import tanh
 from ..ops.nn.losses import softmax
-from .cell_weights import Linear, filled, weight
+from .building import new_variable
+from .dense import Dense
 from .module import Module
 
 
 class AttentionMechanism(Module):
-    """Base of what says how much of each place of a memory is read.
+    """Base of attention mechanisms: they say how much of each place of a memory is read.
 
     Parameters
     ----------
@@ -47,7 +48,12 @@ class AttentionMechanism(Module):
     keys : Tensor of shape [batch, places, num_units]
         What is compared with queries.
     alignments_size : int or None
-        The places, if it is known.
+        The number of places, if it is known.
+
+    Raises
+    ------
+    ShapeError
+        If the memory has another rank than 3, or its depth is not known.
 
     Examples
     --------
@@ -93,7 +99,7 @@ class AttentionMechanism(Module):
             self.is_read = numbers(shape(values)[1]) < lengths
             values = where(expand_dims(self.is_read, 2), values, 0)
         self.values = values
-        self.memory_layer = Linear(num_units, name="memory_layer")
+        self.memory_layer = Dense(num_units, use_bias=False, name="memory_layer")
         self.keys = self.memory_layer(values)
         self.alignments_size: int | None = values.shape[1]
 
@@ -192,7 +198,7 @@ class LuongAttention(AttentionMechanism):
         name: str | None = None,
     ) -> None:
         super().__init__(num_units, memory, memory_sequence_length, probability_fn, score_mask_value, name)
-        self.scale: Variable | None = filled([], self.values.dtype, 1.0, "scale") if scale else None
+        self.scale: Variable | None = new_variable("scale", [], self.values.dtype, "ones") if scale else None
 
     def score(self, query: Tensor) -> Tensor:
         """Return the products of a query and the keys.
@@ -258,13 +264,13 @@ class BahdanauAttention(AttentionMechanism):
     ) -> None:
         super().__init__(num_units, memory, memory_sequence_length, probability_fn, score_mask_value, name)
         dtype = self.values.dtype
-        self.query_layer = Linear(num_units, name="query_layer")
-        self.attention_v = weight([num_units], dtype, "attention_v")
+        self.query_layer = Dense(num_units, use_bias=False, name="query_layer")
+        self.attention_v = new_variable("attention_v", [num_units], dtype, "glorot_uniform")
         self.attention_g: Variable | None = None
         self.attention_b: Variable | None = None
         if normalize:
-            self.attention_g = filled([], dtype, (1.0 / num_units) ** 0.5, "attention_g")
-            self.attention_b = filled([num_units], dtype, 0.0, "attention_b")
+            self.attention_g = new_variable("attention_g", [], dtype, (1.0 / num_units) ** 0.5)
+            self.attention_b = new_variable("attention_b", [num_units], dtype, "zeros")
 
     def score(self, query: Tensor) -> Tensor:
         """Return what the network makes of a query and each key.

@@ -17,6 +17,7 @@ from ..ops.math.arithmetic import maximum
 from ..ops.math.casting import cast
 from ..ops.math.elementwise import rsqrt
 from ..ops.nn.normalization import moments
+from ..ops.support.arguments import static_int
 from .building import as_number
 from .normalization import Normalization, along, wide
 
@@ -87,7 +88,9 @@ class BatchNorm(Normalization):
         self.momentum = momentum
         self.moving_mean_initializer = moving_mean_initializer
         self.moving_variance_initializer = moving_variance_initializer
-        super().__init__(axis, epsilon, center, scale, beta_initializer, gamma_initializer, input_size, dtype, name)
+        super().__init__(
+            static_int(axis), epsilon, center, scale, beta_initializer, gamma_initializer, input_size, dtype, name
+        )
 
     def build(self, size: int) -> None:
         super().build(size)

@@ -9,17 +9,15 @@ from ..base.dtypes import DType, int32
 from ..base.errors import GraphError, ShapeError
 from ..base.settings import WINDOW
 from ..base.shapes import Shape
-from ..frontend.custom_gradient import custom_gradient
 from ..frontend.loops import while_loop
 from ..frontend.tensor_array import TensorArray
 from ..ir.apply import convert_to_tensor
 from ..ir.tensor import Tensor
 from ..ops.array.concat import concat
-from ..ops.array.creation import range as numbers
 from ..ops.array.creation import zeros
-from ..ops.array.gather import gather
 from ..ops.array.layout import reverse, transpose
 from ..ops.array.padding import pad
+from ..ops.array.sequences import reverse_sequence
 from ..ops.array.shapes import expand_dims, reshape, shape
 from ..ops.array.where import where
 from ..ops.math.arithmetic import minimum
@@ -56,8 +54,8 @@ class Batch:
         rows = self.size if self.size is not None else shape(first)[1]
         if initial_state is None:
             initial_state = cell.zero_state(rows, dtype or first.dtype)
-        self.state = nest.map_structure(_tensor_or_array, initial_state)
-        self.output_dtype = _state_dtype(self.state, first)
+        self.state = nest.map_structure(tensor_or_array, initial_state)
+        self.output_dtype = state_dtype(self.state, first)
         self.output_sizes = _sizes(cell.output_size)
 
     def blocks(self, asked: int | None) -> int:
@@ -105,7 +103,7 @@ class Batch:
     def _loop(self, inputs: Any, state: Any, lengths: Any, steps: Any, options: LoopOptions) -> tuple[Any, Any]:
         """Run rows for some steps; return stacked outputs, time first, and the state."""
         arrays = [TensorArray(x.dtype, shape(x)[0]).unstack(x) for x in nest.flatten(inputs)]
-        rows = nest.flatten(state)[0].shape[:1] if lengths is None else lengths.shape
+        rows = self._rows(state) if lengths is None else lengths.shape
         made = [TensorArray(self.output_dtype, steps, element_shape=[*rows, *s]) for s in self.output_sizes]
         masks = Masks(lengths)
 
@@ -118,6 +116,11 @@ class Batch:
         _, made, state = while_loop(lambda t, *_: t < steps, body, (0, made, state), name="time", **options)
         return self._packed([a.stack() for a in made]), state
 
+    def _rows(self, state: Any) -> Shape:
+        """Return the static batch size, as a state of any leaves knows it, or else the inputs."""
+        found = [leaf.shape[:1] for leaf in nest.flatten(state) if getattr(leaf, "rank", 0)]
+        return found[0] if found else Shape([self.size])
+
     def _packed(self, leaves: list[Any]) -> Any:
         return nest.pack_as(map_sizes(lambda size: 0, self.cell.output_size), leaves)
 
@@ -128,7 +131,7 @@ class Batch:
         return result
 
     def _nothing(self) -> Any:
-        rows = self.size if self.size is not None else shape(nest.flatten(self.state)[0])[0]
+        rows = self.size if self.size is not None else shape(nest.flatten(self.inputs)[0])[1]
         return self._packed([zeros([0, rows, *size], self.output_dtype) for size in self.output_sizes])
 
     def as_given(self, output: Tensor) -> Tensor:
@@ -143,7 +146,7 @@ class Masks:
 
     def __init__(self, lengths: Tensor | None) -> None:
         self.lengths = lengths
-        self.column = None if lengths is None else expand_dims(lengths, 1)
+        self.column = None if lengths is None else expand_dims(lengths, 1)  # once, outside of the loop
 
     def chosen(self, t: Tensor, fresh: list[Any], old: list[Any]) -> list[Any]:
         """Return new values in rows that have not ended, old ones elsewhere."""
@@ -156,22 +159,31 @@ class Masks:
         x = convert_to_tensor(fresh)
         if x.rank == 0:
             return x
-        result = where(t < self._of_rank(x), x, old)
+        result = where(t < (self.column if x.rank == 2 else along_rows(self.lengths, x)), x, old)
         result.set_shape(getattr(old, "shape", x.shape))
         return result
 
-    def _of_rank(self, x: Tensor) -> Any:
-        if x.rank is None:
-            raise ShapeError(
-                "a cell gives something of unknown rank, whose rows can not be told",
-                wanted="output and state of shape [batch, ...]",
-                got=x.shape,
-                operation=x.op,
-                hint="call set_shape on what the cell returns",
-            )
-        if x.rank == 1:
-            return self.lengths
-        return self.column if x.rank == 2 else reshape(self.lengths, [-1, *[1] * (x.rank - 1)])
+
+def along_rows(vector: Tensor, x: Tensor) -> Tensor:
+    """Return a vector of an element for each row so that it broadcasts to rows; ShapeError if their rank is unknown."""
+    if x.rank is None:
+        raise ShapeError(
+            "a cell or decoder gives something of unknown rank, whose rows can not be told",
+            wanted="outputs and state of shape [batch, ...]",
+            got=x.shape,
+            operation=x.op,
+            hint="call set_shape on what it returns",
+        )
+    return vector if x.rank == 1 else reshape(vector, [-1, *[1] * (x.rank - 1)])
+
+
+def rows_chosen(condition: Tensor, x: Any, y: Tensor) -> Tensor:
+    """Return rows of x where a vector is true, of y elsewhere; a scalar y as it is."""
+    if y.rank == 0:
+        return y
+    result = where(along_rows(condition, y), x, y)
+    result.set_shape(getattr(x, "shape", y.shape))
+    return result
 
 
 def tensors(inputs: Any) -> Any:
@@ -199,22 +211,7 @@ def reversed_in_time(inputs: Any, lengths: Any, time_major: bool) -> Any:
     axis = 0 if time_major else 1
     if lengths is None:
         return nest.map_structure(lambda x: reverse(x, [axis]), given)
-    column = expand_dims(cast(lengths, int32), 1)
-    count = shape(nest.flatten(given)[0])[axis]
-    places = expand_dims(numbers(count), 0)
-    turned = where(places < column, column - 1 - places, places)
-
-    def backwards(x: Tensor) -> Tensor:
-        rows = gather(swapped(x) if time_major else x, turned, batch_dims=1)
-        made: Tensor = swapped(rows) if time_major else rows
-        made.set_shape(x.shape)
-        return made
-
-    @custom_gradient
-    def turn(x: Tensor) -> Any:
-        return backwards(x), turn  # it is its own inverse
-
-    return nest.map_structure(lambda x: turn(x) if x.dtype.is_floating else backwards(x), given)
+    return nest.map_structure(lambda x: reverse_sequence(x, cast(lengths, int32), axis, 1 - axis), given)
 
 
 def _require_sequences(x: Tensor, time_major: bool) -> None:
@@ -254,11 +251,12 @@ def _static_batch(leaves: list[Tensor], lengths: Tensor | None, time_major: bool
     return None if size is None else int(size)
 
 
-def _tensor_or_array(value: Any) -> Any:
+def tensor_or_array(value: Any) -> Any:
+    """Return a leaf of a state: a TensorArray as it is, anything else as a tensor."""
     return value if hasattr(value, "with_flow") else convert_to_tensor(value)
 
 
-def _state_dtype(state: Any, inputs: Tensor) -> DType:
+def state_dtype(state: Any, inputs: Tensor) -> DType:
     """Return the dtype of outputs: that of the first tensor of the state that has floating elements."""
     tensors = [leaf for leaf in nest.flatten(state) if not hasattr(leaf, "with_flow")]
     found = [leaf.dtype for leaf in tensors if leaf.dtype.is_floating or leaf.dtype.is_complex]

@@ -8,14 +8,13 @@ from ..base import nest
 from ..base.errors import GraphError
 from ..ir.apply import constant, convert_to_tensor
 from ..ir.tensor import Tensor
-from ..ops.array.argminmax import argmax
-from ..ops.array.concat import stack
 from ..ops.array.creation import fill, zeros
 from ..ops.array.creation import range as numbers
 from ..ops.array.gather import gather
+from ..ops.array.ranking import top_k
 from ..ops.array.shapes import expand_dims, reshape, shape
 from ..ops.array.where import where
-from ..ops.math.arithmetic import maximum, pow
+from ..ops.math.arithmetic import pow
 from ..ops.math.casting import cast
 from ..ops.math.comparison import equal, logical_not, logical_or
 from ..ops.math.reductions import reduce_max
@@ -25,7 +24,6 @@ from .cell_wrappers import checked_cell
 from .decoding import Decoder
 
 _IMPOSSIBLE = float("-inf")
-_LOWEST = {"float16": -6e4}  # a score that can be told from what was chosen already; -1e30 of other dtypes
 
 
 class BeamSearchDecoderState(NamedTuple):
@@ -116,6 +114,11 @@ class BeamSearchDecoder(Decoder):
     length_penalty_weight : float
     name : str, optional
 
+    Raises
+    ------
+    GraphError
+        If `cell` is no cell, `beam_width` no positive int, or the state has a TensorArray.
+
     Examples
     --------
     A first symbol of 0.6 whose followers are even, and one of 0.4 with a sure one, which greedy decoding misses:
@@ -204,7 +207,7 @@ class BeamSearchDecoder(Decoder):
         count = logits.shape[-1] if logits.shape[-1] is not None else shape(logits)[-1]
         log_probs, lengths = self._longer(reshape(logits, [self.rows, self.width, count]), count, state)
         scores = log_probs if not self.penalty else log_probs / self._penalty(lengths)
-        best, chosen = _best(reshape(scores, [self.rows, -1]), self.width, scores.dtype.name)
+        best, chosen = top_k(reshape(scores, [self.rows, -1]), self.width)
         parents, symbols = chosen // count, chosen % count
         finished = logical_or(gather(state.finished, parents, batch_dims=1), equal(symbols, self.end))
         after = BeamSearchDecoderState(
@@ -274,16 +277,3 @@ class BeamSearchDecoder(Decoder):
 def _of_shape(x: Tensor, like: Tensor) -> Tensor:
     x.set_shape(like.shape)
     return x
-
-
-def _best(scores: Tensor, count: int, dtype: str) -> tuple[Tensor, Tensor]:
-    """Return the largest elements of each row, the largest first, and where they are."""
-    lowest = _LOWEST.get(dtype, -1e30)
-    left, places = maximum(scores, lowest), []
-    width = scores.shape[1] if scores.shape[1] is not None else shape(scores)[1]
-    for _ in range(count):
-        place = cast(argmax(left, 1), "int32")
-        places.append(place)
-        left = where(equal(numbers(width), expand_dims(place, 1)), _IMPOSSIBLE, left)
-    chosen = stack(places, 1)
-    return gather(scores, chosen, batch_dims=1), chosen

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..base import nest
-from ..base.errors import GraphError
+from ..base.errors import GraphError, ShapeError
 from ..frontend.loops import while_loop
+from ..frontend.scopes import name_scope
 from ..frontend.tensor_array import TensorArray
 from ..ir.apply import convert_to_tensor
 from ..ir.entry import public
@@ -20,6 +21,7 @@ from ..ops.array.where import where
 from ..ops.math.casting import cast
 from ..ops.math.comparison import equal
 from ..ops.math.cumulative import cumsum
+from .batches import tensors
 
 
 @public
@@ -29,7 +31,7 @@ def tile_batch(t: Any, multiplier: int, name: str | None = None) -> Any:
     Parameters
     ----------
     t : structure of Tensor of shape [batch, ...]
-        Scalars stay as they are.
+        Scalars in it stay as they are; lists of plain numbers are one tensor.
     multiplier : int
         How often each row is to be there.
     name : str, optional
@@ -37,6 +39,11 @@ def tile_batch(t: Any, multiplier: int, name: str | None = None) -> Any:
     Returns
     -------
     structure of Tensor of shape [batch * multiplier, ...]
+
+    Raises
+    ------
+    GraphError
+        If `multiplier` is no positive int.
 
     Examples
     --------
@@ -51,16 +58,17 @@ def tile_batch(t: Any, multiplier: int, name: str | None = None) -> Any:
             got=multiplier,
             hint="pass 1 or more",
         )
-    return nest.map_structure(lambda x: _tiled(convert_to_tensor(x), multiplier), t)
+    with name_scope(name or "tile_batch"):
+        return nest.map_structure(lambda x: _tiled(x, multiplier), tensors(t))
 
 
 def _tiled(x: Tensor, times: int) -> Tensor:
     if x.rank == 0:
         return x
-    rest = list(x.shape[1:])
-    sizes = [shape(x)[i + 1] if d is None else d for i, d in enumerate(rest)]
-    made: Tensor = reshape(tile(expand_dims(x, 1), [1, times, *[1] * len(rest)]), [-1, *sizes])
-    rows = x.shape[0]
+    rows, *rest = x.shape
+    sizes = [shape(x)[i] if d is None else d for i, d in enumerate(x.shape)]
+    tiled = tile(expand_dims(x, 1), [1, times, *[1] * len(rest)])
+    made: Tensor = reshape(tiled, [sizes[0] * times, *sizes[1:]])
     made.set_shape([None if rows is None else rows * times, *rest])
     return made
 
@@ -86,7 +94,14 @@ def gather_tree(
     Returns
     -------
     int32 Tensor of shape [time, batch, beams]
-        Sequences of the beams as the last step has them. A parent that there is not is an OpError.
+        Sequences of the beams as the last step has them.
+
+    Raises
+    ------
+    ShapeError
+        If symbols or parents are of another rank.
+    OpError
+        When a step runs it, if there is no such parent.
 
     Examples
     --------
@@ -97,6 +112,19 @@ def gather_tree(
     ([2, 4, 5], [1, 3, 6])
     """
     ids, parents = convert_to_tensor(step_ids), convert_to_tensor(parent_ids, "int32")
+    if ids.rank not in (3, None) or parents.rank not in (3, None):
+        raise ShapeError(
+            "gather_tree follows beams of all steps and rows",
+            wanted="[time, batch, beams] for symbols and parents",
+            got=f"{ids.shape} and {parents.shape}",
+            operation=ids.op,
+            hint="use expand_dims for a batch of one; they are stacked time first",
+        )
+    with name_scope(name or "gather_tree"):
+        return _followed(ids, parents, max_sequence_lengths, end_token)
+
+
+def _followed(ids: Tensor, parents: Tensor, max_sequence_lengths: Any, end_token: Any) -> Tensor:
     lengths, end = expand_dims(cast(max_sequence_lengths, "int32"), 1), convert_to_tensor(end_token, "int32")
     count = shape(ids)[0]
     symbols, before = (TensorArray("int32", count).unstack(x) for x in (ids, parents))
@@ -111,7 +139,7 @@ def gather_tree(
         came.set_shape(place.shape)
         return t - 1, came, found.write(t, symbol)
 
-    found = while_loop(lambda t, *_: t >= 0, body, (count - 1, last, found), name=name or "gather_tree")[2]
+    found = while_loop(lambda t, *_: t >= 0, body, (count - 1, last, found), name="time")[2]
     sequences = found.stack()
     ended = cumsum(cast(equal(sequences, end), "int32"), 0, exclusive=True) > 0
     made: Tensor = where(ended, end, sequences)

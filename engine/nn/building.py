@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..base.calling import takes
 from ..base.dtypes import DType, as_dtype
 from ..base.errors import GraphError, ShapeError
 from ..frontend.scopes import name_scope
@@ -54,7 +55,11 @@ def as_initializer(given: Any) -> Callable[..., Any]:
         if given not in _INITIALIZERS:
             raise _unknown("initializer", given, _INITIALIZERS)
         return _INITIALIZERS[given]()
-    return given if callable(given) else initializers.constant_initializer(given)
+    if not callable(given):
+        return initializers.constant_initializer(given)
+    if not takes(given, ([], as_dtype("float32"))):
+        return given  # type: ignore[no-any-return]
+    return lambda shape, dtype: given(shape, dtype)  # both, where a function could do without them, as `ones` seems to
 
 
 def as_activation(given: Any) -> Callable[[Any], Any]:
@@ -75,6 +80,11 @@ def _unknown(what: str, name: str, known: dict[str, Any]) -> GraphError:
     )
 
 
+def new_variable(name: str, shape: Any, dtype: Any, initializer: Any, trainable: bool = True) -> Variable:
+    """Return a new variable whose first value an initializer gives, or one of a name, or given numbers."""
+    return Variable(as_initializer(initializer), trainable, name, dtype, shape)
+
+
 class Lazy(Module):
     """A module whose parameters are made when it knows its input size: at once, or when it is first called.
 
@@ -92,9 +102,9 @@ class Lazy(Module):
         """Make the variables for inputs of a size."""
         raise NotImplementedError
 
-    def size_of(self, x: Tensor) -> Any:
-        """Return the size of an input, which `build` is given."""
-        return self.dimension(x, -1)
+    def input_axes(self) -> Sequence[int]:
+        """Return the axes of an input whose sizes `build` is given."""
+        return (-1,)
 
     def prepare(self) -> None:
         """Make the variables if the input size was given."""
@@ -107,7 +117,10 @@ class Lazy(Module):
         x = convert_to_tensor(inputs, None if hasattr(inputs, "dtype") else self.dtype)
         if not self._is_built:
             self.dtype = self.dtype or self.dtype_for(x.dtype)
-            self._build(self.size_of(x))
+            found = [self._dimension(x, axis) for axis in self.input_axes()]
+            self._build(found[0] if len(found) == 1 else tuple(found))
+        else:
+            self._require_size(x)
         return x
 
     def dtype_for(self, dtype: DType) -> DType:
@@ -120,7 +133,20 @@ class Lazy(Module):
         self.build(size)
         self._is_built = True
 
-    def dimension(self, x: Tensor, axis: int) -> int:
+    def _require_size(self, x: Tensor) -> None:
+        """Raise a ShapeError if the static shape says that the variables are of another size."""
+        wanted = [self.input_size] if isinstance(self.input_size, int) else self.input_size
+        for axis, size in zip(self.input_axes(), wanted, strict=True):
+            if x.rank is not None and not (-x.rank <= axis < x.rank and x.shape[axis] in (None, size)):
+                raise ShapeError(
+                    f"the variables of {type(self).__name__} '{self.name}' are for inputs of another size",
+                    wanted=f"{size} along dimension {axis}",
+                    got=x.shape,
+                    operation=x.op,
+                    hint="make another layer for other inputs",
+                )
+
+    def _dimension(self, x: Tensor, axis: int) -> int:
         """Return the size of a dimension of an input; ShapeError if it is not known."""
         size = x.shape[axis] if x.rank is not None and -x.rank <= axis < x.rank else None
         if size is None:
@@ -129,13 +155,13 @@ class Lazy(Module):
                 wanted=f"an input whose dimension {axis} is known",
                 got=x.shape,
                 operation=x.op,
-                hint="give the layer input_size=, or the input a static shape with set_shape",
+                hint="let the input have a static shape, by set_shape; a layer takes input_size= as well",
             )
         return int(size)
 
     def variable(self, name: str, shape: Any, initializer: Any, trainable: bool = True, dtype: Any = None) -> Variable:
         """Return a new variable of the layer's dtype, or another."""
-        return Variable(as_initializer(initializer), trainable, name, dtype or self.dtype, shape)
+        return new_variable(name, shape, dtype or self.dtype, initializer, trainable)
 
 
 def as_number(value: Any, dtype: DType) -> Tensor:

@@ -13,17 +13,11 @@ from ..ir.apply import convert_to_tensor
 from ..ir.tensor import Tensor
 from ..ops.array.concat import concat, split
 from ..ops.array.creation import zeros
-from ..ops.math.elementwise import clip_by_value, rsqrt
+from ..ops.math.elementwise import clip_by_value
 from ..ops.math.linear import matmul
-from ..ops.math.trigonometry import tanh
 from ..ops.nn.activations import sigmoid
-from ..ops.nn.normalization import moments
-from .cell_weights import Initializer, depth_of, filled, weight
+from .building import Lazy, as_activation
 from .module import Module
-
-Activation = Callable[[Tensor], Tensor]
-
-_EPSILON = 1e-12  # of variances, which float32 may find to be 0
 
 
 class RNNCell(Module):
@@ -124,22 +118,41 @@ class LSTMStateTuple(NamedTuple):
     h: Any
 
 
-class BasicRNNCell(RNNCell):
+class WeightedCell(RNNCell, Lazy):
+    """Base of cells of units, whose variables are made when an input first says how large inputs are."""
+
+    by_rows = True
+
+    def __init__(self, num_units: Any, activation: Any, initializer: Any, name: str | None) -> None:
+        super().__init__(name, None, None)
+        self.units = checked_units(num_units, self)
+        self.activation = as_activation("tanh" if activation is None else activation)
+        self.initializer: Any = "glorot_uniform" if initializer is None else initializer
+
+
+class BasicRNNCell(WeightedCell):
     """The simplest cell, ``output = state = activation([inputs, state] @ kernel + bias)`` (Elman, 1990).
 
     Parameters
     ----------
     num_units : int
-    activation : callable
-        `tanh` when None.
-    initializer : callable, optional
-        ``initializer(shape, dtype)`` gives the first value of `kernel`; Glorot's uniform draws by default.
+    activation : callable or str, optional
+        A function of a tensor, or the name of one, as ``"relu"``; `tanh` when None.
+    initializer : callable, str or array-like, optional
+        Of `kernel`, as `initializer` of `get_variable`; ``"glorot_uniform"`` when None.
     name : str, optional
 
     Attributes
     ----------
     kernel : Variable of shape [depth + num_units, num_units]
     bias : Variable of shape [num_units]
+
+    Raises
+    ------
+    GraphError
+        If a number of units is no positive int.
+    ShapeError
+        When it is called, if the depth of the inputs is not known, or another than before.
 
     Examples
     --------
@@ -151,21 +164,21 @@ class BasicRNNCell(RNNCell):
     (Shape(2, 3), Shape(8, 3))
     """
 
-    by_rows = True
-
     def __init__(
         self,
         num_units: int,
-        activation: Activation | None = None,
-        initializer: Initializer | None = None,
+        activation: Any = None,
+        initializer: Any = None,
         name: str | None = None,
     ) -> None:
-        super().__init__(name)
-        self.state_size = self.output_size = checked_units(num_units, self)
-        self.activation = activation or tanh
-        self.initializer = initializer
+        super().__init__(num_units, activation, initializer, name)
+        self.state_size = self.output_size = self.units
         self.kernel: Variable | None = None
         self.bias: Variable | None = None
+
+    def build(self, size: int) -> None:
+        self.kernel = self.variable("kernel", [size + self.units, self.units], self.initializer)
+        self.bias = self.variable("bias", [self.units], "zeros")
 
     def forward(self, inputs: Any, state: Any) -> tuple[Tensor, Tensor]:
         """Return the output, [batch, num_units], and it again as next state.
@@ -179,16 +192,11 @@ class BasicRNNCell(RNNCell):
         -------
         output, state : Tensor
         """
-        x, n = convert_to_tensor(inputs), self.output_size
-        if self.kernel is None:
-            sizes = [depth_of(x, "a cell") + n, n]
-            self.kernel = weight(sizes, x.dtype, "kernel", self.initializer)
-            self.bias = filled([n], x.dtype, 0.0, "bias")
-        output = self.activation(matmul(concat([x, state], 1), self.kernel) + self.bias)
+        output = self.activation(matmul(concat([self.ready(inputs), state], 1), self.kernel) + self.bias)
         return output, output
 
 
-class GRUCell(RNNCell):
+class GRUCell(WeightedCell):
     """Gated recurrent units (Cho et al., 2014).
 
     ``output = state = u * state + (1 - u) * candidate``, where gates r and u are sigmoids, and the candidate is
@@ -197,10 +205,10 @@ class GRUCell(RNNCell):
     Parameters
     ----------
     num_units : int
-    activation : callable
-        `tanh` when None.
-    initializer : callable, optional
-        ``initializer(shape, dtype)`` gives the first value of the kernels; Glorot's uniform draws by default.
+    activation : callable or str, optional
+        A function of a tensor, or the name of one, as ``"relu"``; `tanh` when None.
+    initializer : callable, str or array-like, optional
+        Of the kernels, as `initializer` of `get_variable`; ``"glorot_uniform"`` when None.
     reset_after : bool
         Whether the state is multiplied by its weights before r, as in cuDNN and PyTorch:
         ``activation(inputs @ kernel + bias + r * (state @ recurrent_kernel + recurrent_bias))``.
@@ -217,6 +225,13 @@ class GRUCell(RNNCell):
     recurrent_kernel, recurrent_bias : Variable or None
         With `reset_after`.
 
+    Raises
+    ------
+    GraphError
+        If a number of units is no positive int.
+    ShapeError
+        When it is called, if the depth of the inputs is not known, or another than before.
+
     Examples
     --------
     >>> import tagflow as tg
@@ -227,21 +242,17 @@ class GRUCell(RNNCell):
     (Shape(8, 6), Shape(8, 3))
     """
 
-    by_rows = True
-
     def __init__(
         self,
         num_units: int,
-        activation: Activation | None = None,
-        initializer: Initializer | None = None,
+        activation: Any = None,
+        initializer: Any = None,
         name: str | None = None,
         *,
         reset_after: bool = False,
     ) -> None:
-        super().__init__(name)
-        self.state_size = self.output_size = checked_units(num_units, self)
-        self.activation = activation or tanh
-        self.initializer = initializer
+        super().__init__(num_units, activation, initializer, name)
+        self.state_size = self.output_size = self.units
         self.reset_after = reset_after
         self.gate_kernel: Variable | None = None
         self.gate_bias: Variable | None = None
@@ -250,16 +261,16 @@ class GRUCell(RNNCell):
         self.recurrent_kernel: Variable | None = None
         self.recurrent_bias: Variable | None = None
 
-    def _make(self, depth: int, dtype: Any) -> None:
-        n, begin = self.output_size, self.initializer
-        self.gate_kernel = weight([depth + n, 2 * n], dtype, "gate_kernel", begin)
-        self.gate_bias = filled([2 * n], dtype, 1.0, "gate_bias")
-        rows = depth if self.reset_after else depth + n
-        self.candidate_kernel = weight([rows, n], dtype, "candidate_kernel", begin)
-        self.candidate_bias = filled([n], dtype, 0.0, "candidate_bias")
+    def build(self, size: int) -> None:
+        n, begin = self.units, self.initializer
+        self.gate_kernel = self.variable("gate_kernel", [size + n, 2 * n], begin)
+        self.gate_bias = self.variable("gate_bias", [2 * n], "ones")
+        rows = size if self.reset_after else size + n
+        self.candidate_kernel = self.variable("candidate_kernel", [rows, n], begin)
+        self.candidate_bias = self.variable("candidate_bias", [n], "zeros")
         if self.reset_after:
-            self.recurrent_kernel = weight([n, n], dtype, "recurrent_kernel", begin)
-            self.recurrent_bias = filled([n], dtype, 0.0, "recurrent_bias")
+            self.recurrent_kernel = self.variable("recurrent_kernel", [n, n], begin)
+            self.recurrent_bias = self.variable("recurrent_bias", [n], "zeros")
 
     def forward(self, inputs: Any, state: Any) -> tuple[Tensor, Tensor]:
         """Return the output, [batch, num_units], and it again as next state.
@@ -273,9 +284,7 @@ class GRUCell(RNNCell):
         -------
         output, state : Tensor
         """
-        x, h = convert_to_tensor(inputs), convert_to_tensor(state)
-        if self.gate_kernel is None:
-            self._make(depth_of(x, "a cell"), x.dtype)
+        x, h = self.ready(inputs), convert_to_tensor(state)
         r, u = split(sigmoid(matmul(concat([x, h], 1), self.gate_kernel) + self.gate_bias), 2, axis=1)
         if self.reset_after:
             before = r * (matmul(h, self.recurrent_kernel) + self.recurrent_bias)
@@ -302,9 +311,3 @@ def checked_units(units: Any, cell: Module) -> int:
 def clipped(x: Tensor, bound: float | None) -> Tensor:
     """Return x between -bound and bound; as it is without one."""
     return x if bound is None else clip_by_value(x, -bound, bound)
-
-
-def normalized(x: Tensor, gain: Any, shift: Any) -> Tensor:
-    """Return rows of mean 0 and variance 1, scaled and shifted (Ba et al., 2016)."""
-    mean, variance = moments(x, [1], keepdims=True)
-    return (x - mean) * rsqrt(variance + _EPSILON) * gain + shift  # type: ignore[no-any-return]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..base.errors import ShapeError
@@ -57,8 +58,8 @@ class Convolution(Lazy):
     def _spatial(self, value: Any, what: str) -> tuple[int, ...]:
         return spatial(value, self.rank, what, self.channels_first)
 
-    def size_of(self, x: Tensor) -> int:
-        return self.dimension(x, 1 if self.channels_first else -1)
+    def input_axes(self) -> Sequence[int]:
+        return (1,) if self.channels_first else (-1,)
 
     def build(self, size: int) -> None:
         if self.groups < 1 or size % self.groups or self.filters % self.groups:
@@ -143,6 +144,12 @@ class Conv2D(Convolution):
     ----------
     kernel : Variable of shape [height, width, channels / groups, filters]
     bias : Variable of shape [filters], or None
+
+    Raises
+    ------
+    ShapeError
+        When the variables are made, if the groups do not divide channels and filters or the channels are not known;
+        when it is called with another number of channels.
 
     Examples
     --------

@@ -16,11 +16,10 @@ from ..ops.array.creation import zeros_like
 from ..ops.array.where import where
 from ..ops.math.comparison import logical_not, logical_or
 from ..ops.math.reductions import reduce_all
-from .batches import loop_options, swapped
+from .batches import loop_options, rows_chosen, swapped, tensor_or_array
 from .cell_wrappers import checked_cell
 from .decoding_helpers import Helper
 from .module import Module
-from .raw_rnn import rows_chosen
 
 
 class Decoder(Module):
@@ -285,8 +284,8 @@ class _Decoding:
         self.decoder, self.imputes = decoder, impute_finished
         finished, inputs, state = decoder.initialize()
         self.finished = convert_to_tensor(finished)
-        self.inputs = nest.map_structure(_tensor_or_array, inputs)
-        self.state = nest.map_structure(_tensor_or_array, state)
+        self.inputs = nest.map_structure(tensor_or_array, inputs)
+        self.state = nest.map_structure(tensor_or_array, state)
         self.like = self._outputs_like()
 
     def _outputs_like(self) -> Any:
@@ -327,7 +326,3 @@ class _Decoding:
         if not self.decoder.tracks_own_finished:
             ended = logical_or(finished, ended)
         return t + 1, arrays, nest.pack_as(state, after_leaves), following, ended, lengths
-
-
-def _tensor_or_array(value: Any) -> Any:
-    return value if hasattr(value, "with_flow") else convert_to_tensor(value)

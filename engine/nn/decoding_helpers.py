@@ -7,10 +7,12 @@ from typing import Any
 
 from ..base import nest
 from ..base.errors import GraphError, ShapeError
+from ..frontend.conditional import cond
 from ..frontend.tensor_array import TensorArray
 from ..ir.apply import convert_to_tensor
 from ..ir.tensor import Tensor
 from ..ops.array.argminmax import argmax
+from ..ops.array.creation import zeros, zeros_like
 from ..ops.array.gather import gather
 from ..ops.array.shapes import shape, squeeze
 from ..ops.math.arithmetic import minimum
@@ -106,6 +108,11 @@ class TrainingHelper(Helper):
     time_major : bool
         Whether inputs are of shape [time, batch, ...].
 
+    Raises
+    ------
+    ShapeError
+        If `sequence_length` is no vector.
+
     Examples
     --------
     >>> import tagflow as tg
@@ -129,7 +136,7 @@ class TrainingHelper(Helper):
                 hint="reshape it to a vector",
             )
         leaves = nest.flatten(self.inputs)
-        self.steps = shape(leaves[0])[0]
+        self.steps: Any = leaves[0].shape[0] if leaves[0].shape[0] is not None else shape(leaves[0])[0]
         self.arrays = [TensorArray(x.dtype, self.steps, clear_after_read=False).unstack(x) for x in leaves]
 
     def _at(self, time: Any) -> Any:
@@ -138,7 +145,16 @@ class TrainingHelper(Helper):
 
     def initialize(self) -> Finished:
         """Return which rows are empty, and the inputs of the first step."""
-        return equal(self.lengths, 0), self._at(0)
+        return equal(self.lengths, 0), self._first()
+
+    def _first(self) -> Any:
+        """Return the inputs of the first step, zeros where there are no steps."""
+        if isinstance(self.steps, int):
+            return self._at(0) if self.steps else self._nothing()
+        return cond(self.steps > 0, lambda: self._at(0), self._nothing, name="first")
+
+    def _nothing(self) -> Any:
+        return nest.map_structure(lambda x: zeros(shape(x)[1:], x.dtype), self.inputs)
 
     def sample(self, time: Any, outputs: Tensor, state: Any) -> Tensor:
         """Return the likeliest symbols, which have no part in what comes next.
@@ -184,6 +200,11 @@ class GreedyEmbeddingHelper(Helper):
     end_token : int or int32 scalar
         A row that chooses it has finished.
 
+    Raises
+    ------
+    ShapeError
+        If `start_tokens` is no vector, or `end_token` no scalar.
+
     Examples
     --------
     >>> import tagflow as tg
@@ -205,10 +226,18 @@ class GreedyEmbeddingHelper(Helper):
                 operation=self.start_tokens.op,
                 hint="use fill([batch], token) if all begin alike",
             )
+        if self.end_token.rank not in (0, None):
+            raise ShapeError(
+                "one token ends all rows",
+                wanted="a scalar",
+                got=self.end_token.shape,
+                operation=self.end_token.op,
+                hint="give end_token an int",
+            )
 
     def initialize(self) -> Finished:
         """Return that no row has finished, and the embeddings of the start tokens."""
-        return self.start_tokens < self.start_tokens, self.embed(self.start_tokens)
+        return zeros_like(self.start_tokens, "bool"), self.embed(self.start_tokens)
 
     def sample(self, time: Any, outputs: Tensor, state: Any) -> Tensor:
         """Return the likeliest symbols.

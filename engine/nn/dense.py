@@ -42,7 +42,7 @@ class Dense(Lazy):
     Raises
     ------
     ShapeError
-        When it is called, if the size of the last dimension is not known.
+        When it is called, if the size of the last dimension is not known, or not that of the kernel.
 
     Examples
     --------

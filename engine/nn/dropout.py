@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ..base.errors import GraphError
 from ..base.shapes import Shape
 from ..frontend.conditional import smart_cond
@@ -49,7 +51,7 @@ class Dropout(Module):
 
     def __init__(self, rate: Any, noise_shape: Any = None, seed: int | None = None, name: str | None = None) -> None:
         super().__init__(name)
-        if isinstance(rate, (int, float)) and not 0 <= rate < 1:
+        if isinstance(rate, (int, float, np.number)) and not 0 <= rate < 1:
             raise GraphError("no such rate of dropout", wanted="a number in [0, 1)", got=rate, hint="0.1 drops a tenth")
         self.rate = rate
         self.noise_shape = noise_shape

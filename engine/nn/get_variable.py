@@ -148,7 +148,7 @@ def _initial(name: str, shape: Shape | None, dtype: DType, initializer: Any) -> 
     """Return the initial value of a new variable, or the function that makes it."""
     if initializer is None:
         initializer = "glorot_uniform" if dtype.is_floating else "zeros"
-    if isinstance(initializer, str):
+    if isinstance(initializer, str) or callable(initializer):
         initializer = as_initializer(initializer)
     if shape is None and callable(initializer):
         raise GraphError(

@@ -8,17 +8,18 @@ from ..frontend.variables import Variable
 from ..ir.apply import convert_to_tensor
 from ..ir.tensor import Tensor
 from ..ops.array.concat import concat, split
+from ..ops.math.casting import cast
 from ..ops.math.linear import matmul
-from ..ops.math.trigonometry import tanh
 from ..ops.nn.activations import sigmoid
-from .cell_dropout import dropped
-from .cell_weights import Initializer, depth_of, filled, weight
-from .cells import Activation, LSTMStateTuple, RNNCell, checked_units, clipped, normalized
+from .cell_dropout import checked_keep, dropped
+from .cells import LSTMStateTuple, WeightedCell, checked_units, clipped
+from .normalization import normalized, wide
 
+_EPSILON = 1e-12  # of variances, which float32 may find to be 0
 _GATES = ("input", "candidate", "forget", "output")  # in the order of the kernel's columns
 
 
-class LSTMCell(RNNCell):
+class LSTMCell(WeightedCell):
     """Long short-term memory (Hochreiter and Schmidhuber, 1997; Gers et al., 2000; Sak et al., 2014).
 
     Parameters
@@ -29,16 +30,16 @@ class LSTMCell(RNNCell):
         Whether the gates see the cell state, each through a diagonal matrix.
     cell_clip : float, optional
         Bound of the cell state.
-    initializer : callable, optional
-        ``initializer(shape, dtype)`` gives the first value of the weights; Glorot's uniform draws by default.
+    initializer : callable, str or array-like, optional
+        Of the weights, as `initializer` of `get_variable`; ``"glorot_uniform"`` when None.
     num_proj : int, optional
         Size of the output, if that is a linear projection.
     proj_clip : float, optional
         Bound of the projected output.
     forget_bias : float
         Added to the forget gate, so that at first little is forgotten.
-    activation : callable
-        `tanh` when None.
+    activation : callable or str, optional
+        A function of a tensor, or the name of one, as ``"relu"``; `tanh` when None.
     name : str, optional
 
     Attributes
@@ -50,6 +51,13 @@ class LSTMCell(RNNCell):
     peepholes : dict of str to Variable of shape [num_units]
         Of the gates "input", "forget" and "output"; empty without.
 
+    Raises
+    ------
+    GraphError
+        If a number of units is no positive int.
+    ShapeError
+        When it is called, if the depth of the inputs is not known, or another than before.
+
     Examples
     --------
     >>> import tagflow as tg
@@ -60,42 +68,38 @@ class LSTMCell(RNNCell):
     (Shape(4, 2), Shape(4, 3), Shape(7, 12))
     """
 
-    by_rows = True
-
     def __init__(
         self,
         num_units: int,
         use_peepholes: bool = False,
         cell_clip: float | None = None,
-        initializer: Initializer | None = None,
+        initializer: Any = None,
         num_proj: int | None = None,
         proj_clip: float | None = None,
         forget_bias: float = 1.0,
-        activation: Activation | None = None,
+        activation: Any = None,
         name: str | None = None,
     ) -> None:
-        super().__init__(name)
-        self.units = checked_units(num_units, self)
+        super().__init__(num_units, activation, initializer, name)
         self.output_size = self.units if num_proj is None else checked_units(num_proj, self)
         self.state_size = LSTMStateTuple(self.units, self.output_size)
         self.use_peepholes, self.has_projection = use_peepholes, num_proj is not None
         self.cell_clip, self.proj_clip = cell_clip, proj_clip
-        self.initializer, self.forget_bias = initializer, forget_bias
-        self.activation = activation or tanh
+        self.forget_bias = forget_bias
         self.kernel: Variable | None = None
         self.bias: Variable | None = None
         self.projection: Variable | None = None
         self.peepholes: dict[str, Variable] = {}
 
-    def _make(self, depth: int, dtype: Any) -> None:
+    def build(self, size: int) -> None:
         n, begin = self.units, self.initializer
-        self.kernel = weight([depth + self.output_size, 4 * n], dtype, "kernel", begin)
-        self.bias = filled([4 * n], dtype, 0.0, "bias")
+        self.kernel = self.variable("kernel", [size + self.output_size, 4 * n], begin)
+        self.bias = self.variable("bias", [4 * n], "zeros")
         if self.use_peepholes:
             gates = ("input", "forget", "output")
-            self.peepholes = {gate: weight([n], dtype, f"{gate}_peephole", begin) for gate in gates}
+            self.peepholes = {gate: self.variable(f"{gate}_peephole", [n], begin) for gate in gates}
         if self.has_projection:
-            self.projection = weight([n, self.output_size], dtype, "projection", begin)
+            self.projection = self.variable("projection", [n, self.output_size], begin)
 
     def _seen(self, z: Tensor, gate: str, c: Tensor) -> Tensor:
         return z + self.peepholes[gate] * c if self.use_peepholes else z
@@ -113,9 +117,7 @@ class LSTMCell(RNNCell):
         output : Tensor
         state : LSTMStateTuple
         """
-        x, (c, h) = convert_to_tensor(inputs), map(convert_to_tensor, state)
-        if self.kernel is None:
-            self._make(depth_of(x, "a cell"), x.dtype)
+        x, (c, h) = self.ready(inputs), map(convert_to_tensor, state)
         i, j, f, o = split(matmul(concat([x, h], 1), self.kernel) + self.bias, 4, axis=1)
         keep = sigmoid(self._seen(f + self.forget_bias, "forget", c))
         added = sigmoid(self._seen(i, "input", c)) * self.activation(j)
@@ -126,7 +128,7 @@ class LSTMCell(RNNCell):
         return h, LSTMStateTuple(c, h)
 
 
-class LayerNormLSTMCell(RNNCell):
+class LayerNormLSTMCell(WeightedCell):
     """Long short-term memory whose gates and cell state are normalized (Ba et al., 2016, section 3.1).
 
     The candidate may be dropped out, which leaves the memory as it is (Semeniuta et al., 2016).
@@ -136,8 +138,8 @@ class LayerNormLSTMCell(RNNCell):
     num_units : int
     forget_bias : float
         Added to the forget gate behind its normalization.
-    activation : callable
-        `tanh` when None.
+    activation : callable or str, optional
+        A function of a tensor, or the name of one, as ``"relu"``; `tanh` when None.
     layer_norm : bool
         If false, there is a bias instead.
     norm_gain, norm_shift : float
@@ -145,8 +147,8 @@ class LayerNormLSTMCell(RNNCell):
     dropout_keep_prob : float or scalar Tensor
         Probability to keep an element of the candidate.
     dropout_prob_seed : int, optional
-    initializer : callable, optional
-        ``initializer(shape, dtype)`` gives the first value of `kernel`; Glorot's uniform draws by default.
+    initializer : callable, str or array-like, optional
+        Of `kernel`, as `initializer` of `get_variable`; ``"glorot_uniform"`` when None.
     name : str, optional
 
     Attributes
@@ -156,6 +158,13 @@ class LayerNormLSTMCell(RNNCell):
     bias : Variable of shape [4 * num_units] or None
     gains, shifts : dict of str to Variable of shape [num_units]
         Of "input", "candidate", "forget", "output" and "state".
+
+    Raises
+    ------
+    GraphError
+        If a number of units is no positive int, or `dropout_keep_prob` is not above 0 and at most 1.
+    ShapeError
+        When it is called, if the depth of the inputs is not known, or another than before.
 
     Examples
     --------
@@ -167,44 +176,46 @@ class LayerNormLSTMCell(RNNCell):
     (Shape(4, 3), ['candidate', 'forget', 'input', 'output', 'state'])
     """
 
-    by_rows = True
-
     def __init__(
         self,
         num_units: int,
         forget_bias: float = 1.0,
-        activation: Activation | None = None,
+        activation: Any = None,
         layer_norm: bool = True,
         norm_gain: float = 1.0,
         norm_shift: float = 0.0,
         dropout_keep_prob: Any = 1.0,
         dropout_prob_seed: int | None = None,
-        initializer: Initializer | None = None,
+        initializer: Any = None,
         name: str | None = None,
     ) -> None:
-        super().__init__(name)
-        self.output_size = checked_units(num_units, self)
+        super().__init__(num_units, activation, initializer, name)
+        self.output_size = self.units
         self.state_size = LSTMStateTuple(num_units, num_units)
-        self.forget_bias, self.activation = forget_bias, activation or tanh
+        self.forget_bias = forget_bias
         self.layer_norm, self.first_norm = layer_norm, (norm_gain, norm_shift)
-        self.keep, self.seed, self.initializer = dropout_keep_prob, dropout_prob_seed, initializer
+        self.keep, self.seed = checked_keep(dropout_keep_prob, "dropout_keep_prob"), dropout_prob_seed
         self.kernel: Variable | None = None
         self.bias: Variable | None = None
         self.gains: dict[str, Variable] = {}
         self.shifts: dict[str, Variable] = {}
 
-    def _make(self, depth: int, dtype: Any) -> None:
-        n, (gain, shift) = self.output_size, self.first_norm
-        self.kernel = weight([depth + n, 4 * n], dtype, "kernel", self.initializer)
+    def build(self, size: int) -> None:
+        n, (gain, shift) = self.units, self.first_norm
+        self.kernel = self.variable("kernel", [size + n, 4 * n], self.initializer)
         if not self.layer_norm:
-            self.bias = filled([4 * n], dtype, 0.0, "bias")
+            self.bias = self.variable("bias", [4 * n], "zeros")
             return
         for part in (*_GATES, "state"):
-            self.gains[part] = filled([n], dtype, gain, f"{part}_gain")
-            self.shifts[part] = filled([n], dtype, shift, f"{part}_shift")
+            self.gains[part] = self.variable(f"{part}_gain", [n], gain)
+            self.shifts[part] = self.variable(f"{part}_shift", [n], shift)
 
     def _normalized(self, part: str, x: Tensor) -> Tensor:
-        return normalized(x, self.gains[part], self.shifts[part]) if self.layer_norm else x
+        """Return rows of mean 0 and variance 1, scaled and shifted."""
+        if not self.layer_norm:
+            return x
+        rows: Tensor = cast(normalized(wide(x), [1], _EPSILON), x.dtype)
+        return rows * self.gains[part] + self.shifts[part]
 
     def forward(self, inputs: Any, state: Any) -> tuple[Tensor, LSTMStateTuple]:
         """Return the output, [batch, num_units], and the next state.
@@ -219,9 +230,7 @@ class LayerNormLSTMCell(RNNCell):
         output : Tensor
         state : LSTMStateTuple
         """
-        x, (c, h) = convert_to_tensor(inputs), map(convert_to_tensor, state)
-        if self.kernel is None:
-            self._make(depth_of(x, "a cell"), x.dtype)
+        x, (c, h) = self.ready(inputs), map(convert_to_tensor, state)
         z = matmul(concat([x, h], 1), self.kernel)
         parts = split(z if self.bias is None else z + self.bias, 4, axis=1)
         i, j, f, o = map(self._normalized, _GATES, parts)

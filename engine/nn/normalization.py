@@ -8,12 +8,13 @@ from typing import Any
 from ..base.dtypes import DType, bfloat16, float16, float32
 from ..base.errors import ShapeError
 from ..ir.tensor import Tensor
+from ..ops.array.layout import transpose
 from ..ops.array.shapes import reshape
 from ..ops.math.casting import cast
 from ..ops.math.elementwise import rsqrt, square
 from ..ops.math.reductions import reduce_mean
 from ..ops.nn.normalization import moments
-from ..ops.support.arguments import axis_within, static_ints
+from ..ops.support.arguments import axis_within, static_int, static_ints
 from .building import Lazy, sizes
 
 
@@ -72,9 +73,8 @@ class Normalization(Lazy):
         self.gamma = self.variable("gamma", shape, self.gamma_initializer) if self.scale else None
         self.beta = self.variable("beta", shape, self.beta_initializer) if self.center else None
 
-    def size_of(self, x: Tensor) -> Any:
-        found = [self.dimension(x, axis) for axis in self.axis]
-        return found[0] if len(found) == 1 else tuple(found)
+    def input_axes(self) -> Sequence[int]:
+        return self.axis
 
     def axes(self, x: Tensor) -> list[int]:
         """Return the axes of the parameters, from 0 up."""
@@ -99,7 +99,8 @@ def along(parameter: Any, axes: Sequence[int], x: Tensor) -> Any:
     dims = [1] * rank
     for axis, size in zip(axes, parameter.shape, strict=True):
         dims[axis] = size
-    return reshape(parameter, dims)
+    order = sorted(range(len(axes)), key=lambda k: axes[k])
+    return reshape(parameter if order == list(range(len(axes))) else transpose(parameter, order), dims)
 
 
 def normalized(x: Tensor, axes: Sequence[int], epsilon: float) -> Tensor:
@@ -257,7 +258,9 @@ class GroupNorm(Normalization):
         name: str | None = None,
     ) -> None:
         self.groups = groups
-        super().__init__(axis, epsilon, center, scale, beta_initializer, gamma_initializer, input_size, dtype, name)
+        super().__init__(
+            static_int(axis), epsilon, center, scale, beta_initializer, gamma_initializer, input_size, dtype, name
+        )
 
     def build(self, size: int) -> None:
         if self.groups < 1 or size % self.groups:
@@ -325,7 +328,9 @@ class InstanceNorm(Normalization):
         dtype: Any = None,
         name: str | None = None,
     ) -> None:
-        super().__init__(axis, epsilon, center, scale, beta_initializer, gamma_initializer, input_size, dtype, name)
+        super().__init__(
+            static_int(axis), epsilon, center, scale, beta_initializer, gamma_initializer, input_size, dtype, name
+        )
 
     def forward(self, inputs: Any) -> Tensor:
         """Return the `inputs` normalized: the same dtype and shape."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..base import nest
+from ..base.dtypes import DType
 from ..base.errors import GraphError
 from ..frontend.loops import while_loop
 from ..frontend.scopes import name_scope
@@ -14,11 +15,10 @@ from ..ir.apply import constant, convert_to_tensor
 from ..ir.entry import public
 from ..ir.tensor import Tensor
 from ..ops.array.creation import zeros
-from ..ops.array.shapes import reshape, shape
-from ..ops.array.where import where
+from ..ops.array.shapes import shape
 from ..ops.math.comparison import logical_not, logical_or
 from ..ops.math.reductions import reduce_all
-from .batches import loop_options
+from .batches import loop_options, rows_chosen, state_dtype, tensor_or_array
 from .cell_wrappers import checked_cell
 from .cells import map_sizes
 
@@ -114,13 +114,14 @@ class _Loop:
                 got="no next_state",
                 hint="return cell.zero_state(batch_size) as the third of them",
             )
-        ended, state = convert_to_tensor(finished), nest.map_structure(_tensor_or_array, state)
+        ended, state = convert_to_tensor(finished), nest.map_structure(tensor_or_array, state)
         rows = ended.shape[0] if ended.rank and ended.shape[0] is not None else shape(ended)[0]
-        self.empty = _emitted_zeros(cell, emit, state, rows)
+        first = nest.map_structure(convert_to_tensor, x)
+        self.empty = _emitted_zeros(cell, emit, state_dtype(state, nest.flatten(first)[0]), rows)
         arrays = [TensorArray(z.dtype, 0, True, element_shape=z.shape) for z in nest.flatten(self.empty)]
         self.has_state = loop_state is not None
         kept = loop_state if self.has_state else 0
-        self.start = (0, ended, nest.map_structure(convert_to_tensor, x), state, arrays, kept)
+        self.start = (0, ended, first, state, arrays, kept)
 
     def body(self, time: Tensor, ended: Tensor, x: Any, state: Any, arrays: list[Any], kept: Any) -> Any:
         """Do a step."""
@@ -144,10 +145,9 @@ def _five(result: Any) -> Any:
     return result
 
 
-def _emitted_zeros(cell: Any, emit: Any, state: Any, rows: Any) -> Any:
-    """Return zeros like what each step emits, for all rows."""
+def _emitted_zeros(cell: Any, emit: Any, dtype: DType, rows: Any) -> Any:
+    """Return zeros like what each step emits, for all rows; those of a cell's output are of a dtype."""
     if emit is None:
-        dtype = next(leaf.dtype for leaf in nest.flatten(state) if not hasattr(leaf, "with_flow"))
         return map_sizes(lambda size: zeros([rows, *size], dtype), cell.output_size)
     return nest.map_structure(lambda e: _rows_like(convert_to_tensor(e), rows), emit)
 
@@ -157,21 +157,7 @@ def _rows_like(e: Tensor, rows: Any) -> Tensor:
     return zeros([rows, *dims], e.dtype)
 
 
-def _tensor_or_array(value: Any) -> Any:
-    return value if hasattr(value, "with_flow") else convert_to_tensor(value)
-
-
 def _chosen(ended: Tensor, old: Any, new: Any) -> list[Any]:
     """Return leaves of old values in rows that have ended, of new ones elsewhere; arrays and scalars as they are."""
     pairs = zip(nest.flatten(old), nest.flatten_as(old, new), strict=True)
     return [y if hasattr(y, "with_flow") else rows_chosen(ended, x, convert_to_tensor(y)) for x, y in pairs]
-
-
-def rows_chosen(condition: Tensor, x: Any, y: Tensor) -> Tensor:
-    """Return rows of x where a vector is true, of y elsewhere; a scalar y as it is."""
-    if not y.rank:
-        return y
-    mask = condition if y.rank == 1 else reshape(condition, [-1, *[1] * (y.rank - 1)])
-    result = where(mask, x, y)
-    result.set_shape(getattr(x, "shape", y.shape))
-    return result

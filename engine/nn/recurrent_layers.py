@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
+from ..base.errors import GraphError
 from ..ir.tensor import Tensor
 from ..ops.array.concat import concat
 from .cell_dropout import checked_keep, dropped
@@ -17,18 +17,28 @@ from .recurrent import bidirectional_dynamic_rnn, dynamic_rnn
 class RecurrentLayers(Module):
     """Base of layers that each run a cell over all of a sequence, or two in both directions."""
 
+    cell_type: type[LSTMCell] | type[GRUCell]
+
     def __init__(
         self,
-        make_cell: Callable[[], Any],
-        num_layers: int,
-        bidirectional: bool,
-        keep_prob: Any,
-        time_major: bool,
-        name: str | None,
+        num_units: int,
+        num_layers: int = 1,
+        bidirectional: bool = False,
+        keep_prob: Any = 1.0,
+        time_major: bool = False,
+        name: str | None = None,
+        **cell: Any,
     ) -> None:
         super().__init__(name)
-        self.cells = [make_cell() for _ in range(num_layers)]
-        self.backward_cells = [make_cell() for _ in range(num_layers if bidirectional else 0)]
+        if not isinstance(num_layers, int) or num_layers < 1:
+            raise GraphError(
+                f"{type(self).__name__} is made of layers",
+                wanted="an int of at least 1",
+                got=repr(num_layers),
+                hint="leave num_layers out for one",
+            )
+        self.cells = [self.cell_type(num_units, **cell) for _ in range(num_layers)]
+        self.backward_cells = [self.cell_type(num_units, **cell) for _ in range(num_layers if bidirectional else 0)]
         self.keep_prob, self.time_major = checked_keep(keep_prob, "keep_prob"), time_major
 
     def forward(self, inputs: Any, sequence_length: Any = None, initial_state: Any = None) -> tuple[Tensor, Any]:
@@ -49,8 +59,15 @@ class RecurrentLayers(Module):
         states : tuple
             One for each layer; of two directions, a pair for each.
         """
-        states, begin = [], initial_state or [None] * len(self.cells)
-        outputs = inputs
+        begin = [None] * len(self.cells) if initial_state is None else initial_state
+        if len(begin) != len(self.cells):
+            raise GraphError(
+                f"{type(self).__name__} '{self.name}' begins with a state for each layer",
+                wanted=f"{len(self.cells)} states",
+                got=f"{len(begin)} states",
+                hint="give a tuple of them, as it is returned",
+            )
+        states, outputs = [], inputs
         for k in range(len(self.cells)):
             x = outputs if not k else dropped(outputs, self.keep_prob, None)
             outputs, state = self._layer(k, x, sequence_length, begin[k])
@@ -60,7 +77,7 @@ class RecurrentLayers(Module):
     def _layer(self, k: int, x: Any, lengths: Any, begin: Any) -> tuple[Tensor, Any]:
         if not self.backward_cells:
             return dynamic_rnn(self.cells[k], x, lengths, begin, time_major=self.time_major)
-        forth, back = begin or (None, None)
+        forth, back = (None, None) if begin is None else begin
         cells = (self.cells[k], self.backward_cells[k])
         outputs, states = bidirectional_dynamic_rnn(*cells, x, lengths, forth, back, time_major=self.time_major)
         return concat(list(outputs), 2), states
@@ -83,6 +100,17 @@ class LSTM(RecurrentLayers):
     **cell
         Arguments of each `LSTMCell`.
 
+    Attributes
+    ----------
+    cells, backward_cells : list of LSTMCell
+        Of the layers; `backward_cells` is empty unless `bidirectional`.
+
+    Raises
+    ------
+    GraphError
+        If a number is below 1, or `keep_prob` is not above 0 and at most 1; when it is called, if there is not one
+        initial state for each layer.
+
     Examples
     --------
     >>> import tagflow as tg
@@ -93,17 +121,7 @@ class LSTM(RecurrentLayers):
     (Shape(3, 7, 8), Shape(3, 4))
     """
 
-    def __init__(
-        self,
-        num_units: int,
-        num_layers: int = 1,
-        bidirectional: bool = False,
-        keep_prob: Any = 1.0,
-        time_major: bool = False,
-        name: str | None = None,
-        **cell: Any,
-    ) -> None:
-        super().__init__(lambda: LSTMCell(num_units, **cell), num_layers, bidirectional, keep_prob, time_major, name)
+    cell_type = LSTMCell
 
 
 class GRU(RecurrentLayers):
@@ -111,17 +129,15 @@ class GRU(RecurrentLayers):
 
     Parameters
     ----------
-    num_units : int
-    num_layers : int
-    bidirectional : bool
-        Whether each layer has a second cell, which begins at the ends.
-    keep_prob : float or scalar Tensor
-        Probability to keep an element between two layers.
-    time_major : bool
-        Whether inputs and outputs are of shape [time, batch, depth].
-    name : str, optional
+    num_units, num_layers, bidirectional, keep_prob, time_major, name
+        As for `LSTM`.
     **cell
         Arguments of each `GRUCell`.
+
+    Attributes
+    ----------
+    cells, backward_cells : list of GRUCell
+        As of `LSTM`.
 
     Examples
     --------
@@ -133,14 +149,4 @@ class GRU(RecurrentLayers):
     (Shape(3, 7, 4), [Shape(3, 4), Shape(3, 4)])
     """
 
-    def __init__(
-        self,
-        num_units: int,
-        num_layers: int = 1,
-        bidirectional: bool = False,
-        keep_prob: Any = 1.0,
-        time_major: bool = False,
-        name: str | None = None,
-        **cell: Any,
-    ) -> None:
-        super().__init__(lambda: GRUCell(num_units, **cell), num_layers, bidirectional, keep_prob, time_major, name)
+    cell_type = GRUCell

@@ -10,19 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ..frontend.custom_gradient import custom_gradient
 from ..ir.tensor import Tensor
 from ..ops.array.concat import concat
-from ..ops.array.creation import range as numbers
-from ..ops.array.gather import gather, scatter_nd
+from ..ops.array.gather import gather
 from ..ops.array.padding import pad
-from ..ops.array.shapes import expand_dims
+from ..ops.array.sorting import argsort
 from ..ops.math.arithmetic import maximum, minimum
-from ..ops.math.casting import cast
-from ..ops.math.comparison import equal, logical_and, logical_or
-from ..ops.math.reductions import reduce_sum
 
 _MOST = 4  # blocks: with twice as many a sixteenth part less would be computed, in a graph twice as large
 _ROWS = 16  # of a block, at least
@@ -45,8 +39,8 @@ class RowBlocks:
     def __init__(self, lengths: Any, size: int, count: int, steps: Any) -> None:
         self.size, self.count, self.steps = size, count, steps
         lengths = maximum(minimum(lengths, steps), 0)
-        self.places = descending(lengths, size)
-        self.order = scatter_nd(expand_dims(self.places, 1), numbers(size), [size])
+        self.order = argsort(lengths, direction="DESCENDING")  # equal ones stay in their order
+        self.places = argsort(self.order)
         self.lengths = gather(lengths, self.order)
         self.ends = [self.lengths[self.kept(k)] for k in range(count)]
         self.starts = [0, *self.ends[:-1]]
@@ -104,11 +98,3 @@ def _permuted(x: Any, order: Tensor, inverse: Tensor, axis: int) -> Any:
     if not x.dtype.is_floating:
         return gather(x, order, axis=axis)
     return _adjoint(lambda x: gather(x, order, axis=axis), lambda g: gather(g, inverse, axis=axis))(x)
-
-
-def descending(lengths: Tensor, size: int) -> Tensor:
-    """Return the place of each number when they are sorted, the largest first, equal ones in their order."""
-    mine, other = expand_dims(lengths, 1), expand_dims(lengths, 0)
-    earlier = np.tri(size, k=-1, dtype=bool)
-    before = logical_or(other > mine, logical_and(equal(other, mine), earlier))
-    return reduce_sum(cast(before, "int32"), 1)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..base.dtypes import DType
-from ..base.errors import GraphError
+from ..base.errors import DtypeError, GraphError
 from ..ir.tensor import Tensor
 from ..ops.math.random import random_normal, random_uniform, truncated_normal
 from .initializers import Initializer
@@ -61,6 +61,13 @@ def variance_scaling_initializer(
         raise GraphError("scale has to be positive", wanted="a number above 0", got=scale, hint="1.0 keeps variances")
 
     def make(shape: list[int], wanted: DType) -> Tensor:
+        if not (wanted.is_floating or wanted.is_complex):
+            raise DtypeError(
+                "weights drawn by a variance are no integers",
+                wanted="a floating dtype",
+                got=wanted,
+                hint="cast the inputs of the layer, or give it dtype= or another initializer",
+            )
         fan_in, fan_out = _fans(shape)
         n = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}[mode]
         deviation = math.sqrt(scale / max(1.0, n))

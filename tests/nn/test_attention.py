@@ -127,7 +127,21 @@ def test_gradients_are_the_derivatives(start, run):
         assert found[1][at] == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-4, abs=1e-5)
 
 
+def test_self_attention_knows_the_size_of_keys(start, run):
+    data = RANDOM.standard_normal((2, 3, 8)).astype(np.float32)
+    x = tg.placeholder("float32", [None, None, None])
+    layer = tg.nn.MultiHeadAttention(2, input_size=8)
+    y, same = layer(x), layer(data)
+    found, wanted = start([y, same], {x: data})
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
 def test_what_does_not_fit_is_refused():
+    with pytest.raises(tg.GraphError, match="attention has heads"):
+        tg.nn.MultiHeadAttention(0)
+    for shape in (None, [3], [2, 1, 1, 3, 3]):
+        with pytest.raises(tg.ShapeError, match="a mask of attention has another rank"):
+            tg.nn.MultiHeadAttention(2)(tg.ones([2, 3, 4]), mask=tg.placeholder("bool", shape))
     with pytest.raises(tg.GraphError, match="can not be split"):
         tg.nn.MultiHeadAttention(3, input_size=8)
     with pytest.raises(tg.ShapeError, match="takes sequences"):

@@ -210,3 +210,60 @@ def test_a_residual_may_be_a_function_and_devices_hold_variables():
         assert {t.device for t in (output, state.c, cell.cell.kernel)} == {"/device:CPU:1"}
     wrapped = tg.nn.ResidualWrapper(Echo(), lambda x, y: y - x)
     assert (run(lambda: wrapped(tg.ones([1, 100]), wrapped.zero_state(1))[0]) == 1).all()
+
+
+def test_what_is_added_up_has_one_size():
+    class Wide(tg.nn.RNNCell):
+        state_size = output_size = 3
+
+        def forward(self, inputs, state):
+            return tg.ones([2, 3]), state
+
+    with tg.Graph().as_default(), pytest.raises(tg.ShapeError, match="one size"):
+        tg.nn.ResidualWrapper(Wide())(tg.ones([2, 1]), tg.zeros([2, 3]))
+
+
+@pytest.mark.parametrize("make", [tg.nn.BasicRNNCell, tg.nn.GRUCell, tg.nn.LSTMCell, tg.nn.LayerNormLSTMCell])
+def test_initializers_and_activations_may_be_names(make):
+    with tg.Graph().as_default() as graph:
+        cell = make(2, initializer="ones", activation="relu")
+        output, _ = cell(tg.ones([1, 3]), cell.zero_state(1))
+        again, _ = make(2, initializer=tg.ones, activation=tg.relu)(tg.ones([1, 3]), cell.zero_state(1))
+        init = tg.global_variables_initializer()
+    with tg.SyncSession(graph) as session:
+        session.run(init)
+        first, second, *weights = session.run([output, again, *cell.parameters()[:1]])
+    assert (first == second).all()
+    assert (weights[0] == 1).all()
+
+
+def test_gates_of_two_bytes_are_normalized_in_float32():
+    with tg.Graph().as_default() as graph:
+        cell = tg.nn.LayerNormLSTMCell(4)
+        zero = cell.zero_state(2, "float16")
+        output, state = cell(tg.zeros([2, 3], "float16"), zero)  # all alike: a variance of 0
+        init = tg.global_variables_initializer()
+    with tg.SyncSession(graph) as session:
+        session.run(init)
+        found = session.run([output, *state])
+    assert all(x.dtype == np.float16 and np.isfinite(x).all() for x in found)
+
+
+def test_the_candidate_is_kept_with_a_probability():
+    with pytest.raises(tg.GraphError, match="a probability to keep"):
+        tg.nn.LayerNormLSTMCell(4, dropout_keep_prob=1.5)
+    with tg.Graph().as_default(), pytest.raises(tg.DtypeError, match="no integers"):
+        tg.nn.GRUCell(2)(tg.ones([1, 3], "int32"), tg.zeros([1, 2], "int32"))
+
+
+@pytest.mark.parametrize("variational", [False, True])
+def test_what_is_dropped_may_be_a_tensor(variational):
+    def build(keep):
+        cell = tg.nn.DropoutWrapper(
+            Echo(), output_keep_prob=keep, variational_recurrent=variational, dtype="float32", seed=3
+        )
+        return tg.nn.dynamic_rnn(cell, np.ones((2, 3, 100), np.float32))[0]
+
+    for keep in (np.float32(0.5), np.float64(0.5)):
+        found = tg.function(build).sync(keep)
+        assert set(np.unique(found)) == {0, 4}

@@ -192,5 +192,69 @@ def test_what_does_not_go_together_is_refused(table):
             tg.nn.Helper().initialize()
         with pytest.raises(tg.ShapeError, match="one start token"):
             tg.nn.GreedyEmbeddingHelper(tg.eye(3), 1, 0)
+        with pytest.raises(tg.ShapeError, match="one token ends"):
+            tg.nn.GreedyEmbeddingHelper(tg.eye(3), [1, 2], [0, 1])
         with pytest.raises(tg.GraphError, match="tile_batch"):
             tg.nn.tile_batch(tg.zeros([2, 1]), 0)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_there_may_be_nothing_to_decode(known):
+    with tg.Graph().as_default() as graph:
+        x, n = tg.placeholder("float32", [2, 0 if known else None, 3]), tg.placeholder("int32", [2])
+        cell = tg.nn.GRUCell(4)
+        decoder = tg.nn.BasicDecoder(cell, tg.nn.TrainingHelper(x, n), cell.zero_state(2))
+        outputs, _, lengths = tg.nn.dynamic_decode(decoder)
+        init = tg.global_variables_initializer()
+    with tg.SyncSession(graph) as session:
+        session.run(init)
+        found, counted = session.run([outputs.rnn_output, lengths], {x: np.zeros((2, 0, 3)), n: [0, 0]})
+    assert found.shape == (2, 0, 4)
+    assert counted.tolist() == [0, 0]
+
+
+def test_rows_are_tiled_whatever_they_are():
+    assert tg.function(lambda: tg.nn.tile_batch([[1, 2], [3, 4]], 2)).sync().tolist() == [
+        [1, 2],
+        [1, 2],
+        [3, 4],
+        [3, 4],
+    ]
+    with tg.Graph().as_default() as graph:
+        x = tg.placeholder("float32", [None, None, 3])
+        tiled = tg.nn.tile_batch((x, tg.constant(5)), 2, name="beams")
+        assert tiled[0].op.name.startswith("beams/")
+    with tg.SyncSession(graph) as session:
+        for shape in [(2, 0, 3), (0, 2, 3)]:
+            rows, scalar = session.run(tiled, {x: np.zeros(shape)})
+            assert rows.shape == (2 * shape[0], *shape[1:])
+            assert scalar == 5
+
+
+def test_trees_have_steps_rows_and_beams():
+    with tg.Graph().as_default(), pytest.raises(tg.ShapeError, match="beams of all steps and rows"):
+        tg.nn.gather_tree([[1, 2]], [[0, 0]], [1], 9)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_more_beams_than_first_symbols(dtype):
+    """Beams that are impossible at first do not stand in for others that are possible."""
+    logits = np.log(np.array([0.5, 0.3, 0.2])).astype(dtype)
+
+    class Constant(tg.nn.RNNCell):
+        state_size = output_size = 3
+
+        def forward(self, inputs, state):
+            return tg.zeros_like(state) + logits, state
+
+    def build():
+        state = tg.zeros([5, 3], dtype)
+        decoder = tg.nn.BeamSearchDecoder(Constant(), tg.eye(3), [1], 0, state, 5)
+        outputs, _, lengths = tg.nn.dynamic_decode(decoder, maximum_iterations=2)
+        return outputs.predicted_ids, outputs.beam_search_decoder_output.scores[:, -1], lengths
+
+    found, scores, lengths = tg.function(build).sync()
+    assert found[0, :, 0].tolist() == [0, 0]
+    assert scores.dtype == dtype
+    np.testing.assert_allclose(np.exp(scores[0].astype(float)), [0.5, 0.15, 0.1, 0.09, 0.06], rtol=2e-2)
+    assert lengths.tolist() == [[1, 2, 2, 2, 2]]

@@ -54,6 +54,12 @@ class TestDense:
         assert [v.name for v in tg.global_variables()] == ["dense/kernel", "dense/bias", "late/kernel", "late/bias"]
         assert early.kernel.shape == [3, 2]
 
+    def test_another_size_is_refused(self):
+        layer = tg.nn.Dense(2, input_size=3)
+        for shape in ([None, 3, 6], [2, 6], [1], []):  # of the first each row would be two
+            with pytest.raises(tg.ShapeError, match="for inputs of another size"):
+                layer(tg.placeholder("float32", shape))
+
     def test_an_unknown_size_is_refused(self):
         for shape in (None, [None], [2, None], []):
             with pytest.raises(tg.ShapeError, match="Dense 'dense' does not know the size") as caught:

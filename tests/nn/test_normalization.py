@@ -18,7 +18,8 @@ def open_shape(shape, kept):
 
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize(
-    ("shape", "axis"), [((3, 4), -1), ((2, 3, 4), 2), ((2, 3, 4), [1, 2]), ((2, 3, 4), 1), ((2, 3, 4, 2), [1, 3])]
+    ("shape", "axis"),
+    [((3, 4), -1), ((2, 3, 4), 2), ((2, 3, 4), [1, 2]), ((2, 3, 4), 1), ((2, 3, 4, 2), [1, 3]), ((2, 3, 4), [-1, 1])],
 )
 def test_layer_norm(start, shape, axis, known):
     data = RANDOM.standard_normal(shape)
@@ -31,7 +32,8 @@ def test_layer_norm(start, shape, axis, known):
     assert layer.gamma.shape == layer.beta.shape == sizes
     assert y.shape == x.shape
     along = [d if i in axes else 1 for i, d in enumerate(shape)]
-    wanted = normalized(data, axes, 1e-5) * gamma.reshape(along) + beta.reshape(along)
+    gamma, beta = (v.transpose(np.argsort(axes)).reshape(along) for v in (gamma, beta))
+    wanted = normalized(data, axes, 1e-5) * gamma + beta
     np.testing.assert_allclose(start(y, {x: data}), wanted, rtol=1e-9, atol=1e-12)
 
 
@@ -133,3 +135,16 @@ def test_what_does_not_fit_is_refused():
         tg.nn.LayerNorm()(tg.placeholder("float32", [2, None]))
     with pytest.raises(tg.ShapeError, match="has to know the rank"):
         tg.nn.LayerNorm(input_size=3)(tg.placeholder("float32"))
+
+
+@pytest.mark.parametrize("make", [tg.nn.BatchNorm, tg.nn.InstanceNorm, lambda axis: tg.nn.GroupNorm(1, axis)])
+def test_channels_are_one_axis(make):
+    with pytest.raises(tg.GraphError, match="'axis' has to be an integer"):
+        make([1, 2])
+
+
+@pytest.mark.parametrize("make", [tg.nn.LayerNorm, tg.nn.RMSNorm, tg.nn.BatchNorm])
+def test_a_layer_is_for_one_size(make):
+    layer = make(input_size=3)
+    with pytest.raises(tg.ShapeError, match="for inputs of another size"):
+        layer(tg.ones([2, 1]))  # which would broadcast

@@ -218,7 +218,7 @@ def test_what_can_not_be_is_refused():
             tg.nn.dynamic_rnn(Sum(), x, 3)
         with pytest.raises(tg.ShapeError, match="sequences of a batch"):
             tg.nn.dynamic_rnn(Sum(), tg.zeros([3]))
-        with pytest.raises(tg.ShapeError, match="last dimension"):
+        with pytest.raises(tg.ShapeError, match="does not know the size of its inputs"):
             tg.nn.dynamic_rnn(tg.nn.GRUCell(2), tg.placeholder("float32", [3, 4, None]))
         with pytest.raises(tg.GraphError, match="in so many blocks"):
             tg.nn.dynamic_rnn(tg.nn.GRUCell(2), x, blocks=2)
@@ -232,3 +232,67 @@ def test_what_can_not_be_is_refused():
             tg.nn.raw_rnn(Sum(), lambda *_: None)
         with pytest.raises(tg.GraphError, match="the state that the loop begins in"):
             tg.nn.raw_rnn(Sum(), lambda *_: (False, None, None, None, None))
+
+
+class Stateless(tg.nn.RNNCell):
+    """Keeps nothing."""
+
+    state_size, output_size = (), 2
+
+    def forward(self, inputs, state):
+        return inputs * 2.0, state
+
+
+class Counter(tg.nn.RNNCell):
+    """Its state begins with a scalar."""
+
+    state_size, output_size = ([], 2), 2
+
+    def zero_state(self, batch_size, dtype="float32"):
+        return tg.zeros([], "int32"), tg.zeros([batch_size, 2], dtype)
+
+    def forward(self, inputs, state):
+        return state[1] + inputs, (state[0] + 1, state[1] + inputs)
+
+
+@pytest.mark.parametrize(("shape", "time"), [([3, 4], 4), ([None, None], 4), ([3, 0], 0), ([None, 0], 0)])
+def test_a_state_may_be_nothing_or_begin_with_a_scalar(shape, time):
+    x = x_of(3, time)
+    with tg.Graph().as_default() as graph:
+        given = tg.placeholder("float32", [*shape, 2])
+        fetches = [tg.nn.dynamic_rnn(cell, given) for cell in (Stateless(), Counter())]
+    with tg.SyncSession(graph) as session:
+        (doubled, nothing), (sums, (count, last)) = session.run(fetches, {given: x})
+    np.testing.assert_array_equal(doubled, 2 * x)
+    assert nothing == ()
+    np.testing.assert_allclose(sums, np.cumsum(x, 1), atol=1e-6)
+    assert count == time
+    np.testing.assert_allclose(last, x.sum(1), atol=1e-6)
+
+
+def test_a_raw_network_emits_the_dtype_of_its_state_or_inputs():
+    class Pair(tg.nn.RNNCell):
+        state_size, output_size = ([], 2), 2
+
+        def forward(self, inputs, state):
+            return inputs + state[1], (state[0] + 1, state[1] + 1.0)
+
+    def build(cell, start):
+        def loop_fn(time, output, state, seen):
+            return tg.fill([3], time >= 2), tg.ones([3, 2]), start if output is None else state, None, None
+
+        return tg.nn.raw_rnn(cell, loop_fn)[0].stack()
+
+    found = tg.function(lambda: [build(Stateless(), ()), build(Pair(), (0, tg.zeros([3, 2])))]).sync()
+    assert [y[:, 0, 0].tolist() for y in found] == [[2, 2], [1, 2]]
+    assert {y.dtype for y in found} == {np.dtype("float32")}
+
+
+def test_layers_begin_with_a_state_for_each():
+    with pytest.raises(tg.GraphError, match="is made of layers"):
+        tg.nn.LSTM(3, num_layers=0)
+    with tg.Graph().as_default():
+        layers, zero = tg.nn.GRU(3, num_layers=2), tg.zeros([3, 3])
+        for states in ([zero], [zero] * 3):
+            with pytest.raises(tg.GraphError, match="a state for each layer"):
+                layers(x_of(3, 4), initial_state=states)

@@ -57,6 +57,18 @@ def test_the_largest_are_those_of_a_stable_sort(run, k, sorted):
     np.testing.assert_array_equal(values, np.take_along_axis(data, order, -1))
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "int8", "uint8", "int64"])
+def test_the_least_values_of_a_dtype_are_found_too(run, dtype):
+    dtype = tg.as_dtype(dtype)
+    least = -np.inf if dtype.is_floating else dtype.min
+    data = np.full((2, 40), least).astype(dtype.numpy)
+    data[0, [5, 7]], data[1, 39] = 1, 100
+    values, indices = run(tg.top_k(data, 4))
+    assert values.dtype == dtype.numpy
+    assert indices.tolist() == [[5, 7, 0, 1], [39, 0, 1, 2]]
+    np.testing.assert_array_equal(values, np.take_along_axis(data, indices, -1))
+
+
 def test_nan_is_the_largest_everywhere(run):
     x = tg.constant([1.0, np.nan, np.inf, -np.inf])
     assert run(tg.argsort(x)).tolist() == [3, 0, 2, 1]

@@ -1,0 +1,135 @@
+"""A cell with dropout of what goes in, what comes out and what is kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..base import nest
+from ..base.errors import GraphError
+from ..ir.apply import convert_to_tensor
+from ..ir.tensor import Tensor
+from ..ops.array.creation import ones
+from .cell_dropout import checked_keep, dropped, is_one
+from .cell_wrappers import CellWrapper
+from .cells import LSTMStateTuple, map_sizes
+
+
+class DropoutWrapper(CellWrapper):
+    """A cell with dropout of its input, output and state (Zaremba et al., 2014).
+
+    The cell state of an LSTM is never dropped. Draws differ from step to step, unless `variational_recurrent` is set:
+    then one mask of elements, the same for all rows and time steps, is drawn when a session's step begins (Gal and
+    Ghahramani, 2016), and the loop can run as a native program.
+
+    Parameters
+    ----------
+    cell : RNNCell
+    input_keep_prob, output_keep_prob, state_keep_prob : float or scalar Tensor
+        Probability to keep an element; those that are kept are divided by it.
+    variational_recurrent : bool
+    input_size : structure of int, optional
+        Last dimension of the input, which `variational_recurrent` needs where `input_keep_prob` is not 1.
+    dtype : dtype-like, optional
+        Of input, state and output, which `variational_recurrent` needs.
+    seed : int, optional
+    name : str, optional
+
+    Raises
+    ------
+    GraphError
+        If a probability is not above 0 and at most 1, or `input_size` or `dtype` are missing.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> class Echo(tg.nn.RNNCell):
+    ...     state_size = output_size = 100
+    ...
+    ...     def forward(self, inputs, state):
+    ...         return inputs, state
+    >>> def dropped():
+    ...     cell = tg.nn.DropoutWrapper(Echo(), output_keep_prob=0.5)
+    ...     return cell(tg.ones([1, 100]), cell.zero_state(1))[0]
+    >>> sorted(set(tg.function(dropped).sync()[0].tolist()))
+    [0.0, 2.0]
+    """
+
+    def __init__(
+        self,
+        cell: Any,
+        input_keep_prob: Any = 1.0,
+        output_keep_prob: Any = 1.0,
+        state_keep_prob: Any = 1.0,
+        variational_recurrent: bool = False,
+        input_size: Any = None,
+        dtype: Any = None,
+        seed: int | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(cell, name)
+        self.keep = {"input": input_keep_prob, "output": output_keep_prob, "state": state_keep_prob}
+        for what, keep in self.keep.items():
+            checked_keep(keep, f"{what}_keep_prob")
+        self.seed = seed
+        self._masks: dict[str, list[Tensor]] | None = None
+        if variational_recurrent:
+            sizes = {"input": input_size, "output": cell.output_size, "state": cell.state_size}
+            self._masks = {what: self._mask(what, size, dtype) for what, size in sizes.items()}
+
+    def _mask(self, what: str, sizes: Any, dtype: Any) -> list[Tensor]:
+        if is_one(self.keep[what]):
+            return []
+        if sizes is None or dtype is None:
+            raise GraphError(
+                "variational dropout draws its masks before the cell is called",
+                wanted="dtype, and input_size if the input is dropped",
+                got=f"dtype {dtype}, size of the {what} {sizes}",
+                hint="pass dtype='float32' and input_size=, the last dimension of the input",
+            )
+        keep, seed = self.keep[what], self._seed(what)
+        return nest.flatten(map_sizes(lambda size: dropped(ones([1, *size], dtype), keep, seed), sizes))
+
+    def _seed(self, what: str) -> int | None:
+        """Return a seed for each of input, output and state, which would be dropped alike with one."""
+        return None if self.seed is None else 3 * self.seed + list(self.keep).index(what)
+
+    def _dropped(self, what: str, values: Any) -> Any:
+        if is_one(self.keep[what]):
+            return values
+        leaves = [leaf if hasattr(leaf, "with_flow") else convert_to_tensor(leaf) for leaf in nest.flatten(values)]
+        spared = _spared(values) if what == "state" else [False] * len(leaves)
+        for k, leaf in enumerate(leaves):
+            if not spared[k]:
+                leaves[k] = self._dropped_one(what, k, leaf)
+        return nest.pack_as(values, leaves)
+
+    def _dropped_one(self, what: str, k: int, x: Tensor) -> Tensor:
+        if self._masks is not None:
+            return x * self._masks[what][k]
+        seed = self._seed(what)
+        return dropped(x, self.keep[what], None if seed is None else seed + 1009 * k)
+
+    def forward(self, inputs: Any, state: Any) -> tuple[Any, Any]:
+        """Return output and next state of the cell, with some elements zero.
+
+        Parameters
+        ----------
+        inputs : structure of Tensor
+        state : structure of Tensor
+
+        Returns
+        -------
+        output, state : structure of Tensor
+        """
+        output, after = self.cell(self._dropped("input", inputs), state)
+        return self._dropped("output", output), self._dropped("state", after)
+
+
+def _spared(state: Any) -> list[bool]:
+    """Say of each leaf of a state whether it is never dropped: memory of an LSTM, arrays, what is no number."""
+    if isinstance(state, LSTMStateTuple):
+        return [True, False]
+    parts = nest.children(state)
+    if parts is not None:
+        return [spared for _, part in parts for spared in _spared(part)]
+    return [hasattr(state, "with_flow") or not convert_to_tensor(state).dtype.is_floating]
