@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base.dtypes import int32
 from ..base.errors import GraphError
 from ..base.shapes import Shape
 from ..frontend.conditional import cond
@@ -108,11 +109,7 @@ class GradientAccumulator(Optimizer):
         return 1 / self._steps if self._average else 1.0
 
     def _count(self, var: Variable) -> Variable:
-        key = (var.name, "count")
-        if key not in self._slots:
-            with scopes.within(name="", device=(), colocate=var.op):
-                self._slots[key] = Variable(0, trainable=False, name=f"{var.name}/{self.name}/count")
-        return self._slots[key]
+        return self.slot(var, "count", 0, dtype=int32)
 
     def _kept(self, gradient: Any, var: Variable) -> _Kept:
         if not isinstance(gradient, IndexedSlices):
@@ -128,13 +125,9 @@ class GradientAccumulator(Optimizer):
             )
         none = np.zeros((0, *row.as_tuple()), var.dtype.numpy)
         values = self.slot(var, "accumulated_rows", none, Shape([None]) + row)
-        key = (var.name, "accumulated_indices")
-        if key not in self._slots:
-            with scopes.within(name="", device=(), colocate=var.op):
-                empty = np.zeros(0, gradient.indices.dtype.numpy)
-                name = f"{var.name}/{self.name}/accumulated_indices"
-                self._slots[key] = Variable(empty, trainable=False, name=name, shape=[None])
-        return _KeptRows(values, self._slots[key], gradient.dense_shape)
+        kind = gradient.indices.dtype
+        indices = self.slot(var, "accumulated_indices", np.zeros(0, kind.numpy), [None], kind)
+        return _KeptRows(values, indices, gradient.dense_shape)
 
 
 def _added(kept: _Kept, gradient: Any, var: Variable) -> Any:
