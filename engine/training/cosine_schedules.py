@@ -14,6 +14,7 @@ from ..ops.math.arithmetic import pow as power
 from ..ops.math.elementwise import floor, log, sqrt
 from ..ops.math.random import random_normal
 from ..ops.math.trigonometry import cos
+from .optimizer import check_number
 from .schedules import begun
 
 
@@ -82,6 +83,11 @@ def cosine_decay_restarts(
     Tensor
         A scalar of the dtype of `learning_rate`.
 
+    Raises
+    ------
+    GraphError
+        If `t_mul` is a number below 1.
+
     Examples
     --------
     >>> import tagflow as tg
@@ -91,6 +97,7 @@ def cosine_decay_restarts(
     [4.0, 2.0, 2.0, 1.0, 1.0]
     """
     with name_scope(name, "SGDRDecay"):
+        check_number("t_mul", t_mul, lambda x: x >= 1, "1 or more")
         rate, step, steps, longer, higher, end = begun(
             learning_rate, global_step, first_decay_steps, t_mul, m_mul, alpha
         )

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.dtypes import DType, int32, int64
+from ..base.dtypes import DType, as_dtype, float32, int32, int64
 from ..base.errors import DtypeError, GraphError
 from ..frontend.scopes import name_scope
 from ..ir.apply import apply, convert_to_tensor
@@ -211,6 +211,8 @@ def piecewise_constant(x: Any, boundaries: Sequence[Any], values: Sequence[Any],
     ------
     GraphError
         If there are not as many values, or numbers among the boundaries do not increase.
+    DtypeError
+        If the dtypes of the values differ, or a boundary is floating where `x` is an integer.
 
     Examples
     --------
@@ -229,20 +231,28 @@ def piecewise_constant(x: Any, boundaries: Sequence[Any], values: Sequence[Any],
         )
     with name_scope(name, "PiecewiseConstant"):
         x = convert_to_tensor(x)
-        result = convert_to_tensor(values[-1])
+        dtype = _common_dtype(values)
+        result = scalar(values[-1], dtype)
         for boundary, value in reversed(list(zip(boundaries, values, strict=False))):
-            result = where(x <= _bound(boundary, x.dtype), scalar(value, result.dtype), result)
+            result = where(x <= _bound(boundary, x.dtype), scalar(value, dtype), result)
         return result
 
 
+def _common_dtype(values: Sequence[Any]) -> DType:
+    """Return the dtype of those values that have one; of literals float32, if one of them is no integer."""
+    found = {as_dtype(value.dtype) for value in values if hasattr(value, "dtype")}
+    if len(found) > 1:
+        names = ", ".join(sorted(dtype.name for dtype in found))
+        raise DtypeError("the values are of several dtypes", wanted="one dtype", got=names, hint="cast some of them")
+    return found.pop() if found else float32 if any(isinstance(value, float) for value in values) else int32
+
+
 def _bound(boundary: Any, dtype: DType) -> Tensor:
-    """Return a boundary in the dtype of what it is compared with: a whole one of float where that is an integer."""
-    tensor = convert_to_tensor(boundary)
-    if tensor.dtype.is_floating and dtype in (int32, int64):
-        raise DtypeError(
-            "a boundary between integers is an integer", wanted=dtype, got=tensor.dtype, hint="as 10, not 10.0"
-        )
-    return scalar(tensor, dtype)
+    """Return a boundary in the dtype of what it is compared with."""
+    given = as_dtype(boundary.dtype if hasattr(boundary, "dtype") else type(boundary))
+    if given.is_floating and dtype in (int32, int64):
+        raise DtypeError("a boundary between integers is an integer", wanted=dtype, got=given, hint="as 10, not 10.0")
+    return scalar(boundary, dtype)
 
 
 @builds

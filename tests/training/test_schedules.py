@@ -98,6 +98,10 @@ def test_pieces_end_where_their_boundaries_are():
     assert found == [1.0, 1.0, 0.5, 0.5, 0.25]
     found = rates(lambda s: training.piecewise_constant(s, [0.5], values[:2]), [0.5, 0.75], "float64")
     assert found == [1.0, 0.5]
+    found = rates(lambda s: training.piecewise_constant(s, [0.7], values[:2]), [0.7, 0.8], "float64")
+    assert found == [1.0, 0.5], "a literal does not go through float32"
+    found = rates(lambda s: training.piecewise_constant(s, [10, 5 * 10**9], values), [11, 6 * 10**9])
+    assert found == [0.5, 0.25]
     assert rates(lambda s: training.piecewise_constant(s, [], values[:1]), [3]) == [1.0]
 
 
@@ -109,6 +113,13 @@ def test_what_is_no_schedule_is_refused():
                 training.piecewise_constant(step, boundaries, values)
         with pytest.raises(tg.DtypeError, match="boundary between integers"):
             training.piecewise_constant(step, [0.5], [1.0, 2.0])
+        with pytest.raises(tg.DtypeError, match="several dtypes"):
+            training.piecewise_constant(step, [5], [tg.constant(0.5), tg.constant(1)])
+        with pytest.raises(tg.DtypeError, match="does not fit"):
+            training.piecewise_constant(step, [5], [0.5, tg.constant(1)])
+        assert training.piecewise_constant(step, [5], [0.5, 1]).dtype == "float32"
+        with pytest.raises(tg.GraphError, match="t_mul is out of range"):
+            training.cosine_decay_restarts(1.0, step, 10, t_mul=0.5)
         with pytest.raises(tg.GraphError, match="needs the number of updates"):
             training.cosine_decay(1.0, None, 10)
         with pytest.raises(tg.DtypeError, match="floating number"):
