@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..base.errors import GraphError
 from ..frontend.scopes import name_scope
 from ..ir.apply import convert_to_tensor
 from ..ir.entry import builds
 from ..ir.tensor import Tensor
-from ..ops.array.shapes import squeeze
 from ..ops.control.placeholders import stop_gradient
-from ..ops.control.weights import in_dtype
+from ..ops.control.weights import in_dtype, without_last
 from ..ops.math.elementwise import log
 from ..ops.nn.activations import relu
 from ..ops.nn.losses import (
@@ -19,6 +17,7 @@ from ..ops.nn.losses import (
     softmax_cross_entropy_with_logits,
     sparse_softmax_cross_entropy_with_logits,
 )
+from ..ops.support.arguments import static_fraction
 from ..ops.support.common import size_along
 from .collected import LOSSES
 from .weighting import Reduction, compute_weighted_loss, floating_pair
@@ -160,10 +159,7 @@ def sigmoid_cross_entropy(
 
 
 def _smoothed(labels: Tensor, smoothing: Any, towards: Any) -> Tensor:
-    if not isinstance(smoothing, (int, float)) or not 0 <= smoothing <= 1:
-        raise GraphError(
-            "label_smoothing is a fraction", wanted="a number from 0 to 1", got=smoothing, hint="as 0.1; 0 for none"
-        )
+    smoothing = static_fraction(smoothing, "label_smoothing")
     return labels * (1 - smoothing) + towards * smoothing if smoothing else labels
 
 
@@ -254,12 +250,7 @@ def sparse_softmax_cross_entropy(
     """
     with name_scope(scope, "sparse_softmax_cross_entropy_loss") as inner:
         labels, logits, weights = map(convert_to_tensor, (labels, logits, weights))
-        labels = _without_last(labels, logits.rank)
-        weights = _without_last(weights, None if labels.rank is None else labels.rank + 1)
+        labels = without_last(labels, None if logits.rank is None else logits.rank - 1)
+        weights = without_last(weights, labels.rank)
         losses = sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
         return compute_weighted_loss(losses, weights, inner, loss_collection, reduction)
-
-
-def _without_last(x: Tensor, rank: int | None) -> Tensor:
-    """Return a tensor without its last dimension, if it has this rank and that dimension is 1."""
-    return squeeze(x, -1) if x.rank is not None and x.rank == rank and x.rank > 0 and x.shape[-1] == 1 else x

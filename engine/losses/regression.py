@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..base.dtypes import accumulator_dtype
 from ..base.errors import ShapeError
 from ..frontend.scopes import name_scope
 from ..ir.entry import builds
 from ..ir.tensor import Tensor
-from ..ops.control.weights import fitting_weights, in_dtype, present, spread_weights
+from ..ops.control.weights import fitting_weights, in_dtype
 from ..ops.math.arithmetic import div_no_nan, maximum, minimum, squared_difference
 from ..ops.math.elementwise import abs as absolute
 from ..ops.math.elementwise import square
 from ..ops.math.reductions import reduce_sum
 from ..ops.support.arguments import static_int
+from ..ops.support.common import ones_like
 from .collected import LOSSES, add_loss
 from .weighting import Reduction, compute_weighted_loss, floating_pair
 
@@ -217,7 +219,7 @@ def mean_pairwise_squared_error(
     Raises
     ------
     ShapeError
-        If the shapes differ, or the rank is not known or less than 2.
+        If the shapes differ, the rank is not known or less than 2, or the weights are not one for each example.
 
     Examples
     --------
@@ -237,16 +239,15 @@ def mean_pairwise_squared_error(
                 operation=differences.op,
                 hint="expand_dims(x, 0) makes one example of a vector",
             )
-        weights = fitting_weights(weights, differences)
-        loss = reduce_sum(_of_pairs(differences, weights) * weights)
+        each = _of_pairs(in_dtype(differences, accumulator_dtype(differences.dtype)))
+        loss = in_dtype(reduce_sum(each * fitting_weights(weights, each)), differences.dtype)
         add_loss(loss, loss_collection)
         return loss
 
 
-def _of_pairs(differences: Tensor, weights: Tensor) -> Tensor:
-    """Return twice the variance of the differences within each example: what is independent of the pairs' order."""
+def _of_pairs(differences: Tensor) -> Tensor:
+    """Return twice the variance within each example, which is the mean over its pairs; 0 of a single element."""
     axes = list(range(1, differences.rank or 0))
-    count = reduce_sum(spread_weights(present(weights), differences), axes, keepdims=True)
-    squares = reduce_sum(square(differences), axes, keepdims=True)
-    total = square(reduce_sum(differences, axes, keepdims=True))
-    return 2 * div_no_nan(squares, maximum(count - 1, 0)) - 2 * div_no_nan(total, maximum(count * (count - 1), 0))
+    count = reduce_sum(ones_like(differences), axes, keepdims=True)
+    centred = differences - div_no_nan(reduce_sum(differences, axes, keepdims=True), count)
+    return 2 * div_no_nan(reduce_sum(square(centred), axes, keepdims=True), maximum(count - 1, 0))

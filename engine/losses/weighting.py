@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..base.dtypes import float32, float64
+from ..base.dtypes import accumulator_dtype
 from ..base.errors import DtypeError, GraphError
 from ..frontend.scopes import name_scope
 from ..ir.apply import apply, convert_to_tensor
@@ -107,15 +107,11 @@ def compute_weighted_loss(
             raise DtypeError(
                 "losses are floating numbers", wanted="float", got=losses.dtype, operation=losses.op, hint="cast them"
             )
-        wide = in_dtype(losses, _wide(losses))
+        wide = in_dtype(losses, accumulator_dtype(losses.dtype))
         weights = fitting_weights(weights, wide)
         loss = in_dtype(_reduced(wide * weights, weights, reduction), losses.dtype)
         add_loss(loss, None if reduction == Reduction.NONE else loss_collection)
         return loss
-
-
-def _wide(losses: Tensor) -> Any:
-    return float64 if losses.dtype is float64 else float32
 
 
 def _reduced(weighted: Tensor, weights: Tensor, reduction: str) -> Tensor:

@@ -20,15 +20,14 @@ from ..ops.control.weights import behind, in_dtype, of_one_shape
 from ..ops.math.linear import matmul
 from ..ops.math.reductions import reduce_sum
 from .outcomes import SUMMARIES
-from .streaming import Collections, same_ranks, streamed, weighted
+from .streaming import Collections, Metric, same_ranks, streamed, weighted
 
-Metric = tuple[Tensor, Tensor]
 EPSILON = 1e-7  # keeps quotients finite, as TensorFlow's does
 
 
 def counts_at(thresholds: Any, labels: Any, predictions: Any, weights: Any) -> dict[str, Tensor]:
     """Return the weights of the outcomes of each kind, added up for each threshold: vectors as long as those."""
-    labels, predictions, weights = same_ranks(labels, predictions, weights)
+    labels, predictions = same_ranks(labels, predictions)
     labels = in_dtype(labels, bool_)
     scores = of_one_shape(labels, in_dtype(predictions, float32))
     within = [assert_greater_equal(scores, 0.0, "predictions"), assert_less_equal(scores, 1.0, "predictions")]
@@ -46,7 +45,8 @@ def counts_at(thresholds: Any, labels: Any, predictions: Any, weights: Any) -> d
     }
 
 
-def _checked(thresholds: Sequence[float]) -> list[float]:
+def checked_thresholds(thresholds: Sequence[float]) -> list[float]:
+    """Return thresholds as a list of numbers."""
     found = list(thresholds)
     if not found or not all(isinstance(t, (int, float, np.number)) for t in found):
         raise GraphError("thresholds are numbers", wanted="a list of 1 or more", got=thresholds, hint="as [0.25, 0.5]")
@@ -81,7 +81,7 @@ def _at_thresholds(kind: str, summary: str, needed: Sequence[str], compute: Any,
         name: str | None = None,
     ) -> Metric:
         with name_scope(name, kind):
-            counts = counts_at(_checked(thresholds), labels, predictions, weights)
+            counts = counts_at(checked_thresholds(thresholds), labels, predictions, weights)
             used = {name: counts[name] for name in needed}
             return streamed(compute, used, float32, metrics_collections, updates_collections)
 

@@ -10,25 +10,23 @@ from ..frontend.scopes import name_scope
 from ..ir.entry import builds
 from ..ir.tensor import Tensor
 from ..ops.array.concat import stack
+from ..ops.array.creation import ones_like
 from ..ops.array.gather import scatter_nd
 from ..ops.array.shapes import expand_dims, reshape
-from ..ops.control.weights import fitting_weights, in_dtype, of_one_shape, spread_weights
+from ..ops.control.weights import in_dtype, of_one_shape
 from ..ops.math.arithmetic import div_no_nan
 from ..ops.math.comparison import equal, not_equal
 from ..ops.math.reductions import reduce_mean, reduce_sum
 from ..ops.support.arguments import static_int
-from .streaming import Collections, same_ranks, streamed
-
-Metric = tuple[Tensor, Tensor]
+from .streaming import Collections, Metric, same_ranks, streamed, weighted
 
 
 def _flat(labels: Any, predictions: Any, weights: Any) -> tuple[Tensor, Tensor, Tensor]:
     """Return labels and predictions as int64 vectors, with a weight for each."""
-    labels, predictions, weights = same_ranks(labels, predictions, weights)
+    labels, predictions = same_ranks(labels, predictions)
     labels = in_dtype(labels, int64)
     predictions = of_one_shape(labels, in_dtype(predictions, int64))
-    ones = in_dtype(equal(labels, labels), float32)
-    factors = spread_weights(fitting_weights(1.0 if weights is None else weights, ones), ones)
+    _, factors = weighted(ones_like(labels, float32), weights)
     return tuple(reshape(x, [-1]) for x in (labels, predictions, factors))  # type: ignore[return-value]
 
 

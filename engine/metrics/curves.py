@@ -18,10 +18,9 @@ from ..ops.math.arithmetic import div_no_nan, maximum, minimum
 from ..ops.math.elementwise import abs as absolute
 from ..ops.math.elementwise import log
 from ..ops.math.reductions import reduce_sum
-from .at_thresholds import EPSILON, counts_at, share
-from .streaming import Collections, streamed
-
-Metric = tuple[Tensor, Tensor]
+from ..ops.support.arguments import static_fraction, static_int
+from .at_thresholds import EPSILON, checked_thresholds, counts_at, share
+from .streaming import Collections, Metric, streamed
 
 _CURVES = ("ROC", "PR")
 _SUMS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
@@ -35,14 +34,14 @@ _SMALL = 1e-6  # of the areas, as TensorFlow's
 
 def _spaced(count: int, given: Sequence[float] | None = None) -> list[float]:
     """Return thresholds from below 0 to above 1: those given, or so many at equal distances."""
-    if given is None and (not isinstance(count, int) or count < 2):
+    if given is None and static_int(count, "num_thresholds") < 2:
         raise GraphError(
             "a curve goes through two thresholds at least",
             wanted="2 or more",
             got=count,
             hint="give num_thresholds=200",
         )
-    inner = [i / (count - 1) for i in range(1, count - 1)] if given is None else sorted(given)
+    inner = [i / (count - 1) for i in range(1, count - 1)] if given is None else sorted(checked_thresholds(given))
     return [-EPSILON, *inner, 1 + EPSILON]
 
 
@@ -139,12 +138,6 @@ def _interpolated(tp: Tensor, fp: Tensor, fn: Tensor) -> Tensor:
     return reduce_sum(div_no_nan(areas, maximum(tp[1:] + fn[1:], 0)))
 
 
-def _checked(value: Any, what: str) -> float:
-    if not isinstance(value, (int, float)) or not 0 <= value <= 1:
-        raise GraphError(f"{what} is a fraction", wanted="a number from 0 to 1", got=value, hint="as 0.9")
-    return float(value)
-
-
 @builds
 def sensitivity_at_specificity(
     labels: Any,
@@ -192,7 +185,7 @@ def sensitivity_at_specificity(
     ...     round(float(session.run(update)), 4)
     0.5
     """
-    wanted = _checked(specificity, "specificity")
+    wanted = static_fraction(specificity, "specificity")
 
     def sensitivity(tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor) -> Tensor:
         nearest = argmin(absolute(share(tn, fp) - wanted), 0)
@@ -250,7 +243,7 @@ def specificity_at_sensitivity(
     ...     round(float(session.run(update)), 4)
     0.5
     """
-    wanted = _checked(sensitivity, "sensitivity")
+    wanted = static_fraction(sensitivity, "sensitivity")
 
     def specificity(tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor) -> Tensor:
         nearest = argmin(reverse(absolute(share(tp, fn) - wanted), [0]), 0)  # the last of equals

@@ -16,9 +16,7 @@ from ..ops.math.elementwise import abs as absolute
 from ..ops.math.elementwise import sqrt
 from ..ops.math.reductions import reduce_sum
 from ..ops.support.arguments import static_int
-from .streaming import Collections, result_dtype, same_ranks, streamed, weighted
-
-Metric = tuple[Tensor, Tensor]
+from .streaming import Collections, Metric, result_dtype, same_ranks, streamed, weighted
 
 
 def _mean(
@@ -30,12 +28,11 @@ def _mean(
     return streamed(lambda total, count: finish(div_no_nan(total, count)), sums, dtype, metrics, updates)
 
 
-def _floating(labels: Any, predictions: Any, weights: Any) -> tuple[Tensor, Tensor, Any]:
+def _floating(labels: Any, predictions: Any) -> tuple[Tensor, Tensor]:
     """Return labels and predictions of one shape and one floating dtype."""
-    labels, predictions, weights = same_ranks(labels, predictions, weights)
-    dtype = result_dtype(labels, predictions)
-    labels = in_dtype(labels, dtype)
-    return labels, of_one_shape(labels, in_dtype(predictions, dtype)), weights
+    dtype = result_dtype(convert_to_tensor(labels), convert_to_tensor(predictions))
+    labels, predictions = same_ranks(in_dtype(labels, dtype), in_dtype(predictions, dtype))
+    return labels, of_one_shape(labels, predictions)
 
 
 @builds
@@ -173,7 +170,7 @@ def accuracy(
     0.75
     """
     with name_scope(name, "accuracy"):
-        labels, predictions, weights = same_ranks(labels, predictions, weights)
+        labels, predictions = same_ranks(labels, predictions)
         predictions = of_one_shape(labels, in_dtype(predictions, labels.dtype))
         correct = in_dtype(apply("Equal", predictions, labels), float32)
         return _mean(correct, weights, metrics_collections, updates_collections)
@@ -219,7 +216,7 @@ def mean_squared_error(
     2.0
     """
     with name_scope(name, "mean_squared_error"):
-        labels, predictions, weights = _floating(labels, predictions, weights)
+        labels, predictions = _floating(labels, predictions)
         return _mean(squared_difference(labels, predictions), weights, metrics_collections, updates_collections)
 
 
@@ -261,7 +258,7 @@ def root_mean_squared_error(
     3.0
     """
     with name_scope(name, "root_mean_squared_error"):
-        labels, predictions, weights = _floating(labels, predictions, weights)
+        labels, predictions = _floating(labels, predictions)
         squares = squared_difference(labels, predictions)
         return _mean(squares, weights, metrics_collections, updates_collections, sqrt)
 
@@ -304,7 +301,7 @@ def mean_absolute_error(
     1.5
     """
     with name_scope(name, "mean_absolute_error"):
-        labels, predictions, weights = _floating(labels, predictions, weights)
+        labels, predictions = _floating(labels, predictions)
         return _mean(absolute(labels - predictions), weights, metrics_collections, updates_collections)
 
 
@@ -349,9 +346,8 @@ def mean_relative_error(
     1.25
     """
     with name_scope(name, "mean_relative_error"):
-        labels, predictions, weights = _floating(labels, predictions, weights)
-        _, normalizer, _ = _floating(labels, normalizer, None)
-        normalizer = in_dtype(normalizer, labels.dtype)
+        labels, predictions = _floating(labels, predictions)
+        _, normalizer = _floating(labels, in_dtype(normalizer, labels.dtype))
         is_zero = apply("Equal", normalizer, 0)
         errors = where(is_zero, 0, absolute(labels - predictions) / where(is_zero, 1, normalizer))
         return _mean(errors, weights, metrics_collections, updates_collections)
@@ -400,7 +396,7 @@ def mean_cosine_distance(
     0.5
     """
     with name_scope(name, "mean_cosine_distance"):
-        labels, predictions, _ = _floating(labels, predictions, None)
+        labels, predictions = _floating(labels, predictions)
         products = reduce_sum(labels * predictions, static_int(dim, "dim"), keepdims=True)
         return _mean(products, weights, metrics_collections, updates_collections, lambda found: 1 - found)
 

@@ -13,9 +13,7 @@ from ..ir.tensor import Tensor
 from ..ops.control.weights import in_dtype, of_one_shape
 from ..ops.math.arithmetic import div_no_nan
 from ..ops.math.reductions import reduce_sum
-from .streaming import Collections, same_ranks, streamed, weighted
-
-Metric = tuple[Tensor, Tensor]
+from .streaming import Collections, Metric, same_ranks, streamed, weighted
 
 KINDS = {  # the label and the prediction of each
     "true_positives": (True, True),
@@ -33,7 +31,7 @@ SUMMARIES = {
 
 def _counts(labels: Any, predictions: Any, weights: Any, *kinds: str) -> Mapping[str, Tensor]:
     """Return the weights of the elements of each kind, added up."""
-    labels, predictions, weights = same_ranks(labels, predictions, weights)
+    labels, predictions = same_ranks(labels, predictions)
     labels = in_dtype(labels, bool_)
     predictions = of_one_shape(labels, in_dtype(predictions, bool_))
     found = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,13 @@ def _index_array(value: Any) -> np.ndarray[Any, Any]:
         return array
     small = not array.size or (array.min() >= -(2**31) and array.max() < 2**31)
     return array.astype(np.int32 if small else np.int64)
+
+
+def static_fraction(value: Any, name: str) -> float:
+    """Return an argument that is a number from 0 to 1, when the graph is built."""
+    if not isinstance(value, Real) or not 0 <= value <= 1:
+        raise GraphError(f"{name} is a fraction", wanted="a number from 0 to 1", got=value, hint=f"as {name}=0.1")
+    return float(value)
 
 
 def static_int(value: Any, what: str = "axis") -> int:
