@@ -6,7 +6,6 @@ from typing import Any
 
 from ..frontend.scopes import name_scope
 from ..ir.apply import convert_to_tensor
-from ..ir.entry import builds
 from ..ir.tensor import Tensor
 from ..ops.control.placeholders import stop_gradient
 from ..ops.control.weights import in_dtype, without_last
@@ -20,10 +19,11 @@ from ..ops.nn.losses import (
 from ..ops.support.arguments import static_fraction
 from ..ops.support.common import size_along
 from .collected import LOSSES
+from .family import loss_function
 from .weighting import Reduction, compute_weighted_loss, floating_pair
 
 
-@builds
+@loss_function
 def hinge_loss(
     labels: Any,
     logits: Any,
@@ -39,18 +39,6 @@ def hinge_loss(
     labels : Tensor
         Zeros and ones, of the shape of `logits`.
     logits : Tensor of a floating dtype
-    weights, scope, loss_collection, reduction
-        As for `compute_weighted_loss`.
-
-    Returns
-    -------
-    Tensor
-        As of `compute_weighted_loss`.
-
-    Raises
-    ------
-    ShapeError
-        If the shapes differ; nothing is broadcast.
 
     Examples
     --------
@@ -65,7 +53,7 @@ def hinge_loss(
         return compute_weighted_loss(losses, weights, inner, loss_collection, reduction)
 
 
-@builds
+@loss_function
 def log_loss(
     labels: Any,
     predictions: Any,
@@ -75,28 +63,16 @@ def log_loss(
     loss_collection: str | None = LOSSES,
     reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
 ) -> Tensor:
-    """Cross-entropy of probabilities that are predicted, one by one.
+    """Cross-entropy of probabilities that are predicted, one by one, in nats.
 
     Of logits, `sigmoid_cross_entropy` is exact.
 
     Parameters
     ----------
     labels, predictions : Tensor
-        Probabilities, of one shape.
-    weights, scope, loss_collection, reduction
-        As for `compute_weighted_loss`.
+        Probabilities, of one shape; predictions of a floating dtype, to which labels of another are cast.
     epsilon : float or floating scalar Tensor
         Added to what has a logarithm.
-
-    Returns
-    -------
-    Tensor
-        As of `compute_weighted_loss`, in nats.
-
-    Raises
-    ------
-    ShapeError
-        If the shapes differ; nothing is broadcast.
 
     Examples
     --------
@@ -112,7 +88,7 @@ def log_loss(
         return compute_weighted_loss(losses, weights, inner, loss_collection, reduction)
 
 
-@builds
+@loss_function
 def sigmoid_cross_entropy(
     multi_class_labels: Any,
     logits: Any,
@@ -122,27 +98,20 @@ def sigmoid_cross_entropy(
     loss_collection: str | None = LOSSES,
     reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
 ) -> Tensor:
-    """Cross-entropy of classes of which any may hold, with ``sigmoid(logits)``.
+    """Cross-entropy of classes of which any may hold, with ``sigmoid(logits)``, in nats.
 
     Parameters
     ----------
     multi_class_labels : Tensor
         Probabilities, of the shape of `logits`.
     logits : Tensor of a floating dtype
-    weights, scope, loss_collection, reduction
-        As for `compute_weighted_loss`.
     label_smoothing : float
         How far labels are moved towards 1/2, in [0, 1].
 
-    Returns
-    -------
-    Tensor
-        As of `compute_weighted_loss`, in nats.
-
     Raises
     ------
-    ShapeError
-        If the shapes differ; nothing is broadcast.
+    GraphError
+        If there is no such reduction, or `label_smoothing` is out of range.
 
     Examples
     --------
@@ -163,7 +132,7 @@ def _smoothed(labels: Tensor, smoothing: Any, towards: Any) -> Tensor:
     return labels * (1 - smoothing) + towards * smoothing if smoothing else labels
 
 
-@builds
+@loss_function
 def softmax_cross_entropy(
     onehot_labels: Any,
     logits: Any,
@@ -173,7 +142,7 @@ def softmax_cross_entropy(
     loss_collection: str | None = LOSSES,
     reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
 ) -> Tensor:
-    """Cross-entropy of given probabilities with the softmax of `logits`; no gradient goes to the labels.
+    """Cross-entropy of given probabilities with the softmax of `logits`, in nats; no gradient goes to the labels.
 
     Parameters
     ----------
@@ -181,20 +150,15 @@ def softmax_cross_entropy(
         Probabilities, of the shape of `logits`.
     logits : Tensor of a floating dtype
         Classes along the last axis.
-    weights, scope, loss_collection, reduction
-        As for `compute_weighted_loss`: of the shape without the last axis.
+    weights : Tensor of any real dtype
+        A scalar, or of the shape without the last axis, with the same dimensions or 1 in their place.
     label_smoothing : float
         How far labels are moved towards equal probabilities, in [0, 1].
 
-    Returns
-    -------
-    Tensor
-        As of `compute_weighted_loss`, in nats.
-
     Raises
     ------
-    ShapeError
-        If the shapes differ; nothing is broadcast.
+    GraphError
+        If there is no such reduction, or `label_smoothing` is out of range.
 
     Examples
     --------
@@ -211,7 +175,7 @@ def softmax_cross_entropy(
         return compute_weighted_loss(losses, weights, inner, loss_collection, reduction)
 
 
-@builds
+@loss_function
 def sparse_softmax_cross_entropy(
     labels: Any,
     logits: Any,
@@ -220,7 +184,7 @@ def sparse_softmax_cross_entropy(
     loss_collection: str | None = LOSSES,
     reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
 ) -> Tensor:
-    """Cross-entropy of class numbers with the softmax of `logits`.
+    """Cross-entropy of class numbers with the softmax of `logits`, in nats.
 
     Parameters
     ----------
@@ -228,18 +192,8 @@ def sparse_softmax_cross_entropy(
         Class numbers, of the shape of `logits` without the last axis; or with 1 in its place.
     logits : Tensor of a floating dtype
         Classes along the last axis.
-    weights, scope, loss_collection, reduction
-        As for `compute_weighted_loss`: of the shape of the labels.
-
-    Returns
-    -------
-    Tensor
-        As of `compute_weighted_loss`, in nats.
-
-    Raises
-    ------
-    ShapeError
-        If the shapes do not fit.
+    weights : Tensor of any real dtype
+        A scalar, or of the shape of the labels, with the same dimensions or 1 in their place.
 
     Examples
     --------

@@ -8,7 +8,6 @@ from typing import Any
 from ..base.dtypes import float32
 from ..base.errors import GraphError
 from ..frontend.scopes import name_scope
-from ..ir.entry import builds
 from ..ir.tensor import Tensor
 from ..ops.array.argminmax import argmin
 from ..ops.array.gather import gather
@@ -20,8 +19,10 @@ from ..ops.math.elementwise import log
 from ..ops.math.reductions import reduce_sum
 from ..ops.support.arguments import static_fraction, static_int
 from .at_thresholds import EPSILON, checked_thresholds, counts_at, share
+from .family import SCORES, metric
 from .streaming import Collections, Metric, streamed
 
+_ROUNDED = "round(float(session.run(update)), 4)"
 _CURVES = ("ROC", "PR")
 _SUMS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "trapezoidal": lambda a, b: (a + b) / 2,
@@ -45,7 +46,7 @@ def _spaced(count: int, given: Sequence[float] | None = None) -> list[float]:
     return [-EPSILON, *inner, 1 + EPSILON]
 
 
-@builds
+@metric("[0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]", "0.75", line=_ROUNDED, family=SCORES)
 def auc(
     labels: Any,
     predictions: Any,
@@ -65,14 +66,6 @@ def auc(
 
     Parameters
     ----------
-    labels : Tensor
-        Cast to bool.
-    predictions : Tensor of a floating dtype
-        In [0, 1], which a step checks; of the shape of the labels, but for a last dimension of 1.
-    weights, metrics_collections, updates_collections, name
-        As for `mean`: each prediction counts as much as its weight.
-    num_thresholds : int
-        At equal distances, from 2 up.
     curve : {'ROC', 'PR'}
         Receiver operating characteristic, or precision and recall.
     summation_method : {'trapezoidal', 'minoring', 'majoring', 'careful_interpolation'}
@@ -81,30 +74,10 @@ def auc(
     thresholds : sequence of float, optional
         Instead of those at equal distances; beside them are one below 0 and one above 1.
 
-    Returns
-    -------
-    value, update_op : Tensor
-        As of `true_positives`.
-
     Raises
     ------
     GraphError
         If there is no such curve or method.
-    ShapeError
-        If the shapes differ, or the weights do not fit.
-    OpError
-        When a step runs it, if a prediction is not in [0, 1].
-
-    Examples
-    --------
-    >>> import tagflow as tg
-    >>> with tg.Graph().as_default() as graph:
-    ...     value, update = tg.metrics.auc([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
-    ...     init = tg.global_variables_initializer()
-    >>> with tg.SyncSession(graph) as session:
-    ...     session.run(init)
-    ...     round(float(session.run(update)), 4)
-    0.75
     """
     careful = summation_method == _CAREFUL
     if curve not in _CURVES or (careful and curve != "PR") or not (careful or summation_method in _SUMS):
@@ -138,7 +111,7 @@ def _interpolated(tp: Tensor, fp: Tensor, fn: Tensor) -> Tensor:
     return reduce_sum(div_no_nan(areas, maximum(tp[1:] + fn[1:], 0)))
 
 
-@builds
+@metric("[0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8], 1.0", "0.5", line=_ROUNDED, family=SCORES)
 def sensitivity_at_specificity(
     labels: Any,
     predictions: Any,
@@ -155,35 +128,13 @@ def sensitivity_at_specificity(
 
     Parameters
     ----------
-    labels, predictions, weights, num_thresholds, metrics_collections, updates_collections, name
-        As for `auc`.
     specificity : float
         In [0, 1].
-
-    Returns
-    -------
-    value, update_op : Tensor
-        As of `true_positives`.
 
     Raises
     ------
     GraphError
         If the specificity is out of range.
-    ShapeError
-        If the shapes differ, or the weights do not fit.
-    OpError
-        When a step runs it, if a prediction is not in [0, 1].
-
-    Examples
-    --------
-    >>> import tagflow as tg
-    >>> with tg.Graph().as_default() as graph:
-    ...     value, update = tg.metrics.sensitivity_at_specificity([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8], 1.0)
-    ...     init = tg.global_variables_initializer()
-    >>> with tg.SyncSession(graph) as session:
-    ...     session.run(init)
-    ...     round(float(session.run(update)), 4)
-    0.5
     """
     wanted = static_fraction(specificity, "specificity")
 
@@ -196,7 +147,7 @@ def sensitivity_at_specificity(
         return streamed(sensitivity, counts, float32, metrics_collections, updates_collections)
 
 
-@builds
+@metric("[0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8], 1.0", "0.5", line=_ROUNDED, family=SCORES)
 def specificity_at_sensitivity(
     labels: Any,
     predictions: Any,
@@ -213,35 +164,13 @@ def specificity_at_sensitivity(
 
     Parameters
     ----------
-    labels, predictions, weights, num_thresholds, metrics_collections, updates_collections, name
-        As for `auc`.
     sensitivity : float
         In [0, 1].
-
-    Returns
-    -------
-    value, update_op : Tensor
-        As of `true_positives`.
 
     Raises
     ------
     GraphError
         If the sensitivity is out of range.
-    ShapeError
-        If the shapes differ, or the weights do not fit.
-    OpError
-        When a step runs it, if a prediction is not in [0, 1].
-
-    Examples
-    --------
-    >>> import tagflow as tg
-    >>> with tg.Graph().as_default() as graph:
-    ...     value, update = tg.metrics.specificity_at_sensitivity([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8], 1.0)
-    ...     init = tg.global_variables_initializer()
-    >>> with tg.SyncSession(graph) as session:
-    ...     session.run(init)
-    ...     round(float(session.run(update)), 4)
-    0.5
     """
     wanted = static_fraction(sensitivity, "sensitivity")
 
