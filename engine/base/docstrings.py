@@ -48,7 +48,7 @@ class Family:
         summary, found = _sections(inspect.cleandoc(function.__doc__ or ""))
         names = list(inspect.signature(function).parameters)
         parameters = self._parameters(_entries(found.get("Parameters", "")), names)
-        raises = {f"{error}": f"{error}\n    {when}" for error, when in self.raises.items()}
+        raises = {error: f"{error}\n    {when}" for error, when in self.raises.items()}
         found["Parameters"] = "\n".join(parameters)
         found.setdefault("Returns", self.returns)
         found["Raises"] = "\n".join((raises | _entries(found.get("Raises", ""))).values())

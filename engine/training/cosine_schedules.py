@@ -15,7 +15,7 @@ from ..ops.math.elementwise import floor, log, sqrt
 from ..ops.math.random import random_normal
 from ..ops.math.trigonometry import cos
 from .optimizer import check_number
-from .schedules import begun
+from .schedules import begun, ended
 
 
 def _half_wave(part: Tensor) -> Tensor:
@@ -54,7 +54,7 @@ def cosine_decay(
     """
     with name_scope(name, "CosineDecay"):
         rate, step, steps, end = begun(learning_rate, global_step, decay_steps, alpha)
-        return rate * ((1 - end) * _half_wave(minimum(step, steps) / steps) + end)
+        return ended(learning_rate, rate * ((1 - end) * _half_wave(minimum(step, steps) / steps) + end))
 
 
 @builds
@@ -107,10 +107,10 @@ def cosine_decay_restarts(
         # Of a geometric series of lengths: how many have ended, and where the last of them did.
         many = floor(log(1 - done * (1 - ratio)) / log(ratio))
         many = where(_length(ratio, many + 1) <= done, many + 1, many)  # the quotient was rounded
-        ended = where(grows, _length(ratio, many), floor(done))
+        start = where(grows, _length(ratio, many), floor(done))
         count = where(grows, many, floor(done))
-        part = (done - ended) / where(grows, power(ratio, many), 1)
-        return rate * ((1 - end) * power(higher, count) * _half_wave(part) + end)
+        part = (done - start) / where(grows, power(ratio, many), 1)
+        return ended(learning_rate, rate * ((1 - end) * power(higher, count) * _half_wave(part) + end))
 
 
 def _length(ratio: Tensor, count: Tensor) -> Tensor:
@@ -156,7 +156,7 @@ def linear_cosine_decay(
             learning_rate, global_step, decay_steps, num_periods, alpha, beta
         )
         done = minimum(step, steps) / steps
-        return ((above + 1 - done) * _half_wave(2 * periods * done) + end) * rate
+        return ended(learning_rate, ((above + 1 - done) * _half_wave(2 * periods * done) + end) * rate)
 
 
 @builds
@@ -201,4 +201,4 @@ def noisy_linear_cosine_decay(
         step = minimum(step, steps)
         deviation = sqrt(maximum(variance, 0) / power(1 + step, fall))
         noisy = 1 - step / steps + deviation * random_normal([], dtype=rate.dtype)
-        return ((above + noisy) * _half_wave(2 * periods * step / steps) + end) * rate
+        return ended(learning_rate, ((above + noisy) * _half_wave(2 * periods * step / steps) + end) * rate)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.dtypes import DType, as_dtype, float32, int32, int64
+from ..base.dtypes import DType, accumulator_dtype, as_dtype, float32, int32, int64
 from ..base.errors import DtypeError, GraphError
 from ..frontend.scopes import name_scope
 from ..ir.apply import apply, convert_to_tensor
@@ -22,7 +22,7 @@ from .optimizer import scalar
 
 
 def begun(learning_rate: Any, global_step: Any, *others: Any) -> list[Tensor]:
-    """Return a learning rate, and the number of updates and other scalars in its dtype."""
+    """Return a learning rate, and the number of updates and other scalars, in its dtype or in float32 at least."""
     if global_step is None:
         raise GraphError(
             "a schedule needs the number of updates",
@@ -33,7 +33,13 @@ def begun(learning_rate: Any, global_step: Any, *others: Any) -> list[Tensor]:
     rate = convert_to_tensor(learning_rate)
     if not rate.dtype.is_floating:
         raise DtypeError("a learning rate is a floating number", wanted="float", got=rate.dtype, hint="as 1.0, not 1")
-    return [rate, *(scalar(value, rate.dtype) for value in (global_step, *others))]
+    wide = accumulator_dtype(rate.dtype)  # float16 does not count beyond 65504
+    return [scalar(value, wide) for value in (rate, global_step, *others)]
+
+
+def ended(learning_rate: Any, rate: Tensor) -> Tensor:
+    """Return the rate of a schedule in the dtype of the learning rate that the schedule was given."""
+    return scalar(rate, as_dtype(learning_rate.dtype) if hasattr(learning_rate, "dtype") else rate.dtype)
 
 
 @builds
@@ -71,7 +77,7 @@ def exponential_decay(
     """
     with name_scope(name, "ExponentialDecay"):
         rate, step, steps, factor = begun(learning_rate, global_step, decay_steps, decay_rate)
-        return rate * power(factor, _periods(step / steps, staircase))
+        return ended(learning_rate, rate * power(factor, _periods(step / steps, staircase)))
 
 
 def _periods(number: Tensor, staircase: bool) -> Tensor:
@@ -108,7 +114,7 @@ def natural_exp_decay(
     """
     with name_scope(name, "NaturalExpDecay"):
         rate, step, steps, factor = begun(learning_rate, global_step, decay_steps, decay_rate)
-        return rate * exp(-factor * _periods(step / steps, staircase))
+        return ended(learning_rate, rate * exp(-factor * _periods(step / steps, staircase)))
 
 
 @builds
@@ -141,7 +147,7 @@ def inverse_time_decay(
     """
     with name_scope(name, "InverseTimeDecay"):
         rate, step, steps, factor = begun(learning_rate, global_step, decay_steps, decay_rate)
-        return rate / (1 + factor * _periods(step / steps, staircase))
+        return ended(learning_rate, rate / (1 + factor * _periods(step / steps, staircase)))
 
 
 @builds
@@ -185,7 +191,7 @@ def polynomial_decay(
             steps = steps * where(step > 0, ceil(step / steps), 1)
         left = 1 - minimum(step, steps) / steps
         part: Tensor = apply("Pow", left, exponent)
-        return (rate - end) * part + end
+        return ended(learning_rate, (rate - end) * part + end)
 
 
 @builds
@@ -288,4 +294,4 @@ def linear_warmup(
     with name_scope(name, "LinearWarmup"):
         rate, step, steps, first = begun(learning_rate, global_step, warmup_steps, start)
         part = minimum(step / maximum(steps, 1), 1)
-        return where(step >= steps, rate, first + (rate - first) * part)
+        return ended(learning_rate, where(step >= steps, rate, first + (rate - first) * part))

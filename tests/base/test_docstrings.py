@@ -1,5 +1,7 @@
 """Docstrings of a family say what is a function's own, and what all have in common, in the order of the signature."""
 
+import inspect
+
 from tagflow import losses, metrics
 from tagflow.base.docstrings import Family
 
@@ -86,8 +88,6 @@ def test_what_is_said_stays_and_what_is_not_there_is_left_out():
 
 
 def test_each_parameter_of_losses_and_metrics_is_described():
-    import inspect
-
     for module in (losses, metrics):
         for name in module.__all__:
             function = getattr(module, name)

@@ -70,6 +70,31 @@ def test_rates_follow_the_formula(name):
     np.testing.assert_allclose(rates(make, STEPS), [wanted(s) for s in STEPS], rtol=1e-12)
 
 
+SMALL = {
+    "exponential": lambda rate, s: training.exponential_decay(rate, s, 100_000, 0.5),
+    "natural": lambda rate, s: training.natural_exp_decay(rate, s, 100_000, 0.5),
+    "inverse": lambda rate, s: training.inverse_time_decay(rate, s, 100_000, 0.5),
+    "polynomial": lambda rate, s: training.polynomial_decay(rate, s, 200_000),
+    "cosine": lambda rate, s: training.cosine_decay(rate, s, 200_000),
+    "restarts": lambda rate, s: training.cosine_decay_restarts(rate, s, 70_000),
+    "line and cosine": lambda rate, s: training.linear_cosine_decay(rate, s, 200_000),
+    "noise of variance 0": lambda rate, s: training.noisy_linear_cosine_decay(rate, s, 200_000, 0.0),
+    "warmup": lambda rate, s: training.linear_warmup(rate, s, 200_000),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", SMALL)
+def test_small_dtypes_take_more_steps_than_they_can_count(name, dtype):
+    with tg.Graph().as_default() as graph:
+        step = tg.constant(100_001, "int64")
+        small, wanted = (SMALL[name](tg.constant(0.5, kind), step) for kind in (dtype, "float64"))
+        assert small.dtype == dtype
+    with tg.SyncSession(graph) as session:
+        found, right = session.run([small, wanted])
+    assert float(found) == pytest.approx(float(right), rel=1e-2)
+
+
 @pytest.mark.parametrize("t_mul", [1.0, 1.5, 2.0, 3.0])
 def test_restarts_begin_where_the_wave_before_ends(t_mul):
     """Exactly there, where the quotient of two logarithms is often a little less than a whole number."""

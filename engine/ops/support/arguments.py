@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -55,7 +54,7 @@ def _index_array(value: Any) -> np.ndarray[Any, Any]:
 
 def static_fraction(value: Any, name: str) -> float:
     """Return an argument that is a number from 0 to 1, when the graph is built."""
-    if not isinstance(value, Real) or not 0 <= value <= 1:
+    if not isinstance(value, (int, float, np.floating, np.integer)) or not 0 <= value <= 1:
         raise GraphError(f"{name} is a fraction", wanted="a number from 0 to 1", got=value, hint=f"as {name}=0.1")
     return float(value)
 
