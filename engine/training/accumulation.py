@@ -88,6 +88,12 @@ class GradientAccumulator(Optimizer):
         -------
         Operation
             Run it to make one step.
+
+        Raises
+        ------
+        GraphError
+            If every gradient is None; if the rows of a variable have no known shape; if a variable has a gradient of
+            rows here, and one of all of it in another call.
         """
         pairs = [(g, v) for g, v in grads_and_vars if g is not None]
         if not pairs:
@@ -112,7 +118,16 @@ class GradientAccumulator(Optimizer):
         return self.slot(var, "count", 0, dtype=int32)
 
     def _kept(self, gradient: Any, var: Variable) -> _Kept:
-        if not isinstance(gradient, IndexedSlices):
+        is_rows = isinstance(gradient, IndexedSlices)
+        if self.get_slot(var, "accumulated" if is_rows else "accumulated_rows") is not None:
+            raise GraphError(
+                "rows of a variable and all of it can not be accumulated together",
+                wanted="one kind of gradient of each variable",
+                got="rows" if is_rows else "all of it",
+                operation=var.op,
+                hint="convert_to_tensor(gradient) makes all of rows; or use two accumulators",
+            )
+        if not is_rows:
             return _Kept(self.zeros_slot(var, "accumulated"))
         row = var.shape[1:]
         if not row.is_fully_known:
