@@ -102,8 +102,7 @@ def full_softmax_loss(
 
 
 def _logits(inputs: Tensor, weights: Any, biases: Any) -> Tensor:
-    w, b = convert_to_tensor(weights), convert_to_tensor(biases)
-    w, b = (each if each.dtype is inputs.dtype else cast(each, inputs.dtype) for each in (w, b))
+    w, b = cast(weights, inputs.dtype), cast(biases, inputs.dtype)
     return matmul(inputs, w, transpose_b=True) + b
 
 

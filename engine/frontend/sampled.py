@@ -239,8 +239,8 @@ def _sampled_logits(
     sampled, true_expected, sampled_expected = sample
     num_true = labels.shape[1]
     ids, sizes = _joined(reshape(labels, [-1]), sampled)
-    true_rows, sampled_rows = split(_in(inputs, weights.lookup(ids)), sizes)
-    true_biases, sampled_biases = split(_in(inputs, biases.lookup(ids)), sizes)
+    true_rows, sampled_rows = split(cast(weights.lookup(ids), inputs.dtype), sizes)
+    true_biases, sampled_biases = split(cast(biases.lookup(ids), inputs.dtype), sizes)
     width = size_along(true_rows, 1) if true_rows.shape[1] is None else true_rows.shape[1]
     per_example = reshape(true_rows, [-1, num_true, width])
     of_true = reduce_sum(expand_dims(inputs, 1) * per_example, 2) + reshape(true_biases, [-1, num_true])
@@ -266,13 +266,9 @@ def _matches(classes: Tensor, sampled: Tensor) -> Tensor:
     return equal(expand_dims(classes, 2), sampled)
 
 
-def _in(inputs: Tensor, values: Tensor) -> Tensor:
-    return values if values.dtype is inputs.dtype else cast(values, inputs.dtype)
-
-
 def _log_in(inputs: Tensor, expected: Tensor) -> Tensor:
     """Return logarithms in the dtype of the inputs; in float16 some of what is expected would be 0 before."""
-    return _in(inputs, log(expected if expected.dtype.is_floating else cast(expected, float32)))
+    return cast(log(expected if expected.dtype.is_floating else cast(expected, float32)), inputs.dtype)
 
 
 def _as_int64(values: Any) -> Tensor:

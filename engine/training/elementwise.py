@@ -39,19 +39,16 @@ class Part(ABC):
 
     def read(self, variable: Variable) -> Tensor:
         """Return the value of the part of the variable or of a slot, in front of the updates that come."""
-        return self._cast(self._value(variable), self.dtype)
+        return cast(self._value(variable), self.dtype)
 
     def write(self, variable: Variable, value: Tensor) -> Tensor:
         """Replace the part of the variable or of a slot; return the new value, to go on with."""
-        written = self._replace(variable, self._cast(value, variable.dtype))
+        written = self._replace(variable, cast(value, variable.dtype))
         return written if variable.dtype is self.dtype else value
 
     def lower(self, step: Tensor) -> None:
         """Subtract from the part of the variable."""
-        self._subtract(self._cast(step, self.var.dtype))
-
-    def _cast(self, value: Tensor, dtype: DType) -> Tensor:
-        return value if value.dtype is dtype else cast(value, dtype)
+        self._subtract(cast(step, self.var.dtype))
 
     @abstractmethod
     def _value(self, variable: Variable) -> Tensor: ...

@@ -315,7 +315,7 @@ def check_number(name: str, value: Any, fits: Callable[[Any], bool], wanted: str
 def scalar(value: Any, dtype: DType) -> Tensor:
     """Return a hyperparameter in the dtype of a variable."""
     tensor = convert_to_tensor(value) if hasattr(value, "dtype") else convert_to_tensor(value, dtype)
-    return tensor if tensor.dtype is dtype else cast(tensor, dtype)
+    return cast(tensor, dtype)
 
 
 def _zeros(var: Variable) -> Any:
