@@ -21,7 +21,7 @@ class Family:
     ----------
     parameters : mapping of str to str
         By names, as "x" or "x, y", what stands behind the colon: a type, and in lines of their own what it means.
-        Functions that do not have them are left as they are.
+        Functions that do not have them are left as they are; of names that come in several, the first holds.
     returns : str
         The section.
     raises : mapping of str to str
@@ -57,10 +57,11 @@ class Family:
         return function
 
     def _parameters(self, own: dict[str, str], names: list[str]) -> list[str]:
-        said = {name for header in own for name in _names(header)}
+        left = {*names} - {name for header in own for name in _names(header)}
         for header, text in self.parameters.items():
-            if not said & {*_names(header)} and {*_names(header)} <= {*names}:
+            if left >= {*_names(header)}:
                 own[header] = f"{header} : {text}"
+                left -= {*_names(header)}
         return [own[header] for header in sorted(own, key=lambda header: names.index(_names(header)[0]))]
 
 

@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 from ..frontend.scopes import name_scope
-from ..ir.entry import builds
 from ..ir.tensor import Tensor
 from ..ops.array.where import where
 from ..ops.math.arithmetic import maximum, minimum
@@ -15,7 +14,7 @@ from ..ops.math.elementwise import floor, log, sqrt
 from ..ops.math.random import random_normal
 from ..ops.math.trigonometry import cos
 from .optimizer import check_number
-from .schedules import begun, ended
+from .schedules import begun, ended, schedule
 
 
 def _half_wave(part: Tensor) -> Tensor:
@@ -23,27 +22,11 @@ def _half_wave(part: Tensor) -> Tensor:
     return (1 + cos(part * math.pi)) / 2
 
 
-@builds
+@schedule
 def cosine_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, alpha: Any = 0.0, name: str | None = None
 ) -> Tensor:
     """Let a learning rate fall along half a wave of a cosine (Loshchilov and Hutter, 2017), to stay where it ends.
-
-    Parameters
-    ----------
-    learning_rate : float or floating scalar Tensor
-    global_step : Variable, Tensor or int
-        Number of updates so far.
-    decay_steps : number or scalar Tensor
-        Number of updates after which it has fallen.
-    alpha : float or floating scalar Tensor
-        Where it ends, as a fraction of `learning_rate`.
-    name : str, optional
-
-    Returns
-    -------
-    Tensor
-        A scalar of the dtype of `learning_rate`.
 
     Examples
     --------
@@ -57,7 +40,7 @@ def cosine_decay(
         return ended(learning_rate, rate * ((1 - end) * _half_wave(minimum(step, steps) / steps) + end))
 
 
-@builds
+@schedule
 def cosine_decay_restarts(
     learning_rate: Any,
     global_step: Any,
@@ -71,22 +54,15 @@ def cosine_decay_restarts(
 
     Parameters
     ----------
-    learning_rate, global_step, alpha, name
-        As for `cosine_decay`.
     first_decay_steps : number or scalar Tensor
         Number of updates of the first half wave.
     t_mul, m_mul : float or floating scalar Tensor
         How many times as long, and as high, each is as the one before it; `t_mul` is at least 1.
 
-    Returns
-    -------
-    Tensor
-        A scalar of the dtype of `learning_rate`.
-
     Raises
     ------
     GraphError
-        If `t_mul` is a number below 1.
+        If `t_mul` is a number below 1, or `global_step` is None.
 
     Examples
     --------
@@ -118,7 +94,7 @@ def _length(ratio: Tensor, count: Tensor) -> Tensor:
     return (1 - power(ratio, count)) / (1 - ratio)
 
 
-@builds
+@schedule
 def linear_cosine_decay(
     learning_rate: Any,
     global_step: Any,
@@ -135,14 +111,7 @@ def linear_cosine_decay(
 
     Parameters
     ----------
-    learning_rate, global_step, decay_steps, name
-        As for `cosine_decay`.
     num_periods, alpha, beta : float or floating scalar Tensor
-
-    Returns
-    -------
-    Tensor
-        A scalar of the dtype of `learning_rate`.
 
     Examples
     --------
@@ -159,7 +128,7 @@ def linear_cosine_decay(
         return ended(learning_rate, ((above + 1 - done) * _half_wave(2 * periods * done) + end) * rate)
 
 
-@builds
+@schedule
 def noisy_linear_cosine_decay(
     learning_rate: Any,
     global_step: Any,
@@ -175,16 +144,9 @@ def noisy_linear_cosine_decay(
 
     Parameters
     ----------
-    learning_rate, global_step, decay_steps, num_periods, alpha, beta, name
-        As for `linear_cosine_decay`.
     initial_variance, variance_decay : float or floating scalar Tensor
         The noise is normal, of variance ``initial_variance / (1 + step) ** variance_decay``. A step draws it once
         wherever it is used.
-
-    Returns
-    -------
-    Tensor
-        A scalar of the dtype of `learning_rate`.
 
     Examples
     --------

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from ..base.docstrings import Family
 from ..base.dtypes import DType, accumulator_dtype, as_dtype, float32, int32, int64
 from ..base.errors import DtypeError, GraphError
 from ..frontend.scopes import name_scope
@@ -19,6 +20,29 @@ from ..ops.math.arithmetic import maximum, minimum
 from ..ops.math.arithmetic import pow as power
 from ..ops.math.elementwise import ceil, exp, floor
 from .optimizer import scalar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+_FAMILY = Family(
+    {
+        "learning_rate": "float or floating scalar Tensor",
+        "global_step": "Variable, Tensor or int\n    Number of updates so far.",
+        "decay_steps": "number or scalar Tensor\n    Number of updates of the decay, or of a part of it.",
+        "decay_rate": "number or scalar Tensor",
+        "staircase": "bool, optional\n    Decay all at once after each `decay_steps`.",
+        "num_periods, alpha, beta": "float or floating scalar Tensor\n    As in the formula of `linear_cosine_decay`.",
+        "alpha": "float or floating scalar Tensor\n    Where it ends, as a fraction of `learning_rate`.",
+        "name": "str, optional",
+    },
+    "Tensor\n    A scalar of the dtype of `learning_rate`.",
+    {"GraphError": "If `global_step` is None.", "DtypeError": "If `learning_rate` is not floating."},
+)
+
+
+def schedule(function: F) -> F:
+    """Mark a learning rate that changes: a function that users build with, whose docstring is completed."""
+    return builds(_FAMILY.complete(function))
 
 
 def begun(learning_rate: Any, global_step: Any, *others: Any) -> list[Tensor]:
@@ -42,7 +66,7 @@ def ended(learning_rate: Any, rate: Tensor) -> Tensor:
     return scalar(rate, as_dtype(learning_rate.dtype) if hasattr(learning_rate, "dtype") else rate.dtype)
 
 
-@builds
+@schedule
 def exponential_decay(
     learning_rate: Any,
     global_step: Any,
@@ -52,21 +76,6 @@ def exponential_decay(
     name: str | None = None,
 ) -> Tensor:
     """Let a learning rate fall by a factor every so many updates: ``learning_rate * decay_rate ** (step / steps)``.
-
-    Parameters
-    ----------
-    learning_rate : float or floating scalar Tensor
-    global_step : Variable, Tensor or int
-        Number of updates so far.
-    decay_steps, decay_rate : number or scalar Tensor
-    staircase : bool, optional
-        All at once after each `decay_steps`.
-    name : str, optional
-
-    Returns
-    -------
-    Tensor
-        A scalar of the dtype of `learning_rate`.
 
     Examples
     --------
@@ -84,7 +93,7 @@ def _periods(number: Tensor, staircase: bool) -> Tensor:
     return floor(number) if staircase else number
 
 
-@builds
+@schedule
 def natural_exp_decay(
     learning_rate: Any,
     global_step: Any,
@@ -94,16 +103,6 @@ def natural_exp_decay(
     name: str | None = None,
 ) -> Tensor:
     """Let a learning rate fall exponentially: ``learning_rate * exp(-decay_rate * step / decay_steps)``.
-
-    Parameters
-    ----------
-    learning_rate, global_step, decay_steps, decay_rate, staircase, name
-        As for `exponential_decay`.
-
-    Returns
-    -------
-    Tensor
-        A scalar of the dtype of `learning_rate`.
 
     Examples
     --------
@@ -117,7 +116,7 @@ def natural_exp_decay(
         return ended(learning_rate, rate * exp(-factor * _periods(step / steps, staircase)))
 
 
-@builds
+@schedule
 def inverse_time_decay(
     learning_rate: Any,
     global_step: Any,
@@ -127,16 +126,6 @@ def inverse_time_decay(
     name: str | None = None,
 ) -> Tensor:
     """Let a learning rate fall as the inverse of time: ``learning_rate / (1 + decay_rate * step / decay_steps)``.
-
-    Parameters
-    ----------
-    learning_rate, global_step, decay_steps, decay_rate, staircase, name
-        As for `exponential_decay`.
-
-    Returns
-    -------
-    Tensor
-        A scalar of the dtype of `learning_rate`.
 
     Examples
     --------
@@ -150,7 +139,7 @@ def inverse_time_decay(
         return ended(learning_rate, rate / (1 + factor * _periods(step / steps, staircase)))
 
 
-@builds
+@schedule
 def polynomial_decay(
     learning_rate: Any,
     global_step: Any,
@@ -166,17 +155,10 @@ def polynomial_decay(
 
     Parameters
     ----------
-    learning_rate, global_step, decay_steps, name
-        As for `exponential_decay`.
     end_learning_rate, power : float or floating scalar Tensor
     cycle : bool, optional
         After each `decay_steps` up again, and down in more updates: `decay_steps` is taken so often that it is ahead
         of `global_step`. Otherwise the rate stays where it ends.
-
-    Returns
-    -------
-    Tensor
-        A scalar of the dtype of `learning_rate`.
 
     Examples
     --------
@@ -261,7 +243,7 @@ def _bound(boundary: Any, dtype: DType) -> Tensor:
     return scalar(boundary, dtype)
 
 
-@builds
+@schedule
 def linear_warmup(
     learning_rate: Any, global_step: Any, warmup_steps: Any, start: Any = 0.0, name: str | None = None
 ) -> Tensor:
@@ -271,17 +253,9 @@ def linear_warmup(
     ----------
     learning_rate : float or floating scalar Tensor
         Where it ends; as another schedule, which is followed from the first update on.
-    global_step : Variable, Tensor or int
-        Number of updates so far.
     warmup_steps : number or scalar Tensor
     start : float or floating scalar Tensor
         The rate of the first update.
-    name : str, optional
-
-    Returns
-    -------
-    Tensor
-        A scalar of the dtype of `learning_rate`.
 
     Examples
     --------

@@ -2,7 +2,7 @@
 
 import inspect
 
-from tagflow import losses, metrics
+from tagflow import losses, metrics, training
 from tagflow.base.docstrings import Family
 
 FAMILY = Family(
@@ -87,8 +87,8 @@ def test_what_is_said_stays_and_what_is_not_there_is_left_out():
     assert "If not." in text
 
 
-def test_each_parameter_of_losses_and_metrics_is_described():
-    for module in (losses, metrics):
+def test_each_parameter_of_losses_metrics_and_schedules_is_described():
+    for module in (losses, metrics, training):
         for name in module.__all__:
             function = getattr(module, name)
             if not inspect.isfunction(function):
