@@ -8,7 +8,7 @@ from ..base.dtypes import accumulator_dtype
 from ..base.errors import ShapeError
 from ..frontend.scopes import name_scope
 from ..ir.tensor import Tensor
-from ..ops.control.weights import fitting_weights, in_dtype
+from ..ops.control.weights import fitting_weights, in_dtype, present
 from ..ops.math.arithmetic import div_no_nan, maximum, minimum, squared_difference
 from ..ops.math.elementwise import abs as absolute
 from ..ops.math.elementwise import square
@@ -190,7 +190,8 @@ def mean_pairwise_squared_error(
                 hint="expand_dims(x, 0) makes one example of a vector",
             )
         each = _of_pairs(in_dtype(differences, accumulator_dtype(differences.dtype)))
-        loss = in_dtype(reduce_sum(each * fitting_weights(weights, each)), differences.dtype)
+        weights = fitting_weights(weights, each)
+        loss = in_dtype(reduce_sum(each * present(weights) * weights), differences.dtype)
         add_loss(loss, loss_collection)
         return loss
 

@@ -136,6 +136,15 @@ def test_gradients_leave_out_what_has_no_weight_and_labels_of_softmax():
     np.testing.assert_array_equal(found[1], 0)
 
 
+def test_weights_of_0_have_no_gradient_either_where_pairs_are_compared():
+    with tg.Graph().as_default() as graph:
+        weights = tg.constant(ROW)
+        (by_weights,) = tg.gradients(losses.mean_pairwise_squared_error(LABELS, X, weights), [weights])
+    with tg.SyncSession(graph) as session:
+        found = session.run(by_weights)
+    np.testing.assert_allclose(found, [[2 * np.var((X - LABELS)[0], ddof=1)], [0]])
+
+
 def test_shapes_that_do_not_fit_are_refused():
     with tg.Graph().as_default():
         with pytest.raises(tg.ShapeError, match="labels and predictions"):
