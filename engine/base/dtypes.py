@@ -167,6 +167,11 @@ _BY_NAME = {d.name: d for d in ALL}
 _BY_NUMPY = {d.numpy: d for d in ALL if d.numpy is not None}
 
 
+def accumulator_dtype(dtype: DType) -> DType:
+    """Return the floating dtype that values of a floating dtype are added up and updated in: at least float32."""
+    return float32 if dtype in (float16, bfloat16) else dtype
+
+
 def as_dtype(value: Any) -> DType:
     """Return the DType that `value` names: a DType, its name, a NumPy dtype or scalar type, or bool/int/float.
 

@@ -178,6 +178,20 @@ class Shards:
             return clip_by_norm(rows, max_norm, list(range(ids.rank, rows.rank)))
 
 
+def classes_of(weights: Any, biases: Any, strategy: str | None) -> tuple[Shards, Shards]:
+    """Return the weights and biases of classes: tables whose rows are vectors, and numbers."""
+    found = Shards.of(weights, strategy), Shards.of(biases, strategy)
+    for name, shards, row in zip(("weights", "biases"), found, ("[num_classes, dim]", "[num_classes]"), strict=True):
+        if shards.row.rank not in (None, row.count(",")):
+            raise ShapeError(
+                f"the {name} of classes have another shape",
+                wanted=row,
+                got=Shape([None]) + shards.row,
+                hint="each class has a vector of weights and one bias; reshape(biases, [-1]) makes a vector",
+            )
+    return found
+
+
 def _along_rows(variable: PartitionedVariable, strategy: str | None) -> list[Any]:
     """Return the shards of a variable that is cut between rows, as a strategy says."""
     if variable.axis and len(variable) > 1:

@@ -20,7 +20,7 @@ from ..ops.math.linear import matmul
 from ..ops.math.reductions import reduce_logsumexp
 from ..ops.nn.losses import sparse_softmax_cross_entropy_with_logits
 from ..ops.support.arguments import index_tensor
-from .embedding import Shards, scoped
+from .embedding import Shards, classes_of, scoped
 from .partitioned import MOD
 
 
@@ -81,7 +81,7 @@ def full_softmax_loss(
     array([0.125, 0.125], dtype=float32)
     """
     with scopes.within(name=scoped(name)):
-        table, offsets = Shards.of(weights, partition_strategy), Shards.of(biases, partition_strategy)
+        table, offsets = classes_of(weights, biases, partition_strategy)
         classes, x = convert_to_tensor(index_tensor(labels)), convert_to_tensor(inputs)
         _check(classes, x)
         pieces = _pieces(offsets, table)
@@ -91,7 +91,9 @@ def full_softmax_loss(
                 return sparse_softmax_cross_entropy_with_logits(labels=classes, logits=logits)
         numbers, rows = table.assigned(classes)
         sums, chosen = [], []
-        for number, piece in enumerate(pieces):
+        for number, (piece, size) in enumerate(zip(pieces, table.sizes(), strict=True)):
+            if isinstance(size, int) and not size:
+                continue  # a shard without classes has neither a sum nor labels
             with table.beside(number):
                 logits = _logits(x, table.parts[number], piece)
                 sums.append(reduce_logsumexp(logits, 1))
@@ -100,8 +102,7 @@ def full_softmax_loss(
 
 
 def _logits(inputs: Tensor, weights: Any, biases: Any) -> Tensor:
-    w, b = convert_to_tensor(weights), convert_to_tensor(biases)
-    w, b = (each if each.dtype is inputs.dtype else cast(each, inputs.dtype) for each in (w, b))
+    w, b = cast(weights, inputs.dtype), cast(biases, inputs.dtype)
     return matmul(inputs, w, transpose_b=True) + b
 
 

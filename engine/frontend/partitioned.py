@@ -18,6 +18,9 @@ from ..ir.entry import public
 from ..ir.graph import Graph
 from ..ir.operation import Operation
 from ..ir.tensor import Operators, Tensor
+from ..ops.control.effects import assert_equal
+from ..ops.control.weights import behind
+from ..ops.support.common import shape_of
 from .partitioners import Partitioner, known_dims
 from .variables import Variable
 
@@ -179,6 +182,10 @@ class PartitionedVariable(Operators):
         tensor = convert_to_tensor(value, self.dtype)
         if not self.shape.is_compatible_with(tensor.shape):
             raise _misfit(self.shape, tensor.shape)
+        if not tensor.shape.is_fully_known:  # shards would leave out what a larger one has more
+            wanted = constant(np.array(self.shape.as_tuple(), np.int32))
+            tensor = behind(tensor, [assert_equal(shape_of(tensor), wanted, "shape of the new value")])
+            tensor.set_shape(self.shape)
         return [
             getattr(shard, method)(_taken(tensor, self.axis, rows))
             for shard, rows in zip(self.shards, self._rows, strict=True)

@@ -26,7 +26,7 @@ from ..ops.nn.losses import sigmoid_cross_entropy_with_logits, softmax_cross_ent
 from ..ops.random.candidates import log_uniform_candidate_sampler
 from ..ops.support.arguments import index_tensor
 from ..ops.support.common import size_along
-from .embedding import Shards, scoped
+from .embedding import Shards, classes_of, scoped
 
 
 @public
@@ -142,15 +142,10 @@ def sampled_softmax_loss(
     array([0.5], dtype=float32)
     """
     with scopes.within(name=scoped(name)):
-        sample = _sample(sampled_values, labels, num_true, num_sampled, num_classes, seed)
-        logits, targets = _sampled_logits(
-            Shards.of(weights, partition_strategy),
-            Shards.of(biases, partition_strategy),
-            _classes(labels, num_true),
-            convert_to_tensor(inputs),
-            sample,
-            remove_accidental_hits,
-        )
+        classes, x = _classes(labels, num_true), convert_to_tensor(inputs)
+        sample = _sample(sampled_values, classes, num_true, num_sampled, num_classes, seed)
+        tables = classes_of(weights, biases, partition_strategy)
+        logits, targets = _sampled_logits(*tables, classes, x, sample, remove_accidental_hits)
         return softmax_cross_entropy_with_logits(labels=stop_gradient(targets), logits=logits)
 
 
@@ -206,34 +201,35 @@ def nce_loss(
     array([0.125], dtype=float32)
     """
     with scopes.within(name=scoped(name)):
-        sample = _sample(sampled_values, labels, num_true, num_sampled, num_classes, seed)
-        logits, targets = _sampled_logits(
-            Shards.of(weights, partition_strategy),
-            Shards.of(biases, partition_strategy),
-            _classes(labels, num_true),
-            convert_to_tensor(inputs),
-            sample,
-            remove_accidental_hits,
-        )
+        classes, x = _classes(labels, num_true), convert_to_tensor(inputs)
+        sample = _sample(sampled_values, classes, num_true, num_sampled, num_classes, seed)
+        tables = classes_of(weights, biases, partition_strategy)
+        logits, targets = _sampled_logits(*tables, classes, x, sample, remove_accidental_hits)
         return reduce_sum(sigmoid_cross_entropy_with_logits(labels=stop_gradient(targets), logits=logits), 1)
 
 
 def _sample(
-    given: Any, labels: Any, num_true: int, num_sampled: int, num_classes: int, seed: int | None
+    given: Any, classes: Tensor, num_true: int, num_sampled: int, num_classes: int, seed: int | None
 ) -> list[Tensor]:
     """Return sampled classes and how often true and sampled ones are expected, all without a gradient."""
     if given is None:
-        classes = _classes(labels, num_true)
         given = log_uniform_candidate_sampler(classes, num_true, num_sampled, True, num_classes, seed=seed)
-    sampled, *expected = (stop_gradient(convert_to_tensor(each)) for each in given)
-    if not sampled.shape.is_compatible_with(Shape([num_sampled])):
+    sampled, true_expected, sampled_expected = (stop_gradient(convert_to_tensor(each)) for each in given)
+    _check_sample("sampled classes", sampled, Shape([num_sampled]))
+    _check_sample("true_expected_count", true_expected, classes.shape)
+    _check_sample("sampled_expected_count", sampled_expected, Shape([num_sampled]))
+    return [_as_int64(sampled), true_expected, sampled_expected]
+
+
+def _check_sample(name: str, values: Tensor, wanted: Shape) -> None:
+    if not values.shape.is_compatible_with(wanted):
         raise ShapeError(
-            "the sampled classes are not as many as num_sampled says",
-            wanted=Shape([num_sampled]),
-            got=sampled.shape,
+            f"{name} are not as many as num_sampled and the labels say",
+            wanted=wanted,
+            got=values.shape,
+            operation=values.op,
             hint="give sampled, true_expected_count and sampled_expected_count, as a candidate sampler does",
         )
-    return [_as_int64(sampled), *expected]
 
 
 def _sampled_logits(
@@ -243,17 +239,18 @@ def _sampled_logits(
     sampled, true_expected, sampled_expected = sample
     num_true = labels.shape[1]
     ids, sizes = _joined(reshape(labels, [-1]), sampled)
-    true_rows, sampled_rows = split(_in(inputs, weights.lookup(ids)), sizes)
-    true_biases, sampled_biases = split(_in(inputs, biases.lookup(ids)), sizes)
+    true_rows, sampled_rows = split(cast(weights.lookup(ids), inputs.dtype), sizes)
+    true_biases, sampled_biases = split(cast(biases.lookup(ids), inputs.dtype), sizes)
     width = size_along(true_rows, 1) if true_rows.shape[1] is None else true_rows.shape[1]
     per_example = reshape(true_rows, [-1, num_true, width])
     of_true = reduce_sum(expand_dims(inputs, 1) * per_example, 2) + reshape(true_biases, [-1, num_true])
     of_sampled = matmul(inputs, sampled_rows, transpose_b=True) + sampled_biases
-    of_true = of_true - log(_in(inputs, true_expected))
-    of_sampled = of_sampled - log(_in(inputs, sampled_expected))
+    of_true = of_true - _log_in(inputs, true_expected)
+    of_sampled = of_sampled - _log_in(inputs, sampled_expected)
     if remove:
         hits = reduce_any(_matches(labels, sampled), 1)
-        of_sampled = where(hits, constant(inputs.dtype.min, inputs.dtype), of_sampled)
+        none = constant(inputs.dtype.min / 2, inputs.dtype)  # stays finite where the largest logit is subtracted
+        of_sampled = where(hits, none, of_sampled)
     targets = concat([ones_like(of_true) / num_true, zeros_like(of_sampled)], 1)
     return concat([of_true, of_sampled], 1), targets
 
@@ -269,8 +266,9 @@ def _matches(classes: Tensor, sampled: Tensor) -> Tensor:
     return equal(expand_dims(classes, 2), sampled)
 
 
-def _in(inputs: Tensor, values: Tensor) -> Tensor:
-    return values if values.dtype is inputs.dtype else cast(values, inputs.dtype)
+def _log_in(inputs: Tensor, expected: Tensor) -> Tensor:
+    """Return logarithms in the dtype of the inputs; in float16 some of what is expected would be 0 before."""
+    return cast(log(expected if expected.dtype.is_floating else cast(expected, float32)), inputs.dtype)
 
 
 def _as_int64(values: Any) -> Tensor:

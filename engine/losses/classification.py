@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..base.errors import GraphError
 from ..frontend.scopes import name_scope
 from ..ir.apply import convert_to_tensor
-from ..ir.entry import builds
 from ..ir.tensor import Tensor
-from ..ops.array.shapes import squeeze
 from ..ops.control.placeholders import stop_gradient
-from ..ops.control.weights import in_dtype
+from ..ops.control.weights import in_dtype, without_last
 from ..ops.math.elementwise import log
 from ..ops.nn.activations import relu
 from ..ops.nn.losses import (
@@ -19,12 +16,14 @@ from ..ops.nn.losses import (
     softmax_cross_entropy_with_logits,
     sparse_softmax_cross_entropy_with_logits,
 )
+from ..ops.support.arguments import static_fraction
 from ..ops.support.common import size_along
 from .collected import LOSSES
+from .family import loss_function
 from .weighting import Reduction, compute_weighted_loss, floating_pair
 
 
-@builds
+@loss_function
 def hinge_loss(
     labels: Any,
     logits: Any,
@@ -40,18 +39,6 @@ def hinge_loss(
     labels : Tensor
         Zeros and ones, of the shape of `logits`.
     logits : Tensor of a floating dtype
-    weights, scope, loss_collection, reduction
-        As for `compute_weighted_loss`.
-
-    Returns
-    -------
-    Tensor
-        As of `compute_weighted_loss`.
-
-    Raises
-    ------
-    ShapeError
-        If the shapes differ; nothing is broadcast.
 
     Examples
     --------
@@ -66,7 +53,7 @@ def hinge_loss(
         return compute_weighted_loss(losses, weights, inner, loss_collection, reduction)
 
 
-@builds
+@loss_function
 def log_loss(
     labels: Any,
     predictions: Any,
@@ -76,28 +63,16 @@ def log_loss(
     loss_collection: str | None = LOSSES,
     reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
 ) -> Tensor:
-    """Cross-entropy of probabilities that are predicted, one by one.
+    """Cross-entropy of probabilities that are predicted, one by one, in nats.
 
     Of logits, `sigmoid_cross_entropy` is exact.
 
     Parameters
     ----------
     labels, predictions : Tensor
-        Probabilities, of one shape.
-    weights, scope, loss_collection, reduction
-        As for `compute_weighted_loss`.
+        Probabilities, of one shape; predictions of a floating dtype, to which labels of another are cast.
     epsilon : float or floating scalar Tensor
         Added to what has a logarithm.
-
-    Returns
-    -------
-    Tensor
-        As of `compute_weighted_loss`, in nats.
-
-    Raises
-    ------
-    ShapeError
-        If the shapes differ; nothing is broadcast.
 
     Examples
     --------
@@ -113,7 +88,7 @@ def log_loss(
         return compute_weighted_loss(losses, weights, inner, loss_collection, reduction)
 
 
-@builds
+@loss_function
 def sigmoid_cross_entropy(
     multi_class_labels: Any,
     logits: Any,
@@ -123,27 +98,20 @@ def sigmoid_cross_entropy(
     loss_collection: str | None = LOSSES,
     reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
 ) -> Tensor:
-    """Cross-entropy of classes of which any may hold, with ``sigmoid(logits)``.
+    """Cross-entropy of classes of which any may hold, with ``sigmoid(logits)``, in nats.
 
     Parameters
     ----------
     multi_class_labels : Tensor
         Probabilities, of the shape of `logits`.
     logits : Tensor of a floating dtype
-    weights, scope, loss_collection, reduction
-        As for `compute_weighted_loss`.
     label_smoothing : float
         How far labels are moved towards 1/2, in [0, 1].
 
-    Returns
-    -------
-    Tensor
-        As of `compute_weighted_loss`, in nats.
-
     Raises
     ------
-    ShapeError
-        If the shapes differ; nothing is broadcast.
+    GraphError
+        If there is no such reduction, or `label_smoothing` is out of range.
 
     Examples
     --------
@@ -160,14 +128,11 @@ def sigmoid_cross_entropy(
 
 
 def _smoothed(labels: Tensor, smoothing: Any, towards: Any) -> Tensor:
-    if not isinstance(smoothing, (int, float)) or not 0 <= smoothing <= 1:
-        raise GraphError(
-            "label_smoothing is a fraction", wanted="a number from 0 to 1", got=smoothing, hint="as 0.1; 0 for none"
-        )
+    smoothing = static_fraction(smoothing, "label_smoothing")
     return labels * (1 - smoothing) + towards * smoothing if smoothing else labels
 
 
-@builds
+@loss_function
 def softmax_cross_entropy(
     onehot_labels: Any,
     logits: Any,
@@ -177,7 +142,7 @@ def softmax_cross_entropy(
     loss_collection: str | None = LOSSES,
     reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
 ) -> Tensor:
-    """Cross-entropy of given probabilities with the softmax of `logits`; no gradient goes to the labels.
+    """Cross-entropy of given probabilities with the softmax of `logits`, in nats; no gradient goes to the labels.
 
     Parameters
     ----------
@@ -185,20 +150,15 @@ def softmax_cross_entropy(
         Probabilities, of the shape of `logits`.
     logits : Tensor of a floating dtype
         Classes along the last axis.
-    weights, scope, loss_collection, reduction
-        As for `compute_weighted_loss`: of the shape without the last axis.
+    weights : Tensor of any real dtype
+        A scalar, or of the shape without the last axis, with the same dimensions or 1 in their place.
     label_smoothing : float
         How far labels are moved towards equal probabilities, in [0, 1].
 
-    Returns
-    -------
-    Tensor
-        As of `compute_weighted_loss`, in nats.
-
     Raises
     ------
-    ShapeError
-        If the shapes differ; nothing is broadcast.
+    GraphError
+        If there is no such reduction, or `label_smoothing` is out of range.
 
     Examples
     --------
@@ -215,7 +175,7 @@ def softmax_cross_entropy(
         return compute_weighted_loss(losses, weights, inner, loss_collection, reduction)
 
 
-@builds
+@loss_function
 def sparse_softmax_cross_entropy(
     labels: Any,
     logits: Any,
@@ -224,7 +184,7 @@ def sparse_softmax_cross_entropy(
     loss_collection: str | None = LOSSES,
     reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
 ) -> Tensor:
-    """Cross-entropy of class numbers with the softmax of `logits`.
+    """Cross-entropy of class numbers with the softmax of `logits`, in nats.
 
     Parameters
     ----------
@@ -232,18 +192,8 @@ def sparse_softmax_cross_entropy(
         Class numbers, of the shape of `logits` without the last axis; or with 1 in its place.
     logits : Tensor of a floating dtype
         Classes along the last axis.
-    weights, scope, loss_collection, reduction
-        As for `compute_weighted_loss`: of the shape of the labels.
-
-    Returns
-    -------
-    Tensor
-        As of `compute_weighted_loss`, in nats.
-
-    Raises
-    ------
-    ShapeError
-        If the shapes do not fit.
+    weights : Tensor of any real dtype
+        A scalar, or of the shape of the labels, with the same dimensions or 1 in their place.
 
     Examples
     --------
@@ -254,12 +204,7 @@ def sparse_softmax_cross_entropy(
     """
     with name_scope(scope, "sparse_softmax_cross_entropy_loss") as inner:
         labels, logits, weights = map(convert_to_tensor, (labels, logits, weights))
-        labels = _without_last(labels, logits.rank)
-        weights = _without_last(weights, None if labels.rank is None else labels.rank + 1)
+        labels = without_last(labels, None if logits.rank is None else logits.rank - 1)
+        weights = without_last(weights, labels.rank)
         losses = sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
         return compute_weighted_loss(losses, weights, inner, loss_collection, reduction)
-
-
-def _without_last(x: Tensor, rank: int | None) -> Tensor:
-    """Return a tensor without its last dimension, if it has this rank and that dimension is 1."""
-    return squeeze(x, -1) if x.rank is not None and x.rank == rank and x.rank > 0 and x.shape[-1] == 1 else x

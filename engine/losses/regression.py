@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..base.dtypes import accumulator_dtype
 from ..base.errors import ShapeError
 from ..frontend.scopes import name_scope
-from ..ir.entry import builds
 from ..ir.tensor import Tensor
-from ..ops.control.weights import fitting_weights, in_dtype, present, spread_weights
+from ..ops.control.weights import fitting_weights, in_dtype, present
 from ..ops.math.arithmetic import div_no_nan, maximum, minimum, squared_difference
 from ..ops.math.elementwise import abs as absolute
 from ..ops.math.elementwise import square
 from ..ops.math.reductions import reduce_sum
 from ..ops.support.arguments import static_int
+from ..ops.support.common import ones_like
 from .collected import LOSSES, add_loss
+from .family import loss_function
 from .weighting import Reduction, compute_weighted_loss, floating_pair
 
 
-@builds
+@loss_function
 def absolute_difference(
     labels: Any,
     predictions: Any,
@@ -28,23 +30,6 @@ def absolute_difference(
     reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
 ) -> Tensor:
     """Absolute differences, weighted and reduced.
-
-    Parameters
-    ----------
-    labels, predictions : Tensor
-        Of one shape; labels of another dtype are cast to that of the predictions.
-    weights, scope, loss_collection, reduction
-        As for `compute_weighted_loss`.
-
-    Returns
-    -------
-    Tensor
-        As of `compute_weighted_loss`.
-
-    Raises
-    ------
-    ShapeError
-        If the shapes differ; nothing is broadcast.
 
     Examples
     --------
@@ -57,7 +42,7 @@ def absolute_difference(
         return compute_weighted_loss(absolute(predictions - labels), weights, inner, loss_collection, reduction)
 
 
-@builds
+@loss_function
 def mean_squared_error(
     labels: Any,
     predictions: Any,
@@ -67,21 +52,6 @@ def mean_squared_error(
     reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
 ) -> Tensor:
     """Squares of differences, weighted and reduced.
-
-    Parameters
-    ----------
-    labels, predictions, weights, scope, loss_collection, reduction
-        As for `absolute_difference`.
-
-    Returns
-    -------
-    Tensor
-        As of `compute_weighted_loss`.
-
-    Raises
-    ------
-    ShapeError
-        If the shapes differ; nothing is broadcast.
 
     Examples
     --------
@@ -95,7 +65,7 @@ def mean_squared_error(
         return compute_weighted_loss(losses, weights, inner, loss_collection, reduction)
 
 
-@builds
+@loss_function
 def huber_loss(
     labels: Any,
     predictions: Any,
@@ -109,19 +79,7 @@ def huber_loss(
 
     Parameters
     ----------
-    labels, predictions, weights, scope, loss_collection, reduction
-        As for `absolute_difference`.
     delta : float or floating scalar Tensor
-
-    Returns
-    -------
-    Tensor
-        As of `compute_weighted_loss`.
-
-    Raises
-    ------
-    ShapeError
-        If the shapes differ; nothing is broadcast.
 
     Examples
     --------
@@ -139,7 +97,7 @@ def huber_loss(
         return compute_weighted_loss(losses, weights, inner, loss_collection, reduction)
 
 
-@builds
+@loss_function
 def cosine_distance(
     labels: Any,
     predictions: Any,
@@ -154,16 +112,12 @@ def cosine_distance(
     Parameters
     ----------
     labels, predictions : Tensor
-        As for `absolute_difference`; normalized already, as by `l2_normalize`.
+        Of one shape, and normalized already, as by `l2_normalize`; predictions of a floating dtype, to which labels
+        of another are cast.
     axis : int
         That of the vectors.
-    weights, scope, loss_collection, reduction
-        As for `absolute_difference`; the axis of the vectors has become 1.
-
-    Returns
-    -------
-    Tensor
-        As of `compute_weighted_loss`.
+    weights : Tensor of any real dtype
+        A scalar, or one for each vector: their axis has become 1.
 
     Raises
     ------
@@ -187,7 +141,7 @@ def cosine_distance(
         return compute_weighted_loss(losses, weights, inner, loss_collection, reduction)
 
 
-@builds
+@loss_function
 def mean_pairwise_squared_error(
     labels: Any,
     predictions: Any,
@@ -203,11 +157,9 @@ def mean_pairwise_squared_error(
     Parameters
     ----------
     labels, predictions : Tensor of shape [batch, ...]
-        As for `absolute_difference`.
+        Predictions of a floating dtype, to which labels of another are cast.
     weights : Tensor of any real dtype
         A scalar, or of shape [batch, 1, ...], one for each example.
-    scope, loss_collection
-        As for `compute_weighted_loss`.
 
     Returns
     -------
@@ -217,7 +169,7 @@ def mean_pairwise_squared_error(
     Raises
     ------
     ShapeError
-        If the shapes differ, or the rank is not known or less than 2.
+        If the shapes differ, the rank is not known or less than 2, or the weights are not one for each example.
 
     Examples
     --------
@@ -237,16 +189,16 @@ def mean_pairwise_squared_error(
                 operation=differences.op,
                 hint="expand_dims(x, 0) makes one example of a vector",
             )
-        weights = fitting_weights(weights, differences)
-        loss = reduce_sum(_of_pairs(differences, weights) * weights)
+        each = _of_pairs(in_dtype(differences, accumulator_dtype(differences.dtype)))
+        weights = fitting_weights(weights, each)
+        loss = in_dtype(reduce_sum(each * present(weights) * weights), differences.dtype)
         add_loss(loss, loss_collection)
         return loss
 
 
-def _of_pairs(differences: Tensor, weights: Tensor) -> Tensor:
-    """Return twice the variance of the differences within each example: what is independent of the pairs' order."""
+def _of_pairs(differences: Tensor) -> Tensor:
+    """Return twice the variance within each example, which is the mean over its pairs; 0 of a single element."""
     axes = list(range(1, differences.rank or 0))
-    count = reduce_sum(spread_weights(present(weights), differences), axes, keepdims=True)
-    squares = reduce_sum(square(differences), axes, keepdims=True)
-    total = square(reduce_sum(differences, axes, keepdims=True))
-    return 2 * div_no_nan(squares, maximum(count - 1, 0)) - 2 * div_no_nan(total, maximum(count * (count - 1), 0))
+    count = reduce_sum(ones_like(differences), axes, keepdims=True)
+    centred = differences - div_no_nan(reduce_sum(differences, axes, keepdims=True), count)
+    return 2 * div_no_nan(reduce_sum(square(centred), axes, keepdims=True), maximum(count - 1, 0))

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..base.dtypes import float32, float64
+from ..base.dtypes import accumulator_dtype
 from ..base.errors import DtypeError, GraphError
 from ..frontend.scopes import name_scope
 from ..ir.apply import apply, convert_to_tensor
-from ..ir.entry import builds
 from ..ir.tensor import Tensor
 from ..ops.control.weights import fitting_weights, in_dtype, num_present, of_one_shape, spread_weights
 from ..ops.math.arithmetic import div_no_nan
 from ..ops.math.reductions import reduce_sum
 from .collected import LOSSES, add_loss
+from .family import loss_function
 
 
 class Reduction:
@@ -54,7 +54,7 @@ class Reduction:
 _ALL = ("none", "weighted_sum", "weighted_sum_over_batch_size", "weighted_mean", "weighted_sum_by_nonzero_weights")
 
 
-@builds
+@loss_function
 def compute_weighted_loss(
     losses: Any,
     weights: Any = 1.0,
@@ -67,28 +67,6 @@ def compute_weighted_loss(
     Parameters
     ----------
     losses : Tensor of a floating dtype
-    weights : Tensor of any real dtype
-        A scalar, or of the rank of `losses`, with the same dimensions or 1 in their place. Elements of weight 0 do
-        not count.
-    scope : str, optional
-        Name scope of the operations.
-    loss_collection : str, optional
-        Where the result is noted, for `get_total_loss`, if it is a scalar; with None nowhere.
-    reduction : str
-        One of `Reduction`.
-
-    Returns
-    -------
-    Tensor
-        Of the dtype of `losses`, a scalar unless the reduction is NONE; 0 if the divisor is 0. Sums of what is smaller
-        than float32 are in float32.
-
-    Raises
-    ------
-    ShapeError
-        If the weights do not fit.
-    GraphError
-        If there is no such reduction.
 
     Examples
     --------
@@ -107,15 +85,11 @@ def compute_weighted_loss(
             raise DtypeError(
                 "losses are floating numbers", wanted="float", got=losses.dtype, operation=losses.op, hint="cast them"
             )
-        wide = in_dtype(losses, _wide(losses))
+        wide = in_dtype(losses, accumulator_dtype(losses.dtype))
         weights = fitting_weights(weights, wide)
         loss = in_dtype(_reduced(wide * weights, weights, reduction), losses.dtype)
         add_loss(loss, None if reduction == Reduction.NONE else loss_collection)
         return loss
-
-
-def _wide(losses: Tensor) -> Any:
-    return float64 if losses.dtype is float64 else float32
 
 
 def _reduced(weighted: Tensor, weights: Tensor, reduction: str) -> Tensor:

@@ -11,7 +11,6 @@ from ..base.dtypes import bool_, float32
 from ..base.errors import GraphError
 from ..frontend.scopes import name_scope
 from ..ir.apply import apply, constant
-from ..ir.entry import builds
 from ..ir.tensor import Tensor
 from ..ops.array.concat import stack
 from ..ops.array.shapes import reshape
@@ -19,16 +18,16 @@ from ..ops.control.effects import assert_greater_equal, assert_less_equal
 from ..ops.control.weights import behind, in_dtype, of_one_shape
 from ..ops.math.linear import matmul
 from ..ops.math.reductions import reduce_sum
+from .family import SCORES, metric
 from .outcomes import SUMMARIES
-from .streaming import Collections, same_ranks, streamed, weighted
+from .streaming import Collections, Metric, same_ranks, streamed, weighted
 
-Metric = tuple[Tensor, Tensor]
 EPSILON = 1e-7  # keeps quotients finite, as TensorFlow's does
 
 
 def counts_at(thresholds: Any, labels: Any, predictions: Any, weights: Any) -> dict[str, Tensor]:
     """Return the weights of the outcomes of each kind, added up for each threshold: vectors as long as those."""
-    labels, predictions, weights = same_ranks(labels, predictions, weights)
+    labels, predictions = same_ranks(labels, predictions)
     labels = in_dtype(labels, bool_)
     scores = of_one_shape(labels, in_dtype(predictions, float32))
     within = [assert_greater_equal(scores, 0.0, "predictions"), assert_less_equal(scores, 1.0, "predictions")]
@@ -46,7 +45,8 @@ def counts_at(thresholds: Any, labels: Any, predictions: Any, weights: Any) -> d
     }
 
 
-def _checked(thresholds: Sequence[float]) -> list[float]:
+def checked_thresholds(thresholds: Sequence[float]) -> list[float]:
+    """Return thresholds as a list of numbers."""
     found = list(thresholds)
     if not found or not all(isinstance(t, (int, float, np.number)) for t in found):
         raise GraphError("thresholds are numbers", wanted="a list of 1 or more", got=thresholds, hint="as [0.25, 0.5]")
@@ -71,7 +71,7 @@ class Metrics(Protocol):
 def _at_thresholds(kind: str, summary: str, needed: Sequence[str], compute: Any, example: str) -> Metrics:
     """Return the metric of a name that is computed from needed counts; its docstring begins with `summary`."""
 
-    def metric(
+    def found(
         labels: Any,
         predictions: Any,
         thresholds: Sequence[float],
@@ -81,50 +81,26 @@ def _at_thresholds(kind: str, summary: str, needed: Sequence[str], compute: Any,
         name: str | None = None,
     ) -> Metric:
         with name_scope(name, kind):
-            counts = counts_at(_checked(thresholds), labels, predictions, weights)
+            counts = counts_at(checked_thresholds(thresholds), labels, predictions, weights)
             used = {name: counts[name] for name in needed}
             return streamed(compute, used, float32, metrics_collections, updates_collections)
 
-    metric.__name__ = metric.__qualname__ = f"{kind}_at_thresholds"
-    metric.__doc__ = f"""{summary}, for each threshold above which a prediction is positive.
+    found.__name__ = found.__qualname__ = f"{kind}_at_thresholds"
+    found.__doc__ = f"""{summary}, for each threshold above which a prediction is positive.
 
     Parameters
     ----------
-    labels : Tensor
-        Cast to bool.
-    predictions : Tensor of a floating dtype
-        In [0, 1], which a step checks; of the shape of the labels, but for a last dimension of 1.
     thresholds : sequence of float
-    weights, metrics_collections, updates_collections, name
-        As for `mean`: each prediction counts as much as its weight.
-
-    Returns
-    -------
-    value : Tensor
-        A float32 vector, as long as the thresholds; in a step that also does the update, what that gives.
-    update_op : Tensor
-        Takes this step in; the same, with it.
 
     Raises
     ------
-    ShapeError
-        If the shapes differ, or the weights do not fit.
-    OpError
-        When a step runs it, if a prediction is not in [0, 1].
-
-    Examples
-    --------
-    >>> import tagflow as tg
-    >>> with tg.Graph().as_default() as graph:
-    ...     labels, predictions = [0, 0, 1, 1, 1], [0.125, 0.5, 0.25, 0.5, 0.875]
-    ...     value, update = tg.metrics.{kind}_at_thresholds(labels, predictions, [0.25, 0.75])
-    ...     init = tg.global_variables_initializer()
-    >>> with tg.SyncSession(graph) as session:
-    ...     session.run(init)
-    ...     [round(x, 4) for x in session.run(update).tolist()]
-    {example}
+    GraphError
+        If thresholds are not numbers, or there is none.
     """
-    return builds(metric)
+    arguments = "[0, 0, 1, 1, 1], [0.125, 0.5, 0.25, 0.5, 0.875], [0.25, 0.75]"
+    line = "[round(x, 4) for x in session.run(update).tolist()]"
+    result = "A float32 vector, as long as the thresholds"
+    return metric(arguments, example, line, result, SCORES)(found)
 
 
 def _counting(kind: str, example: str) -> Metrics:

@@ -7,28 +7,26 @@ from typing import Any
 from ..base.dtypes import float32, float64, int64
 from ..base.errors import GraphError
 from ..frontend.scopes import name_scope
-from ..ir.entry import builds
 from ..ir.tensor import Tensor
 from ..ops.array.concat import stack
+from ..ops.array.creation import ones_like
 from ..ops.array.gather import scatter_nd
 from ..ops.array.shapes import expand_dims, reshape
-from ..ops.control.weights import fitting_weights, in_dtype, of_one_shape, spread_weights
+from ..ops.control.weights import in_dtype, of_one_shape
 from ..ops.math.arithmetic import div_no_nan
 from ..ops.math.comparison import equal, not_equal
 from ..ops.math.reductions import reduce_mean, reduce_sum
 from ..ops.support.arguments import static_int
-from .streaming import Collections, same_ranks, streamed
-
-Metric = tuple[Tensor, Tensor]
+from .family import metric
+from .streaming import Collections, Metric, same_ranks, streamed, weighted
 
 
 def _flat(labels: Any, predictions: Any, weights: Any) -> tuple[Tensor, Tensor, Tensor]:
     """Return labels and predictions as int64 vectors, with a weight for each."""
-    labels, predictions, weights = same_ranks(labels, predictions, weights)
+    labels, predictions = same_ranks(labels, predictions)
     labels = in_dtype(labels, int64)
     predictions = of_one_shape(labels, in_dtype(predictions, int64))
-    ones = in_dtype(equal(labels, labels), float32)
-    factors = spread_weights(fitting_weights(1.0 if weights is None else weights, ones), ones)
+    _, factors = weighted(ones_like(labels, float32), weights)
     return tuple(reshape(x, [-1]) for x in (labels, predictions, factors))  # type: ignore[return-value]
 
 
@@ -39,7 +37,11 @@ def _classes(num_classes: Any) -> int:
     return count
 
 
-@builds
+@metric(
+    "[0, 0, 1, 1], [0, 1, 1, 1], num_classes=3",
+    "([[1.0, 1.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 0.0]], 0.5833)",
+    line="session.run(update).tolist(), round(float(session.run(value)), 4)  # the mean of 1/2 and 2/3",
+)
 def mean_iou(
     labels: Any,
     predictions: Any,
@@ -58,8 +60,6 @@ def mean_iou(
     labels, predictions : Tensor of int32 or int64
         Class numbers from 0 up to below `num_classes`; of one shape, but for a last dimension of 1.
     num_classes : int
-    weights, metrics_collections, updates_collections, name
-        As for `mean`.
 
     Returns
     -------
@@ -71,23 +71,8 @@ def mean_iou(
 
     Raises
     ------
-    ShapeError
-        If the shapes differ, or the weights do not fit.
     OpError
         When a step runs it, if a class number is out of range.
-
-    Examples
-    --------
-    >>> import tagflow as tg
-    >>> with tg.Graph().as_default() as graph:
-    ...     value, update = tg.metrics.mean_iou([0, 0, 1, 1], [0, 1, 1, 1], num_classes=3)
-    ...     init = tg.global_variables_initializer()
-    >>> with tg.SyncSession(graph) as session:
-    ...     session.run(init)
-    ...     session.run(update).tolist()
-    ...     round(float(session.run(value)), 4)  # the mean of 1/2 and 2/3
-    [[1.0, 1.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 0.0]]
-    0.5833
     """
     count = _classes(num_classes)
 
@@ -110,7 +95,11 @@ def mean_iou(
         )
 
 
-@builds
+@metric(
+    "[0, 0, 1, 1], [0, 1, 1, 1], num_classes=2",
+    "([0.5, 1.0], 0.75)",
+    line="session.run(update).tolist(), float(session.run(value))",
+)
 def mean_per_class_accuracy(
     labels: Any,
     predictions: Any,
@@ -124,8 +113,11 @@ def mean_per_class_accuracy(
 
     Parameters
     ----------
-    labels, predictions, num_classes, weights, metrics_collections, updates_collections, name
-        As for `mean_iou`; predictions may be any numbers.
+    labels : Tensor of int32 or int64
+        Class numbers from 0 up to below `num_classes`.
+    predictions : Tensor
+        Cast to int64; of the shape of the labels, but for a last dimension of 1.
+    num_classes : int
 
     Returns
     -------
@@ -136,21 +128,8 @@ def mean_per_class_accuracy(
 
     Raises
     ------
-    ShapeError
-        If the shapes differ, or the weights do not fit.
     OpError
         When a step runs it, if a label is out of range.
-
-    Examples
-    --------
-    >>> import tagflow as tg
-    >>> with tg.Graph().as_default() as graph:
-    ...     value, update = tg.metrics.mean_per_class_accuracy([0, 0, 1, 1], [0, 1, 1, 1], num_classes=2)
-    ...     init = tg.global_variables_initializer()
-    >>> with tg.SyncSession(graph) as session:
-    ...     session.run(init)
-    ...     session.run(update).tolist(), float(session.run(value))
-    ([0.5, 1.0], 0.75)
     """
     count = _classes(num_classes)
     with name_scope(name, "mean_accuracy"):

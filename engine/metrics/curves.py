@@ -8,7 +8,6 @@ from typing import Any
 from ..base.dtypes import float32
 from ..base.errors import GraphError
 from ..frontend.scopes import name_scope
-from ..ir.entry import builds
 from ..ir.tensor import Tensor
 from ..ops.array.argminmax import argmin
 from ..ops.array.gather import gather
@@ -18,11 +17,12 @@ from ..ops.math.arithmetic import div_no_nan, maximum, minimum
 from ..ops.math.elementwise import abs as absolute
 from ..ops.math.elementwise import log
 from ..ops.math.reductions import reduce_sum
-from .at_thresholds import EPSILON, counts_at, share
-from .streaming import Collections, streamed
+from ..ops.support.arguments import static_fraction, static_int
+from .at_thresholds import EPSILON, checked_thresholds, counts_at, share
+from .family import SCORES, metric
+from .streaming import Collections, Metric, streamed
 
-Metric = tuple[Tensor, Tensor]
-
+_ROUNDED = "round(float(session.run(update)), 4)"
 _CURVES = ("ROC", "PR")
 _SUMS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "trapezoidal": lambda a, b: (a + b) / 2,
@@ -35,18 +35,18 @@ _SMALL = 1e-6  # of the areas, as TensorFlow's
 
 def _spaced(count: int, given: Sequence[float] | None = None) -> list[float]:
     """Return thresholds from below 0 to above 1: those given, or so many at equal distances."""
-    if given is None and (not isinstance(count, int) or count < 2):
+    if given is None and static_int(count, "num_thresholds") < 2:
         raise GraphError(
             "a curve goes through two thresholds at least",
             wanted="2 or more",
             got=count,
             hint="give num_thresholds=200",
         )
-    inner = [i / (count - 1) for i in range(1, count - 1)] if given is None else sorted(given)
+    inner = [i / (count - 1) for i in range(1, count - 1)] if given is None else sorted(checked_thresholds(given))
     return [-EPSILON, *inner, 1 + EPSILON]
 
 
-@builds
+@metric("[0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]", "0.75", line=_ROUNDED, family=SCORES)
 def auc(
     labels: Any,
     predictions: Any,
@@ -66,14 +66,6 @@ def auc(
 
     Parameters
     ----------
-    labels : Tensor
-        Cast to bool.
-    predictions : Tensor of a floating dtype
-        In [0, 1], which a step checks; of the shape of the labels, but for a last dimension of 1.
-    weights, metrics_collections, updates_collections, name
-        As for `mean`: each prediction counts as much as its weight.
-    num_thresholds : int
-        At equal distances, from 2 up.
     curve : {'ROC', 'PR'}
         Receiver operating characteristic, or precision and recall.
     summation_method : {'trapezoidal', 'minoring', 'majoring', 'careful_interpolation'}
@@ -82,30 +74,10 @@ def auc(
     thresholds : sequence of float, optional
         Instead of those at equal distances; beside them are one below 0 and one above 1.
 
-    Returns
-    -------
-    value, update_op : Tensor
-        As of `true_positives`.
-
     Raises
     ------
     GraphError
         If there is no such curve or method.
-    ShapeError
-        If the shapes differ, or the weights do not fit.
-    OpError
-        When a step runs it, if a prediction is not in [0, 1].
-
-    Examples
-    --------
-    >>> import tagflow as tg
-    >>> with tg.Graph().as_default() as graph:
-    ...     value, update = tg.metrics.auc([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
-    ...     init = tg.global_variables_initializer()
-    >>> with tg.SyncSession(graph) as session:
-    ...     session.run(init)
-    ...     round(float(session.run(update)), 4)
-    0.75
     """
     careful = summation_method == _CAREFUL
     if curve not in _CURVES or (careful and curve != "PR") or not (careful or summation_method in _SUMS):
@@ -139,13 +111,7 @@ def _interpolated(tp: Tensor, fp: Tensor, fn: Tensor) -> Tensor:
     return reduce_sum(div_no_nan(areas, maximum(tp[1:] + fn[1:], 0)))
 
 
-def _checked(value: Any, what: str) -> float:
-    if not isinstance(value, (int, float)) or not 0 <= value <= 1:
-        raise GraphError(f"{what} is a fraction", wanted="a number from 0 to 1", got=value, hint="as 0.9")
-    return float(value)
-
-
-@builds
+@metric("[0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8], 1.0", "0.5", line=_ROUNDED, family=SCORES)
 def sensitivity_at_specificity(
     labels: Any,
     predictions: Any,
@@ -162,37 +128,15 @@ def sensitivity_at_specificity(
 
     Parameters
     ----------
-    labels, predictions, weights, num_thresholds, metrics_collections, updates_collections, name
-        As for `auc`.
     specificity : float
         In [0, 1].
-
-    Returns
-    -------
-    value, update_op : Tensor
-        As of `true_positives`.
 
     Raises
     ------
     GraphError
         If the specificity is out of range.
-    ShapeError
-        If the shapes differ, or the weights do not fit.
-    OpError
-        When a step runs it, if a prediction is not in [0, 1].
-
-    Examples
-    --------
-    >>> import tagflow as tg
-    >>> with tg.Graph().as_default() as graph:
-    ...     value, update = tg.metrics.sensitivity_at_specificity([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8], 1.0)
-    ...     init = tg.global_variables_initializer()
-    >>> with tg.SyncSession(graph) as session:
-    ...     session.run(init)
-    ...     round(float(session.run(update)), 4)
-    0.5
     """
-    wanted = _checked(specificity, "specificity")
+    wanted = static_fraction(specificity, "specificity")
 
     def sensitivity(tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor) -> Tensor:
         nearest = argmin(absolute(share(tn, fp) - wanted), 0)
@@ -203,7 +147,7 @@ def sensitivity_at_specificity(
         return streamed(sensitivity, counts, float32, metrics_collections, updates_collections)
 
 
-@builds
+@metric("[0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8], 1.0", "0.5", line=_ROUNDED, family=SCORES)
 def specificity_at_sensitivity(
     labels: Any,
     predictions: Any,
@@ -220,37 +164,15 @@ def specificity_at_sensitivity(
 
     Parameters
     ----------
-    labels, predictions, weights, num_thresholds, metrics_collections, updates_collections, name
-        As for `auc`.
     sensitivity : float
         In [0, 1].
-
-    Returns
-    -------
-    value, update_op : Tensor
-        As of `true_positives`.
 
     Raises
     ------
     GraphError
         If the sensitivity is out of range.
-    ShapeError
-        If the shapes differ, or the weights do not fit.
-    OpError
-        When a step runs it, if a prediction is not in [0, 1].
-
-    Examples
-    --------
-    >>> import tagflow as tg
-    >>> with tg.Graph().as_default() as graph:
-    ...     value, update = tg.metrics.specificity_at_sensitivity([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8], 1.0)
-    ...     init = tg.global_variables_initializer()
-    >>> with tg.SyncSession(graph) as session:
-    ...     session.run(init)
-    ...     round(float(session.run(update)), 4)
-    0.5
     """
-    wanted = _checked(sensitivity, "sensitivity")
+    wanted = static_fraction(sensitivity, "sensitivity")
 
     def specificity(tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor) -> Tensor:
         nearest = argmin(reverse(absolute(share(tp, fn) - wanted), [0]), 0)  # the last of equals

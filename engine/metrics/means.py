@@ -7,7 +7,6 @@ from typing import Any
 from ..base.dtypes import float32
 from ..frontend.scopes import name_scope
 from ..ir.apply import apply, convert_to_tensor
-from ..ir.entry import builds
 from ..ir.tensor import Tensor
 from ..ops.array.where import where
 from ..ops.control.weights import in_dtype, of_one_shape
@@ -16,9 +15,8 @@ from ..ops.math.elementwise import abs as absolute
 from ..ops.math.elementwise import sqrt
 from ..ops.math.reductions import reduce_sum
 from ..ops.support.arguments import static_int
-from .streaming import Collections, result_dtype, same_ranks, streamed, weighted
-
-Metric = tuple[Tensor, Tensor]
+from .family import AS_VALUES, metric
+from .streaming import Collections, Metric, result_dtype, same_ranks, streamed, weighted
 
 
 def _mean(
@@ -30,15 +28,14 @@ def _mean(
     return streamed(lambda total, count: finish(div_no_nan(total, count)), sums, dtype, metrics, updates)
 
 
-def _floating(labels: Any, predictions: Any, weights: Any) -> tuple[Tensor, Tensor, Any]:
+def _floating(labels: Any, predictions: Any) -> tuple[Tensor, Tensor]:
     """Return labels and predictions of one shape and one floating dtype."""
-    labels, predictions, weights = same_ranks(labels, predictions, weights)
-    dtype = result_dtype(labels, predictions)
-    labels = in_dtype(labels, dtype)
-    return labels, of_one_shape(labels, in_dtype(predictions, dtype)), weights
+    dtype = result_dtype(convert_to_tensor(labels), convert_to_tensor(predictions))
+    labels, predictions = same_ranks(in_dtype(labels, dtype), in_dtype(predictions, dtype))
+    return labels, of_one_shape(labels, predictions)
 
 
-@builds
+@metric(result=AS_VALUES)
 def mean(
     values: Any,
     weights: Any = None,
@@ -51,25 +48,6 @@ def mean(
     Parameters
     ----------
     values : Tensor of any real dtype
-    weights : Tensor of any real dtype, optional
-        A scalar, or of the rank of `values`, with the same dimensions or 1 in their place.
-    metrics_collections, updates_collections : str or sequence of str, optional
-        Collections of the graph that the results are added to.
-    name : str, optional
-        Begins the names of the variables.
-
-    Returns
-    -------
-    value : Tensor
-        A scalar, float32 or, of float64 values, float64: the sum of the weighted values over that of the weights so
-        far, 0 before the first step. In a step that also does the update, what that gives.
-    update_op : Tensor
-        Takes this step's values in; the same, with them.
-
-    Raises
-    ------
-    ShapeError
-        If the weights do not fit.
 
     Examples
     --------
@@ -87,7 +65,7 @@ def mean(
         return _mean(convert_to_tensor(values), weights, metrics_collections, updates_collections)
 
 
-@builds
+@metric(result="Of the shape of the values, float32 or, of float64 values, float64")
 def mean_tensor(
     values: Any,
     weights: Any = None,
@@ -100,13 +78,6 @@ def mean_tensor(
     Parameters
     ----------
     values : Tensor of any real dtype and of a known shape
-    weights, metrics_collections, updates_collections, name
-        As for `mean`.
-
-    Returns
-    -------
-    value, update_op : Tensor
-        As of `mean`, of the shape of the values.
 
     Raises
     ------
@@ -133,7 +104,7 @@ def mean_tensor(
         return streamed(div_no_nan, sums, dtype, metrics_collections, updates_collections)
 
 
-@builds
+@metric("[1, 2, 3, 4], [1, 2, 3, 0]", "0.75")
 def accuracy(
     labels: Any,
     predictions: Any,
@@ -148,38 +119,15 @@ def accuracy(
     ----------
     labels, predictions : Tensor
         Of one shape, but for a last dimension of 1; predictions of another dtype are cast.
-    weights, metrics_collections, updates_collections, name
-        As for `mean`.
-
-    Returns
-    -------
-    value, update_op : Tensor
-        As of `mean`, in float32.
-
-    Raises
-    ------
-    ShapeError
-        If the shapes differ, or the weights do not fit.
-
-    Examples
-    --------
-    >>> import tagflow as tg
-    >>> with tg.Graph().as_default() as graph:
-    ...     value, update = tg.metrics.accuracy([1, 2, 3, 4], [1, 2, 3, 0])
-    ...     init = tg.global_variables_initializer()
-    >>> with tg.SyncSession(graph) as session:
-    ...     session.run(init)
-    ...     float(session.run(update))
-    0.75
     """
     with name_scope(name, "accuracy"):
-        labels, predictions, weights = same_ranks(labels, predictions, weights)
+        labels, predictions = same_ranks(labels, predictions)
         predictions = of_one_shape(labels, in_dtype(predictions, labels.dtype))
         correct = in_dtype(apply("Equal", predictions, labels), float32)
         return _mean(correct, weights, metrics_collections, updates_collections)
 
 
-@builds
+@metric("[1.0, 2.0], [3.0, 2.0]", "2.0", result=AS_VALUES)
 def mean_squared_error(
     labels: Any,
     predictions: Any,
@@ -188,42 +136,13 @@ def mean_squared_error(
     updates_collections: Collections = None,
     name: str | None = None,
 ) -> Metric:
-    """Mean of the squares of the differences of all steps.
-
-    Parameters
-    ----------
-    labels, predictions : Tensor of any real dtypes
-        Of one shape, but for a last dimension of 1.
-    weights, metrics_collections, updates_collections, name
-        As for `mean`.
-
-    Returns
-    -------
-    value, update_op : Tensor
-        As of `mean`.
-
-    Raises
-    ------
-    ShapeError
-        If the shapes differ, or the weights do not fit.
-
-    Examples
-    --------
-    >>> import tagflow as tg
-    >>> with tg.Graph().as_default() as graph:
-    ...     value, update = tg.metrics.mean_squared_error([1.0, 2.0], [3.0, 2.0])
-    ...     init = tg.global_variables_initializer()
-    >>> with tg.SyncSession(graph) as session:
-    ...     session.run(init)
-    ...     float(session.run(update))
-    2.0
-    """
+    """Mean of the squares of the differences of all steps."""
     with name_scope(name, "mean_squared_error"):
-        labels, predictions, weights = _floating(labels, predictions, weights)
+        labels, predictions = _floating(labels, predictions)
         return _mean(squared_difference(labels, predictions), weights, metrics_collections, updates_collections)
 
 
-@builds
+@metric("[1.0, 2.0], [4.0, 5.0]", "3.0", result=AS_VALUES)
 def root_mean_squared_error(
     labels: Any,
     predictions: Any,
@@ -232,41 +151,14 @@ def root_mean_squared_error(
     updates_collections: Collections = None,
     name: str | None = None,
 ) -> Metric:
-    """Root of the mean of the squares of the differences of all steps.
-
-    Parameters
-    ----------
-    labels, predictions, weights, metrics_collections, updates_collections, name
-        As for `mean_squared_error`.
-
-    Returns
-    -------
-    value, update_op : Tensor
-        As of `mean`.
-
-    Raises
-    ------
-    ShapeError
-        If the shapes differ, or the weights do not fit.
-
-    Examples
-    --------
-    >>> import tagflow as tg
-    >>> with tg.Graph().as_default() as graph:
-    ...     value, update = tg.metrics.root_mean_squared_error([1.0, 2.0], [4.0, 5.0])
-    ...     init = tg.global_variables_initializer()
-    >>> with tg.SyncSession(graph) as session:
-    ...     session.run(init)
-    ...     float(session.run(update))
-    3.0
-    """
+    """Root of the mean of the squares of the differences of all steps."""
     with name_scope(name, "root_mean_squared_error"):
-        labels, predictions, weights = _floating(labels, predictions, weights)
+        labels, predictions = _floating(labels, predictions)
         squares = squared_difference(labels, predictions)
         return _mean(squares, weights, metrics_collections, updates_collections, sqrt)
 
 
-@builds
+@metric("[1.0, 2.0], [3.0, 2.0], weights=[3.0, 1.0]", "1.5", result=AS_VALUES)
 def mean_absolute_error(
     labels: Any,
     predictions: Any,
@@ -275,40 +167,13 @@ def mean_absolute_error(
     updates_collections: Collections = None,
     name: str | None = None,
 ) -> Metric:
-    """Mean of the absolute differences of all steps.
-
-    Parameters
-    ----------
-    labels, predictions, weights, metrics_collections, updates_collections, name
-        As for `mean_squared_error`.
-
-    Returns
-    -------
-    value, update_op : Tensor
-        As of `mean`.
-
-    Raises
-    ------
-    ShapeError
-        If the shapes differ, or the weights do not fit.
-
-    Examples
-    --------
-    >>> import tagflow as tg
-    >>> with tg.Graph().as_default() as graph:
-    ...     value, update = tg.metrics.mean_absolute_error([1.0, 2.0], [3.0, 2.0], weights=[3.0, 1.0])
-    ...     init = tg.global_variables_initializer()
-    >>> with tg.SyncSession(graph) as session:
-    ...     session.run(init)
-    ...     float(session.run(update))
-    1.5
-    """
+    """Mean of the absolute differences of all steps."""
     with name_scope(name, "mean_absolute_error"):
-        labels, predictions, weights = _floating(labels, predictions, weights)
+        labels, predictions = _floating(labels, predictions)
         return _mean(absolute(labels - predictions), weights, metrics_collections, updates_collections)
 
 
-@builds
+@metric("[1.0, 4.0], [3.0, 2.0], normalizer=[1.0, 4.0]", "1.25", result=AS_VALUES)
 def mean_relative_error(
     labels: Any,
     predictions: Any,
@@ -322,42 +187,18 @@ def mean_relative_error(
 
     Parameters
     ----------
-    labels, predictions, weights, metrics_collections, updates_collections, name
-        As for `mean_squared_error`.
     normalizer : Tensor
         Of the same shape, as the labels themselves.
-
-    Returns
-    -------
-    value, update_op : Tensor
-        As of `mean`.
-
-    Raises
-    ------
-    ShapeError
-        If the shapes differ, or the weights do not fit.
-
-    Examples
-    --------
-    >>> import tagflow as tg
-    >>> with tg.Graph().as_default() as graph:
-    ...     value, update = tg.metrics.mean_relative_error([1.0, 4.0], [3.0, 2.0], normalizer=[1.0, 4.0])
-    ...     init = tg.global_variables_initializer()
-    >>> with tg.SyncSession(graph) as session:
-    ...     session.run(init)
-    ...     float(session.run(update))
-    1.25
     """
     with name_scope(name, "mean_relative_error"):
-        labels, predictions, weights = _floating(labels, predictions, weights)
-        _, normalizer, _ = _floating(labels, normalizer, None)
-        normalizer = in_dtype(normalizer, labels.dtype)
+        labels, predictions = _floating(labels, predictions)
+        _, normalizer = _floating(labels, in_dtype(normalizer, labels.dtype))
         is_zero = apply("Equal", normalizer, 0)
         errors = where(is_zero, 0, absolute(labels - predictions) / where(is_zero, 1, normalizer))
         return _mean(errors, weights, metrics_collections, updates_collections)
 
 
-@builds
+@metric("[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [1.0, 0.0]], dim=1", "0.5")
 def mean_cosine_distance(
     labels: Any,
     predictions: Any,
@@ -371,41 +212,26 @@ def mean_cosine_distance(
 
     Parameters
     ----------
-    labels, predictions, metrics_collections, updates_collections, name
-        As for `mean_squared_error`.
     dim : int
         The axis of the vectors.
     weights : Tensor of any real dtype, optional
-        As for `mean`; the axis of the vectors has become 1.
+        A scalar, or one for each vector: their axis has become 1, and may be left out if it is the last.
 
     Returns
     -------
-    value, update_op : Tensor
-        As of `mean`; `value` is 1 before the first step.
-
-    Raises
-    ------
-    ShapeError
-        If the shapes differ, or the weights do not fit.
-
-    Examples
-    --------
-    >>> import tagflow as tg
-    >>> with tg.Graph().as_default() as graph:
-    ...     value, update = tg.metrics.mean_cosine_distance([[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [1.0, 0.0]], dim=1)
-    ...     init = tg.global_variables_initializer()
-    >>> with tg.SyncSession(graph) as session:
-    ...     session.run(init)
-    ...     float(session.run(update))
-    0.5
+    value : Tensor
+        A scalar, float32 or, where one of the values is float64, float64: that of all steps so far, 1 before the
+        first. In a step that also does the update, what that gives.
+    update_op : Tensor
+        Takes this step in; the same, with it.
     """
     with name_scope(name, "mean_cosine_distance"):
-        labels, predictions, _ = _floating(labels, predictions, None)
+        labels, predictions = _floating(labels, predictions)
         products = reduce_sum(labels * predictions, static_int(dim, "dim"), keepdims=True)
         return _mean(products, weights, metrics_collections, updates_collections, lambda found: 1 - found)
 
 
-@builds
+@metric("[1.0, 2.0, 3.0, 4.0], 2.0", "0.25")
 def percentage_below(
     values: Any,
     threshold: Any,
@@ -420,29 +246,11 @@ def percentage_below(
     ----------
     values : Tensor of any real dtype
     threshold : scalar of that dtype
-    weights, metrics_collections, updates_collections, name
-        As for `mean`.
-
-    Returns
-    -------
-    value, update_op : Tensor
-        As of `mean`, in float32.
 
     Raises
     ------
     ShapeError
         If the weights do not fit.
-
-    Examples
-    --------
-    >>> import tagflow as tg
-    >>> with tg.Graph().as_default() as graph:
-    ...     value, update = tg.metrics.percentage_below([1.0, 2.0, 3.0, 4.0], 2.0)
-    ...     init = tg.global_variables_initializer()
-    >>> with tg.SyncSession(graph) as session:
-    ...     session.run(init)
-    ...     float(session.run(update))
-    0.25
     """
     with name_scope(name, "percentage_below_threshold"):
         below = in_dtype(apply("Less", values, threshold), float32)

@@ -8,14 +8,12 @@ from typing import Any, Protocol
 from ..base.dtypes import bool_, float32
 from ..frontend.scopes import name_scope
 from ..ir.apply import apply
-from ..ir.entry import builds
 from ..ir.tensor import Tensor
 from ..ops.control.weights import in_dtype, of_one_shape
 from ..ops.math.arithmetic import div_no_nan
 from ..ops.math.reductions import reduce_sum
-from .streaming import Collections, same_ranks, streamed, weighted
-
-Metric = tuple[Tensor, Tensor]
+from .family import ANSWERS, metric
+from .streaming import Collections, Metric, same_ranks, streamed, weighted
 
 KINDS = {  # the label and the prediction of each
     "true_positives": (True, True),
@@ -33,7 +31,7 @@ SUMMARIES = {
 
 def _counts(labels: Any, predictions: Any, weights: Any, *kinds: str) -> Mapping[str, Tensor]:
     """Return the weights of the elements of each kind, added up."""
-    labels, predictions, weights = same_ranks(labels, predictions, weights)
+    labels, predictions = same_ranks(labels, predictions)
     labels = in_dtype(labels, bool_)
     predictions = of_one_shape(labels, in_dtype(predictions, bool_))
     found = {}
@@ -65,7 +63,7 @@ class Count(Protocol):
 def _count(kind: str, example: str) -> Count:
     """Return the metric that counts outcomes of a kind; of five labels and predictions it gives `example`."""
 
-    def metric(
+    def counted(
         labels: Any,
         predictions: Any,
         weights: Any = None,
@@ -77,40 +75,10 @@ def _count(kind: str, example: str) -> Count:
             counts = _counts(labels, predictions, weights, kind)
             return streamed(lambda count: count, counts, float32, metrics_collections, updates_collections)
 
-    metric.__name__ = metric.__qualname__ = kind
-    metric.__doc__ = f"""{SUMMARIES[kind]}.
-
-    Parameters
-    ----------
-    labels, predictions : Tensor
-        Cast to bool; of one shape, but for a last dimension of 1.
-    weights, metrics_collections, updates_collections, name
-        As for `mean`: each prediction counts as much as its weight.
-
-    Returns
-    -------
-    value : Tensor
-        A float32 scalar: the count so far; in a step that also does the update, what that gives.
-    update_op : Tensor
-        Takes this step in; the same, with it.
-
-    Raises
-    ------
-    ShapeError
-        If the shapes differ, or the weights do not fit.
-
-    Examples
-    --------
-    >>> import tagflow as tg
-    >>> with tg.Graph().as_default() as graph:
-    ...     value, update = tg.metrics.{kind}([1, 1, 1, 0, 0], [1, 1, 0, 1, 0])
-    ...     init = tg.global_variables_initializer()
-    >>> with tg.SyncSession(graph) as session:
-    ...     session.run(init)
-    ...     [float(session.run(update)) for _ in range(2)]
-    {example}
-    """
-    return builds(metric)
+    counted.__name__ = counted.__qualname__ = kind
+    counted.__doc__ = f"{SUMMARIES[kind]}."
+    line = "[float(session.run(update)) for _ in range(2)]"
+    return metric("[1, 1, 1, 0, 0], [1, 1, 0, 1, 0]", example, line, family=ANSWERS)(counted)
 
 
 true_positives: Count = _count("true_positives", "[2.0, 4.0]")
@@ -119,7 +87,7 @@ false_negatives: Count = _count("false_negatives", "[1.0, 2.0]")
 true_negatives: Count = _count("true_negatives", "[1.0, 2.0]")
 
 
-@builds
+@metric("[1, 1, 1, 0, 0], [1, 0, 0, 1, 0]", "0.5", family=ANSWERS)
 def precision(
     labels: Any,
     predictions: Any,
@@ -128,40 +96,13 @@ def precision(
     updates_collections: Collections = None,
     name: str | None = None,
 ) -> Metric:
-    """Fraction of the positive predictions of all steps that are right; 0 where there is none.
-
-    Parameters
-    ----------
-    labels, predictions, weights, metrics_collections, updates_collections, name
-        As for `true_positives`.
-
-    Returns
-    -------
-    value, update_op : Tensor
-        As of `true_positives`.
-
-    Raises
-    ------
-    ShapeError
-        If the shapes differ, or the weights do not fit.
-
-    Examples
-    --------
-    >>> import tagflow as tg
-    >>> with tg.Graph().as_default() as graph:
-    ...     value, update = tg.metrics.precision([1, 1, 1, 0, 0], [1, 0, 0, 1, 0])
-    ...     init = tg.global_variables_initializer()
-    >>> with tg.SyncSession(graph) as session:
-    ...     session.run(init)
-    ...     float(session.run(update))
-    0.5
-    """
+    """Fraction of the positive predictions of all steps that are right; 0 where there is none."""
     with name_scope(name, "precision"):
         counts = _counts(labels, predictions, weights, "true_positives", "false_positives")
         return streamed(_share, counts, float32, metrics_collections, updates_collections)
 
 
-@builds
+@metric("[1, 1, 1, 1, 0], [1, 0, 0, 0, 1]", "0.25", family=ANSWERS)
 def recall(
     labels: Any,
     predictions: Any,
@@ -170,34 +111,7 @@ def recall(
     updates_collections: Collections = None,
     name: str | None = None,
 ) -> Metric:
-    """Fraction of the positive labels of all steps that were predicted; 0 where there is none.
-
-    Parameters
-    ----------
-    labels, predictions, weights, metrics_collections, updates_collections, name
-        As for `true_positives`.
-
-    Returns
-    -------
-    value, update_op : Tensor
-        As of `true_positives`.
-
-    Raises
-    ------
-    ShapeError
-        If the shapes differ, or the weights do not fit.
-
-    Examples
-    --------
-    >>> import tagflow as tg
-    >>> with tg.Graph().as_default() as graph:
-    ...     value, update = tg.metrics.recall([1, 1, 1, 1, 0], [1, 0, 0, 0, 1])
-    ...     init = tg.global_variables_initializer()
-    >>> with tg.SyncSession(graph) as session:
-    ...     session.run(init)
-    ...     float(session.run(update))
-    0.25
-    """
+    """Fraction of the positive labels of all steps that were predicted; 0 where there is none."""
     with name_scope(name, "recall"):
         counts = _counts(labels, predictions, weights, "true_positives", "false_negatives")
         return streamed(_share, counts, float32, metrics_collections, updates_collections)

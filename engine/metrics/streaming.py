@@ -16,11 +16,12 @@ from ..ir.apply import convert_to_tensor
 from ..ir.entry import builds
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
-from ..ops.array.shapes import squeeze
+from ..ops.array.shapes import expand_dims
 from ..ops.control.effects import group
-from ..ops.control.weights import fitting_weights, in_dtype, spread_weights
+from ..ops.control.weights import fitting_weights, in_dtype, spread_weights, without_last
 
 Collections = str | Sequence[str] | None
+Metric = tuple[Tensor, Tensor]  # a value, and the operation that takes one step in
 _COLLECTION = "metric_variables"
 
 
@@ -151,23 +152,20 @@ def result_dtype(*values: Tensor) -> DType:
 
 
 def weighted(values: Tensor, weights: Any) -> tuple[Tensor, Tensor]:
-    """Return values times their weights, and a weight for each of them; 1 where `weights` is None."""
-    factor = fitting_weights(1.0 if weights is None else weights, values)
+    """Return values times their weights, and a weight for each of them; 1 where `weights` is None.
+
+    Weights may have a last dimension of 1 more than the values, or lack the last one: then they are of rows.
+    """
+    factor = in_dtype(1.0 if weights is None else weights, values.dtype)
+    factor = without_last(factor, values.rank)
+    if factor.rank and values.rank == factor.rank + 1:
+        factor = expand_dims(factor, -1)
+    factor = fitting_weights(factor, values)
     return values * factor, spread_weights(factor, values)
 
 
-def same_ranks(labels: Any, predictions: Any, weights: Any = None) -> tuple[Tensor, Tensor, Any]:
-    """Return labels, predictions and weights, without a last dimension of 1 that only one of them has."""
+def same_ranks(labels: Any, predictions: Any) -> tuple[Tensor, Tensor]:
+    """Return labels and predictions, without a last dimension of 1 that only one of them has."""
     labels, predictions = convert_to_tensor(labels), convert_to_tensor(predictions)
     labels = without_last(labels, predictions.rank)
-    predictions = without_last(predictions, labels.rank)
-    if weights is not None:
-        weights = without_last(convert_to_tensor(weights), labels.rank)
-    return labels, predictions, weights
-
-
-def without_last(x: Tensor, rank: int | None) -> Tensor:
-    """Return a tensor of this rank, if that takes its last dimension away and that is 1."""
-    if x.rank is None or rank is None or x.rank != rank + 1 or x.shape[-1] != 1:
-        return x
-    return squeeze(x, -1)
+    return labels, without_last(predictions, labels.rank)

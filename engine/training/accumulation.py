@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base.dtypes import int32
 from ..base.errors import GraphError
 from ..base.shapes import Shape
 from ..frontend.conditional import cond
@@ -87,6 +88,12 @@ class GradientAccumulator(Optimizer):
         -------
         Operation
             Run it to make one step.
+
+        Raises
+        ------
+        GraphError
+            If every gradient is None; if the rows of a variable have no known shape; if a variable has a gradient of
+            rows here, and one of all of it in another call.
         """
         pairs = [(g, v) for g, v in grads_and_vars if g is not None]
         if not pairs:
@@ -108,14 +115,19 @@ class GradientAccumulator(Optimizer):
         return 1 / self._steps if self._average else 1.0
 
     def _count(self, var: Variable) -> Variable:
-        key = (var.name, "count")
-        if key not in self._slots:
-            with scopes.within(name="", device=(), colocate=var.op):
-                self._slots[key] = Variable(0, trainable=False, name=f"{var.name}/{self.name}/count")
-        return self._slots[key]
+        return self.slot(var, "count", 0, dtype=int32)
 
     def _kept(self, gradient: Any, var: Variable) -> _Kept:
-        if not isinstance(gradient, IndexedSlices):
+        is_rows = isinstance(gradient, IndexedSlices)
+        if self.get_slot(var, "accumulated" if is_rows else "accumulated_rows") is not None:
+            raise GraphError(
+                "rows of a variable and all of it can not be accumulated together",
+                wanted="one kind of gradient of each variable",
+                got="rows" if is_rows else "all of it",
+                operation=var.op,
+                hint="convert_to_tensor(gradient) makes all of rows; or use two accumulators",
+            )
+        if not is_rows:
             return _Kept(self.zeros_slot(var, "accumulated"))
         row = var.shape[1:]
         if not row.is_fully_known:
@@ -128,13 +140,9 @@ class GradientAccumulator(Optimizer):
             )
         none = np.zeros((0, *row.as_tuple()), var.dtype.numpy)
         values = self.slot(var, "accumulated_rows", none, Shape([None]) + row)
-        key = (var.name, "accumulated_indices")
-        if key not in self._slots:
-            with scopes.within(name="", device=(), colocate=var.op):
-                empty = np.zeros(0, gradient.indices.dtype.numpy)
-                name = f"{var.name}/{self.name}/accumulated_indices"
-                self._slots[key] = Variable(empty, trainable=False, name=name, shape=[None])
-        return _KeptRows(values, self._slots[key], gradient.dense_shape)
+        kind = gradient.indices.dtype
+        indices = self.slot(var, "accumulated_indices", np.zeros(0, kind.numpy), [None], kind)
+        return _KeptRows(values, indices, gradient.dense_shape)
 
 
 def _added(kept: _Kept, gradient: Any, var: Variable) -> Any:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..base.dtypes import DType, accumulator_dtype
 from ..frontend.variables import Variable
+from ..ir.graph import Graph
 from ..ir.tensor import Tensor
 from ..ops.math.elementwise import sqrt, square
 from .elementwise import ElementwiseOptimizer, Part
@@ -56,18 +58,18 @@ class AdamOptimizer(ElementwiseOptimizer):
         self._beta1 = beta1
         self._beta2 = beta2
         self._epsilon = epsilon
-        self._first: list[Variable] = []
+        self._first: dict[tuple[Graph, DType], Variable] = {}
+        self._counted: list[Variable] = []
 
     def prepare(self, variables: list[Variable]) -> None:
         """Choose where the powers of beta stand: one pair for each dtype of `variables`, beside the first of it."""
-        for var in variables:
-            if all(var.dtype is not v.dtype for v in self._first):
-                self._first.append(var)
+        first = [self._first.setdefault((v.graph, v.dtype), v) for v in variables]
+        self._counted = list({v.dtype: v for v in first}.values())
 
     def _powers(self, var: Variable) -> tuple[Variable, Variable]:
-        first = next(v for v in self._first if v.dtype is var.dtype)
-        beta1, beta2 = (lambda beta=beta: scalar(beta, var.dtype) for beta in (self._beta1, self._beta2))
-        return self.slot(first, "beta1_power", beta1), self.slot(first, "beta2_power", beta2)
+        first, dtype = self._first[var.graph, var.dtype], accumulator_dtype(var.dtype)
+        beta1, beta2 = (lambda beta=beta: scalar(beta, dtype) for beta in (self._beta1, self._beta2))
+        return self.slot(first, "beta1_power", beta1, dtype=dtype), self.slot(first, "beta2_power", beta2, dtype=dtype)
 
     def moments(self, gradient: Tensor, part: Part) -> tuple[Tensor, Tensor]:
         """Update the running moments of a part.
@@ -82,14 +84,14 @@ class AdamOptimizer(ElementwiseOptimizer):
         m, v : Tensor
             Their new values.
         """
-        beta1, beta2 = scalar(self._beta1, part.var.dtype), scalar(self._beta2, part.var.dtype)
+        beta1, beta2 = scalar(self._beta1, part.dtype), scalar(self._beta2, part.dtype)
         m_slot, v_slot = self.zeros_slot(part.var, "m"), self.zeros_slot(part.var, "v")
         m = part.write(m_slot, beta1 * part.read(m_slot) + (1 - beta1) * gradient)
         v = part.write(v_slot, beta2 * part.read(v_slot) + (1 - beta2) * square(gradient))
         return m, v
 
     def update(self, gradient: Tensor, part: Part) -> None:
-        dtype = part.var.dtype
+        dtype = part.dtype
         power1, power2 = self._powers(part.var)
         rate = self.rate(dtype) * sqrt(1 - power2) / (1 - power1)
         m, v = self.moments(gradient, part)
@@ -97,7 +99,7 @@ class AdamOptimizer(ElementwiseOptimizer):
 
     def finish(self) -> list[Any]:
         return [
-            power.assign(power * scalar(beta, var.dtype))
-            for var in self._first
+            power.assign(power * scalar(beta, power.dtype))
+            for var in self._counted
             for power, beta in zip(self._powers(var), (self._beta1, self._beta2), strict=True)
         ]

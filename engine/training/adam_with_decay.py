@@ -27,10 +27,10 @@ class _WithDecay(AdamOptimizer):
     def _direction(self, gradient: Tensor, part: Part) -> Tensor:
         m, v = self.moments(gradient, part)
         power1, power2 = self._powers(part.var)
-        direction = m / (1 - power1) / (sqrt(v / (1 - power2)) + scalar(self._epsilon, part.var.dtype))
+        direction = m / (1 - power1) / (sqrt(v / (1 - power2)) + scalar(self._epsilon, part.dtype))
         if _matches(self._exclude, part.var):
             return direction
-        return direction + scalar(self._weight_decay, part.var.dtype) * part.read(part.var)
+        return direction + scalar(self._weight_decay, part.dtype) * part.read(part.var)
 
 
 def _matches(patterns: Sequence[str], var: Variable) -> bool:
@@ -88,7 +88,7 @@ class AdamWOptimizer(_WithDecay):
         super().__init__(weight_decay, exclude_from_weight_decay, learning_rate, beta1, beta2, epsilon, name)
 
     def update(self, gradient: Tensor, part: Part) -> None:
-        part.lower(self.rate(part.var.dtype) * self._direction(gradient, part))
+        part.lower(self.rate(part.dtype) * self._direction(gradient, part))
 
 
 class LambOptimizer(_WithDecay):
@@ -141,7 +141,7 @@ class LambOptimizer(_WithDecay):
         self._unscaled = self._exclude if layers is None else tuple(layers)
 
     def update(self, gradient: Tensor, part: Part) -> None:
-        direction, rate = self._direction(gradient, part), self.rate(part.var.dtype)
+        direction, rate = self._direction(gradient, part), self.rate(part.dtype)
         if not _matches(self._unscaled, part.var):
             rate = rate * _ratio(part.read(part.var), direction)
         part.lower(rate * direction)

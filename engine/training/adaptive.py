@@ -7,10 +7,11 @@ from typing import Any
 from ..frontend.variables import Variable
 from ..ir.tensor import Tensor
 from ..ops.array.creation import fill
+from ..ops.math.arithmetic import maximum
 from ..ops.math.elementwise import rsqrt, sqrt, square
 from ..ops.support.common import shape_of
 from .elementwise import ElementwiseOptimizer, Part
-from .optimizer import Optimizer, scalar
+from .optimizer import Optimizer, check_number, scalar
 
 
 def filled_slot(optimizer: Optimizer, var: Variable, name: str, value: Any) -> Variable:
@@ -35,6 +36,11 @@ class AdagradOptimizer(ElementwiseOptimizer):
         What the sums begin with, above 0.
     name : str, optional
 
+    Raises
+    ------
+    GraphError
+        If `initial_accumulator_value` is a number that is not above 0.
+
     Examples
     --------
     >>> import tagflow as tg
@@ -51,13 +57,14 @@ class AdagradOptimizer(ElementwiseOptimizer):
     """
 
     def __init__(self, learning_rate: Any, initial_accumulator_value: Any = 0.1, name: str = "Adagrad") -> None:
+        check_number("initial_accumulator_value", initial_accumulator_value, lambda x: x > 0, "above 0")
         super().__init__(learning_rate, name)
         self._initial = initial_accumulator_value
 
     def update(self, gradient: Tensor, part: Part) -> None:
         slot = filled_slot(self, part.var, "accumulator", self._initial)
         total = part.write(slot, part.read(slot) + square(gradient))
-        part.lower(self.rate(part.var.dtype) * gradient * rsqrt(total))
+        part.lower(self.rate(part.dtype) * gradient * rsqrt(total))
 
 
 class AdadeltaOptimizer(ElementwiseOptimizer):
@@ -105,7 +112,7 @@ class AdadeltaOptimizer(ElementwiseOptimizer):
         self._epsilon = epsilon
 
     def update(self, gradient: Tensor, part: Part) -> None:
-        var, dtype = part.var, part.var.dtype
+        var, dtype = part.var, part.dtype
         rho, epsilon = scalar(self._rho, dtype), scalar(self._epsilon, dtype)
         squares, steps = self.zeros_slot(var, "accum"), self.zeros_slot(var, "accum_update")
         mean = part.write(squares, rho * part.read(squares) + (1 - rho) * square(gradient))
@@ -173,14 +180,15 @@ class RMSPropOptimizer(ElementwiseOptimizer):
         self._centered = centered
 
     def update(self, gradient: Tensor, part: Part) -> None:
-        var, dtype = part.var, part.var.dtype
+        var, dtype = part.var, part.dtype
         spread = self._mean(part, filled_slot(self, var, "rms", 1.0), square(gradient))
         if self._centered:
-            spread = spread - square(self._mean(part, self.zeros_slot(var, "mg"), gradient))
+            mean = self._mean(part, self.zeros_slot(var, "mg"), gradient)
+            spread = maximum(spread - square(mean), 0)  # below 0 by rounding, where gradients hardly change
         slot = self.zeros_slot(var, "momentum")
         step = self.rate(dtype) * gradient / sqrt(spread + scalar(self._epsilon, dtype))
         part.lower(part.write(slot, scalar(self._momentum, dtype) * part.read(slot) + step))
 
     def _mean(self, part: Part, slot: Variable, value: Tensor) -> Tensor:
-        decay = scalar(self._decay, part.var.dtype)
+        decay = scalar(self._decay, part.dtype)
         return part.write(slot, decay * part.read(slot) + (1 - decay) * value)

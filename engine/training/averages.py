@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ..base import nest
+from ..base.dtypes import DType, accumulator_dtype, int64
 from ..base.errors import DtypeError, GraphError
 from ..frontend.conditional import cond
 from ..frontend.variables import Variable, global_variables, trainable_variables
@@ -18,6 +20,7 @@ from ..ir.tensor import Tensor
 from ..ops.control.effects import group
 from ..ops.math.arithmetic import minimum
 from ..ops.math.arithmetic import pow as power
+from ..ops.math.casting import cast
 from .optimizer import scalar
 
 _COLLECTION = "moving_average_variables"
@@ -59,7 +62,8 @@ class ExponentialMovingAverage:
         Number of updates so far: the decay is at most ``(1 + num_updates) / (10 + num_updates)``, so that averages
         move fast at first.
     zero_debias : bool, optional
-        Divide the averages of tensors, which begin as 0, by the weight that all values together have so far.
+        Divide the averages of tensors, which begin as 0, by ``1 - decay ** n`` after n updates: the weight that all
+        values have together where the decay is always the same.
     name : str, optional
         Ends the names of the averages.
 
@@ -102,8 +106,9 @@ class ExponentialMovingAverage:
         Parameters
         ----------
         var_list : sequence of Variable or Tensor, optional
-            Of floating dtypes; all trainable variables by default. The average of a variable begins as the
-            variable's initial value, that of a tensor as 0.
+            Of floating dtypes, shards one by one; all trainable variables by default. The average of a variable
+            begins as the variable's initial value, that of a tensor as 0. One that is followed already has one
+            average, which each of these operations moves.
 
         Returns
         -------
@@ -114,9 +119,9 @@ class ExponentialMovingAverage:
         DtypeError
             If one is not floating.
         GraphError
-            If this keeps an average of one already.
+            If the shape of a tensor is not known.
         """
-        followed = trainable_variables() if var_list is None else list(var_list)
+        followed = nest.flatten(nest.with_shards(trainable_variables() if var_list is None else list(var_list)))
         for x in followed:
             self._keep(x)
         return group(*(self._moved(x) for x in followed), name=self.name)
@@ -157,37 +162,42 @@ class ExponentialMovingAverage:
                 "averages are of floating numbers", wanted="float", got=x.dtype, hint="cast it, and average the result"
             )
         if _key(x) in self._averages:
-            raise GraphError(
-                "this has an average already", got=_name(x), hint="call apply once, or make another average of it"
-            )
+            return
         if isinstance(x, Variable):
             x.graph.collections.setdefault(_COLLECTION, []).append(x)
         elif self._zero_debias:
             biased = self._made(x, f"{self.name}/biased", _zeros(x))
-            self._debiased[_key(x)] = biased, self._made(x, f"{self.name}/local_step", np.zeros((), x.dtype.numpy))
+            self._debiased[_key(x)] = biased, self._made(x, f"{self.name}/local_step", 0, int64)
         initial = (lambda: _initialized(x)) if isinstance(x, Variable) else _zeros(x)
         self._averages[_key(x)] = self._made(x, self.name, initial)
 
-    def _made(self, x: Any, name: str, initial: Any) -> Variable:
+    def _made(self, x: Any, name: str, initial: Any, dtype: DType | None = None) -> Variable:
         with scopes.within(name="", device=(), colocate=x.op):
-            return Variable(initial, trainable=False, name=f"{_name(x)}/{name}", dtype=x.dtype)
+            return Variable(initial, trainable=False, name=f"{_name(x)}/{name}", dtype=dtype or x.dtype)
 
     def _moved(self, x: Any) -> Tensor:
-        average, part = self._averages[_key(x)], 1 - self._current_decay(x)
+        average, decay = self._averages[_key(x)], self._current_decay(accumulator_dtype(x.dtype))
         with scopes.within(device=(average.device,) if average.device else scopes.current().device):
             value = x.value() if isinstance(x, Variable) else x
             if _key(x) not in self._debiased:
-                return average.assign_sub((average.value() - value) * part)
+                return _lowered(average, value, decay)
             biased, steps = self._debiased[_key(x)]
-            total = biased.assign_sub((biased.value() - value) * part)
-            return average.assign(total / (1 - power(1 - part, steps.assign_add(1))))
+            total = cast(_lowered(biased, value, decay), decay.dtype)
+            weight = 1 - power(decay, cast(steps.assign_add(1), decay.dtype))
+            return average.assign(cast(total / weight, average.dtype))
 
-    def _current_decay(self, x: Any) -> Tensor:
-        decay = scalar(self._decay, x.dtype)
+    def _current_decay(self, dtype: DType) -> Tensor:
+        decay = scalar(self._decay, dtype)
         if self._num_updates is None:
             return decay
-        count = scalar(self._num_updates, x.dtype)
+        count = scalar(self._num_updates, dtype)
         return minimum(decay, (1 + count) / (10 + count))
+
+
+def _lowered(average: Variable, value: Tensor, decay: Tensor) -> Tensor:
+    """Move an average towards a value, by a difference in the dtype of the decay."""
+    difference = cast(average.value(), decay.dtype) - cast(value, decay.dtype)
+    return average.assign_sub(cast(difference * (1 - decay), average.dtype))
 
 
 def _key(x: Variable | Tensor) -> Any:

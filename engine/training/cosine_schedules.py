@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 from ..frontend.scopes import name_scope
-from ..ir.entry import builds
 from ..ir.tensor import Tensor
 from ..ops.array.where import where
 from ..ops.math.arithmetic import maximum, minimum
@@ -14,7 +13,8 @@ from ..ops.math.arithmetic import pow as power
 from ..ops.math.elementwise import floor, log, sqrt
 from ..ops.math.random import random_normal
 from ..ops.math.trigonometry import cos
-from .schedules import begun
+from .optimizer import check_number
+from .schedules import begun, ended, schedule
 
 
 def _half_wave(part: Tensor) -> Tensor:
@@ -22,27 +22,11 @@ def _half_wave(part: Tensor) -> Tensor:
     return (1 + cos(part * math.pi)) / 2
 
 
-@builds
+@schedule
 def cosine_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, alpha: Any = 0.0, name: str | None = None
 ) -> Tensor:
     """Let a learning rate fall along half a wave of a cosine (Loshchilov and Hutter, 2017), to stay where it ends.
-
-    Parameters
-    ----------
-    learning_rate : float or floating scalar Tensor
-    global_step : Variable, Tensor or int
-        Number of updates so far.
-    decay_steps : number or scalar Tensor
-        Number of updates after which it has fallen.
-    alpha : float or floating scalar Tensor
-        Where it ends, as a fraction of `learning_rate`.
-    name : str, optional
-
-    Returns
-    -------
-    Tensor
-        A scalar of the dtype of `learning_rate`.
 
     Examples
     --------
@@ -53,10 +37,10 @@ def cosine_decay(
     """
     with name_scope(name, "CosineDecay"):
         rate, step, steps, end = begun(learning_rate, global_step, decay_steps, alpha)
-        return rate * ((1 - end) * _half_wave(minimum(step, steps) / steps) + end)
+        return ended(learning_rate, rate * ((1 - end) * _half_wave(minimum(step, steps) / steps) + end))
 
 
-@builds
+@schedule
 def cosine_decay_restarts(
     learning_rate: Any,
     global_step: Any,
@@ -70,17 +54,15 @@ def cosine_decay_restarts(
 
     Parameters
     ----------
-    learning_rate, global_step, alpha, name
-        As for `cosine_decay`.
     first_decay_steps : number or scalar Tensor
         Number of updates of the first half wave.
     t_mul, m_mul : float or floating scalar Tensor
         How many times as long, and as high, each is as the one before it; `t_mul` is at least 1.
 
-    Returns
-    -------
-    Tensor
-        A scalar of the dtype of `learning_rate`.
+    Raises
+    ------
+    GraphError
+        If `t_mul` is a number below 1, or `global_step` is None.
 
     Examples
     --------
@@ -91,6 +73,7 @@ def cosine_decay_restarts(
     [4.0, 2.0, 2.0, 1.0, 1.0]
     """
     with name_scope(name, "SGDRDecay"):
+        check_number("t_mul", t_mul, lambda x: x >= 1, "1 or more")
         rate, step, steps, longer, higher, end = begun(
             learning_rate, global_step, first_decay_steps, t_mul, m_mul, alpha
         )
@@ -100,10 +83,10 @@ def cosine_decay_restarts(
         # Of a geometric series of lengths: how many have ended, and where the last of them did.
         many = floor(log(1 - done * (1 - ratio)) / log(ratio))
         many = where(_length(ratio, many + 1) <= done, many + 1, many)  # the quotient was rounded
-        ended = where(grows, _length(ratio, many), floor(done))
+        start = where(grows, _length(ratio, many), floor(done))
         count = where(grows, many, floor(done))
-        part = (done - ended) / where(grows, power(ratio, many), 1)
-        return rate * ((1 - end) * power(higher, count) * _half_wave(part) + end)
+        part = (done - start) / where(grows, power(ratio, many), 1)
+        return ended(learning_rate, rate * ((1 - end) * power(higher, count) * _half_wave(part) + end))
 
 
 def _length(ratio: Tensor, count: Tensor) -> Tensor:
@@ -111,7 +94,7 @@ def _length(ratio: Tensor, count: Tensor) -> Tensor:
     return (1 - power(ratio, count)) / (1 - ratio)
 
 
-@builds
+@schedule
 def linear_cosine_decay(
     learning_rate: Any,
     global_step: Any,
@@ -128,14 +111,7 @@ def linear_cosine_decay(
 
     Parameters
     ----------
-    learning_rate, global_step, decay_steps, name
-        As for `cosine_decay`.
     num_periods, alpha, beta : float or floating scalar Tensor
-
-    Returns
-    -------
-    Tensor
-        A scalar of the dtype of `learning_rate`.
 
     Examples
     --------
@@ -149,10 +125,10 @@ def linear_cosine_decay(
             learning_rate, global_step, decay_steps, num_periods, alpha, beta
         )
         done = minimum(step, steps) / steps
-        return ((above + 1 - done) * _half_wave(2 * periods * done) + end) * rate
+        return ended(learning_rate, ((above + 1 - done) * _half_wave(2 * periods * done) + end) * rate)
 
 
-@builds
+@schedule
 def noisy_linear_cosine_decay(
     learning_rate: Any,
     global_step: Any,
@@ -168,16 +144,9 @@ def noisy_linear_cosine_decay(
 
     Parameters
     ----------
-    learning_rate, global_step, decay_steps, num_periods, alpha, beta, name
-        As for `linear_cosine_decay`.
     initial_variance, variance_decay : float or floating scalar Tensor
         The noise is normal, of variance ``initial_variance / (1 + step) ** variance_decay``. A step draws it once
         wherever it is used.
-
-    Returns
-    -------
-    Tensor
-        A scalar of the dtype of `learning_rate`.
 
     Examples
     --------
@@ -194,4 +163,4 @@ def noisy_linear_cosine_decay(
         step = minimum(step, steps)
         deviation = sqrt(maximum(variance, 0) / power(1 + step, fall))
         noisy = 1 - step / steps + deviation * random_normal([], dtype=rate.dtype)
-        return ((above + noisy) * _half_wave(2 * periods * step / steps) + end) * rate
+        return ended(learning_rate, ((above + noisy) * _half_wave(2 * periods * step / steps) + end) * rate)

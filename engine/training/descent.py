@@ -78,7 +78,7 @@ class MomentumOptimizer(ElementwiseOptimizer):
         self._use_nesterov = use_nesterov
 
     def update(self, gradient: Tensor, part: Part) -> None:
-        dtype = part.var.dtype
+        dtype = part.dtype
         decay, slot = scalar(self._momentum, dtype), self.zeros_slot(part.var, "momentum")
         total = part.write(slot, decay * part.read(slot) + gradient)
         part.lower(self.rate(dtype) * (gradient + decay * total if self._use_nesterov else total))

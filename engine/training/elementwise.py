@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
+from ..base.dtypes import DType, accumulator_dtype
 from ..frontend.variables import Variable
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
 from ..ops.array.distinct import sum_repeats
 from ..ops.array.gather import gather
 from ..ops.control.effects import group
+from ..ops.math.casting import cast
 from ..ops.support.indexed_slices import IndexedSlices
 from .optimizer import Optimizer
 
@@ -18,44 +20,57 @@ from .optimizer import Optimizer
 class Part(ABC):
     """What one gradient changes: a variable and its slots, as a whole or some rows of each.
 
+    Variables of two bytes are read as float32 and rounded when they are written: in between, ``1 - beta2`` and squares
+    of small gradients would be 0.
+
     Attributes
     ----------
     var : Variable
+    dtype : DType
+        That of what `read` gives, and of what is computed.
     updates : list of Tensor
         Of the operations that change something, noted when they are built.
     """
 
     def __init__(self, var: Variable) -> None:
         self.var = var
+        self.dtype: DType = accumulator_dtype(var.dtype)
         self.updates: list[Tensor] = []
 
-    @abstractmethod
     def read(self, variable: Variable) -> Tensor:
         """Return the value of the part of the variable or of a slot, in front of the updates that come."""
+        return cast(self._value(variable), self.dtype)
 
-    @abstractmethod
     def write(self, variable: Variable, value: Tensor) -> Tensor:
-        """Replace the part of the variable or of a slot; return what it is now, to go on with.
+        """Replace the part of the variable or of a slot; return the new value, to go on with."""
+        written = self._replace(variable, cast(value, variable.dtype))
+        return written if variable.dtype is self.dtype else value
 
-        What an assignment gives is what one fused operation makes, and all that is computed with it too.
-        """
-
-    @abstractmethod
     def lower(self, step: Tensor) -> None:
         """Subtract from the part of the variable."""
+        self._subtract(cast(step, self.var.dtype))
+
+    @abstractmethod
+    def _value(self, variable: Variable) -> Tensor: ...
+
+    @abstractmethod
+    def _replace(self, variable: Variable, value: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def _subtract(self, step: Tensor) -> None: ...
 
 
 class Whole(Part):
     """A variable and its slots."""
 
-    def read(self, variable: Variable) -> Tensor:
+    def _value(self, variable: Variable) -> Tensor:
         return variable.value()
 
-    def write(self, variable: Variable, value: Tensor) -> Tensor:
+    def _replace(self, variable: Variable, value: Tensor) -> Tensor:
         self.updates.append(variable.assign(value))
-        return self.updates[-1]
+        return self.updates[-1]  # which one fused operation makes, with all that is computed from it
 
-    def lower(self, step: Tensor) -> None:
+    def _subtract(self, step: Tensor) -> None:
         self.updates.append(self.var.assign_sub(step))
 
 
@@ -66,14 +81,14 @@ class Rows(Part):
         super().__init__(var)
         self._indices = indices
 
-    def read(self, variable: Variable) -> Tensor:
+    def _value(self, variable: Variable) -> Tensor:
         return gather(variable, self._indices)
 
-    def write(self, variable: Variable, value: Tensor) -> Tensor:
+    def _replace(self, variable: Variable, value: Tensor) -> Tensor:
         self.updates.append(variable.scatter_update(self._indices, value))
         return value
 
-    def lower(self, step: Tensor) -> None:
+    def _subtract(self, step: Tensor) -> None:
         self.updates.append(self.var.scatter_sub(self._indices, step))
 
 
@@ -81,7 +96,7 @@ class ElementwiseOptimizer(Optimizer):
     """Base of optimizers that say by `update` what happens to a part; of a sparse gradient the part is its rows."""
 
     def update(self, gradient: Tensor, part: Part) -> None:
-        """Build the update of one part from the gradient of that part; every such optimizer defines this."""
+        """Build the update of one part from its gradient, in `part.dtype`; every such optimizer defines this."""
         raise NotImplementedError
 
     def apply_dense(self, gradient: Tensor, var: Variable) -> Operation:
@@ -92,5 +107,5 @@ class ElementwiseOptimizer(Optimizer):
         return self._updated(rows.values, Rows(var, rows.indices))
 
     def _updated(self, gradient: Any, part: Part) -> Operation:
-        self.update(gradient, part)
+        self.update(cast(gradient, part.dtype), part)
         return group(*part.updates)

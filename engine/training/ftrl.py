@@ -11,7 +11,7 @@ from ..ops.math.elementwise import abs as absolute
 from ..ops.math.elementwise import sign, square
 from .adaptive import filled_slot
 from .elementwise import ElementwiseOptimizer, Part
-from .optimizer import scalar
+from .optimizer import check_number, scalar
 
 
 class FtrlOptimizer(ElementwiseOptimizer):
@@ -45,6 +45,11 @@ class FtrlOptimizer(ElementwiseOptimizer):
     beta : float or floating scalar Tensor
         The paper's: added to the root of the sum of squares.
 
+    Raises
+    ------
+    GraphError
+        If a number is not in the range that is said.
+
     Examples
     --------
     >>> import tagflow as tg
@@ -75,6 +80,14 @@ class FtrlOptimizer(ElementwiseOptimizer):
         l2_shrinkage_regularization_strength: Any = 0.0,
         beta: Any = 0.0,
     ) -> None:
+        check_number("learning_rate_power", learning_rate_power, lambda x: x <= 0, "at most 0")
+        for parameter, value in (
+            ("initial_accumulator_value", initial_accumulator_value),
+            ("l1_regularization_strength", l1_regularization_strength),
+            ("l2_regularization_strength", l2_regularization_strength),
+            ("l2_shrinkage_regularization_strength", l2_shrinkage_regularization_strength),
+        ):
+            check_number(parameter, value, lambda x: x >= 0, "0 or more")
         super().__init__(learning_rate, name)
         self._power = learning_rate_power
         self._initial = initial_accumulator_value
@@ -85,7 +98,7 @@ class FtrlOptimizer(ElementwiseOptimizer):
         self._names = accum_name or "accum", linear_name or "linear"
 
     def update(self, gradient: Tensor, part: Part) -> None:
-        var, dtype = part.var, part.var.dtype
+        var, dtype = part.var, part.dtype
         rate, exponent, l1, l2, shrinkage, beta = (
             scalar(value, dtype)
             for value in (self.rate(dtype), self._power, self._l1, self._l2, self._shrinkage, self._beta)

@@ -11,7 +11,7 @@ import numpy as np
 from ..base import nest
 from ..base.errors import DtypeError, GraphError, ShapeError
 from ..frontend.scopes import control_dependencies, name_scope
-from ..frontend.variables import Variable, trainable_variables
+from ..frontend.variables import Variable
 from ..gradients import gradients
 from ..ir.apply import convert_to_tensor
 from ..ir.entry import builds, public
@@ -20,6 +20,7 @@ from ..ops.array.concat import concat, split
 from ..ops.array.shapes import reshape
 from ..ops.control.placeholders import identity
 from .lbfgs_iterations import Options, State, minimized
+from .optimizer import flat_variables
 
 
 @dataclass
@@ -226,7 +227,7 @@ class LBFGS:
 
     @public
     def minimize(
-        self, loss: Callable[[], Any], var_list: Sequence[Variable] | None = None, name: str | None = None
+        self, loss: Callable[[], Any], var_list: Variable | Sequence[Variable] | None = None, name: str | None = None
     ) -> LBFGSResult:
         """Return what moves variables to a minimum of a loss, once any part of it is computed.
 
@@ -235,14 +236,16 @@ class LBFGS:
         loss : callable
             Without arguments; builds the loss, a scalar of the dtype of the variables, from their values. It is
             evaluated at many places in one step, so a tensor does not do.
-        var_list : sequence of Variable, optional
-            What to change, of one floating dtype and of known shapes; all trainable variables by default.
+        var_list : Variable or sequence of Variable, optional
+            What to change, those in shards too, of one floating dtype and of known shapes; all trainable variables by
+            default.
         name : str, optional
 
         Returns
         -------
         LBFGSResult
-            Of lists in the order of `var_list`. The variables have the values of `position` before it is there.
+            Of lists in the order of `var_list`, shards one by one. The variables have the values of `position` before
+            it is there.
 
         Raises
         ------
@@ -258,9 +261,7 @@ class LBFGS:
                 got=loss,
                 hint="give lambda: tg.reduce_mean(...), which reads the variables",
             )
-        variables = list(trainable_variables() if var_list is None else var_list)
-        if not variables:
-            raise GraphError("there is no variable to optimize", hint="make one with trainable=True, or pass var_list")
+        variables = flat_variables(var_list)
         with name_scope(name, self.name):
             return self._minimized(loss, variables)
 

@@ -18,7 +18,7 @@ from ..ops.math.comparison import logical_not
 from ..ops.math.elementwise import abs as absolute
 from ..ops.math.elementwise import sqrt
 from ..ops.math.reductions import reduce_max, reduce_sum
-from .line_search import Objective, Point, line_search, point_at
+from .line_search import Objective, Point, epsilon, line_search, point_at
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def _iteration(objective: Objective, s: State, options: Options) -> State:
     step, change = end.step * direction, end.gradient - s.gradient
     x = where(moved, s.x + step, s.x)
     curvature = _dot(step, change)
-    keeps = moved & (curvature > np.finfo(x.dtype.numpy).eps * _dot(change, change))
+    keeps = moved & (curvature > epsilon(x) * _dot(change, change))
     steps, changes, curvatures = (
         _pushed(old, where(keeps, new, old[0]), keeps, logical_not(moved))
         for old, new in ((s.steps, step), (s.changes, change), (s.curvatures, curvature))

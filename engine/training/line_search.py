@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
+import ml_dtypes
 
 from ..frontend.loops import while_loop
 from ..ir.apply import constant
@@ -85,7 +85,7 @@ def line_search(
 
     def goes_on(s: _Search) -> Tensor:
         width = absolute(s.high - s.low.step)
-        apart = width > 4 * _epsilon(x) * maximum(s.low.step, s.trial)
+        apart = width > 4 * epsilon(x) * maximum(s.low.step, s.trial)
         return logical_not(s.is_done) & (s.evaluations < limit) & apart
 
     def body(s: _Search) -> _Search:
@@ -97,15 +97,16 @@ def line_search(
     return end.low, end.is_done, end.evaluations
 
 
-def _epsilon(x: Tensor) -> float:
-    return float(np.finfo(x.dtype.numpy).eps)
+def epsilon(x: Tensor) -> float:
+    """Return the distance from 1 to the next larger number of the dtype of a tensor."""
+    return float(ml_dtypes.finfo(x.dtype.numpy).eps)  # type: ignore[no-untyped-call]
 
 
 def _after(s: _Search, new: Point, start: Point) -> _Search:
     """Take a trial into account."""
     known = is_finite(new.value) & reduce_all(is_finite(new.gradient))
     falls = new.value <= start.value + _DECREASE * new.step * start.slope
-    near = absolute(new.value - start.value) <= 8 * _epsilon(new.step) * absolute(start.value)
+    near = absolute(new.value - start.value) <= 8 * epsilon(new.step) * absolute(start.value)
     falls = falls | (near & (new.slope <= (2 * _DECREASE - 1) * start.slope))
     lower = (new.value < s.low.value) | near | (s.low.step <= 0)
     is_better = known & falls & lower

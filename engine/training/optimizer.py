@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -73,7 +73,7 @@ class Optimizer:
     def __init__(self, learning_rate: Any, name: str) -> None:
         self.name = name
         self._learning_rate = learning_rate
-        self._slots: dict[tuple[str, str], Variable] = {}
+        self._slots: dict[tuple[Tensor, str], Variable] = {}  # by the handle of the variable, which a graph has
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}, learning_rate={self._learning_rate!r}: {len(self._slots)} slots>"
@@ -83,7 +83,7 @@ class Optimizer:
         self,
         loss: Any,
         global_step: Variable | None = None,
-        var_list: Sequence[Variable] | None = None,
+        var_list: Variable | Sequence[Variable] | None = None,
         name: str | None = None,
         grad_loss: Any = None,
     ) -> Operation:
@@ -95,7 +95,7 @@ class Optimizer:
             What to minimize; of several elements, their sum.
         global_step : Variable of an integer dtype, optional
             Counts the updates.
-        var_list : sequence of Variable, optional
+        var_list : Variable or sequence of Variable, optional
             What to change, those in shards too; all trainable variables of the graph by default.
         name : str, optional
             Name of the operation.
@@ -117,7 +117,7 @@ class Optimizer:
 
     @public
     def compute_gradients(
-        self, loss: Any, var_list: Sequence[Variable] | None = None, grad_loss: Any = None
+        self, loss: Any, var_list: Variable | Sequence[Variable] | None = None, grad_loss: Any = None
     ) -> list[tuple[Gradient, Variable]]:
         """Return a (gradient, variable) pair for each variable.
 
@@ -131,9 +131,7 @@ class Optimizer:
         list of (Tensor, IndexedSlices or None, Variable)
             None where `loss` does not depend on the variable.
         """
-        variables = nest.flatten(nest.with_shards(trainable_variables() if var_list is None else list(var_list)))
-        if not variables:
-            raise GraphError("there is no variable to optimize", hint="make one with trainable=True, or pass var_list")
+        variables = flat_variables(var_list)
         found = gradients([loss], variables, grad_ys=None if grad_loss is None else [grad_loss])
         return list(zip(found, variables, strict=True))
 
@@ -188,7 +186,7 @@ class Optimizer:
 
     def get_slot(self, var: Variable, name: str) -> Variable | None:
         """Return the slot `name` of the variable `var`, or None where there is none."""
-        return self._slots.get((var.name, name))
+        return self._slots.get((var.handle, name))
 
     def variables(self) -> list[Variable]:
         """Return all variables that the optimizer itself made."""
@@ -271,7 +269,7 @@ class Optimizer:
         """
         return self.slot(var, name, lambda: _zeros(var), var.shape)
 
-    def slot(self, var: Variable, name: str, initial: Any, shape: Any = None) -> Variable:
+    def slot(self, var: Variable, name: str, initial: Any, shape: Any = None, dtype: DType | None = None) -> Variable:
         """Return a value that the optimizer keeps for a variable from step to step, made when first asked for.
 
         Parameters
@@ -281,27 +279,43 @@ class Optimizer:
         name : str
             What the slot is called, in ``get_slot`` and behind the variable's name.
         initial : array-like, Tensor or callable
-            As for a Variable, in the dtype of `var`.
+            As for a Variable.
         shape : sequence of int or None, optional
             As for a Variable.
+        dtype : DType, optional
+            That of `var` by default.
 
         Returns
         -------
         Variable
             Not trainable. `global_variables_initializer` initializes it if that is called later.
         """
-        key = (var.name, name)
+        key = (var.handle, name)
         if key not in self._slots:
             with scopes.within(name="", device=(), colocate=var.op):
                 full = f"{var.name}/{self.name}/{name}"
-                self._slots[key] = Variable(initial, trainable=False, name=full, dtype=var.dtype, shape=shape)
+                self._slots[key] = Variable(initial, trainable=False, name=full, dtype=dtype or var.dtype, shape=shape)
         return self._slots[key]
+
+
+def flat_variables(var_list: Any) -> list[Variable]:
+    """Return the variables that a user wants to change, shards one by one: all trainable ones if that is None."""
+    found: list[Variable] = nest.flatten(nest.with_shards(trainable_variables() if var_list is None else var_list))
+    if not found:
+        raise GraphError("there is no variable to optimize", hint="make one with trainable=True, or pass var_list")
+    return found
+
+
+def check_number(name: str, value: Any, fits: Callable[[Any], bool], wanted: str) -> None:
+    """Raise GraphError if a hyperparameter is a number that does not fit; of a tensor nothing is known yet."""
+    if isinstance(value, (int, float, np.number)) and not fits(value):
+        raise GraphError(f"{name} is out of range", wanted=wanted, got=value, hint="leave it out for the default")
 
 
 def scalar(value: Any, dtype: DType) -> Tensor:
     """Return a hyperparameter in the dtype of a variable."""
     tensor = convert_to_tensor(value) if hasattr(value, "dtype") else convert_to_tensor(value, dtype)
-    return tensor if tensor.dtype is dtype else cast(tensor, dtype)
+    return cast(tensor, dtype)
 
 
 def _zeros(var: Variable) -> Any:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from ..base.dtypes import DType, int32, int64
+from ..base.docstrings import Family
+from ..base.dtypes import DType, accumulator_dtype, as_dtype, float32, int32, int64
 from ..base.errors import DtypeError, GraphError
 from ..frontend.scopes import name_scope
 from ..ir.apply import apply, convert_to_tensor
@@ -20,9 +21,32 @@ from ..ops.math.arithmetic import pow as power
 from ..ops.math.elementwise import ceil, exp, floor
 from .optimizer import scalar
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+_FAMILY = Family(
+    {
+        "learning_rate": "float or floating scalar Tensor",
+        "global_step": "Variable, Tensor or int\n    Number of updates so far.",
+        "decay_steps": "number or scalar Tensor\n    Number of updates of the decay, or of a part of it.",
+        "decay_rate": "number or scalar Tensor",
+        "staircase": "bool, optional\n    Decay all at once after each `decay_steps`.",
+        "num_periods, alpha, beta": "float or floating scalar Tensor\n    As in the formula of `linear_cosine_decay`.",
+        "alpha": "float or floating scalar Tensor\n    Where it ends, as a fraction of `learning_rate`.",
+        "name": "str, optional",
+    },
+    "Tensor\n    A scalar of the dtype of `learning_rate`.",
+    {"GraphError": "If `global_step` is None.", "DtypeError": "If `learning_rate` is not floating."},
+)
+
+
+def schedule(function: F) -> F:
+    """Mark a learning rate that changes: a function that users build with, whose docstring is completed."""
+    return builds(_FAMILY.complete(function))
+
 
 def begun(learning_rate: Any, global_step: Any, *others: Any) -> list[Tensor]:
-    """Return a learning rate, and the number of updates and other scalars in its dtype."""
+    """Return a learning rate, and the number of updates and other scalars, in its dtype or in float32 at least."""
     if global_step is None:
         raise GraphError(
             "a schedule needs the number of updates",
@@ -33,10 +57,16 @@ def begun(learning_rate: Any, global_step: Any, *others: Any) -> list[Tensor]:
     rate = convert_to_tensor(learning_rate)
     if not rate.dtype.is_floating:
         raise DtypeError("a learning rate is a floating number", wanted="float", got=rate.dtype, hint="as 1.0, not 1")
-    return [rate, *(scalar(value, rate.dtype) for value in (global_step, *others))]
+    wide = accumulator_dtype(rate.dtype)  # float16 does not count beyond 65504
+    return [scalar(value, wide) for value in (rate, global_step, *others)]
 
 
-@builds
+def ended(learning_rate: Any, rate: Tensor) -> Tensor:
+    """Return the rate of a schedule in the dtype of the learning rate that the schedule was given."""
+    return scalar(rate, as_dtype(learning_rate.dtype) if hasattr(learning_rate, "dtype") else rate.dtype)
+
+
+@schedule
 def exponential_decay(
     learning_rate: Any,
     global_step: Any,
@@ -47,21 +77,6 @@ def exponential_decay(
 ) -> Tensor:
     """Let a learning rate fall by a factor every so many updates: ``learning_rate * decay_rate ** (step / steps)``.
 
-    Parameters
-    ----------
-    learning_rate : float or floating scalar Tensor
-    global_step : Variable, Tensor or int
-        Number of updates so far.
-    decay_steps, decay_rate : number or scalar Tensor
-    staircase : bool, optional
-        All at once after each `decay_steps`.
-    name : str, optional
-
-    Returns
-    -------
-    Tensor
-        A scalar of the dtype of `learning_rate`.
-
     Examples
     --------
     >>> import tagflow as tg
@@ -71,14 +86,14 @@ def exponential_decay(
     """
     with name_scope(name, "ExponentialDecay"):
         rate, step, steps, factor = begun(learning_rate, global_step, decay_steps, decay_rate)
-        return rate * power(factor, _periods(step / steps, staircase))
+        return ended(learning_rate, rate * power(factor, _periods(step / steps, staircase)))
 
 
 def _periods(number: Tensor, staircase: bool) -> Tensor:
     return floor(number) if staircase else number
 
 
-@builds
+@schedule
 def natural_exp_decay(
     learning_rate: Any,
     global_step: Any,
@@ -89,16 +104,6 @@ def natural_exp_decay(
 ) -> Tensor:
     """Let a learning rate fall exponentially: ``learning_rate * exp(-decay_rate * step / decay_steps)``.
 
-    Parameters
-    ----------
-    learning_rate, global_step, decay_steps, decay_rate, staircase, name
-        As for `exponential_decay`.
-
-    Returns
-    -------
-    Tensor
-        A scalar of the dtype of `learning_rate`.
-
     Examples
     --------
     >>> import tagflow as tg
@@ -108,10 +113,10 @@ def natural_exp_decay(
     """
     with name_scope(name, "NaturalExpDecay"):
         rate, step, steps, factor = begun(learning_rate, global_step, decay_steps, decay_rate)
-        return rate * exp(-factor * _periods(step / steps, staircase))
+        return ended(learning_rate, rate * exp(-factor * _periods(step / steps, staircase)))
 
 
-@builds
+@schedule
 def inverse_time_decay(
     learning_rate: Any,
     global_step: Any,
@@ -122,16 +127,6 @@ def inverse_time_decay(
 ) -> Tensor:
     """Let a learning rate fall as the inverse of time: ``learning_rate / (1 + decay_rate * step / decay_steps)``.
 
-    Parameters
-    ----------
-    learning_rate, global_step, decay_steps, decay_rate, staircase, name
-        As for `exponential_decay`.
-
-    Returns
-    -------
-    Tensor
-        A scalar of the dtype of `learning_rate`.
-
     Examples
     --------
     >>> import tagflow as tg
@@ -141,10 +136,10 @@ def inverse_time_decay(
     """
     with name_scope(name, "InverseTimeDecay"):
         rate, step, steps, factor = begun(learning_rate, global_step, decay_steps, decay_rate)
-        return rate / (1 + factor * _periods(step / steps, staircase))
+        return ended(learning_rate, rate / (1 + factor * _periods(step / steps, staircase)))
 
 
-@builds
+@schedule
 def polynomial_decay(
     learning_rate: Any,
     global_step: Any,
@@ -160,17 +155,10 @@ def polynomial_decay(
 
     Parameters
     ----------
-    learning_rate, global_step, decay_steps, name
-        As for `exponential_decay`.
     end_learning_rate, power : float or floating scalar Tensor
     cycle : bool, optional
         After each `decay_steps` up again, and down in more updates: `decay_steps` is taken so often that it is ahead
         of `global_step`. Otherwise the rate stays where it ends.
-
-    Returns
-    -------
-    Tensor
-        A scalar of the dtype of `learning_rate`.
 
     Examples
     --------
@@ -185,7 +173,7 @@ def polynomial_decay(
             steps = steps * where(step > 0, ceil(step / steps), 1)
         left = 1 - minimum(step, steps) / steps
         part: Tensor = apply("Pow", left, exponent)
-        return (rate - end) * part + end
+        return ended(learning_rate, (rate - end) * part + end)
 
 
 @builds
@@ -211,6 +199,8 @@ def piecewise_constant(x: Any, boundaries: Sequence[Any], values: Sequence[Any],
     ------
     GraphError
         If there are not as many values, or numbers among the boundaries do not increase.
+    DtypeError
+        If the dtypes of the values differ, or a boundary is floating where `x` is an integer.
 
     Examples
     --------
@@ -229,23 +219,31 @@ def piecewise_constant(x: Any, boundaries: Sequence[Any], values: Sequence[Any],
         )
     with name_scope(name, "PiecewiseConstant"):
         x = convert_to_tensor(x)
-        result = convert_to_tensor(values[-1])
+        dtype = _common_dtype(values)
+        result = scalar(values[-1], dtype)
         for boundary, value in reversed(list(zip(boundaries, values, strict=False))):
-            result = where(x <= _bound(boundary, x.dtype), scalar(value, result.dtype), result)
+            result = where(x <= _bound(boundary, x.dtype), scalar(value, dtype), result)
         return result
 
 
+def _common_dtype(values: Sequence[Any]) -> DType:
+    """Return the dtype of those values that have one; of literals float32, if one of them is no integer."""
+    found = {as_dtype(value.dtype) for value in values if hasattr(value, "dtype")}
+    if len(found) > 1:
+        names = ", ".join(sorted(dtype.name for dtype in found))
+        raise DtypeError("the values are of several dtypes", wanted="one dtype", got=names, hint="cast some of them")
+    return found.pop() if found else float32 if any(isinstance(value, float) for value in values) else int32
+
+
 def _bound(boundary: Any, dtype: DType) -> Tensor:
-    """Return a boundary in the dtype of what it is compared with: a whole one of float where that is an integer."""
-    tensor = convert_to_tensor(boundary)
-    if tensor.dtype.is_floating and dtype in (int32, int64):
-        raise DtypeError(
-            "a boundary between integers is an integer", wanted=dtype, got=tensor.dtype, hint="as 10, not 10.0"
-        )
-    return scalar(tensor, dtype)
+    """Return a boundary in the dtype of what it is compared with."""
+    given = as_dtype(boundary.dtype if hasattr(boundary, "dtype") else type(boundary))
+    if given.is_floating and dtype in (int32, int64):
+        raise DtypeError("a boundary between integers is an integer", wanted=dtype, got=given, hint="as 10, not 10.0")
+    return scalar(boundary, dtype)
 
 
-@builds
+@schedule
 def linear_warmup(
     learning_rate: Any, global_step: Any, warmup_steps: Any, start: Any = 0.0, name: str | None = None
 ) -> Tensor:
@@ -255,17 +253,9 @@ def linear_warmup(
     ----------
     learning_rate : float or floating scalar Tensor
         Where it ends; as another schedule, which is followed from the first update on.
-    global_step : Variable, Tensor or int
-        Number of updates so far.
     warmup_steps : number or scalar Tensor
     start : float or floating scalar Tensor
         The rate of the first update.
-    name : str, optional
-
-    Returns
-    -------
-    Tensor
-        A scalar of the dtype of `learning_rate`.
 
     Examples
     --------
@@ -278,4 +268,4 @@ def linear_warmup(
     with name_scope(name, "LinearWarmup"):
         rate, step, steps, first = begun(learning_rate, global_step, warmup_steps, start)
         part = minimum(step / maximum(steps, 1), 1)
-        return where(step >= steps, rate, first + (rate - first) * part)
+        return ended(learning_rate, where(step >= steps, rate, first + (rate - first) * part))

@@ -42,6 +42,21 @@ def test_updates_of_the_whole(run, strategy):
     np.testing.assert_array_equal(run(table), 2 * WHOLE)
 
 
+@pytest.mark.parametrize("strategy", ["div", "mod"])
+@pytest.mark.parametrize("shape", [None, [None, 2]])
+def test_a_value_that_turns_out_to_be_of_another_shape_is_refused(run, strategy, shape):
+    table = tg.PartitionedVariable(WHOLE, tg.fixed_size_partitioner(3), partition_strategy=strategy)
+    value = tg.placeholder("float64", shape)
+    update = table.assign(value)
+    run(tg.global_variables_initializer())
+    run(update, {value: 2 * WHOLE})
+    np.testing.assert_array_equal(run(table), 2 * WHOLE)
+    for rows in (10, 12, 24):
+        with pytest.raises(tg.OpError, match="shape of the new value"):
+            run(update, {value: np.ones((rows, 2))})
+    np.testing.assert_array_equal(run(table), 2 * WHOLE)
+
+
 def test_what_makes_shards_is_told_their_shape(run):
     shapes = []
 

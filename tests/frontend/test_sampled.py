@@ -86,6 +86,24 @@ def test_single_and_half_precision_and_unknown_shapes(run):
         assert np.isfinite(gradient).all()
 
 
+def test_what_is_expected_less_often_than_float16_can_say(run):
+    arrays = [tg.constant(v.astype("float16")) for v in (WEIGHTS, BIASES)]
+    rare = [1e-9 * e for e in EXPECTED]
+    inputs = tg.constant(INPUTS.astype("float16"))
+    loss = tg.sampled_softmax_loss(*arrays, LABELS[:, None], inputs, 3, CLASSES, sampled_values=(SAMPLE, *rare))
+    np.testing.assert_allclose(run(loss), softmax_loss(*logits_of()), rtol=3e-2)
+
+
+@pytest.mark.parametrize("split", [True, False])
+def test_a_shard_without_classes(run, split):
+    parts = [(WEIGHTS[a:b], BIASES[a:b]) for a, b in ((0, 4), (4, 4), (4, 9))]
+    weights, biases = ([tg.constant(p) for p in each] for each in zip(*parts, strict=True))
+    loss = tg.full_softmax_loss(weights, biases if split else tg.constant(BIASES), LABELS, tg.constant(INPUTS), "div")
+    by_weights = tg.gradients(loss, [weights[0], weights[2]])
+    np.testing.assert_allclose(run(loss), full_loss())
+    assert all(np.isfinite(g).all() for g in run(by_weights))
+
+
 def test_weights_take_the_dtype_of_the_inputs(run):
     arguments = WEIGHTS.astype("f"), BIASES.astype("f"), LABELS[:, None], tg.constant(INPUTS), 3, CLASSES
     loss = tg.nce_loss(*arguments, sampled_values=(SAMPLE, *EXPECTED))
@@ -219,11 +237,25 @@ def test_logits_stay_where_their_weights_are(graph, strategy):
         assert sum(each.bytes for each in session.report().traffic) < batch * (2 * width * 4 + 40)
 
 
+def sampled(*expected, weights=WEIGHTS, biases=BIASES):
+    """Return a loss with other expected counts or parameters, which could broadcast."""
+    sample = SAMPLE, *expected
+    return tg.sampled_softmax_loss(weights, biases, LABELS[:, None], INPUTS, 3, CLASSES, sampled_values=sample)
+
+
 SAMPLED = {"sampled_values": (SAMPLE, *EXPECTED)}
 WRONG = [
     (lambda: tg.sampled_softmax_loss(WEIGHTS, BIASES, LABELS, INPUTS, 3, CLASSES, **SAMPLED), "as many as num_true"),
     (lambda: tg.nce_loss(WEIGHTS, BIASES, LABELS[:, None], INPUTS, 3, CLASSES, 2, **SAMPLED), "as many as num_true"),
-    (lambda: tg.nce_loss(WEIGHTS, BIASES, LABELS[:, None], INPUTS, 4, CLASSES, **SAMPLED), "num_sampled says"),
+    (lambda: tg.nce_loss(WEIGHTS, BIASES, LABELS[:, None], INPUTS, 4, CLASSES, **SAMPLED), "as num_sampled"),
+    (lambda: sampled(EXPECTED[0][:, 0], EXPECTED[1]), "true_expected_count"),
+    (lambda: sampled(EXPECTED[0], EXPECTED[1][:, None]), "sampled_expected_count"),
+    (lambda: tg.full_softmax_loss(WEIGHTS, BIASES[:, None], LABELS, INPUTS), "biases of classes"),
+    (
+        lambda: tg.nce_loss(WEIGHTS, BIASES[:, None], LABELS[:, None], INPUTS, 3, CLASSES, **SAMPLED),
+        "biases of classes",
+    ),
+    (lambda: tg.nce_loss(WEIGHTS[:, 0], BIASES, LABELS[:, None], INPUTS, 3, CLASSES, **SAMPLED), "weights of classes"),
     (lambda: tg.compute_accidental_hits([1, 2], SAMPLE, 1), "as many as num_true"),
     (lambda: tg.full_softmax_loss(WEIGHTS, BIASES, LABELS[:, None], INPUTS), "one label"),
     (lambda: tg.full_softmax_loss(WEIGHTS, BIASES, LABELS[1:], INPUTS), "one label"),

@@ -85,6 +85,17 @@ def test_pairwise_error_is_the_mean_over_pairs():
     assert value(losses.mean_pairwise_squared_error, LABELS[:, :1], X[:, :1]) == 0
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_pairwise_error_of_many_elements_far_from_their_labels(dtype):
+    """Neither does the number of pairs overflow, nor is the variance the small difference of large sums."""
+    x = (np.arange(400) % 7 + 121)[None]
+    found = value(lambda: losses.mean_pairwise_squared_error(tg.zeros([1, 400], dtype), tg.cast(x, dtype)))
+    assert float(found) == pytest.approx(2 * np.var(x, ddof=1), rel=1e-2)
+    large = 2.0**13 + np.arange(4.0)[None]
+    found = value(losses.mean_pairwise_squared_error, np.zeros((1, 4), "f"), large.astype("f"))
+    assert found == pytest.approx(2 * np.var(large, ddof=1), rel=1e-6)
+
+
 @pytest.mark.parametrize("name", [n for n in CASES if n != "compute_weighted_loss"])
 def test_an_empty_batch_has_the_loss_0(name):
     arguments, keywords, _ = CASES[name]
@@ -100,6 +111,11 @@ def test_small_dtypes_stay_and_are_summed_in_float32(dtype):
     assert loss.dtype == dtype
     with tg.SyncSession(graph) as session:
         assert float(session.run(loss)) == 1.0
+
+
+def test_a_fraction_may_be_a_number_of_any_kind():
+    plain, small = (value(losses.sigmoid_cross_entropy, LABELS, X, label_smoothing=s) for s in (0.25, np.float32(0.25)))
+    assert plain == small
 
 
 def test_integer_labels_and_columns_of_class_numbers():
@@ -120,6 +136,15 @@ def test_gradients_leave_out_what_has_no_weight_and_labels_of_softmax():
     np.testing.assert_array_equal(found[1], 0)
 
 
+def test_weights_of_0_have_no_gradient_either_where_pairs_are_compared():
+    with tg.Graph().as_default() as graph:
+        weights = tg.constant(ROW)
+        (by_weights,) = tg.gradients(losses.mean_pairwise_squared_error(LABELS, X, weights), [weights])
+    with tg.SyncSession(graph) as session:
+        found = session.run(by_weights)
+    np.testing.assert_allclose(found, [[2 * np.var((X - LABELS)[0], ddof=1)], [0]])
+
+
 def test_shapes_that_do_not_fit_are_refused():
     with tg.Graph().as_default():
         with pytest.raises(tg.ShapeError, match="labels and predictions"):
@@ -127,6 +152,8 @@ def test_shapes_that_do_not_fit_are_refused():
         for weights in (np.ones(3), np.ones((3, 1)), np.ones((1, 2, 3))):
             with pytest.raises(tg.ShapeError, match="weights do not fit"):
                 losses.mean_squared_error(LABELS, X, weights)
+        with pytest.raises(tg.ShapeError, match="weights do not fit"):
+            losses.mean_pairwise_squared_error(LABELS, X, np.ones((2, 3)))
         with pytest.raises(tg.ShapeError, match="needs the axis"):
             losses.cosine_distance(LABELS, X)
         with pytest.raises(tg.ShapeError, match="of one example"):

@@ -218,8 +218,33 @@ def test_counts_stay_exact_beyond_what_float32_can_count():
 def test_shapes_may_differ_by_a_last_dimension_of_1():
     pairs = [[y[:, None], p] for y, p in CLASSES]
     assert Run("accuracy", pairs).value == Run("accuracy", CLASSES).value
-    weights = [w[:, None] for w in WEIGHTS]
-    assert Run("accuracy", CLASSES, weights).value == Run("accuracy", CLASSES, WEIGHTS).value
+    weights, wanted = [w[:, None] for w in WEIGHTS], Run("accuracy", CLASSES, WEIGHTS).value
+    assert Run("accuracy", CLASSES, weights).value == wanted
+    columns = [[x[:, None] for x in pair] for pair in CLASSES]
+    assert Run("accuracy", columns, WEIGHTS).value == wanted
+    values = [[x] for x, _ in NUMBERS]
+    assert Run("mean", values, weights).value == Run("mean", values, WEIGHTS).value
+
+
+def test_weights_without_the_last_dimension_are_of_rows():
+    pairs = [[x.reshape(3, 2) for x in pair] for pair in NUMBERS]
+    rows, spread = [w[:3] for w in WEIGHTS], [w[:3].repeat(2) for w in WEIGHTS]
+    for name in ("mean_squared_error", "mean_absolute_error"):
+        assert Run(name, pairs, rows).value == pytest.approx(Run(name, NUMBERS, spread).value, rel=1e-12)
+
+
+def test_literals_beside_float64_do_not_go_through_float32():
+    third = np.array([1 / 3])
+    for labels, predictions in (([1 / 3], third), (third, [1 / 3])):
+        with tg.Graph().as_default() as graph:
+            updates = [
+                metrics.mean_absolute_error(labels, predictions)[1],
+                metrics.mean_relative_error(labels, predictions, [1 / 3])[1],
+            ]
+            initialize = tg.global_variables_initializer()
+        with tg.SyncSession(graph) as session:
+            session.run(initialize)
+            assert session.run(updates) == [0, 0]
 
 
 def test_what_can_not_be_measured_is_refused():
@@ -237,6 +262,9 @@ def test_what_can_not_be_measured_is_refused():
             metrics.auc([1], [0.5], num_thresholds=1)
         with pytest.raises(tg.GraphError, match="thresholds are numbers"):
             metrics.precision_at_thresholds([1], [0.5], [])
+        with pytest.raises(tg.GraphError, match="thresholds are numbers"):
+            metrics.auc([1], [0.5], thresholds=[0.5, "high"])
+        metrics.specificity_at_sensitivity([1], [0.5], np.float32(0.5), num_thresholds=np.int64(3))
         with pytest.raises(tg.GraphError, match="sensitivity is a fraction"):
             metrics.specificity_at_sensitivity([1], [0.5], 2.0)
         with pytest.raises(tg.GraphError, match="a class at least"):

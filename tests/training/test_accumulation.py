@@ -91,5 +91,9 @@ def test_what_can_not_be_accumulated_is_refused():
         w = tg.Variable(np.zeros((3, 2)), shape=[3, None])
         with pytest.raises(tg.GraphError, match="rows of an unknown shape"):
             GradientAccumulator(GradientDescentOptimizer(0.1), 2).minimize(tg.reduce_sum(tg.gather(w, [1])))
+        v, mixed = tg.Variable(START), GradientAccumulator(GradientDescentOptimizer(0.1), 2)
+        mixed.minimize(tg.reduce_sum(v * v), var_list=v)
+        with pytest.raises(tg.GraphError, match="accumulated together"):
+            mixed.minimize(tg.reduce_sum(tg.gather(v, [1])), var_list=v)
         with pytest.raises(tg.GraphError, match="no variable has a gradient"):
             GradientAccumulator(GradientDescentOptimizer(0.1), 2).apply_gradients([(None, w)])

@@ -127,7 +127,51 @@ def test_what_has_no_average_is_refused():
             ema.apply([tg.Variable(1)])
         with pytest.raises(tg.GraphError, match="zeros of its shape"):
             ema.apply([tg.placeholder("float32", [None])])
-        w = tg.Variable(1.0)
-        ema.apply([w])
-        with pytest.raises(tg.GraphError, match="already"):
-            ema.apply([w])
+
+
+def test_what_is_followed_already_keeps_its_average():
+    """As where both branches of a cond move it, or a function that does is traced again."""
+    with tg.Graph().as_default() as graph:
+        w, ema = tg.Variable(8.0, name="w"), ExponentialMovingAverage(0.5)
+        up = tg.placeholder("bool", [])
+        change = tg.cond(up, lambda: w.assign_add(4.0), lambda: w.assign_sub(8.0))
+        with tg.control_dependencies([change]):
+            move = tg.cond(up, lambda: ema.apply([w]), lambda: ema.apply([w]))
+        assert tg.training.moving_average_variables() == [w]
+        initialize = tg.global_variables_initializer()
+    with tg.SyncSession(graph) as session:
+        session.run(initialize)
+        for value in (True, False):
+            session.run(move, {up: value})
+        assert session.run(ema.average(w)) == (10 + 4) / 2
+
+
+def test_shards_have_averages_of_their_own():
+    with tg.Graph().as_default() as graph:
+        table = tg.PartitionedVariable(np.arange(4.0), tg.fixed_size_partitioner(2))
+        ema = ExponentialMovingAverage(0.5)
+        with tg.control_dependencies(table.assign_add(np.full(4, 2.0))):
+            move = ema.apply([table])
+        averages = [ema.average(shard) for shard in table]
+        initialize = tg.global_variables_initializer()
+    with tg.SyncSession(graph) as session:
+        session.run(initialize)
+        session.run(move)
+        np.testing.assert_array_equal(np.concatenate(session.run(averages)), np.arange(4.0) + 1)
+
+
+@pytest.mark.parametrize(("dtype", "rtol"), [("float16", 2e-3), ("bfloat16", 2e-2)])
+def test_updates_are_counted_beyond_what_small_dtypes_can_count(dtype, rtol):
+    with tg.Graph().as_default() as graph:
+        x, ema = tg.constant(2.0, dtype), ExponentialMovingAverage(0.5, zero_debias=True)
+        move = ema.apply([x])
+        (steps,) = [v for v in tg.global_variables() if v.name.endswith("local_step")]
+        many, initialize = steps.assign(2500), tg.global_variables_initializer()
+    with tg.SyncSession(graph) as session:
+        session.run(initialize)
+        session.run(move)
+        np.testing.assert_allclose(np.float32(session.run(ema.average(x))), 2, rtol=rtol)
+        session.run(many)
+        session.run(move)
+        assert session.run(steps) == 2501
+        np.testing.assert_allclose(np.float32(session.run(ema.average(x))), 1.5, rtol=rtol)

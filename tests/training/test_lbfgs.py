@@ -101,6 +101,22 @@ def test_in_float32_it_ends_where_rounding_lets_it():
     assert result.converged
 
 
+def test_in_bfloat16():
+    result = found(lambda x: tg.reduce_sum((x - 2.0) ** 2), np.array([1.0, 5.0], tg.bfloat16.numpy), tolerance=1e-2)
+    assert np.float32(result.position).tolist() == [2, 2]
+
+
+def test_variables_in_shards():
+    with tg.Graph().as_default() as graph:
+        table = tg.PartitionedVariable(np.arange(4.0), tg.fixed_size_partitioner(2))
+        result = LBFGS().minimize(lambda: tg.reduce_sum((table - 2.0) ** 2), table)
+        initialize = tg.global_variables_initializer()
+    with tg.SyncSession(graph) as session:
+        session.run(initialize)
+        assert session.run(result.converged)
+        np.testing.assert_allclose(session.run(table), 2, atol=1e-7)
+
+
 def test_tolerances_and_limits():
     start = np.array([-1.2, 1.0])
     limited = found(rosenbrock, start, max_iterations=3)

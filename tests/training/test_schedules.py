@@ -70,6 +70,31 @@ def test_rates_follow_the_formula(name):
     np.testing.assert_allclose(rates(make, STEPS), [wanted(s) for s in STEPS], rtol=1e-12)
 
 
+SMALL = {
+    "exponential": lambda rate, s: training.exponential_decay(rate, s, 100_000, 0.5),
+    "natural": lambda rate, s: training.natural_exp_decay(rate, s, 100_000, 0.5),
+    "inverse": lambda rate, s: training.inverse_time_decay(rate, s, 100_000, 0.5),
+    "polynomial": lambda rate, s: training.polynomial_decay(rate, s, 200_000),
+    "cosine": lambda rate, s: training.cosine_decay(rate, s, 200_000),
+    "restarts": lambda rate, s: training.cosine_decay_restarts(rate, s, 70_000),
+    "line and cosine": lambda rate, s: training.linear_cosine_decay(rate, s, 200_000),
+    "noise of variance 0": lambda rate, s: training.noisy_linear_cosine_decay(rate, s, 200_000, 0.0),
+    "warmup": lambda rate, s: training.linear_warmup(rate, s, 200_000),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", SMALL)
+def test_small_dtypes_take_more_steps_than_they_can_count(name, dtype):
+    with tg.Graph().as_default() as graph:
+        step = tg.constant(100_001, "int64")
+        small, wanted = (SMALL[name](tg.constant(0.5, kind), step) for kind in (dtype, "float64"))
+        assert small.dtype == dtype
+    with tg.SyncSession(graph) as session:
+        found, right = session.run([small, wanted])
+    assert float(found) == pytest.approx(float(right), rel=1e-2)
+
+
 @pytest.mark.parametrize("t_mul", [1.0, 1.5, 2.0, 3.0])
 def test_restarts_begin_where_the_wave_before_ends(t_mul):
     """Exactly there, where the quotient of two logarithms is often a little less than a whole number."""
@@ -98,6 +123,10 @@ def test_pieces_end_where_their_boundaries_are():
     assert found == [1.0, 1.0, 0.5, 0.5, 0.25]
     found = rates(lambda s: training.piecewise_constant(s, [0.5], values[:2]), [0.5, 0.75], "float64")
     assert found == [1.0, 0.5]
+    found = rates(lambda s: training.piecewise_constant(s, [0.7], values[:2]), [0.7, 0.8], "float64")
+    assert found == [1.0, 0.5], "a literal does not go through float32"
+    found = rates(lambda s: training.piecewise_constant(s, [10, 5 * 10**9], values), [11, 6 * 10**9])
+    assert found == [0.5, 0.25]
     assert rates(lambda s: training.piecewise_constant(s, [], values[:1]), [3]) == [1.0]
 
 
@@ -109,6 +138,13 @@ def test_what_is_no_schedule_is_refused():
                 training.piecewise_constant(step, boundaries, values)
         with pytest.raises(tg.DtypeError, match="boundary between integers"):
             training.piecewise_constant(step, [0.5], [1.0, 2.0])
+        with pytest.raises(tg.DtypeError, match="several dtypes"):
+            training.piecewise_constant(step, [5], [tg.constant(0.5), tg.constant(1)])
+        with pytest.raises(tg.DtypeError, match="does not fit"):
+            training.piecewise_constant(step, [5], [0.5, tg.constant(1)])
+        assert training.piecewise_constant(step, [5], [0.5, 1]).dtype == "float32"
+        with pytest.raises(tg.GraphError, match="t_mul is out of range"):
+            training.cosine_decay_restarts(1.0, step, 10, t_mul=0.5)
         with pytest.raises(tg.GraphError, match="needs the number of updates"):
             training.cosine_decay(1.0, None, 10)
         with pytest.raises(tg.DtypeError, match="floating number"):

@@ -10,6 +10,7 @@ from ...ir import scopes
 from ...ir.apply import apply, as_symbolic, convert_to_tensor
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
+from ..array.shapes import squeeze
 from ..math.arithmetic import multiply
 from ..math.reductions import reduce_all, reduce_sum
 from ..support.common import ones_like, scalar_like, shape_of
@@ -58,6 +59,13 @@ def of_one_shape(labels: Tensor, predictions: Tensor) -> Tensor:
     checked = behind(predictions, checks)
     checked.set_shape(a.merge(b))
     return checked
+
+
+def without_last(x: Tensor, rank: int | None) -> Tensor:
+    """Return a tensor of this rank, if that takes its last dimension away and that is 1."""
+    if x.rank is None or rank is None or x.rank != rank + 1 or x.shape[-1] != 1:
+        return x
+    return squeeze(x, -1)
 
 
 def fitting_weights(weights: Any, values: Tensor) -> Tensor:

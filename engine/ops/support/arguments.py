@@ -82,6 +82,13 @@ def known_rank(x: Tensor, what: str) -> int:
     return x.rank
 
 
+def static_fraction(value: Any, name: str) -> float:
+    """Return an argument that is a number from 0 to 1, when the graph is built."""
+    if not isinstance(value, (int, float, np.floating, np.integer)) or not 0 <= value <= 1:
+        raise GraphError(f"{name} is a fraction", wanted="a number from 0 to 1", got=value, hint=f"as {name}=0.1")
+    return float(value)
+
+
 def static_int(value: Any, what: str = "axis") -> int:
     """Return an argument that must be known while the graph is built: an integer or a constant."""
     known = static_value(value) if isinstance(value, Tensor) else value
