@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..base.dtypes import DType, bfloat16, float16, float32
+from ..base.dtypes import DType, accumulator_dtype
 from ..base.errors import ShapeError
 from ..ir.tensor import Tensor
 from ..ops.array.layout import transpose
@@ -20,12 +20,7 @@ from .building import Lazy, sizes
 
 def wide(x: Tensor) -> Tensor:
     """Return floating values of two bytes as float32, in which moments are computed; others as they are."""
-    return cast(x, moments_dtype(x.dtype))
-
-
-def moments_dtype(dtype: DType) -> DType:
-    """Return the dtype that moments of values of a dtype are computed in, and that parameters have."""
-    return float32 if dtype in (float16, bfloat16) else dtype
+    return cast(x, accumulator_dtype(x.dtype))
 
 
 def rank_of(x: Tensor, layer: Lazy) -> int:
@@ -66,7 +61,7 @@ class Normalization(Lazy):
         self.prepare()
 
     def dtype_for(self, dtype: DType) -> DType:
-        return moments_dtype(dtype)
+        return accumulator_dtype(dtype)
 
     def build(self, size: Any) -> None:
         shape = [size] if isinstance(size, int) else list(size)
