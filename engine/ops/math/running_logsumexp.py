@@ -18,6 +18,7 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ..support.arguments import axis_within, same_with_axis, static_int
+from ..support.array_library import wide
 from ..support.literals import f32, f64
 
 _X = f64([[0.5, -1, 2], [3, 0.25, -2]])
@@ -58,14 +59,9 @@ def _sums(xp: Any, size: Any, term: Any, axis: int, exclusive: bool, reverse: bo
     return size, term
 
 
-def _wide(xp: Any, x: Any) -> Any:
-    """Return floats of two bytes in four: their sums would lose most digits."""
-    return x.astype(xp.float32) if x.dtype.itemsize == 2 else x
-
-
 def _logsumexp(xp: Any, x: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
-    wide = _wide(xp, x)
-    size, total = _sums(xp, wide, xp.ones_like(wide), axis, exclusive, reverse)
+    terms = wide(xp, x)
+    size, total = _sums(xp, terms, xp.ones_like(terms), axis, exclusive, reverse)
     finite = xp.where(xp.isfinite(size), size, xp.zeros((), size.dtype))
     with np.errstate(divide="ignore"):
         y = xp.where(xp.isfinite(size), finite + xp.log(total), size)
@@ -83,9 +79,9 @@ def _exp_sum(op: Operation, g: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _exp_sums(xp: Any, g: Any, a: Any, b: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
-    size, total = _sums(xp, _wide(xp, b), _wide(xp, g), axis, exclusive, reverse)
+    size, total = _sums(xp, wide(xp, b), wide(xp, g), axis, exclusive, reverse)
     with np.errstate(invalid="ignore"):
-        factor = xp.exp(xp.moveaxis(_wide(xp, a), axis, -1) + size)
+        factor = xp.exp(xp.moveaxis(wide(xp, a), axis, -1) + size)
         y = xp.where(total == 0, xp.zeros((), total.dtype), total * factor)
     return xp.ascontiguousarray(xp.moveaxis(y, -1, axis)).astype(g.dtype)
 
