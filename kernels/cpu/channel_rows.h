@@ -23,13 +23,14 @@
         for (size_t c = 0; c < count; c++) \
             best[c] = (x[c] > best[c]) | (x[c] != x[c]) ? x[c] : best[c]; \
     } \
-    /* The same, and where the larger one was. */ \
+    /* The same, and where the larger one was, or the first NaN. */ \
     static target void keep_place_##name( \
         size_t count, type *restrict best, int32_t *restrict places, const type *restrict x, int32_t place) \
     { \
         for (size_t c = 0; c < count; c++) { \
-            places[c] = x[c] > best[c] ? place : places[c]; \
-            best[c] = x[c] > best[c] ? x[c] : best[c]; \
+            int larger = (x[c] > best[c]) | ((x[c] != x[c]) & (best[c] == best[c])); \
+            places[c] = larger ? place : places[c]; \
+            best[c] = larger ? x[c] : best[c]; \
         } \
     } \
     /* Give an element its share: what there is for the window if it is at the window's place. */ \

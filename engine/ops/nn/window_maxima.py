@@ -34,6 +34,7 @@ from ..support.windows import (
 )
 
 _X = f64([3, 1, 4, 1, 5, 9, 2, 6, 5]).reshape(1, 3, 3, 1)
+_GAPS = f64([1, 7, np.nan, np.nan, 9, np.nan]).reshape(1, 2, 3, 1)
 _TWO = {"window": (2, 2), "strides": (1, 1), "rates": (1, 1), "padding": "VALID"}
 _SAME = {"window": (3,), "strides": (2,), "rates": (1,), "padding": "SAME", "channels_first": True}
 _PLACE = NotDifferentiable("its result is an index")
@@ -45,13 +46,14 @@ def lowest(dtype: Any) -> Any:
 
 
 def _first_along(xp: Any, x: Any, place: Any, axis: int, windows: Windows, step: int) -> tuple[Any, Any]:
-    """Return the first largest element of each window along an axis, and its place: `step` is of one along it."""
+    """Return the first largest element, or NaN, of each window along an axis, and its place, `step` for one along it."""
     lead = (slice(None),) * axis
     shape = (*x.shape[:axis], windows.count, *x.shape[axis + 1 :])
     best, where = xp.full(shape, lowest(x.dtype), dtype=x.dtype), xp.full(shape, -1, dtype=xp.int32)
     for k in range(windows.window):
         outer, inner = ((*lead, part) for part in windows.at(k))
-        better = (x[inner] > best[outer]) | (where[outer] < 0)
+        value, largest = x[inner], best[outer]
+        better = (value > largest) | ((value != value) & (largest == largest)) | (where[outer] < 0)
         xp.copyto(best[outer], x[inner], where=better)
         xp.copyto(where[outer], place[inner] + k * step, where=better)
     return best, where
@@ -79,6 +81,7 @@ define(
         Sample([_X], i32([3, 3, 3, 1]).reshape(1, 2, 2, 1), _TWO),
         Sample([i32([[[2, 2, 1, 1]]])], i32([[[0, 0]]]), _SAME),
         Sample([f64([[[-np.inf, -np.inf, 3]]])], i32([[[1, 1]]]), _SAME),
+        Sample([_GAPS], i32([2, 1]).reshape(1, 1, 2, 1), _TWO),
     ],
 )
 
