@@ -46,7 +46,7 @@ def lowest(dtype: Any) -> Any:
 
 
 def _first_along(xp: Any, x: Any, place: Any, axis: int, windows: Windows, step: int) -> tuple[Any, Any]:
-    """Return the first largest element, or NaN, of each window along an axis, and its place, `step` for one along it."""
+    """Return the first largest element, or NaN, of each window along an axis, and its place, by `step` along it."""
     lead = (slice(None),) * axis
     shape = (*x.shape[:axis], windows.count, *x.shape[axis + 1 :])
     best, where = xp.full(shape, lowest(x.dtype), dtype=x.dtype), xp.full(shape, -1, dtype=xp.int32)
