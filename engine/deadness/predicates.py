@@ -49,7 +49,10 @@ class Predicate:
     __slots__ = ("depth", "form", "leaf", "number", "operands")
 
     def __init__(self, form: Form, operands: tuple[Predicate, ...], leaf: Any, number: int) -> None:
-        self.form, self.operands, self.leaf, self.number = form, operands, leaf, number
+        self.form = form
+        self.operands = operands
+        self.leaf: Any = leaf
+        self.number: int = number
         self.depth: int = (
             0 if form is Form.RECURRENCE else max((p.depth for p in operands), default=0) + (form in _DUAL)
         )
@@ -106,8 +109,8 @@ class Predicates:
 
     def __init__(self) -> None:
         self._known: dict[Any, Predicate] = {}
-        self.true = self._intern(Form.AND, ())
-        self.false = self._intern(Form.OR, ())
+        self.true: Predicate = self._intern(Form.AND, ())
+        self.false: Predicate = self._intern(Form.OR, ())
 
     def symbol(self, what: str | int, value: Any) -> Predicate:
         """Return the symbol for ``"alive"``, ``"true"``, or equal to a number."""

@@ -24,7 +24,8 @@ class Meter:
 
     def __init__(self, steps: int, characters: int) -> None:
         console = Console(stderr=True)
-        self.steps, self.characters = steps, characters
+        self.steps: int = steps
+        self.characters: int = characters
         self.losses: list[float] = []
         self.seconds: float = 0.0
         self._bar = _bar(console) if console.is_terminal else None

@@ -89,9 +89,10 @@ class MultiHeadAttention(Lazy):
         self.num_heads = num_heads
         self.head_size = head_size
         self.output_size = output_size
-        self.dropout = Dropout(dropout)
+        self.dropout: Dropout = Dropout(dropout)
         self.use_bias = use_bias
-        self.kernel_initializer, self.bias_initializer = kernel_initializer, bias_initializer
+        self.kernel_initializer: Any = kernel_initializer
+        self.bias_initializer: Any = bias_initializer
         self.prepare()
 
     def build(self, size: int) -> None:
@@ -106,10 +107,10 @@ class MultiHeadAttention(Lazy):
             self.head_size = size // self.num_heads
         self.output_size = self.output_size or size
         inner = self.num_heads * self.head_size
-        self.query = self._product(inner, "query", size)
-        self.key = self._product(inner, "key")
-        self.value = self._product(inner, "value")
-        self.output = self._product(self.output_size, "output", inner)
+        self.query: Dense = self._product(inner, "query", size)
+        self.key: Dense = self._product(inner, "key")
+        self.value: Dense = self._product(inner, "value")
+        self.output: Dense = self._product(self.output_size, "output", inner)
 
     def _product(self, units: int, name: str, size: int | None = None) -> Dense:
         return Dense(
@@ -269,11 +270,11 @@ class TransformerEncoderLayer(Module):
         name: str | None = None,
     ) -> None:
         super().__init__(name)
-        self.attention = MultiHeadAttention(num_heads, dropout=dropout, dtype=dtype)
-        self.hidden = Dense(hidden_size, dtype=dtype, name="hidden")
+        self.attention: MultiHeadAttention = MultiHeadAttention(num_heads, dropout=dropout, dtype=dtype)
+        self.hidden: Dense = Dense(hidden_size, dtype=dtype, name="hidden")
         self.output: Dense | None = None
-        self.norms = [LayerNorm(epsilon=epsilon, dtype=dtype) for _ in range(2)]
-        self.drops = [Dropout(dropout) for _ in range(3)]
+        self.norms: list[LayerNorm] = [LayerNorm(epsilon=epsilon, dtype=dtype) for _ in range(2)]
+        self.drops: list[Dropout] = [Dropout(dropout) for _ in range(3)]
         self.activation = as_activation(activation)
         self.norm_first = norm_first
         self._dtype = dtype

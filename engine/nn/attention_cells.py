@@ -97,14 +97,15 @@ class AttentionWrapper(CellWrapper):
         name: str | None = None,
     ) -> None:
         super().__init__(cell, name)
-        self.is_single = not isinstance(attention_mechanism, (list, tuple))
+        self.is_single: bool = not isinstance(attention_mechanism, (list, tuple))
         self.mechanisms: list[Any] = [attention_mechanism] if self.is_single else list(attention_mechanism)
-        self.layers = self._layers(attention_layer_size)
-        self.keeps_history, self.output_attention = alignment_history, output_attention
+        self.layers: list[Dense] | None = self._layers(attention_layer_size)
+        self.keeps_history: bool = alignment_history
+        self.output_attention: bool = output_attention
         self.cell_input_fn = cell_input_fn or (lambda inputs, attention: concat([inputs, attention], -1))
         self.initial_cell_state = initial_cell_state
         depths = [m.values.shape[-1] for m in self.mechanisms]
-        self.attention_size = sum(depths if self.layers is None else [layer.units for layer in self.layers])
+        self.attention_size: int = sum(depths if self.layers is None else [layer.units for layer in self.layers])
         self.output_size = self.attention_size if output_attention else cell.output_size
         self.by_rows = False  # rows of the memory stay where they are
         sizes = tuple(m.alignments_size for m in self.mechanisms)

@@ -91,7 +91,7 @@ class AttentionMechanism(Module):
                 hint="give it the outputs of dynamic_rnn, batch first",
             )
         lowest = -3e4 if values.dtype is float16 else -1e30  # a row without places has no maximum if all are infinite
-        self.masked_score = lowest if score_mask_value is None else score_mask_value
+        self.masked_score: float = lowest if score_mask_value is None else score_mask_value
         self.probability_fn = probability_fn or softmax
         self.is_read: Tensor | None = None
         if memory_sequence_length is not None:
@@ -99,8 +99,8 @@ class AttentionMechanism(Module):
             self.is_read = numbers(shape(values)[1]) < lengths
             values = where(expand_dims(self.is_read, 2), values, 0)
         self.values = values
-        self.memory_layer = Dense(num_units, use_bias=False, name="memory_layer")
-        self.keys = self.memory_layer(values)
+        self.memory_layer: Dense = Dense(num_units, use_bias=False, name="memory_layer")
+        self.keys: Any = self.memory_layer(values)
         self.alignments_size: int | None = values.shape[1]
 
     @property
@@ -264,8 +264,8 @@ class BahdanauAttention(AttentionMechanism):
     ) -> None:
         super().__init__(num_units, memory, memory_sequence_length, probability_fn, score_mask_value, name)
         dtype = self.values.dtype
-        self.query_layer = Dense(num_units, use_bias=False, name="query_layer")
-        self.attention_v = new_variable("attention_v", [num_units], dtype, "glorot_uniform")
+        self.query_layer: Dense = Dense(num_units, use_bias=False, name="query_layer")
+        self.attention_v: Variable = new_variable("attention_v", [num_units], dtype, "glorot_uniform")
         self.attention_g: Variable | None = None
         self.attention_b: Variable | None = None
         if normalize:

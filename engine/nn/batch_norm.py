@@ -94,7 +94,7 @@ class BatchNorm(Normalization):
 
     def build(self, size: int) -> None:
         super().build(size)
-        self.moving_mean = self.variable("moving_mean", [size], self.moving_mean_initializer, trainable=False)
+        self.moving_mean: Variable = self.variable("moving_mean", [size], self.moving_mean_initializer, trainable=False)
         self.moving_variance = self.variable(
             "moving_variance", [size], self.moving_variance_initializer, trainable=False
         )

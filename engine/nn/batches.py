@@ -41,21 +41,22 @@ class Batch:
     def __init__(
         self, cell: Any, inputs: Any, sequence_length: Any, initial_state: Any, dtype: Any, time_major: bool
     ) -> None:
-        self.cell, self.time_major = cell, time_major
+        self.cell: Any = cell
+        self.time_major: bool = time_major
         given = tensors(inputs)
         leaves = nest.flatten(given)
         for leaf in leaves:
             _require_sequences(leaf, time_major)
-        self.lengths = None if sequence_length is None else cast(sequence_length, int32)
-        self.size = _static_batch(leaves, self.lengths, time_major)
-        self.inputs = given if time_major else nest.map_structure(swapped, given)
+        self.lengths: Tensor | None = None if sequence_length is None else cast(sequence_length, int32)
+        self.size: int | None = _static_batch(leaves, self.lengths, time_major)
+        self.inputs: Any = given if time_major else nest.map_structure(swapped, given)
         first = nest.flatten(self.inputs)[0]
         self.steps: Any = first.shape[0] if first.shape[0] is not None else shape(first)[0]
         rows = self.size if self.size is not None else shape(first)[1]
         if initial_state is None:
             initial_state = cell.zero_state(rows, dtype or first.dtype)
-        self.state = nest.map_structure(tensor_or_array, initial_state)
-        self.output_dtype = state_dtype(self.state, first)
+        self.state: Any = nest.map_structure(tensor_or_array, initial_state)
+        self.output_dtype: DType = state_dtype(self.state, first)
         self.output_sizes = _sizes(cell.output_size)
 
     def blocks(self, asked: int | None) -> int:
@@ -146,7 +147,7 @@ class Masks:
 
     def __init__(self, lengths: Tensor | None) -> None:
         self.lengths = lengths
-        self.column = None if lengths is None else expand_dims(lengths, 1)  # once, outside of the loop
+        self.column: Tensor | None = None if lengths is None else expand_dims(lengths, 1)
 
     def chosen(self, t: Tensor, fresh: list[Any], old: list[Any]) -> list[Any]:
         """Return new values in rows that have not ended, old ones elsewhere."""

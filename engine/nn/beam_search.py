@@ -153,10 +153,13 @@ class BeamSearchDecoder(Decoder):
         name: str | None = None,
     ) -> None:
         super().__init__(name)
-        self.cell, self.width = checked_cell(cell), beam_width
+        self.cell: Any = checked_cell(cell)
+        self.width: int = beam_width
         self.embed = embedding if callable(embedding) else lambda ids: gather(embedding, ids)
-        self.start, self.end = cast(start_tokens, "int32"), convert_to_tensor(end_token, "int32")
-        self.output_layer, self.penalty = output_layer, length_penalty_weight
+        self.start: Tensor = cast(start_tokens, "int32")
+        self.end: Tensor = convert_to_tensor(end_token, "int32")
+        self.output_layer: Any = output_layer
+        self.penalty: float = length_penalty_weight
         if not isinstance(beam_width, int) or beam_width < 1:
             raise GraphError(
                 "a beam search follows a number of sequences",
@@ -171,10 +174,10 @@ class BeamSearchDecoder(Decoder):
                 got="a TensorArray",
                 hint="leave alignment_history out",
             )
-        self.initial_state = nest.map_structure(convert_to_tensor, initial_state)
+        self.initial_state: Any = nest.map_structure(convert_to_tensor, initial_state)
         self.rows: Any = self.start.shape[0] if self.start.shape[0] is not None else shape(self.start)[0]
         floating = [leaf.dtype for leaf in nest.flatten(self.initial_state) if leaf.dtype.is_floating]
-        self.dtype = (floating or [convert_to_tensor(0.0).dtype])[0]
+        self.dtype: Any = (floating or [convert_to_tensor(0.0).dtype])[0]
 
     def initialize(self) -> tuple[Any, Any, Any]:
         """Return that nothing has finished, the start tokens, and a state in which the first beam alone is possible."""

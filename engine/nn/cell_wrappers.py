@@ -18,7 +18,7 @@ class CellWrapper(RNNCell):
 
     def __init__(self, cell: Any, name: str | None = None) -> None:
         super().__init__(name)
-        self.cell = checked_cell(cell)
+        self.cell: Any = checked_cell(cell)
         self.state_size, self.output_size = cell.state_size, cell.output_size
         self.by_rows = getattr(cell, "by_rows", False)
 
@@ -78,7 +78,7 @@ class MultiRNNCell(RNNCell):
 
     def __init__(self, cells: Sequence[Any], name: str | None = None) -> None:
         super().__init__(name)
-        self.cells = [checked_cell(cell) for cell in cells]
+        self.cells: list[Any] = [checked_cell(cell) for cell in cells]
         if not self.cells or len({id(cell) for cell in self.cells}) < len(self.cells):
             raise GraphError(
                 "a MultiRNNCell is made of cells, each with weights of its own",

@@ -125,7 +125,7 @@ class WeightedCell(RNNCell, Lazy):
 
     def __init__(self, num_units: Any, activation: Any, initializer: Any, name: str | None) -> None:
         super().__init__(name, None, None)
-        self.units = checked_units(num_units, self)
+        self.units: int = checked_units(num_units, self)
         self.activation = as_activation("tanh" if activation is None else activation)
         self.initializer: Any = "glorot_uniform" if initializer is None else initializer
 

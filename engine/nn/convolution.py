@@ -7,6 +7,7 @@ from typing import Any
 
 from ..base.errors import ShapeError
 from ..base.shapes import Shape
+from ..frontend.variables import Variable
 from ..ir.tensor import Tensor
 from ..ops.array.shapes import reshape
 from ..ops.array.shapes import shape as shape_of
@@ -40,17 +41,18 @@ class Convolution(Lazy):
     ) -> None:
         super().__init__(name, input_size, dtype)
         self.filters = filters
-        self.channels_first = is_channels_first(data_format, self.rank)
+        self.channels_first: bool = is_channels_first(data_format, self.rank)
         self.data_format: str = LAYOUTS[self.rank][self.channels_first]
-        self.kernel_size = self._spatial(kernel_size, "kernel_size")
-        self.strides = self._spatial(strides, "strides")
-        self.dilation_rate = self._spatial(dilation_rate, "dilation_rate")
+        self.kernel_size: tuple[int, ...] = self._spatial(kernel_size, "kernel_size")
+        self.strides: tuple[int, ...] = self._spatial(strides, "strides")
+        self.dilation_rate: tuple[int, ...] = self._spatial(dilation_rate, "dilation_rate")
         self.padding: Any = padding_of(padding, self.rank, self.channels_first)
         if self.padding not in ("SAME", "VALID"):
             check_padding(self.padding, self.rank)
         self.activation = as_activation(activation)
         self.use_bias = use_bias
-        self.kernel_initializer, self.bias_initializer = kernel_initializer, bias_initializer
+        self.kernel_initializer: Any = kernel_initializer
+        self.bias_initializer: Any = bias_initializer
         self.groups = groups
         self.bias: Any = None
         self.prepare()
@@ -70,7 +72,7 @@ class Convolution(Lazy):
                 hint="groups=1 has every output see all channels",
             )
         shape = [*self.kernel_size, *self.channels(size)]
-        self.kernel = self.variable("kernel", shape, self.kernel_initializer)
+        self.kernel: Variable = self.variable("kernel", shape, self.kernel_initializer)
         self.add_bias(self.filters)
 
     def channels(self, size: int) -> list[int]:

@@ -160,8 +160,10 @@ class BasicDecoder(Decoder):
         self, cell: Any, helper: Helper, initial_state: Any, output_layer: Any = None, name: str | None = None
     ) -> None:
         super().__init__(name)
-        self.cell, self.helper = checked_cell(cell), helper
-        self.initial_state, self.output_layer = initial_state, output_layer
+        self.cell: Any = checked_cell(cell)
+        self.helper: Helper = helper
+        self.initial_state: Any = initial_state
+        self.output_layer: Any = output_layer
 
     def initialize(self) -> tuple[Any, Any, Any]:
         """Return what the helper begins with, and the initial state."""

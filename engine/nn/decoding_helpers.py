@@ -125,8 +125,8 @@ class TrainingHelper(Helper):
 
     def __init__(self, inputs: Any, sequence_length: Any, time_major: bool = False) -> None:
         given = tensors(inputs)
-        self.inputs = given if time_major else nest.map_structure(swapped, given)
-        self.lengths = cast(sequence_length, "int32")
+        self.inputs: Any = given if time_major else nest.map_structure(swapped, given)
+        self.lengths: Tensor = cast(sequence_length, "int32")
         if self.lengths.rank not in (1, None):
             raise ShapeError(
                 "sequence_length has one number for each row of the batch",
@@ -137,7 +137,9 @@ class TrainingHelper(Helper):
             )
         leaves = nest.flatten(self.inputs)
         self.steps: Any = leaves[0].shape[0] if leaves[0].shape[0] is not None else shape(leaves[0])[0]
-        self.arrays = [TensorArray(x.dtype, self.steps, clear_after_read=False).unstack(x) for x in leaves]
+        self.arrays: list[TensorArray] = [
+            TensorArray(x.dtype, self.steps, clear_after_read=False).unstack(x) for x in leaves
+        ]
 
     def _at(self, time: Any) -> Any:
         """Return inputs of a step, the last ones behind the end: rows that read them have finished."""
@@ -216,8 +218,8 @@ class GreedyEmbeddingHelper(Helper):
 
     def __init__(self, embedding: Any, start_tokens: Any, end_token: Any) -> None:
         self.embed: Callable[[Tensor], Any] = embedding if callable(embedding) else lambda ids: gather(embedding, ids)
-        self.start_tokens = cast(start_tokens, "int32")
-        self.end_token = convert_to_tensor(end_token, "int32")
+        self.start_tokens: Tensor = cast(start_tokens, "int32")
+        self.end_token: Tensor = convert_to_tensor(end_token, "int32")
         if self.start_tokens.rank not in (1, None):
             raise ShapeError(
                 "there is one start token for each row of the batch",
@@ -305,7 +307,8 @@ class SampleEmbeddingHelper(GreedyEmbeddingHelper):
         seed: int | None = None,
     ) -> None:
         super().__init__(embedding, start_tokens, end_token)
-        self.temperature, self.seed = softmax_temperature, seed
+        self.temperature: Any = softmax_temperature
+        self.seed: int | None = seed
 
     def sample(self, time: Any, outputs: Tensor, state: Any) -> Tensor:
         """Return symbols drawn by the softmax of the outputs.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..base.shapes import Shape
+from ..frontend.variables import Variable
 from ..ir.apply import convert_to_tensor
 from ..ir.tensor import Tensor
 from ..ops.array.concat import concat
@@ -79,8 +80,10 @@ class Dense(Lazy):
         self.prepare()
 
     def build(self, size: int) -> None:
-        self.kernel = self.variable("kernel", [size, self.units], self.kernel_initializer)
-        self.bias = self.variable("bias", [self.units], self.bias_initializer) if self.use_bias else None
+        self.kernel: Variable = self.variable("kernel", [size, self.units], self.kernel_initializer)
+        self.bias: Variable | None = (
+            self.variable("bias", [self.units], self.bias_initializer) if self.use_bias else None
+        )
 
     def forward(self, inputs: Any) -> Tensor:
         """Return the `inputs`, [..., input size], times the kernel plus the bias: [..., units]."""
@@ -145,7 +148,7 @@ class Embedding(Lazy):
         self.prepare()
 
     def build(self, size: int) -> None:
-        self.embeddings = self.variable("embeddings", [size, self.size], self.initializer)
+        self.embeddings: Variable = self.variable("embeddings", [size, self.size], self.initializer)
 
     def forward(self, ids: Any) -> Tensor:
         """Return the rows of integers `ids`, a tensor of any shape: that shape and [size]."""

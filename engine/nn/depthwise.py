@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..frontend.variables import Variable
 from ..ir.tensor import Tensor
 from ..ops.nn.depthwise import depthwise_conv2d, separable_conv2d
 from .convolution import Convolution
@@ -73,9 +74,9 @@ class DepthwiseConv2D(Convolution):
         )
 
     def build(self, size: int) -> None:
-        self.filters = size * self.depth_multiplier
+        self.filters: int = size * self.depth_multiplier
         shape = [*self.kernel_size, size, self.depth_multiplier]
-        self.depthwise_kernel = self.variable("depthwise_kernel", shape, self.kernel_initializer)
+        self.depthwise_kernel: Variable = self.variable("depthwise_kernel", shape, self.kernel_initializer)
         self.add_bias(self.filters)
 
     def forward(self, inputs: Any) -> Tensor:
@@ -160,7 +161,7 @@ class SeparableConv2D(Convolution):
     def build(self, size: int) -> None:
         deep = size * self.depth_multiplier
         shape = [*self.kernel_size, size, self.depth_multiplier]
-        self.depthwise_kernel = self.variable("depthwise_kernel", shape, self.kernel_initializer)
+        self.depthwise_kernel: Variable = self.variable("depthwise_kernel", shape, self.kernel_initializer)
         self.pointwise_kernel = self.variable(
             "pointwise_kernel", [1, 1, deep, self.filters], self.pointwise_initializer
         )

@@ -67,7 +67,7 @@ class DropoutWrapper(CellWrapper):
         name: str | None = None,
     ) -> None:
         super().__init__(cell, name)
-        self.keep = {"input": input_keep_prob, "output": output_keep_prob, "state": state_keep_prob}
+        self.keep: dict[str, Any] = {"input": input_keep_prob, "output": output_keep_prob, "state": state_keep_prob}
         for what, keep in self.keep.items():
             checked_keep(keep, f"{what}_keep_prob")
         self.seed = seed

@@ -83,8 +83,10 @@ class LSTMCell(WeightedCell):
         super().__init__(num_units, activation, initializer, name)
         self.output_size = self.units if num_proj is None else checked_units(num_proj, self)
         self.state_size = LSTMStateTuple(self.units, self.output_size)
-        self.use_peepholes, self.has_projection = use_peepholes, num_proj is not None
-        self.cell_clip, self.proj_clip = cell_clip, proj_clip
+        self.use_peepholes: bool = use_peepholes
+        self.has_projection: bool = num_proj is not None
+        self.cell_clip: float | None = cell_clip
+        self.proj_clip: float | None = proj_clip
         self.forget_bias = forget_bias
         self.kernel: Variable | None = None
         self.bias: Variable | None = None
@@ -193,8 +195,10 @@ class LayerNormLSTMCell(WeightedCell):
         self.output_size = self.units
         self.state_size = LSTMStateTuple(num_units, num_units)
         self.forget_bias = forget_bias
-        self.layer_norm, self.first_norm = layer_norm, (norm_gain, norm_shift)
-        self.keep, self.seed = checked_keep(dropout_keep_prob, "dropout_keep_prob"), dropout_prob_seed
+        self.layer_norm: bool = layer_norm
+        self.first_norm: tuple[float, float] = (norm_gain, norm_shift)
+        self.keep: Any = checked_keep(dropout_keep_prob, "dropout_keep_prob")
+        self.seed: int | None = dropout_prob_seed
         self.kernel: Variable | None = None
         self.bias: Variable | None = None
         self.gains: dict[str, Variable] = {}

@@ -206,7 +206,7 @@ class Sequential(Module):
 
     def __init__(self, *layers: Any, name: str | None = None) -> None:
         super().__init__(name)
-        self.layers = list(layers)
+        self.layers: list[Any] = list(layers)
 
     def forward(self, x: Any) -> Any:
         """Return what the last layer gives of what those before it make of `x`."""

@@ -52,10 +52,12 @@ class Normalization(Lazy):
         name: str | None,
     ) -> None:
         super().__init__(name, input_size, dtype)
-        self.axis = static_ints(axis)
+        self.axis: tuple[int, ...] = static_ints(axis)
         self.epsilon = epsilon
-        self.center, self.scale = center, scale
-        self.beta_initializer, self.gamma_initializer = beta_initializer, gamma_initializer
+        self.center: bool = center
+        self.scale: bool = scale
+        self.beta_initializer: Any = beta_initializer
+        self.gamma_initializer: Any = gamma_initializer
         self.gamma: Any = None
         self.beta: Any = None
         self.prepare()

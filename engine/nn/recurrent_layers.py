@@ -37,9 +37,12 @@ class RecurrentLayers(Module):
                 got=repr(num_layers),
                 hint="leave num_layers out for one",
             )
-        self.cells = [self.cell_type(num_units, **cell) for _ in range(num_layers)]
-        self.backward_cells = [self.cell_type(num_units, **cell) for _ in range(num_layers if bidirectional else 0)]
-        self.keep_prob, self.time_major = checked_keep(keep_prob, "keep_prob"), time_major
+        self.cells: list[GRUCell | LSTMCell] = [self.cell_type(num_units, **cell) for _ in range(num_layers)]
+        self.backward_cells: list[GRUCell | LSTMCell] = [
+            self.cell_type(num_units, **cell) for _ in range(num_layers if bidirectional else 0)
+        ]
+        self.keep_prob: Any = checked_keep(keep_prob, "keep_prob")
+        self.time_major: bool = time_major
 
     def forward(self, inputs: Any, sequence_length: Any = None, initial_state: Any = None) -> tuple[Tensor, Any]:
         """Return the outputs of the last layer, and the last states.

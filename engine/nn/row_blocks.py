@@ -37,12 +37,14 @@ class RowBlocks:
     """
 
     def __init__(self, lengths: Any, size: int, count: int, steps: Any) -> None:
-        self.size, self.count, self.steps = size, count, steps
+        self.size: int = size
+        self.count: int = count
+        self.steps: Any = steps
         lengths = maximum(minimum(lengths, steps), 0)
-        self.order = argsort(lengths, direction="DESCENDING")  # equal ones stay in their order
-        self.places = argsort(self.order)
-        self.lengths = gather(lengths, self.order)
-        self.ends = [self.lengths[self.kept(k)] for k in range(count)]
+        self.order: Tensor = argsort(lengths, direction="DESCENDING")
+        self.places: Tensor = argsort(self.order)
+        self.lengths: Tensor = gather(lengths, self.order)
+        self.ends: list[Tensor] = [self.lengths[self.kept(k)] for k in range(count)]
         self.starts = [0, *self.ends[:-1]]
         self.durations = [end - start for start, end in zip(self.starts, self.ends, strict=True)]
 

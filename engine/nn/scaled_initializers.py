@@ -128,7 +128,7 @@ def _scaled(
 
 _DEVIATION = "round(float(drawn.std()), 2)\n    "
 _LIMIT = "round(float(abs(drawn).max()), 3)\n    "
-glorot_uniform_initializer = _scaled(
+glorot_uniform_initializer: Callable[..., Initializer] = _scaled(
     "glorot_uniform",
     1.0,
     "fan_avg",
@@ -136,7 +136,7 @@ glorot_uniform_initializer = _scaled(
     "Return an initializer uniform within ``sqrt(6 / (inputs + outputs))`` of 0 (Glorot and Bengio, 2010).",
     _LIMIT + str(round(math.sqrt(6 / 400), 3)),
 )
-glorot_normal_initializer = _scaled(
+glorot_normal_initializer: Callable[..., Initializer] = _scaled(
     "glorot_normal",
     1.0,
     "fan_avg",
@@ -144,7 +144,7 @@ glorot_normal_initializer = _scaled(
     "Return an initializer of standard deviation ``sqrt(2 / (inputs + outputs))``, truncated normal (Glorot, 2010).",
     _DEVIATION + str(round(math.sqrt(2 / 400), 2)),
 )
-he_uniform_initializer = _scaled(
+he_uniform_initializer: Callable[..., Initializer] = _scaled(
     "he_uniform",
     2.0,
     "fan_in",
@@ -152,7 +152,7 @@ he_uniform_initializer = _scaled(
     "Return an initializer uniform within ``sqrt(6 / inputs)`` of 0, for layers with `relu` (He et al., 2015).",
     _LIMIT + str(round(math.sqrt(6 / 100), 3)),
 )
-he_normal_initializer = _scaled(
+he_normal_initializer: Callable[..., Initializer] = _scaled(
     "he_normal",
     2.0,
     "fan_in",
@@ -160,7 +160,7 @@ he_normal_initializer = _scaled(
     "Return an initializer of standard deviation ``sqrt(2 / inputs)``, truncated normal, for `relu` (He et al., 2015).",
     _DEVIATION + str(round(math.sqrt(2 / 100), 2)),
 )
-lecun_uniform_initializer = _scaled(
+lecun_uniform_initializer: Callable[..., Initializer] = _scaled(
     "lecun_uniform",
     1.0,
     "fan_in",
@@ -168,7 +168,7 @@ lecun_uniform_initializer = _scaled(
     "Return an initializer uniform within ``sqrt(3 / inputs)`` of 0 (LeCun et al., 1998, section 4.6).",
     _LIMIT + str(round(math.sqrt(3 / 100), 3)),
 )
-lecun_normal_initializer = _scaled(
+lecun_normal_initializer: Callable[..., Initializer] = _scaled(
     "lecun_normal",
     1.0,
     "fan_in",

@@ -96,7 +96,7 @@ class Store:
         self.variables: dict[str, Variable] = {}
         self.opened: Counter[str] = Counter()
         self.regularized: list[tuple[Callable[[Any], Any], Variable]] = []
-        self.root = VariableScope(self)
+        self.root: VariableScope = VariableScope(self)
 
     def unique(self, name: str) -> str:
         """Return a name that no scope was opened under since the scope around began."""

@@ -87,5 +87,7 @@ class IndexedSlices:
             "slices.dense_shape) are other rows",
         )
 
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __matmul__ = __rmatmul__ = __neg__ = _refuse
-    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = _refuse
+
+_BINARY = ("add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "pow")
+for _name in ("neg", *_BINARY, *(f"r{name}" for name in _BINARY)):
+    setattr(IndexedSlices, f"__{_name}__", IndexedSlices._refuse)
