@@ -42,6 +42,7 @@ NATIVE = {
     "Concat",
     "Conj",
     "Conv",
+    "ConvBias",
     "ConvFilterGrad",
     "ConvInputGrad",
     "Cos",
