@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tagflow as tg
+from tagflow.kernels.cpu.linear import limit_vectors
 from tagflow.kernels.cpu.registry import values_read
 
 from tests.ops.samples import SAMPLES, build, expectation, flat, same
@@ -124,6 +125,11 @@ NATIVE = {
     "Unreduce",
     "Where",
 }
+
+# Convolutions have kernels in C where there are vector instructions alone.
+OF_VECTORS = {"Conv", "ConvBias", "ConvFilterGrad", "ConvInputGrad"}
+if not limit_vectors(1 << 16):
+    NATIVE -= OF_VECTORS
 
 
 def is_numeric(sample):
