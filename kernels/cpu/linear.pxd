@@ -42,7 +42,7 @@ cdef double product_cost(int64_t rows, int64_t inner, int64_t columns, size_t it
 cdef bint are_parts_alike(Compute compute, const uint64_t* arguments) noexcept nogil
 cdef const Product* product_in(Compute compute, const uint64_t* arguments) noexcept nogil
 cdef int seen_by_product(Compute compute, uint64_t* arguments, Seen* seen) noexcept nogil
-cdef object pack_once(Compute compute, uint64_t* arguments)
+cdef object pack_once(Compute compute, uint64_t* arguments, int64_t times)
 cdef void multiply_columns(
     const Table* table, ArrayObject* a, ArrayObject* b, int rows, ArrayObject* more_a, ArrayObject* more_b,
     ArrayObject* total, const void* before, Work* work) noexcept nogil

@@ -35,7 +35,9 @@ cdef extern from "cpu/product.h" nogil:
         size_t a_step
         const void* b
         size_t b_row
+        size_t b_step
         const void* packed
+        void* panel
         size_t inner
         const void* more_a
         const void* more_b
@@ -54,9 +56,10 @@ cdef enum:
     MOST_INNER = 2048  # terms of a sum up to which the rows of a panel stay in the cache; longer ones are cut
     FEW = 8  # columns, of which a vector would be nearly empty: if the sums are long, BLAS is faster
     PANEL = 64  # rows or columns that a part has at least
-    FAR = 4096  # bytes between two rows from which on panels are packed
-    ENOUGH = 32  # rows that a panel is then used for
-    PLENTY = 96  # rows for which packing always pays
+    FAR = 1 << 20  # bytes of a second factor from which on a core's own cache does not keep a panel that is not packed
+    LARGE = 1 << 15  # bytes of a second factor that fill the nearest cache, so that rows that lie apart are slower
+    ENOUGH = 32  # rows that such a panel is then used for
+    PLENTY = 256  # rows for which packing always pays
 
 cdef int _bits = product_bits()
 
@@ -138,7 +141,7 @@ cdef inline void _gemm(const Product* p, int row, int rows, int column, int colu
 
 cdef inline size_t _panel_size(const Product* p) noexcept nogil:
     """Return the bytes of a panel."""
-    return <size_t>min(p.inner, MOST_INNER) * PANEL_BYTES
+    return <size_t>min(_terms(p), MOST_INNER) * PANEL_BYTES
 
 
 cdef inline int _bound(int whole, int part, int parts) noexcept nogil:
@@ -186,44 +189,29 @@ cdef inline bint _is_long(const Product* p) noexcept nogil:
 cdef inline bint _wants_panels(const Product* p, int rows, int size) noexcept nogil:
     """Say whether columns are packed as they are used, because they must be or because that pays."""
     cdef int64_t step = <int64_t>p.b.columns * size
-    return p.b.transposed or rows >= ENOUGH and step >= FAR or rows >= PLENTY and step > PANEL_BYTES
+    cdef bint is_far = step * min(_terms(p), <int64_t>MOST_INNER) > FAR
+    return p.b.transposed or rows >= ENOUGH and is_far or rows >= PLENTY and step > PANEL_BYTES
 
 
 cdef void _multiply_block(
         const Product* p, int row, int rows, int column, int columns, int size, char* scratch) noexcept nogil:
     """Compute some rows and columns of a product by `product.h`."""
     cdef Factors f
-    cdef int width = PANEL_BYTES // size
-    cdef size_t step = p.b.columns if p.b.transposed else 1
-    cdef size_t skipped
-    cdef int first = column
-    cdef int count
     cdef void* own = NULL
-    cdef const char* total
     f.a, f.inner, f.columns, f.c, f.total = p.a.data, p.inner, p.columns, p.data, p.total
     f.a_row = 1 if p.a.transposed else p.a.columns
     f.a_step = p.a.columns if p.a.transposed else 1
-    f.b, f.b_row, f.packed = p.b.data, p.b.columns, p.packed
+    f.b, f.packed, f.panel = p.b.data, p.packed, scratch
+    f.b_row = 1 if p.b.transposed else p.b.columns
+    f.b_step = p.b.columns if p.b.transposed else 1
     f.more_a, f.more_b, f.more_inner = p.more_a, p.more_b, p.more_inner
     if p.adds and p.total == NULL:
         f.total = p.data
-    if p.packed == NULL and scratch == NULL and p.more_a == NULL and _wants_panels(p, rows, size):
-        own = aligned_alloc(PANEL_BYTES, _panel_size(p))  # else they are read where they lie
-        scratch = <char*>own
-    if p.packed != NULL or scratch == NULL:
-        multiply(&f, _bits, size, row, rows, column, columns)
-        return
-    f.packed = scratch
-    total = <const char*>f.total
-    while first < column + columns:
-        count = min(width, column + columns - first)
-        skipped = <size_t>first * size
-        pack(<char*>p.b.data + skipped * step, 1 if p.b.transposed else p.b.columns, step, p.inner, count, size, scratch)
-        f.c = <char*>p.data + skipped
-        if total != NULL:
-            f.total = total + skipped
-        multiply(&f, _bits, size, row, rows, 0, count)
-        first += count
+    if p.packed == NULL and scratch == NULL and _wants_panels(p, rows, size):
+        f.panel = own = aligned_alloc(PANEL_BYTES, _panel_size(p))  # else they are read where they lie
+    elif p.packed != NULL:
+        f.panel = NULL
+    multiply(&f, _bits, size, row, rows, column, columns)
     free(own)
 
 
@@ -418,15 +406,24 @@ cdef int seen_by_product(Compute compute, uint64_t* arguments, Seen* seen) noexc
     return count
 
 
-cdef object pack_once(Compute compute, uint64_t* arguments):
-    """Pack the second factor of a product that is left, which stays the same, if it would be packed each time.
+cdef object pack_once(Compute compute, uint64_t* arguments, int64_t times):
+    """Pack the second factor of a product that is left, which stays the same, if that pays.
 
-    Returns the memory that holds the panels then, else None.
+    It does where it would be packed each time, or is used for many rows in all. Returns the memory that holds the
+    panels then, else None.
+
+    Parameters
+    ----------
+    times : int
+        How often the product is computed, about; 0 if that is not known.
     """
     cdef Product* p = <Product*>arguments
     cdef int size = sizeof(float) if compute == _part_float else sizeof(double)
-    cdef int64_t panels
-    if product_in(compute, arguments) == NULL or p.scratch == NULL or _is_long(p):
+    cdef int64_t panels, step
+    if product_in(compute, arguments) == NULL or _is_long(p) or not _is_own(p):
+        return None
+    step = <int64_t>p.b.columns * size
+    if p.scratch == NULL and (times * p.rows < PLENTY or step <= PANEL_BYTES or step * p.inner < LARGE):
         return None
     panels = (<int64_t>p.columns * size + PANEL_BYTES - 1) // PANEL_BYTES
     memory = np.empty(panels * _panel_size(p) + PANEL_BYTES, np.uint8)

@@ -7,7 +7,8 @@
 
 #include "vectors.h"
 
-#define LEFT_ROWS 96 /* of a left factor that are packed at a time: with their panels they stay in the cache */
+#define LEFT_ROWS 96 /* of a left factor that are packed at a time: one piece of a page each, and few panels to write to */
+#define LEFT_BYTES ((size_t)1 << 21) /* of a left factor that are packed before columns are multiplied with them */
 #define FAR_STEP 32 /* elements from one column to the next from which on it is packed, */
 #define ENOUGH_COLUMNS 32 /* if these are so many */
 
@@ -15,9 +16,11 @@ typedef struct {
     const void *a; /* element (i, k) is at i * a_row + k * a_step, in elements */
     size_t a_row;
     size_t a_step;
-    const void *b; /* element (k, j) is at k * b_row + j; unused where `packed` is there */
+    const void *b; /* element (k, j) is at k * b_row + j * b_step; unused where `packed` is there */
     size_t b_row;
+    size_t b_step; /* 1, or columns are packed */
     const void *packed; /* panels, as `pack` writes them; or NULL */
+    void *panel; /* where columns are packed before they are used, a panel at a time; NULL: they are read where they lie */
     size_t inner;
     const void *more_a; /* where both factors go on behind the inner dimension, with the same steps; or NULL */
     const void *more_b;

@@ -73,6 +73,12 @@ static TARGET void NAME(any_tile)(
     }
 }
 
+/* Elements from a packed tile of the left factor to the next. A multiple of 4 KB would put all tiles in one set of the cache. */
+static inline size_t NAME(left_panel)(size_t inner)
+{
+    return MOST_TILE_ROWS * inner + 64 / sizeof(REAL);
+}
+
 /* Writes rows of a factor that lies column by column as a panel for each tile: MOST_TILE_ROWS elements for each k. */
 static void NAME(pack_left)(const Factors *f, size_t row, size_t rows, size_t more_inner, REAL *panels)
 {
@@ -81,7 +87,7 @@ static void NAME(pack_left)(const Factors *f, size_t row, size_t rows, size_t mo
     for (size_t k = 0; k < inner; k++, panels += MOST_TILE_ROWS) {
         const REAL *from = k < f->inner ? a + k * f->a_step : more_a + (k - f->inner) * f->a_step;
         REAL *to = panels;
-        for (size_t r = 0; r < whole; r += MOST_TILE_ROWS, to += MOST_TILE_ROWS * inner)
+        for (size_t r = 0; r < whole; r += MOST_TILE_ROWS, to += NAME(left_panel)(inner))
             memcpy(to, from + r, MOST_TILE_ROWS * sizeof(REAL));
         for (size_t r = whole; r < rows; r++)
             to[r - whole] = from[r];
@@ -92,18 +98,19 @@ static void NAME(pack_left)(const Factors *f, size_t row, size_t rows, size_t mo
 static TARGET void NAME(multiply_rows)(
     const Factors *f, size_t row, size_t rows, size_t column, size_t columns, const REAL *left)
 {
-    const REAL *a = (const REAL *)f->a, *b = (const REAL *)f->b, *total = (const REAL *)f->total;
+    const REAL *a = (const REAL *)f->a, *total = (const REAL *)f->total;
     const REAL *more_a = (const REAL *)f->more_a, *more_b = (const REAL *)f->more_b;
-    size_t more_inner = more_a ? f->more_inner : 0;
+    size_t more_inner = more_a ? f->more_inner : 0, inner = f->inner + more_inner;
     size_t a_row = left ? 1 : f->a_row, a_step = left ? MOST_TILE_ROWS : f->a_step;
     REAL *c = (REAL *)f->c;
     size_t end = column + columns, panel = PANEL_BYTES / sizeof(REAL);
     while (column < end) {
         size_t count = end - column, b_step = f->b_row, vectors, width;
-        const REAL *first_row = b + column;
+        const REAL *first_row = (const REAL *)f->b + column, *goes_on_b = more_b + column;
         if (f->packed) {
             size_t in_panel = column % panel;
-            first_row = (const REAL *)f->packed + (column - in_panel) * f->inner + in_panel;
+            first_row = (const REAL *)f->packed + (column - in_panel) * inner + in_panel;
+            goes_on_b = first_row + f->inner * panel;
             b_step = panel;
             count = count < panel - in_panel ? count : panel - in_panel;
         }
@@ -111,32 +118,64 @@ static TARGET void NAME(multiply_rows)(
         width = vectors ? vectors * LANES : count;
         for (size_t r = 0; r < rows; r += MOST_TILE_ROWS) {
             size_t at = (row + r) * f->columns + column;
-            const REAL *first_a = left ? left + r * (f->inner + more_inner) : a + (row + r) * a_row;
+            const REAL *first_a = left ? left + r / MOST_TILE_ROWS * NAME(left_panel)(inner) : a + (row + r) * a_row;
             const REAL *goes_on = left ? first_a + f->inner * a_step : more_a ? more_a + (row + r) * a_row : NULL;
             NAME(any_tile)(
                 rows - r < MOST_TILE_ROWS ? (int)(rows - r) : MOST_TILE_ROWS, (int)vectors, vectors ? 0 : (int)count,
                 first_a, a_row, a_step, first_row, b_step, f->inner, more_a ? goes_on : NULL,
-                more_a ? more_b + column : NULL, more_inner, c + at, total ? total + at : NULL, f->columns);
+                more_a ? goes_on_b : NULL, more_inner, c + at, total ? total + at : NULL, f->columns);
         }
         column += width;
     }
 }
 
-/* The same; a left factor that lies column by column is packed for so many rows at a time. */
-static void NAME(multiply)(const Factors *f, size_t row, size_t rows, size_t column, size_t columns)
+/* The same; columns are packed, a panel at a time, if there is room for one. */
+static TARGET void NAME(multiply_panels)(
+    const Factors *f, size_t row, size_t rows, size_t column, size_t columns, const REAL *left)
 {
-    size_t more_inner = f->more_a ? f->more_inner : 0;
+    const REAL *b = (const REAL *)f->b, *more_b = (const REAL *)f->more_b;
+    size_t end = column + columns, panel = PANEL_BYTES / sizeof(REAL), count;
+    REAL *c = (REAL *)f->c;
+    const REAL *total = (const REAL *)f->total;
+    Factors one = *f; /* in which the panel's first column is the first */
+    if (!f->panel) {
+        NAME(multiply_rows)(f, row, rows, column, columns, left);
+        return;
+    }
+    one.packed = f->panel;
+    for (; column < end; column += count) {
+        count = end - column < panel ? end - column : panel;
+        pack(b + column * f->b_step, f->b_row, f->b_step, f->inner, count, sizeof(REAL), f->panel);
+        if (f->more_a)
+            pack(more_b + column * f->b_step, f->b_row, f->b_step, f->more_inner, count, sizeof(REAL),
+                 (REAL *)f->panel + f->inner * panel);
+        one.c = c + column;
+        one.total = total ? total + column : NULL;
+        NAME(multiply_rows)(&one, row, rows, 0, count, left);
+    }
+}
+
+/* The same; a left factor that lies column by column is packed, as many rows at a time as the cache behind a core's has
+   room for, since all panels of columns are used for them. */
+static TARGET void NAME(multiply)(const Factors *f, size_t row, size_t rows, size_t column, size_t columns)
+{
+    size_t more_inner = f->more_a ? f->more_inner : 0, inner = f->inner + more_inner;
+    size_t most = LEFT_BYTES / (inner * sizeof(REAL)) / LEFT_ROWS * LEFT_ROWS;
     REAL *left = NULL;
+    most = most < LEFT_ROWS ? LEFT_ROWS : most;
+    most = most < rows ? most : rows;
     if (f->a_row == 1 && f->a_step >= FAR_STEP && columns >= ENOUGH_COLUMNS)
-        left = malloc(LEFT_ROWS * (f->inner + more_inner) * sizeof(REAL)); /* else it is read where it lies */
-    for (size_t count; left != NULL && rows > 0; row += count, rows -= count) {
-        count = rows < LEFT_ROWS ? rows : LEFT_ROWS;
-        NAME(pack_left)(f, row, count, more_inner, left);
-        NAME(multiply_rows)(f, row, count, column, columns, left);
+        left = malloc((most + MOST_TILE_ROWS - 1) / MOST_TILE_ROWS * NAME(left_panel)(inner) * sizeof(REAL));
+    for (size_t count; left != NULL && rows > 0; row += count, rows -= count) { /* else it is read where it lies */
+        count = rows < most ? rows : most;
+        for (size_t r = 0; r < count; r += LEFT_ROWS)
+            NAME(pack_left)(f, row + r, count - r < LEFT_ROWS ? count - r : LEFT_ROWS, more_inner,
+                            left + r / MOST_TILE_ROWS * NAME(left_panel)(inner));
+        NAME(multiply_panels)(f, row, count, column, columns, left);
     }
     free(left);
     if (rows > 0)
-        NAME(multiply_rows)(f, row, rows, column, columns, NULL);
+        NAME(multiply_panels)(f, row, rows, column, columns, NULL);
 }
 
 #undef TILE

@@ -464,7 +464,7 @@ cdef int _keep_work(Run run, Instruction* each, const Value* inputs, const Value
     if work.kept != NULL:
         run.kept.append(<object>work.kept)
     if each.num_inputs > 1 and run.registers[each.inputs[1]].is_known:
-        run.kept.append(pack_once(work.compute, arguments))
+        run.kept.append(pack_once(work.compute, arguments, run.trips))
     if shares > 1:
         run.is_shared = True
         step.arguments = <uint64_t*>run.arena.take(1, sizeof(work.arguments))
