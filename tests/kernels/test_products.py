@@ -18,6 +18,8 @@ SIZES = [
     (130, 4100, 9),
     (40, 6200, 100),
     (300, 64, 80),
+    (320, 2048, 70),  # left factors of more than 2 MB
+    (40, 600, 500),  # rows that a core does not keep
 ]
 TRANSPOSED = list(itertools.product((False, True), repeat=2))
 
@@ -65,7 +67,7 @@ def test_parts_do_not_matter(transposed, sizes):
 
 
 @pytest.mark.parametrize("transposed", TRANSPOSED)
-@pytest.mark.parametrize("sizes", [(3, 70, 70), (40, 40, 40), (33, 16, 1100), (40, 2100, 30)])
+@pytest.mark.parametrize("sizes", [(3, 70, 70), (40, 40, 40), (33, 16, 1100), (100, 200, 70), (40, 2100, 30)])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_factors_that_stay_are_packed_once(dtype, transposed, sizes):
     rows, inner, columns = sizes
