@@ -44,6 +44,9 @@ cdef struct Pool:
     Task* last
     Inbox orphans  # where tasks go whose step is gone
     int busy  # threads at work
+    int offered  # parts that nobody has taken
+    int num_threads  # that have begun
+    int* cores  # where each of them took its last part; -1 before
     bint awake  # a thread looks for work without sleeping
     bint closing
 
@@ -67,6 +70,7 @@ cdef int unpack(Machine* m, OffloadedWork offload) except -1
 cdef class Workers:
     cdef Pool* pool
     cdef pthread_t* threads
+    cdef int* cores  # the pool's
     cdef readonly int count  # threads wanted
     cdef readonly int started  # threads that run
     cdef bint refused  # the system gave none

@@ -48,6 +48,7 @@ cdef extern from "<pthread.h>" nogil:
 
 PATIENCE = 2e-4
 cdef int64_t AWAKE = 100000  # nanoseconds that one thread looks for more work before it sleeps
+cdef int64_t SETTLED = 10000000  # nanoseconds that a thread stays on its core at least before it is moved to another
 cdef int IN_VAIN = 100  # waits without looking after one that looked in vain
 
 _logger = logging.getLogger("tagflow")
@@ -56,6 +57,7 @@ _logger = logging.getLogger("tagflow")
 cdef extern from *:
     """
     #ifdef __linux__
+    #include <sched.h>
     #include <stdint.h>
     #include <sys/resource.h>
     #include <sys/syscall.h>
@@ -72,8 +74,25 @@ cdef extern from *:
         } attributes = {.size = 48, .nice = getpriority(PRIO_PROCESS, 0), .runtime = 20000000};
         syscall(SYS_sched_setattr, 0, &attributes, 0);
     }
+    /* Return the core that this thread runs on. */
+    static int tagflow_core(void) { return sched_getcpu(); }
+
+    /* Move this thread to a core that is not among some, if it may run on one; it still may run on any afterwards. */
+    static void tagflow_leave(const int *cores, int count) {
+        cpu_set_t allowed, others;
+        if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0)
+            return;
+        others = allowed;
+        for (int i = 0; i < count; i++)
+            if (cores[i] >= 0 && cores[i] < CPU_SETSIZE)
+                CPU_CLR(cores[i], &others);
+        if (CPU_COUNT(&others) > 0 && sched_setaffinity(0, sizeof(others), &others) == 0)
+            sched_setaffinity(0, sizeof(allowed), &allowed);
+    }
     #else
     static void tagflow_ask_for_long_slices(void) {}
+    static int tagflow_core(void) { return -1; }
+    static void tagflow_leave(const int *cores, int count) {}
     #endif
 
     static inline void *tagflow_look(void *const *place) {
@@ -86,6 +105,8 @@ cdef extern from *:
     static inline void tagflow_note(uint64_t *place) { *(volatile uint64_t *)place = 1; }
     """
     void tagflow_ask_for_long_slices() noexcept nogil
+    int tagflow_core() noexcept nogil
+    void tagflow_leave(const int* cores, int count) noexcept nogil
     void* tagflow_look(void**) noexcept nogil  # afresh, at whatever another thread may write
     void tagflow_note(uint64_t*) noexcept nogil  # where another thread looks
 
@@ -156,8 +177,10 @@ cdef class Workers:
         self.lost = set()
         self.threads = <pthread_t*>calloc(count, sizeof(pthread_t))
         self.pool = <Pool*>calloc(1, sizeof(Pool))
-        if self.threads == NULL or self.pool == NULL:
+        self.cores = <int*>calloc(count, sizeof(int))
+        if self.threads == NULL or self.pool == NULL or self.cores == NULL:
             raise MemoryError()
+        self.pool.cores = self.cores
         pthread_mutex_init(&self.pool.lock, NULL)
         pthread_cond_init(&self.pool.offer, NULL)
         self.open_inbox(&self.pool.orphans)
@@ -177,6 +200,7 @@ cdef class Workers:
             pthread_cond_destroy(&self.pool.offer)
             pthread_mutex_destroy(&self.pool.lock)
         free(self.pool)
+        free(self.cores)
         free(self.threads)
 
     @property
@@ -206,7 +230,7 @@ cdef class Workers:
         pthread_mutex_init(&self.pool.lock, NULL)
         pthread_cond_init(&self.pool.offer, NULL)
         self.pool.first = self.pool.last = NULL
-        self.pool.busy = self.started = 0
+        self.pool.busy = self.pool.offered = self.started = self.pool.num_threads = 0
         self.refused = True
         self.open_inbox(&self.pool.orphans)
         self.lost.clear()
@@ -247,15 +271,14 @@ cdef class Workers:
         task.spent = 0
         task.work.arguments[QUEUE] = <uint64_t>&self.pool.first
         pthread_mutex_lock(&self.pool.lock)
+        self.pool.offered += task.left
         seen = self.pool.awake and self.pool.last == NULL
         if self.pool.last == NULL:
             self.pool.first = task
         else:
             self.pool.last.next = task
         self.pool.last = task
-        if task.left > 1:
-            pthread_cond_broadcast(&self.pool.offer)
-        elif not seen:
+        if not seen:
             pthread_cond_signal(&self.pool.offer)
         pthread_mutex_unlock(&self.pool.lock)
 
@@ -276,7 +299,7 @@ cdef class Workers:
         """Return the tasks that are done, in a list; wait for the first for some time."""
         cdef timespec end
         cdef Task* done
-        if seconds > 0 and self.pool.busy < self.count:  # there may be a core that is free
+        if seconds > 0 and self.pool.busy + self.pool.offered < self.count:  # there may be a core that is free
             self.watch(inbox, <int64_t>(1e9 * seconds))
         pthread_mutex_lock(&self.pool.lock)
         if inbox.done == NULL and seconds > 0:
@@ -335,14 +358,33 @@ cdef inline void _deadline(double seconds, timespec* end) noexcept nogil:
     end.tv_nsec = total % 1000000000
 
 
+cdef inline void _keep_apart(Pool* pool, int number, int64_t now, int64_t* moved) noexcept nogil:
+    """Move a thread that runs where another one ran last.
+
+    Linux leaves threads that sleep and wake up together on one core for many steps, though others are idle.
+    """
+    cdef int core = tagflow_core(), i
+    pool.cores[number] = core
+    for i in range(pool.num_threads):
+        if i != number and pool.cores[i] == core and core >= 0 and now - moved[0] > SETTLED:
+            pool.cores[number] = -1
+            tagflow_leave(pool.cores, pool.num_threads)
+            pool.cores[number] = tagflow_core()
+            moved[0] = now
+            return
+
+
 cdef void* _serve(void* argument) noexcept nogil:
     """Do parts of tasks until the pool closes."""
     cdef Pool* pool = <Pool*>argument
     cdef Task* task
-    cdef int part, parts
-    cdef int64_t begin
+    cdef int part, parts, number
+    cdef int64_t begin, moved = 0
     tagflow_ask_for_long_slices()
     pthread_mutex_lock(&pool.lock)
+    number = pool.num_threads
+    pool.num_threads += 1
+    pool.cores[number] = -1
     while True:
         if pool.first == NULL and not pool.awake:  # one thread looks a while before it sleeps: waking up takes longer
             pool.awake = True
@@ -357,11 +399,15 @@ cdef void* _serve(void* argument) noexcept nogil:
         task = pool.first
         part, parts = task.taken, task.work.parts
         task.taken += 1
+        pool.offered -= 1
         pool.busy += 1
         if task.taken == parts:
             _remove_first(pool)
+        if pool.first != NULL:  # the next thread wakes up when this one has its core, so that it takes another
+            pthread_cond_signal(&pool.offer)
         pthread_mutex_unlock(&pool.lock)
         begin = nanoseconds()
+        _keep_apart(pool, number, begin, &moved)
         task.work.compute(task.work.arguments, part, parts)
         begin = nanoseconds() - begin
         pthread_mutex_lock(&pool.lock)
@@ -407,6 +453,7 @@ cdef inline bint _take_back(Pool* pool, Task* task) noexcept nogil:
     place[0] = task.next
     if pool.last == task:
         pool.last = before
+    pool.offered -= task.work.parts - task.taken
     task.left -= task.work.parts - task.taken
     task.work.parts = task.taken
     return task.left != 0
