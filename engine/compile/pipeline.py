@@ -23,6 +23,7 @@ from .devices import partition_step, place_step
 from .fuse.epilogues import add_epilogues
 from .fuse.forward_assignments import forward_assignments
 from .fuse.groups import fuse_elementwise
+from .fuse.pooled_masks import mask_before_spreading
 from .loops.accumulate import accumulate_products
 from .loops.fission import lift_products
 from .loops.input_blocks import compute_in_blocks
@@ -148,6 +149,7 @@ PIPELINE: tuple[Pass, ...] = (
     # Fewer, larger operations.
     _structured("broadcast_sums", drop_sums, "broadcast_sums"),
     _structured("forward_assignments", forward_assignments, "forward_assignments"),
+    _structured("pooled_masks", mask_before_spreading, "fuse"),
     Pass("epilogues", lambda p, _: add_epilogues(p), "structured", "fuse", _is_one_cpu),
     _structured("fuse", fuse_elementwise, "fuse"),
     # Saved values: how long they stay, and whether they may leave the device.

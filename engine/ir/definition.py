@@ -156,6 +156,10 @@ class OpDefinition:
     epilogue : str
         Of what computes something large, the type that adds a bias to it before it leaves the cache: it has one more
         input, and the attribute ``relu``.
+    places_of : str
+        Of what says for each window which of its elements is the largest, the type that gives these elements.
+    spreads : bool
+        Whether each element of its first input goes to that element of a window which the second says.
     instruction : str
         Name of the Code that does it in a native program, where that is not to compute its result.
     unused : str
@@ -193,6 +197,8 @@ class OpDefinition:
     batch: BatchRule | None = None
     row: Callable[[Operation], tuple[Tensor, Tensor] | None] | None = None
     epilogue: str = ""
+    places_of: str = ""
+    spreads: bool = False
     instruction: str = ""
     unused: str = ""
     samples: tuple[Sample, ...] = ()
@@ -268,6 +274,8 @@ def define(
     batch: BatchRule | None = None,
     row: Callable[[Any], tuple[Tensor, Tensor] | None] | None = None,
     epilogue: str = "",
+    places_of: str = "",
+    spreads: bool = False,
     instruction: str = "",
     unused: str = "",
     samples: Sequence[Sample] = (),
@@ -309,6 +317,8 @@ def define(
         batch,
         row,
         epilogue,
+        places_of,
+        spreads,
         instruction,
         unused,
         tuple(samples),

@@ -29,7 +29,8 @@ cnp.import_array()
 
 cdef extern from "cpu/window.h" nogil:
     int PANEL_BYTES
-    int MOST_TILE_ROWS
+    int TALL_TILE_ROWS
+    int tile_rows(int bits, int size, int columns)
     ctypedef struct Segments:
         const Py_ssize_t* offsets
         size_t count
@@ -38,7 +39,8 @@ cdef extern from "cpu/window.h" nogil:
     void pack(const void* matrix, size_t row, size_t step, size_t rows, size_t columns, int size, void* panels)
     void multiply_windows(
         int bits, int size, int rows, int columns, const void* const* a, const Segments*, const void* b, size_t b_step,
-        void* c, size_t c_row, int adds)
+        void* c, size_t c_row, int adds,
+        const void* bias, int relu)
     void multiply_channels(int bits, int size, size_t channels, const void* a, const Segments*, const void* b, void* c)
     void sum_channels(
         int bits, int size, size_t channels, const void* a, const Segments*, const void* g, void* c, int adds)
@@ -53,6 +55,8 @@ cdef extern from "<stdlib.h>" nogil:
 cdef enum:
     MOST_PARTS = 64
     VECTOR_BYTES = 64
+    NEAR = 36 << 10  # bytes that stay in a core's nearest cache
+    ENOUGH_TERMS = 64  # of a sum before it is added to the total
 
 
 cdef struct Settings:  # what an operation says by its attributes; dimensions that it does not have are 1 in front
@@ -79,7 +83,7 @@ cdef struct Room:  # what a part works in
     char* memory
     char* panel
     char* buffer
-    Py_ssize_t* places  # offsets of the segments of a window
+    Py_ssize_t* places  # offsets of the segments of a window, or of its elements
     Py_ssize_t* pixels  # offsets of windows, or of rows of them
 
 
@@ -87,19 +91,18 @@ cdef inline size_t _rounded(int64_t size) noexcept nogil:
     return (size + PANEL_BYTES - 1) // PANEL_BYTES * PANEL_BYTES
 
 
-cdef bint _take_room(const void* arguments, int64_t panel, int64_t pixels, Room* room) noexcept nogil:
+cdef bint _take_room(const void* arguments, int64_t panel, int64_t places, int64_t pixels, Room* room) noexcept nogil:
     """Take memory for a part, or let the Python kernel try."""
     cdef const Convolution* c = <const Convolution*>arguments
-    cdef size_t places = _rounded(8 * num_places(c))
     room.memory = <char*>aligned_alloc(
-        PANEL_BYTES, _rounded(panel) + _rounded(c.buffer) + places + _rounded(8 * pixels) + PANEL_BYTES)
+        PANEL_BYTES, _rounded(panel) + _rounded(c.buffer) + _rounded(8 * places) + _rounded(8 * pixels) + PANEL_BYTES)
     if room.memory == NULL:
         decline(arguments)
         return False
     room.panel = room.memory
     room.buffer = room.panel + _rounded(panel)
     room.places = <Py_ssize_t*>(room.buffer + _rounded(c.buffer))
-    room.pixels = <Py_ssize_t*>(room.buffer + _rounded(c.buffer) + places)
+    room.pixels = <Py_ssize_t*>(room.buffer + _rounded(c.buffer) + _rounded(8 * places))
     return True
 
 
@@ -115,7 +118,7 @@ cdef void _convolve_part(const void* arguments, int part, int parts) noexcept no
     cdef Room room
     cdef Segments s
     cdef int64_t i
-    if not _take_room(arguments, num_places(c) * row, pixels, &room):
+    if not _take_room(arguments, num_places(c) * row, num_places(c), pixels, &room):
         return
     s.offsets, s.count, s.inner, s.step = room.places, num_places(c) // merged, merged * c.inner, 1
     for i in range(<int64_t>s.count):
@@ -165,16 +168,17 @@ cdef void _multiply_unit(
     cdef int64_t wide = c.groups * c.outer, tile, pixel
     cdef const char* begin = u.data + c.size * group * c.inner
     cdef char* to = c.output + c.size * (u.pixel * wide + group * c.outer + column)
-    cdef const void* rows[6]
-    cdef int count, i
-    for tile in range(ceiling(u.pixels, MOST_TILE_ROWS)):
-        pixel = tile * MOST_TILE_ROWS
-        count = <int>min(<int64_t>MOST_TILE_ROWS, u.pixels - pixel)
+    cdef const void* rows[12]
+    cdef int most = tile_rows(c.bits, c.size, columns), count, i
+    cdef const char* bias = NULL if c.bias == NULL else c.bias + c.size * (group * c.outer + column)
+    for tile in range(ceiling(u.pixels, most)):
+        pixel = tile * most
+        count = <int>min(<int64_t>most, u.pixels - pixel)
         for i in range(count):
             rows[i] = begin + c.size * room.pixels[pixel + i]
         multiply_windows(
-            c.bits, c.size, count, columns, rows, s, room.panel, PANEL_BYTES // c.size, to + c.size * pixel * wide, wide, 0)
-    _finish(c, to, u.pixels, group * c.outer + column, columns)
+            c.bits, c.size, count, columns, rows, s, room.panel, PANEL_BYTES // c.size, to + c.size * pixel * wide, wide, 0,
+            bias, bias != NULL and c.relu)
 
 
 cdef inline void _finish(const Convolution* c, char* to, int64_t pixels, int64_t first, int64_t count) noexcept nogil:
@@ -216,7 +220,7 @@ cdef void _filters_part(const void* arguments, int part, int parts) noexcept nog
     cdef int64_t rows = c.unit_images * c.unit[Z] * c.unit[Y]
     cdef Room room
     cdef Segments s
-    if not _take_room(arguments, rows * c.unit[X] * PANEL_BYTES, rows, &room):
+    if not _take_room(arguments, rows * c.unit[X] * PANEL_BYTES, num_places(c) * c.inner, rows, &room):
         return
     s.offsets, s.inner, s.step = room.pixels, c.result[X], c.stride[X] * c.step[X]
     write_row_offsets(c, room.pixels)
@@ -229,15 +233,17 @@ cdef void _filters_part(const void* arguments, int part, int parts) noexcept nog
 
 cdef void _sum_units(const Convolution* c, Segments* s, int part, int parts, Room* room) noexcept nogil:
     """Sum some rows of the gradient over all units, a panel of filters after the other."""
-    cdef int64_t rows = num_places(c) * c.inner, tiles = ceiling(rows, MOST_TILE_ROWS)
-    cdef int64_t first = _begin(tiles, part, parts) * MOST_TILE_ROWS
-    cdef int64_t end = min(_begin(tiles, part + 1, parts) * MOST_TILE_ROWS, rows)
+    cdef int64_t rows = num_places(c) * c.inner, tiles = ceiling(rows, TALL_TILE_ROWS)
+    cdef int64_t first = _begin(tiles, part, parts) * TALL_TILE_ROWS
+    cdef int64_t end = min(_begin(tiles, part + 1, parts) * TALL_TILE_ROWS, rows)
     cdef int64_t width = PANEL_BYTES // c.size, wide = c.groups * c.outer
-    cdef int64_t group, panel, column, number, filled = -1
+    cdef int64_t group, panel, column, number, row, filled = -1
     cdef bint lies = wide <= width and wide * c.size % VECTOR_BYTES == 0  # so that whole vectors are read where it is
     cdef const char* g
     cdef int columns
     cdef Unit u
+    for row in range(first, end):
+        room.places[row] = place_offset(c, row // c.inner) + row % c.inner
     for group in range(c.groups):
         for panel in range(ceiling(c.outer, width)):
             column = panel * width
@@ -251,25 +257,38 @@ cdef void _sum_units(const Convolution* c, Segments* s, int part, int parts, Roo
                 if not lies or c.groups > 1:
                     pack(g, wide, 1, u.pixels, columns, c.size, room.panel)
                     g = room.panel
-                _sum_unit(c, &u, s, group, column, columns, g, wide if g != room.panel else width, first, end)
+                _sum_unit(
+                    c, &u, s, group, column, columns, g, wide if g != room.panel else width, first, end, room.places)
 
 
 cdef void _sum_unit(
         const Convolution* c, const Unit* u, const Segments* s, int64_t group, int64_t column, int columns,
-        const char* g, int64_t g_step, int64_t first, int64_t end) noexcept nogil:
+        const char* g, int64_t g_step, int64_t first, int64_t end, const Py_ssize_t* places) noexcept nogil:
     """Add what a unit gives to some rows and columns of the gradient; the first begins them."""
-    cdef int64_t wide = c.groups * c.outer, tile, row
-    cdef const char* begin = u.data + c.size * group * c.inner
-    cdef const void* rows[6]
-    cdef int count, i
-    for tile in range(ceiling(end - first, MOST_TILE_ROWS)):
-        row = first + tile * MOST_TILE_ROWS
-        count = <int>min(<int64_t>MOST_TILE_ROWS, end - row)
-        for i in range(count):
-            rows[i] = begin + c.size * (place_offset(c, (row + i) // c.inner) + (row + i) % c.inner)
-        multiply_windows(
-            c.bits, c.size, count, columns, rows, s, g, g_step,
-            c.output + c.size * (row * wide + group * c.outer + column), wide, u.pixel > 0)
+    cdef int64_t wide = c.groups * c.outer, at_once = _rows_at_once(c, g_step), block, begin, tile, row
+    cdef const char* data = u.data + c.size * group * c.inner
+    cdef const void* rows[12]
+    cdef Segments some = s[0]
+    cdef int most = tile_rows(c.bits, c.size, columns), count, i
+    for block in range(ceiling(<int64_t>s.count, at_once)):
+        begin = block * at_once
+        some.offsets, some.count = s.offsets + begin, min(at_once, <int64_t>s.count - begin)
+        for tile in range(ceiling(end - first, most)):
+            row = first + tile * most
+            count = <int>min(<int64_t>most, end - row)
+            for i in range(count):
+                rows[i] = data + c.size * places[row + i]
+            multiply_windows(
+                c.bits, c.size, count, columns, rows, &some, g + c.size * g_step * c.result[X] * begin, g_step,
+                c.output + c.size * (row * wide + group * c.outer + column), wide, u.pixel > 0 or begin > 0,
+                NULL, 0)
+
+
+cdef inline int64_t _rows_at_once(const Convolution* c, int64_t g_step) noexcept nogil:
+    """Return of how many rows of pixels both images and the gradient of the result stay in the nearest cache."""
+    cdef int64_t seen = c.step[Y] * c.stride[Y] * c.size, row = seen + c.result[X] * g_step * c.size
+    cdef int64_t shared = c.step[Y] * (c.window[Y] - 1) * c.dilation[Y] * c.size  # by windows of two rows of pixels
+    return max(ceiling(ENOUGH_TERMS, c.result[X]), (NEAR - shared) // row)
 
 
 cdef void _sum_channels(const Convolution* c, Segments* s, int part, int parts, Room* room) noexcept nogil:
@@ -444,7 +463,7 @@ cdef int _differentiate_filters(
     c.data, c.filters = <const char*>PyArray_DATA(images), <const char*>PyArray_DATA(g)
     c.output = <char*>PyArray_DATA(new_array(live, output_type(table, node, 0), settings.rank + 2, sizes, outputs))
     lay_out(c)
-    rows = num_places(c) if c.by_channel else ceiling(num_places(c) * c.inner, MOST_TILE_ROWS)
+    rows = num_places(c) if c.by_channel else ceiling(num_places(c) * c.inner, TALL_TILE_ROWS)
     return do_or_leave(table, work, _filters_part, _cost(c), <int>min(rows, <int64_t>MOST_PARTS), outputs)
 
 

@@ -19,6 +19,7 @@
 #define STORE_FIRST _mm512_mask_storeu_ps
 #define FMA _mm512_fmadd_ps
 #define ADD _mm512_add_ps
+#define UNLESS_NEGATIVE(x) _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, ZERO(), _CMP_NLE_UQ), x)
 #include VECTOR_CODE
 #include "undo_vector.h"
 
@@ -36,6 +37,7 @@
 #define STORE_FIRST _mm512_mask_storeu_pd
 #define FMA _mm512_fmadd_pd
 #define ADD _mm512_add_pd
+#define UNLESS_NEGATIVE(x) _mm512_maskz_mov_pd(_mm512_cmp_pd_mask(x, ZERO(), _CMP_NLE_UQ), x)
 #include VECTOR_CODE
 #include "undo_vector.h"
 
@@ -60,6 +62,7 @@
 #define STORE_FIRST _mm256_maskstore_ps
 #define FMA _mm256_fmadd_ps
 #define ADD _mm256_add_ps
+#define UNLESS_NEGATIVE(x) _mm256_and_ps(_mm256_cmp_ps(x, ZERO(), _CMP_NLE_UQ), x)
 #include VECTOR_CODE
 #include "undo_vector.h"
 
@@ -77,6 +80,7 @@
 #define STORE_FIRST _mm256_maskstore_pd
 #define FMA _mm256_fmadd_pd
 #define ADD _mm256_add_pd
+#define UNLESS_NEGATIVE(x) _mm256_and_pd(_mm256_cmp_pd(x, ZERO(), _CMP_NLE_UQ), x)
 #include VECTOR_CODE
 #include "undo_vector.h"
 

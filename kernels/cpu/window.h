@@ -12,6 +12,14 @@ typedef struct { /* where a row of the left factor has its elements, from its ow
     size_t step; /* so far apart */
 } Segments;
 
+#define TALL_TILE_ROWS 12 /* of two vectors: with six their sums would fill half of the registers */
+
+/* Rows of a tile of so many columns of float32 (size 4) or float64. */
+static inline int tile_rows(int bits, int size, int columns)
+{
+    return bits == 512 && columns * size <= 128 ? TALL_TILE_ROWS : MOST_TILE_ROWS;
+}
+
 #if defined(__GNUC__) && defined(__x86_64__)
 
 #define VECTOR_CODE "window_tiles.h"
@@ -34,14 +42,17 @@ typedef struct { /* where a row of the left factor has its elements, from its ow
 
 #endif
 
-/* Computes a tile of float32 (size 4) or float64: `rows` rows that begin at `a`, a panel's `columns`. */
+/* Computes a tile of float32 (size 4) or float64: `rows` rows that begin at `a`, a panel's `columns`.
+
+   It is added to what is there, if it adds, and to a bias for each column unless that is NULL; with `relu` what is not
+   above zero becomes zero, but NaN. */
 static inline void multiply_windows(
     int bits, int size, int rows, int columns, const void *const *a, const Segments *s, const void *b, size_t b_step,
-    void *c, size_t c_row, int adds)
+    void *c, size_t c_row, int adds, const void *bias, int relu)
 {
     CHOOSE(
-        multiply_windows, (rows, columns, (const float *const *)a, s, b, b_step, c, c_row, adds),
-        (rows, columns, (const double *const *)a, s, b, b_step, c, c_row, adds))
+        multiply_windows, (rows, columns, (const float *const *)a, s, b, b_step, c, c_row, adds, bias, relu),
+        (rows, columns, (const double *const *)a, s, b, b_step, c, c_row, adds, bias, relu))
 }
 
 /* Convolves each of `channels` channels for itself, at one pixel; b has a row of channels for each place. */

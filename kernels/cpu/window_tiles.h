@@ -7,9 +7,9 @@
 /* A tile of `rows` by `vectors`, both known where this is inlined, so that its sums stay in registers. */
 static inline __attribute__((always_inline)) TARGET void NAME(window_tile)(
     const int rows, const int vectors, int last, const REAL *const *a, const Segments *s, const REAL *b, size_t b_step,
-    REAL *c, size_t c_row, int adds)
+    REAL *c, size_t c_row, int adds, const REAL *bias, int relu)
 {
-    VECTOR sums[MOST_TILE_ROWS][MOST_VECTORS], row[MOST_VECTORS];
+    VECTOR sums[TALL_TILE_ROWS][MOST_VECTORS], row[MOST_VECTORS];
     MASK mask = FIRST(last);
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < vectors; v++)
@@ -28,22 +28,27 @@ static inline __attribute__((always_inline)) TARGET void NAME(window_tile)(
             b += b_step;
         }
     }
-    for (int r = 0; r < rows; r++)
-        for (int v = 0; v < vectors; v++) {
+    for (int v = 0; v < vectors; v++) {
+        int partly = v == vectors - 1 && last;
+        if (bias)
+            row[v] = partly ? LOAD_FIRST(mask, bias + v * LANES) : LOAD(bias + v * LANES);
+        for (int r = 0; r < rows; r++) {
             REAL *to = c + r * c_row + v * LANES;
-            if (v == vectors - 1 && last) {
-                if (adds)
-                    sums[r][v] = ADD(LOAD_FIRST(mask, to), sums[r][v]);
+            if (adds)
+                sums[r][v] = ADD(partly ? LOAD_FIRST(mask, to) : LOAD(to), sums[r][v]);
+            if (bias)
+                sums[r][v] = ADD(sums[r][v], row[v]);
+            if (relu)
+                sums[r][v] = UNLESS_NEGATIVE(sums[r][v]);
+            if (partly)
                 STORE_FIRST(to, mask, sums[r][v]);
-            } else {
-                if (adds)
-                    sums[r][v] = ADD(LOAD(to), sums[r][v]);
+            else
                 STORE(to, sums[r][v]);
-            }
         }
+    }
 }
 
-#define TILE(rows, vectors) NAME(window_tile)(rows, vectors, last, a, s, b, b_step, c, c_row, adds)
+#define TILE(rows, vectors) NAME(window_tile)(rows, vectors, last, a, s, b, b_step, c, c_row, adds, bias, relu)
 #define TILES(rows) \
     case rows: \
         if (vectors == 1) \
@@ -52,11 +57,19 @@ static inline __attribute__((always_inline)) TARGET void NAME(window_tile)(
             TILE(rows, 2); \
         MORE_TILES(rows) \
         break;
+#define TALL_TILES(rows) \
+    case rows: \
+        if (vectors == 1) \
+            TILE(rows, 1); \
+        else \
+            TILE(rows, 2); \
+        break;
 
-/* A tile of up to MOST_TILE_ROWS rows and a panel's columns: b is a panel, or rows in which as much may be read. */
+/* A tile of a panel's columns and up to MOST_TILE_ROWS rows, or more (`tile_rows` in window.h) of two vectors: b is a panel,
+   or rows in which as much may be read. */
 static TARGET void NAME(multiply_windows)(
     int rows, int columns, const REAL *const *a, const Segments *s, const REAL *b, size_t b_step, REAL *c, size_t c_row,
-    int adds)
+    int adds, const REAL *bias, int relu)
 {
     while (columns > 0) {
         int whole = columns < MOST_VECTORS * LANES ? columns : MOST_VECTORS * LANES;
@@ -68,9 +81,18 @@ static TARGET void NAME(multiply_windows)(
             TILES(4)
             TILES(5)
             TILES(6)
+#if MOST_VECTORS == 4
+            TALL_TILES(7)
+            TALL_TILES(8)
+            TALL_TILES(9)
+            TALL_TILES(10)
+            TALL_TILES(11)
+            TALL_TILES(12)
+#endif
         }
         b += whole;
         c += whole;
+        bias = bias ? bias + whole : NULL;
         columns -= whole;
     }
 }
@@ -141,3 +163,4 @@ static TARGET void NAME(sum_channels)(
 
 #undef TILE
 #undef TILES
+#undef TALL_TILES

@@ -77,6 +77,7 @@ define(
     shape=lambda op: windows_shape(op.inputs[0].shape, op.attrs),
     kernel=_max_place,
     gradient=_PLACE,
+    places_of="MaxPool",
     samples=[
         Sample([_X], i32([3, 3, 3, 1]).reshape(1, 2, 2, 1), _TWO),
         Sample([i32([[[2, 2, 1, 1]]])], i32([[[0, 0]]]), _SAME),
@@ -116,6 +117,7 @@ define(
     elements=shape_in(2),
     kernel=_grad,
     gradient=lambda op, g: [apply("MaxPoolPick", g, op.inputs[1], **op.attrs), None, None],
+    spreads=True,
     samples=[
         Sample(
             [f64([1, 2, 3, 4]).reshape(1, 2, 2, 1), i32([3, 3, 3, 1]).reshape(1, 2, 2, 1), i32([1, 3, 3, 1])],

@@ -1,0 +1,80 @@
+"""Masks of gradients before they are spread over windows, instead of behind that, where there are more elements.
+
+The gradient of a ReLU in front of max pooling drops what goes to elements that are not above zero. What the gradient of
+the pooling gives to an element is for a window in which it was the largest: there the pooled value is the same number,
+so its comparison has the same outcome, on as many elements as there are windows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ...ir.builder import Builder
+from ...ir.definition import definition_of
+from ...ir.operation import Operation
+from ...ir.program import Program, copy_program
+from ...ir.static_values import static_value
+from ...ir.substitute import returned, substitute
+from ...ir.tensor import Tensor
+from ...ops.support.fusing import is_comparison
+from .rules import FusedProgram, can_fuse, write
+
+
+def mask_before_spreading(program: Program) -> Program:
+    """Return the program with such masks moved; the given one is used up."""
+    found = [op for op in program.graph.root.walk() if op.definition.spreads and not op.control_inputs]
+    kept = returned(program) if found else Counter[Tensor]()
+    moved = dict(pair for op in found for pair in _moved(op, kept))
+    substitute(program, moved)
+    return copy_program(program) if moved else program
+
+
+def _moved(op: Operation, kept: Counter[Tensor]) -> list[tuple[Tensor, Tensor]]:
+    """Return the masked result of an operation that spreads, and what it is if the mask comes first; or nothing."""
+    result, (g, place, shape) = op.outputs[0], op.inputs
+    if len(result._consumers) != 1 or kept[result] or not place.op.definition.places_of:
+        return []
+    (mask,) = result._consumers
+    if mask.region is not op.region or mask.device != op.device or not _keeps_or_zeroes(mask, result):
+        return []
+    (elements,) = place.op.inputs
+    compared, pooled = mask.inputs[0].op, _pooled(place.op, op)
+    others = [t for t in compared.inputs if t is not elements]
+    if pooled is None or not _is_shape_of(shape, elements) or len(others) != 1 or others[0].rank != 0:
+        return []
+    outcome = Builder(op.region, compared, "pooled").tensor(
+        compared.type, *(pooled if t is elements else t for t in compared.inputs), **compared.attrs
+    )
+    masked = Builder(op.region, mask, "pooled").tensor(mask.type, outcome, g, mask.inputs[2], **mask.attrs)
+    return [(mask.outputs[0], Builder(op.region, op, "masked").tensor(op.type, masked, place, shape, **op.attrs))]
+
+
+def _keeps_or_zeroes(mask: Operation, result: Tensor) -> bool:
+    """Whether an operation gives elements of `result` where a comparison holds, and zeros elsewhere."""
+    if not can_fuse(mask):
+        return False
+    program = FusedProgram()
+    write(mask, program)
+    if program.steps[-1][0] != "where" or mask.inputs[1] is not result:
+        return False
+    compared, other = mask.inputs[0].op, static_value(mask.inputs[2])
+    if not is_comparison(compared) or compared.control_inputs:
+        return False
+    return mask.inputs[2].rank == 0 and other is not None and not other.any()
+
+
+def _pooled(place: Operation, op: Operation) -> Tensor | None:
+    """Return the largest elements, if they are computed beside their places, where `op` is."""
+    (elements,) = place.inputs
+    pools = definition_of(place.definition.places_of)
+    for user in elements._consumers:
+        if user.definition is pools and user.region is op.region and user.attrs == place.attrs:
+            return user.outputs[0]
+    return None
+
+
+def _is_shape_of(shape: Tensor, elements: Tensor) -> bool:
+    if shape.op.definition.shape_only and shape.op.inputs[0] is elements:
+        return True
+    known = static_value(shape)
+    return known is not None and elements.shape.is_fully_known and tuple(known) == tuple(elements.shape.dims)
