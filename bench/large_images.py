@@ -71,6 +71,9 @@ IMAGES: dict[str, Build] = {
         "Conv", floats(1, n // 1000, 1000, 1), floats(3, 3, 1, 1), **{**CONVOLVED, "padding": "VALID"}
     ),
     "ConvFilterGrad": lambda n: call("ConvFilterGrad", images(n // 8), sizes(*FILTER), images(n // 8), **CONVOLVED),
+    "ConvInputGradMasked": lambda n: call(
+        "ConvInputGradMasked", sizes(*shape(n // 8)), floats(*FILTER), images(n // 8), images(n // 8), **CONVOLVED
+    ),
     "ConvInputGrad": lambda n: call(
         "ConvInputGrad", sizes(*shape(n // 8)), floats(*FILTER), images(n // 8), **CONVOLVED
     ),

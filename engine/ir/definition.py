@@ -156,6 +156,8 @@ class OpDefinition:
     epilogue : str
         Of what computes something large, the type that adds a bias to it before it leaves the cache: it has one more
         input, and the attribute ``relu``.
+    masked : str
+        Of what computes something large, the type that keeps of it what is above zero in one more input, its last.
     places_of : str
         Of what says for each window which of its elements is the largest, the type that gives these elements.
     spreads : bool
@@ -197,6 +199,7 @@ class OpDefinition:
     batch: BatchRule | None = None
     row: Callable[[Operation], tuple[Tensor, Tensor] | None] | None = None
     epilogue: str = ""
+    masked: str = ""
     places_of: str = ""
     spreads: bool = False
     instruction: str = ""
@@ -274,6 +277,7 @@ def define(
     batch: BatchRule | None = None,
     row: Callable[[Any], tuple[Tensor, Tensor] | None] | None = None,
     epilogue: str = "",
+    masked: str = "",
     places_of: str = "",
     spreads: bool = False,
     instruction: str = "",
@@ -317,6 +321,7 @@ def define(
         batch,
         row,
         epilogue,
+        masked,
         places_of,
         spreads,
         instruction,

@@ -39,8 +39,8 @@ cdef extern from "cpu/window.h" nogil:
     void pack(const void* matrix, size_t row, size_t step, size_t rows, size_t columns, int size, void* panels)
     void multiply_windows(
         int bits, int size, int rows, int columns, const void* const* a, const Segments*, const void* b, size_t b_step,
-        void* c, size_t c_row, int adds,
-        const void* bias, int relu)
+        void* c, size_t c_row, int adds, const void* bias, int relu, const void* where)
+    void keep_where_positive(int size, size_t count, void* y, const void* where)
     void multiply_channels(int bits, int size, size_t channels, const void* a, const Segments*, const void* b, void* c)
     void sum_channels(
         int bits, int size, size_t channels, const void* a, const Segments*, const void* g, void* c, int adds)
@@ -64,6 +64,7 @@ cdef struct Settings:  # what an operation says by its attributes; dimensions th
     bint same  # padding as TensorFlow's SAME, by the sizes
     bint biased  # whether there is a third input that is added
     bint relu
+    bint masked  # whether there is a last input that says what is kept
     int64_t stride[MOST_RANK]
     int64_t dilation[MOST_RANK]
     int64_t before[MOST_RANK]  # zeros in front of an image
@@ -171,6 +172,7 @@ cdef void _multiply_unit(
     cdef const void* rows[12]
     cdef int most = tile_rows(c.bits, c.size, columns), count, i
     cdef const char* bias = NULL if c.bias == NULL else c.bias + c.size * (group * c.outer + column)
+    cdef const char* where = NULL if c.where == NULL else c.where + (to - c.output)
     for tile in range(ceiling(u.pixels, most)):
         pixel = tile * most
         count = <int>min(<int64_t>most, u.pixels - pixel)
@@ -178,7 +180,7 @@ cdef void _multiply_unit(
             rows[i] = begin + c.size * room.pixels[pixel + i]
         multiply_windows(
             c.bits, c.size, count, columns, rows, s, room.panel, PANEL_BYTES // c.size, to + c.size * pixel * wide, wide, 0,
-            bias, bias != NULL and c.relu)
+            bias, bias != NULL and c.relu, NULL if where == NULL else where + c.size * pixel * wide)
 
 
 cdef inline void _finish(const Convolution* c, char* to, int64_t pixels, int64_t first, int64_t count) noexcept nogil:
@@ -209,6 +211,10 @@ cdef void _convolve_channels(const Convolution* c, const Segments* s, int part, 
                 c.bits, c.size, channels, u.data + c.size * room.pixels[pixel], s, used,
                 c.output + c.size * (u.pixel + pixel) * channels)
         _finish(c, c.output + c.size * u.pixel * channels, u.pixels, 0, channels)
+        if c.where != NULL:
+            keep_where_positive(
+                c.size, u.pixels * channels, c.output + c.size * u.pixel * channels,
+                c.where + c.size * u.pixel * channels)
 
 
 # ---- gradients of filters
@@ -281,7 +287,7 @@ cdef void _sum_unit(
             multiply_windows(
                 c.bits, c.size, count, columns, rows, &some, g + c.size * g_step * c.result[X] * begin, g_step,
                 c.output + c.size * (row * wide + group * c.outer + column), wide, u.pixel > 0 or begin > 0,
-                NULL, 0)
+                NULL, 0, NULL)
 
 
 cdef inline int64_t _rows_at_once(const Convolution* c, int64_t g_step) noexcept nogil:
@@ -340,7 +346,7 @@ cdef bint _open(
             if total < 0:
                 return False
             c.result[d] = total // c.stride[d] + 1
-    c.bits, c.bias, c.relu = vector_bits(), NULL, settings.relu
+    c.bits, c.bias, c.relu, c.where = vector_bits(), NULL, settings.relu, NULL
     c.turned, c.by_channel = False, c.inner == 1 and c.groups > 1
     return c.bits > 0
 
@@ -418,9 +424,10 @@ cdef int _convolve(
 
 cdef int _convolve_back(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    """Compute the gradient of the images, whose shape is the first input."""
+    """Compute the gradient of the images, whose shape is the first input, perhaps where the last is above zero."""
     cdef Convolution* c = <Convolution*>work.arguments
     cdef const Settings* settings = _settings(node)
+    cdef ArrayObject* where
     cdef ArrayObject* filters = plain_in(inputs[1])
     cdef ArrayObject* g = plain_in(inputs[2])
     cdef cnp.npy_intp sizes[MOST_DIMS]
@@ -434,6 +441,11 @@ cdef int _convolve_back(
     _result_dims(c, settings, c.result, c.groups * c.outer, dims)
     if not _is_shape(g, dims):
         return 0
+    if settings.masked:
+        where = plain_in(inputs[3])
+        if not _has_rank(where, settings) or not _is_shape(where, sizes):
+            return 0
+        c.where = <const char*>PyArray_DATA(where)
     c.data, c.filters = <const char*>PyArray_DATA(g), <const char*>PyArray_DATA(filters)
     c.output = <char*>PyArray_DATA(new_array(live, output_type(table, node, 0), settings.rank + 2, sizes, outputs))
     _turn_around(c)
@@ -478,6 +490,7 @@ cdef Native _find_convolution(str type, dict attrs, list inputs, list outputs, i
     strides, dilations, padding = attrs["strides"], attrs["dilations"], attrs["padding"]
     settings.rank, settings.same = len(strides), padding == "SAME"
     settings.biased, settings.relu = type == "ConvBias", attrs.get("relu", False)
+    settings.masked = type == "ConvInputGradMasked"
     for d in range(MOST_RANK):
         at = d - (MOST_RANK - settings.rank)
         settings.stride[d] = strides[at] if at >= 0 else 1
@@ -488,10 +501,11 @@ cdef Native _find_convolution(str type, dict attrs, list inputs, list outputs, i
     params[0] = <int64_t>settings
     if type in ("Conv", "ConvBias"):
         return _convolve
-    return _convolve_back if type == "ConvInputGrad" else _differentiate_filters
+    return _differentiate_filters if type == "ConvFilterGrad" else _convolve_back
 
 
 register("Conv", _find_convolution, ())
 register("ConvBias", _find_convolution, ())
 register("ConvInputGrad", _find_convolution, (0,))
+register("ConvInputGradMasked", _find_convolution, (0,))
 register("ConvFilterGrad", _find_convolution, (1,))

@@ -20,6 +20,7 @@
 #define FMA _mm512_fmadd_ps
 #define ADD _mm512_add_ps
 #define UNLESS_NEGATIVE(x) _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, ZERO(), _CMP_NLE_UQ), x)
+#define WHERE_POSITIVE(y, x) _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(y, ZERO(), _CMP_GT_OQ), x)
 #include VECTOR_CODE
 #include "undo_vector.h"
 
@@ -38,6 +39,7 @@
 #define FMA _mm512_fmadd_pd
 #define ADD _mm512_add_pd
 #define UNLESS_NEGATIVE(x) _mm512_maskz_mov_pd(_mm512_cmp_pd_mask(x, ZERO(), _CMP_NLE_UQ), x)
+#define WHERE_POSITIVE(y, x) _mm512_maskz_mov_pd(_mm512_cmp_pd_mask(y, ZERO(), _CMP_GT_OQ), x)
 #include VECTOR_CODE
 #include "undo_vector.h"
 
@@ -63,6 +65,7 @@
 #define FMA _mm256_fmadd_ps
 #define ADD _mm256_add_ps
 #define UNLESS_NEGATIVE(x) _mm256_and_ps(_mm256_cmp_ps(x, ZERO(), _CMP_NLE_UQ), x)
+#define WHERE_POSITIVE(y, x) _mm256_and_ps(_mm256_cmp_ps(y, ZERO(), _CMP_GT_OQ), x)
 #include VECTOR_CODE
 #include "undo_vector.h"
 
@@ -81,6 +84,7 @@
 #define FMA _mm256_fmadd_pd
 #define ADD _mm256_add_pd
 #define UNLESS_NEGATIVE(x) _mm256_and_pd(_mm256_cmp_pd(x, ZERO(), _CMP_NLE_UQ), x)
+#define WHERE_POSITIVE(y, x) _mm256_and_pd(_mm256_cmp_pd(y, ZERO(), _CMP_GT_OQ), x)
 #include VECTOR_CODE
 #include "undo_vector.h"
 

@@ -30,6 +30,7 @@ cdef struct Convolution:
     char* output
     const char* bias  # added to each pixel of the result; NULL for none
     bint relu  # whether what is negative then becomes zero
+    const char* where  # what of the result is kept: that which has something above zero here; NULL for all
     # ---- made of these
     int64_t unit[MOST_RANK]  # rows of the result in a unit
     int64_t unit_images

@@ -14,3 +14,5 @@
 #undef STORE_FIRST
 #undef FMA
 #undef ADD
+#undef UNLESS_NEGATIVE
+#undef WHERE_POSITIVE

@@ -45,14 +45,15 @@ static inline int tile_rows(int bits, int size, int columns)
 /* Computes a tile of float32 (size 4) or float64: `rows` rows that begin at `a`, a panel's `columns`.
 
    It is added to what is there, if it adds, and to a bias for each column unless that is NULL; with `relu` what is not
-   above zero becomes zero, but NaN. */
+   above zero becomes zero, but NaN; and what has nothing above zero in `where`, which lies like `c`, unless that is NULL. */
 static inline void multiply_windows(
     int bits, int size, int rows, int columns, const void *const *a, const Segments *s, const void *b, size_t b_step,
-    void *c, size_t c_row, int adds, const void *bias, int relu)
+    void *c, size_t c_row, int adds, const void *bias, int relu,
+    const void *where)
 {
     CHOOSE(
-        multiply_windows, (rows, columns, (const float *const *)a, s, b, b_step, c, c_row, adds, bias, relu),
-        (rows, columns, (const double *const *)a, s, b, b_step, c, c_row, adds, bias, relu))
+        multiply_windows, (rows, columns, (const float *const *)a, s, b, b_step, c, c_row, adds, bias, relu, where),
+        (rows, columns, (const double *const *)a, s, b, b_step, c, c_row, adds, bias, relu, where))
 }
 
 /* Convolves each of `channels` channels for itself, at one pixel; b has a row of channels for each place. */
@@ -60,6 +61,15 @@ static inline void multiply_channels(
     int bits, int size, size_t channels, const void *a, const Segments *s, const void *b, void *c)
 {
     CHOOSE(multiply_channels, (channels, a, s, b, c), (channels, a, s, b, c))
+}
+
+/* Makes zero of what has nothing above zero in `where`. */
+static inline void keep_where_positive(int size, size_t count, void *y, const void *where)
+{
+    for (size_t i = 0; i < count && size == 4; i++)
+        ((float *)y)[i] = ((const float *)where)[i] > 0 ? ((float *)y)[i] : 0;
+    for (size_t i = 0; i < count && size == 8; i++)
+        ((double *)y)[i] = ((const double *)where)[i] > 0 ? ((double *)y)[i] : 0;
 }
 
 /* Sums the products of two rows of channels over pixels; g has a row for each. */

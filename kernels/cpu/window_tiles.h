@@ -7,7 +7,7 @@
 /* A tile of `rows` by `vectors`, both known where this is inlined, so that its sums stay in registers. */
 static inline __attribute__((always_inline)) TARGET void NAME(window_tile)(
     const int rows, const int vectors, int last, const REAL *const *a, const Segments *s, const REAL *b, size_t b_step,
-    REAL *c, size_t c_row, int adds, const REAL *bias, int relu)
+    REAL *c, size_t c_row, int adds)
 {
     VECTOR sums[TALL_TILE_ROWS][MOST_VECTORS], row[MOST_VECTORS];
     MASK mask = FIRST(last);
@@ -28,27 +28,43 @@ static inline __attribute__((always_inline)) TARGET void NAME(window_tile)(
             b += b_step;
         }
     }
-    for (int v = 0; v < vectors; v++) {
-        int partly = v == vectors - 1 && last;
-        if (bias)
-            row[v] = partly ? LOAD_FIRST(mask, bias + v * LANES) : LOAD(bias + v * LANES);
-        for (int r = 0; r < rows; r++) {
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < vectors; v++) {
             REAL *to = c + r * c_row + v * LANES;
-            if (adds)
-                sums[r][v] = ADD(partly ? LOAD_FIRST(mask, to) : LOAD(to), sums[r][v]);
-            if (bias)
-                sums[r][v] = ADD(sums[r][v], row[v]);
-            if (relu)
-                sums[r][v] = UNLESS_NEGATIVE(sums[r][v]);
-            if (partly)
+            if (v == vectors - 1 && last) {
+                if (adds)
+                    sums[r][v] = ADD(LOAD_FIRST(mask, to), sums[r][v]);
                 STORE_FIRST(to, mask, sums[r][v]);
-            else
+            } else {
+                if (adds)
+                    sums[r][v] = ADD(LOAD(to), sums[r][v]);
                 STORE(to, sums[r][v]);
+            }
+        }
+}
+
+/* What is done to a tile when it is there; not where its sums are in registers, which leaves too few for them. */
+static __attribute__((noinline)) TARGET void NAME(finish_tile)(
+    int rows, int columns, REAL *c, size_t c_row, const REAL *bias, int relu, const REAL *where)
+{
+    for (int first = 0; first < columns; first += LANES) {
+        MASK mask = FIRST(columns - first < LANES ? columns - first : LANES);
+        VECTOR added = bias ? LOAD_FIRST(mask, bias + first) : ZERO();
+        for (int r = 0; r < rows; r++) {
+            size_t at = r * c_row + first;
+            VECTOR x = LOAD_FIRST(mask, c + at);
+            if (bias)
+                x = ADD(x, added);
+            if (relu)
+                x = UNLESS_NEGATIVE(x);
+            if (where)
+                x = WHERE_POSITIVE(LOAD_FIRST(mask, where + at), x);
+            STORE_FIRST(c + at, mask, x);
         }
     }
 }
 
-#define TILE(rows, vectors) NAME(window_tile)(rows, vectors, last, a, s, b, b_step, c, c_row, adds, bias, relu)
+#define TILE(rows, vectors) NAME(window_tile)(rows, vectors, last, a, s, b, b_step, c, c_row, adds)
 #define TILES(rows) \
     case rows: \
         if (vectors == 1) \
@@ -69,7 +85,7 @@ static inline __attribute__((always_inline)) TARGET void NAME(window_tile)(
    or rows in which as much may be read. */
 static TARGET void NAME(multiply_windows)(
     int rows, int columns, const REAL *const *a, const Segments *s, const REAL *b, size_t b_step, REAL *c, size_t c_row,
-    int adds, const REAL *bias, int relu)
+    int adds, const REAL *bias, int relu, const REAL *where)
 {
     while (columns > 0) {
         int whole = columns < MOST_VECTORS * LANES ? columns : MOST_VECTORS * LANES;
@@ -90,9 +106,12 @@ static TARGET void NAME(multiply_windows)(
             TALL_TILES(12)
 #endif
         }
+        if (bias || where)
+            NAME(finish_tile)(rows, whole, c, c_row, bias, relu, where);
         b += whole;
         c += whole;
         bias = bias ? bias + whole : NULL;
+        where = where ? where + whole : NULL;
         columns -= whole;
     }
 }

@@ -78,3 +78,40 @@ def test_in_loops_and_branches(by_channel):
             results.append(session.run([looped, chosen], {x: np.ones((1, 4, 4, 3), "float32")}))
     np.testing.assert_array_equal(results[0][0], results[1][0])
     np.testing.assert_array_equal(results[0][1], results[1][1])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("groups", [1, 2, 6])
+@pytest.mark.parametrize("outer", [6, 12, 36, 150])
+def test_gradients_of_images_are_masked_where_they_are_computed(groups, outer, dtype):
+    random = np.random.default_rng(0)
+    images, filters = (random.standard_normal(s).astype(dtype) for s in ((3, 7, 6, 6), (3, 3, 6 // groups, outer)))
+    images[0, 0, 0] = np.nan
+    results = []
+    for settings in (ON, ON.without("fuse"), ON.without("native")):
+        with tg.Graph().as_default() as graph, tg.SyncSession(graph, settings=settings) as session:
+            x, w = (tg.placeholder(dtype, v.shape) for v in (images, filters))
+            y = tg.conv2d(tg.relu(x), w, [1, 1, 1, 1], "SAME")
+            step = session.make_step([tg.gradients(tg.reduce_sum(y * y), [x])], [x, w])
+            results.append(step(images, filters)[0][0])
+            assert ("ConvInputGradMasked" in step.to_text()) == (settings.fuse and settings.native)
+    np.testing.assert_array_equal(results[0], results[1])
+    np.testing.assert_allclose(results[0], results[2], *{"float32": (2e-3, 1e-3), "float64": (1e-11, 1e-11)}[dtype])
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        lambda g, x: tg.where(x >= 0.0, g, 0.0),
+        lambda g, x: tg.where(x > 1.0, g, 0.0),
+        lambda g, x: tg.where(x > 0.0, 0.0, g),
+        lambda g, x: tg.where(x > 0.0, g, 1.0),
+        lambda g, x: tg.where(x[:1] > 0.0, g, 0.0),
+        lambda g, x: tg.where(x > 0.0, g, 0.0) + g,
+    ],
+)
+def test_other_masks_stay(mask):
+    with tg.Graph().as_default() as graph, tg.SyncSession(graph, settings=ON) as session:
+        x, w = tg.placeholder("float32", [2, 4, 4, 3]), tg.placeholder("float32", [3, 3, 3, 5])
+        (g,) = tg.gradients(tg.reduce_sum(tg.conv2d(x, w, [1, 1, 1, 1], "SAME")), [x])
+        assert "Masked" not in session.make_step([mask(g, x)], [x, w]).to_text()

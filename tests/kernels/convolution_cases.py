@@ -45,6 +45,8 @@ def drawer(type):
             return [x, w, rng.standard_normal(filters[-1]).astype(dtype)], {**attrs, "relu": bool(rng.integers(2))}
         if type == "Conv":
             return [x, w], attrs
+        if type == "ConvInputGradMasked":
+            return [np.asarray(images, kind), w, g, x], attrs
         if type == "ConvInputGrad":
             return [np.asarray(images, kind), w, g], attrs
         return [x, np.asarray(filters, kind), g], attrs

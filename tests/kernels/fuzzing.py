@@ -379,6 +379,7 @@ CASES = {
     "ConvBias": drawer("ConvBias"),
     "ConvFilterGrad": drawer("ConvFilterGrad"),
     "ConvInputGrad": drawer("ConvInputGrad"),
+    "ConvInputGradMasked": drawer("ConvInputGradMasked"),
     "Cumsum": _cumsum,
     "ExpandDims": _expand,
     "Fill": _fill,

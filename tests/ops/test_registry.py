@@ -136,6 +136,7 @@ INTERNAL = {
     "ZetaSlope",
     "AvgPoolGrad",
     "ConvBias",
+    "ConvInputGradMasked",
     "CTCLossGrad",
     "DilationPlace",
     "ExtractPatchesGrad",

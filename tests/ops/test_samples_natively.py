@@ -46,6 +46,7 @@ NATIVE = {
     "ConvBias",
     "ConvFilterGrad",
     "ConvInputGrad",
+    "ConvInputGradMasked",
     "Cos",
     "Cosh",
     "Cumsum",
@@ -127,7 +128,7 @@ NATIVE = {
 }
 
 # Convolutions have kernels in C where there are vector instructions alone.
-OF_VECTORS = {"Conv", "ConvBias", "ConvFilterGrad", "ConvInputGrad"}
+OF_VECTORS = {"Conv", "ConvBias", "ConvFilterGrad", "ConvInputGrad", "ConvInputGradMasked"}
 if not limit_vectors(1 << 16):
     NATIVE -= OF_VECTORS
 

@@ -1,4 +1,4 @@
-"""Convolutions that add a bias, and drop what is negative, while their results are in the cache.
+"""Convolutions that add a bias, or drop what is negative or masked, before they store their results.
 
 The field calls what is done to a tile of a product before it is stored the epilogue. Such results are megabytes, which
 an operation of its own would read and write once more.
@@ -14,16 +14,34 @@ from ...ir.program import Program, copy_program
 from ...ir.static_values import static_value
 from ...ir.substitute import returned, substitute
 from ...ir.tensor import Tensor
+from .masks import above_zero, mask_of
 from .rules import FusedProgram, can_fuse, write
 
 
 def add_epilogues(program: Program) -> Program:
     """Return the program with convolutions that do what follows them; the given one is used up."""
-    found = [op for op in program.graph.root.walk() if op.definition.epilogue and not op.control_inputs]
+    found = [op for op in program.graph.root.walk() if _may_have_one(op) and not op.control_inputs]
     kept = returned(program) if found else Counter[Tensor]()
-    moved = dict(pair for op in found for pair in _extended(op, kept))
+    moved = dict(pair for op in found for pair in (_extended if op.definition.epilogue else _masked)(op, kept))
     substitute(program, moved)
     return copy_program(program) if moved else program
+
+
+def _may_have_one(op: Operation) -> bool:
+    return bool(op.definition.epilogue or op.definition.masked)
+
+
+def _masked(op: Operation, kept: Counter[Tensor]) -> list[tuple[Tensor, Tensor]]:
+    """Return what an operation gives where something is above zero, behind the tensor that it stands for, or nothing."""
+    result = op.outputs[0]
+    mask = mask_of(result, kept)
+    where = None if mask is None else above_zero(mask.inputs[0].op)
+    if mask is None or where is None or where.dtype is not result.dtype:
+        return []
+    if where.shape != result.shape or not where.shape.is_fully_known:
+        return []
+    extended = Builder(mask.region, op, "masked").tensor(op.definition.masked, *op.inputs, where, **op.attrs)
+    return [(mask.outputs[0], extended)]
 
 
 def _extended(op: Operation, kept: Counter[Tensor]) -> list[tuple[Tensor, Tensor]]:

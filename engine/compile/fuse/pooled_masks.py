@@ -16,8 +16,7 @@ from ...ir.program import Program, copy_program
 from ...ir.static_values import static_value
 from ...ir.substitute import returned, substitute
 from ...ir.tensor import Tensor
-from ...ops.support.fusing import is_comparison
-from .rules import FusedProgram, can_fuse, write
+from .masks import mask_of
 
 
 def mask_before_spreading(program: Program) -> Program:
@@ -32,10 +31,8 @@ def mask_before_spreading(program: Program) -> Program:
 def _moved(op: Operation, kept: Counter[Tensor]) -> list[tuple[Tensor, Tensor]]:
     """Return the masked result of an operation that spreads, and what it is if the mask comes first; or nothing."""
     result, (g, place, shape) = op.outputs[0], op.inputs
-    if len(result._consumers) != 1 or kept[result] or not place.op.definition.places_of:
-        return []
-    (mask,) = result._consumers
-    if mask.region is not op.region or mask.device != op.device or not _keeps_or_zeroes(mask, result):
+    mask = mask_of(result, kept)
+    if mask is None or not place.op.definition.places_of:
         return []
     (elements,) = place.op.inputs
     compared, pooled = mask.inputs[0].op, _pooled(place.op, op)
@@ -47,20 +44,6 @@ def _moved(op: Operation, kept: Counter[Tensor]) -> list[tuple[Tensor, Tensor]]:
     )
     masked = Builder(op.region, mask, "pooled").tensor(mask.type, outcome, g, mask.inputs[2], **mask.attrs)
     return [(mask.outputs[0], Builder(op.region, op, "masked").tensor(op.type, masked, place, shape, **op.attrs))]
-
-
-def _keeps_or_zeroes(mask: Operation, result: Tensor) -> bool:
-    """Whether an operation gives elements of `result` where a comparison holds, and zeros elsewhere."""
-    if not can_fuse(mask):
-        return False
-    program = FusedProgram()
-    write(mask, program)
-    if program.steps[-1][0] != "where" or mask.inputs[1] is not result:
-        return False
-    compared, other = mask.inputs[0].op, static_value(mask.inputs[2])
-    if not is_comparison(compared) or compared.control_inputs:
-        return False
-    return mask.inputs[2].rank == 0 and other is not None and not other.any()
 
 
 def _pooled(place: Operation, op: Operation) -> Tensor | None:

@@ -96,6 +96,13 @@ def _input_grad(xp: Any, shape: Any, filters: Any, g: Any, **attrs: Any) -> Any:
     return result.astype(g.dtype, copy=False)
 
 
+def _input_grad_masked(xp: Any, shape: Any, filters: Any, g: Any, where: Any, **attrs: Any) -> Any:
+    result = _input_grad(xp, shape, filters, g, **attrs)
+    if where.shape != result.shape:
+        raise ValueError(f"a mask {where.shape} does not fit a gradient {result.shape}")
+    return xp.where(where > 0, result, xp.zeros((), result.dtype))
+
+
 def _filter_grad(xp: Any, images: Any, shape: Any, g: Any, **attrs: Any) -> Any:
     sizes = as_sizes(shape)
     how, along, groups = _open(images.shape, sizes, attrs)
@@ -250,6 +257,7 @@ define(
     elements=lambda shape, filters, g, **attrs: _multiplications(as_sizes(shape), filters.shape, **attrs),
     kernel=_input_grad,
     gradient=_input_grad_gradient,
+    masked="ConvInputGradMasked",
     samples=[
         Sample(
             [i32([1, 5, 1]), _EDGE, f64([[[1], [2], [3]]])],
@@ -264,6 +272,30 @@ define(
         Sample(
             [i32([2, 5, 4, 2]), _FILTERS[:, :, :1, [0, 1, 2, 0]], np.arange(16.0).reshape(2, 2, 1, 4)],
             lambda shape, w, g: _transposed_literally(shape, w, g, (2, 3), (0, 0)),
+            {"strides": (2, 3), "dilations": (1, 1), "padding": "VALID"},
+        ),
+    ],
+)
+
+
+define(
+    "ConvInputGradMasked",
+    "input_sizes: host I, filter: T, out_backprop: T, where: T -> output: T",
+    where={"T": dtypes.FLOATING, "I": dtypes.INDEX},
+    attrs=_ATTRS,
+    shape=input_grad_shape,
+    elements=lambda shape, filters, g, where, **attrs: _multiplications(as_sizes(shape), filters.shape, **attrs),
+    kernel=_input_grad_masked,
+    gradient=NotDifferentiable("a pass makes it after gradients are made"),
+    samples=[
+        Sample(
+            [i32([1, 5, 1]), _EDGE, f64([[[1], [2], [3]]]), f64([[[1], [0.5], [0], [np.inf], [np.nan]]])],
+            f64([[[1], [0], [0], [2], [0]]]),
+            {"strides": (1,), "dilations": (1,), "padding": "VALID"},
+        ),
+        Sample(
+            [i32([2, 5, 4, 2]), _FILTERS[:, :, :1, [0, 1, 2, 0]], np.arange(16.0).reshape(2, 2, 1, 4), -_IMAGES],
+            lambda shape, w, g, kept: _transposed_literally(shape, w, g, (2, 3), (0, 0)) * (kept > 0),
             {"strides": (2, 3), "dilations": (1, 1), "padding": "VALID"},
         ),
     ],

@@ -1,0 +1,41 @@
+"""Operations that keep a value where a comparison holds, and give zero elsewhere: the gradients of ReLUs are such."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ...ir.operation import Operation
+from ...ir.static_values import static_value
+from ...ir.tensor import Tensor
+from ...ops.support.fusing import is_comparison, step_of
+from .rules import FusedProgram, can_fuse, write
+
+
+def mask_of(result: Tensor, kept: Counter[Tensor]) -> Operation | None:
+    """Return what keeps elements of `result` where a comparison holds, if nothing else uses it; `kept` is `returned`."""
+    if len(result._consumers) != 1 or kept[result]:
+        return None
+    (mask,) = result._consumers
+    if mask.region is not result.region or mask.device != result.op.device or not can_fuse(mask):
+        return None
+    program = FusedProgram()
+    write(mask, program)
+    if program.steps[-1][0] != "where" or mask.inputs[1] is not result or not _is_zero(mask.inputs[2]):
+        return None
+    compared = mask.inputs[0].op
+    return mask if is_comparison(compared) and not compared.control_inputs else None
+
+
+def above_zero(compared: Operation) -> Tensor | None:
+    """Return the tensor of which a comparison asks whether elements are above zero; None if it asks something else."""
+    step = step_of(compared)
+    assert step is not None
+    first, second = compared.inputs
+    if step.name == "greater" and _is_zero(second):
+        return first
+    return second if step.name == "less" and _is_zero(first) else None
+
+
+def _is_zero(tensor: Tensor) -> bool:
+    value = static_value(tensor) if tensor.rank == 0 else None
+    return value is not None and not value.any()
