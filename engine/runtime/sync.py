@@ -24,6 +24,7 @@ from .observe.trace import Trace
 from .scheduling.forks import strand_in_children
 from .scheduling.timeouts import check_seconds
 from .session import Session
+from .steps.outcomes import RandomState
 from .steps.report import Report
 from .steps.run_options import Feeds, SyncRunOptions
 from .sync_handles import SyncPartialRun, SyncStep
@@ -171,6 +172,15 @@ class SyncSession:
     def restore(self, snapshot: Mapping[str, Mapping[str, Any]]) -> None:
         """Let the session hold again what `snapshot` says; see :meth:`Session.restore`."""
         self._call(self._session.restore, snapshot)
+
+    @property
+    def random_state(self) -> RandomState:
+        """By what the random operations of the next step draw; see :attr:`Session.random_state`."""
+        return self._session.random_state
+
+    @random_state.setter
+    def random_state(self, state: tuple[int, int]) -> None:
+        self._call(_at_once, setattr, self._session, "random_state", state)
 
     def statistics(self) -> Statistics:
         """Return a snapshot of counts."""

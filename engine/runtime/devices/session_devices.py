@@ -134,6 +134,17 @@ def memory_figures(devices: Iterable[SessionDevice], resources: ResourceManager)
     return totals | {"devices": found}
 
 
+def home_of(value: Any, devices: Sequence[SessionDevice]) -> str:
+    """Return the name of the device that has a value, "/cpu:0"; that of the first for what no device counts."""
+    for place in devices:
+        pool = place.pool
+        foreign = place.device.arrays is not None
+        has = place.device.owns(value) if foreign else isinstance(value, np.ndarray) and pool and pool.counts(value)
+        if has:
+            return short_device(place.spec)
+    return short_device(devices[0].spec)
+
+
 Wanted = int | Iterable[str | Device] | None
 
 
