@@ -234,7 +234,10 @@ class _StoredStrings(StoredTensor):
         if (lengths < 0).any() or (lengths > len(data)).any() or int(lengths.sum()) != len(data):
             raise _damaged(self.path, "strings do not have the lengths that it says", variable=self.name)
         ends = np.cumsum(lengths)
-        texts = [data[end - length : end].decode("utf-8", "surrogateescape") for end, length in zip(ends, lengths)]
+        try:
+            texts = [data[end - length : end].decode() for end, length in zip(ends, lengths)]
+        except UnicodeDecodeError as error:
+            raise _damaged(self.path, f"a string is no text: {error}", variable=self.name) from error
         return np.array(texts, self.dtype).reshape(self.shape)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import secrets
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -79,7 +80,7 @@ def _as_stored(path: str, tensors: Iterable[tuple[str, Any]]) -> tuple[list[tupl
 
 def _parts(path: str, name: str, array: Array) -> dict[str, Array]:
     """Return the arrays that one is stored as, by name."""
-    if array.dtype.kind in "TUSO":
+    if array.dtype.kind in "TU":
         return _string_parts(path, name, array)
     little = array.dtype.newbyteorder("<") if array.dtype.kind in "iufc" else array.dtype
     array = array.astype(little, order="C", copy=False)
@@ -94,15 +95,11 @@ def _parts(path: str, name: str, array: Array) -> dict[str, Array]:
 
 def _string_parts(path: str, name: str, array: Array) -> dict[str, Array]:
     try:
-        texts = [_encoded(each) for each in array.astype(string.numpy).ravel().tolist()]
+        texts = [each.encode() for each in array.astype(string.numpy).ravel().tolist()]
     except (TypeError, ValueError) as error:
         raise _not_storable(path, name, array.dtype) from error
     lengths = np.array([len(text) for text in texts], np.int64).reshape(array.shape)
     return {name: np.frombuffer(b"".join(texts), np.uint8), name + LENGTHS: lengths}
-
-
-def _encoded(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
 
 
 def _not_storable(path: str, name: str, dtype: object) -> CheckpointError:
@@ -159,3 +156,46 @@ def _find_writeback() -> Callable[[int, int, int], object]:
 
 _SYNC_FILE_RANGE_WRITE = 2
 _begin_writeback = _find_writeback()
+
+
+def save_file(path: str, tensors: Iterable[tuple[str, Any]], check: Check = _go_on) -> None:
+    """Write a file that appears whole, when it is on the disk, or not at all; in the place of one that is there.
+
+    Parameters
+    ----------
+    path : str
+    tensors : iterable of (str, array)
+    check : callable, optional
+        Called every now and then; what it raises ends the writing.
+
+    Raises
+    ------
+    CheckpointError
+        If an array can not be stored.
+    OSError
+        If the file can not be written. Nothing is left of it then.
+    """
+    directory, name = os.path.split(os.path.abspath(path))
+    partial = os.path.join(directory, f".{name}-{secrets.token_hex(8)}")
+    file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        try:
+            write_tensors(file, path, tensors, check=check)
+            os.fsync(file)
+        finally:
+            os.close(file)
+        check()
+        os.replace(partial, path)
+    except BaseException:
+        os.unlink(partial)
+        raise
+    sync_directory(directory)
+
+
+def sync_directory(directory: str) -> None:
+    """Wait until the names of a directory are on the disk."""
+    opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

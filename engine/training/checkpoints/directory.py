@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...base.errors import CheckpointError
-from ...base.safetensors import write_tensors
+from ...base.safetensors import sync_directory, write_tensors
 from .manifest import NAME, Contents, manifest_bytes
 
 _FINAL = re.compile(r"checkpoint-(\d{1,18})(?:\.(\d{1,9}))?")
@@ -80,7 +80,7 @@ def write(directory: Path, contents: Contents, check: Check) -> Path:
             _write_files(path, opened, contents, check)
             check()
             final = _renamed(path, directory, contents.step)
-        _sync(directory)
+        sync_directory(str(directory))
     except OSError as error:
         raise failed("a checkpoint can not be written", directory, error) from error
     return final
@@ -183,14 +183,6 @@ def _renamed(path: Path, directory: Path, step: int) -> Path:
             attempt += 1
         else:
             return final
-
-
-def _sync(directory: Path) -> None:
-    opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
 
 
 _HINTS = {

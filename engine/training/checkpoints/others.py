@@ -120,7 +120,10 @@ class _BundleTensor(UnreadArray):
             ) from error
         if found.dtype.kind != "O":
             return found
-        texts = [each.decode("utf-8", "surrogateescape") for each in found.ravel().tolist()]
+        try:
+            texts = [each.decode() for each in found.ravel().tolist()]
+        except UnicodeDecodeError as error:
+            raise refuse_dtype(self._path, self._name, "bytes that are no text") from error
         return np.array(texts, self.dtype).reshape(self.shape)
 
 
