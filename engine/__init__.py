@@ -51,6 +51,7 @@ from .base.errors import (
 )
 from .base.settings import Settings
 from .base.shapes import Shape
+from .base.version import VERSION as __version__
 from .compile.liveness import liveness
 from .frontend.candidates import learned_unigram_candidate_sampler
 from .frontend.conditional import case, cond, smart_cond, switch_case
@@ -391,7 +392,6 @@ if not _typing.TYPE_CHECKING:  # for which a module with `__getattr__` has all n
     from .frontend.missing_names import __dir__ as __dir__
     from .frontend.missing_names import __getattr__ as __getattr__
 
-__version__ = "0.1.0"
 bool: DType = _bool
 __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, range, round, slice
     "Assert",

@@ -191,7 +191,10 @@ def test_each_shortened_file_is_refused(tmp_path):
 
 def test_mutated_files_are_read_or_refused(tmp_path):
     """Nothing but CheckpointError comes of bytes that are changed, and no array but of what was there."""
-    write(tmp_path / "file", {"x": np.arange(3.0), "s": np.array(["ab", "c"], dtypes.string.numpy), "z": np.ones(2, "c16")})
+    write(
+        tmp_path / "file",
+        {"x": np.arange(3.0), "s": np.array(["ab", "c"], dtypes.string.numpy), "z": np.ones(2, "c16")},
+    )
     whole = bytearray((tmp_path / "file").read_bytes())
     random = np.random.default_rng(0)
     refused = 0

@@ -21,6 +21,7 @@ from ...base.errors import CheckpointError, GraphError
 from ...base.safetensors import DamagedFile
 from ...base.source_lines import user_source
 from ...base.turns import Turns
+from ...base.version import VERSION
 from ...frontend.variables import Variable
 from ...ops.state.variables import CONTAINER
 from ...runtime.session import Session
@@ -34,7 +35,7 @@ from .saved import Saved
 from .saving import Check, Saving
 from .slices import aliases_of, slices_of
 
-_LIBRARY = "tagflow"
+_LIBRARY = f"tagflow {VERSION}"
 
 
 class Checkpointer:
