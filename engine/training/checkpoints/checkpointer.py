@@ -194,7 +194,18 @@ class Checkpointer:
     async def save_if_due(
         self, session: Session, step: int, metrics: Mapping[str, float] | None = None
     ) -> Saving | None:
-        """Save, as `save` does, if `every_steps` or `every_seconds` have passed; return None otherwise."""
+        """Save if `every_steps` or `every_seconds` have passed since this last did.
+
+        Parameters
+        ----------
+        session, step, metrics
+            As for `save`.
+
+        Returns
+        -------
+        Saving or None
+            As `save` does; None if it is not time.
+        """
         if not self._schedule.is_due(step):
             return None
         self._schedule.begin(step)
@@ -365,6 +376,11 @@ class Checkpointer:
         """Wait until what is being written is on the disk, or, with `abandon`, until it is given up and gone.
 
         When cancelled it gives that up, waits for the end of it, and is cancelled then. Twice is fine.
+
+        Parameters
+        ----------
+        abandon : bool
+            Whether to end the writing soon and leave nothing of it.
 
         Raises
         ------

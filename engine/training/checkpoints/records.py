@@ -28,6 +28,22 @@ class Restored:
         Names of the objects that have got their states.
     skipped : tuple of str
         Newer checkpoints, which were damaged, each with the reason.
+
+    Examples
+    --------
+    >>> import asyncio, tempfile, numpy as np, tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     w, b = tg.Variable([0.0, 0.0], name="w"), tg.Variable(0.0, name="b")
+    >>> async def main(directory):
+    ...     np.savez(directory + "/weights.npz", v=np.ones(2, np.float32))
+    ...     async with tg.Session(graph) as session, tg.training.Checkpointer(directory) as checkpointer:
+    ...         return await checkpointer.restore(
+    ...             session, directory + "/weights.npz", rename={"v": "w"}, partial=True
+    ...         )
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     restored = asyncio.run(main(directory))
+    >>> restored.variables, restored.missing, restored.step
+    (('w',), ('b',), None)
     """
 
     path: str
@@ -58,6 +74,21 @@ class CheckpointStatistics:
         How long writing it took.
     last_bytes : int or None
         Of its arrays.
+
+    Examples
+    --------
+    >>> import asyncio, tempfile, tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     w = tg.Variable([1.0, 2.0], name="w")
+    >>> async def main(directory):
+    ...     async with tg.Session(graph) as session, tg.training.Checkpointer(directory) as checkpointer:
+    ...         await session.run(w.initializer)
+    ...         await (await checkpointer.save(session, 100))
+    ...         return checkpointer.statistics()
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     statistics = asyncio.run(main(directory))
+    >>> statistics.written, statistics.last_step, statistics.last_bytes
+    (1, 100, 8)
     """
 
     written: int = 0

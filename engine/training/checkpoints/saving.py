@@ -40,6 +40,24 @@ class Saving:
     ------
     CheckpointError
         When it is awaited, if it could not be written, or was cancelled. Nothing is left of it then.
+
+    Examples
+    --------
+    >>> import asyncio, tempfile, tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     w = tg.Variable([1.0, 2.0], name="w")
+    ...     update = w.assign_add([1.0, 1.0])
+    >>> async def main(directory):
+    ...     async with tg.Session(graph) as session, tg.training.Checkpointer(directory) as checkpointer:
+    ...         await session.run(w.initializer)
+    ...         saving = await checkpointer.save(session, 1)
+    ...         await session.run(update)  # perhaps while it is written
+    ...         path = await saving
+    ...         await checkpointer.restore(session, path)
+    ...         return path.name, await session.run(w)
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     asyncio.run(main(directory))
+    ('checkpoint-0000000001', array([1., 2.], dtype=float32))
     """
 
     def __init__(self, step: int, write: Callable[[Check], Path], source: Source | None) -> None:
