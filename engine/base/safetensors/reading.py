@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -24,7 +25,7 @@ class TensorFile(Mapping[str, "StoredTensor"]):
     ----------
     path : str or Path
     directory : int, optional
-        Descriptor of the directory that `path` is a name in; the file must then not be a link to somewhere else.
+        Descriptor of the directory that the file belongs to and must be in: it is no link to somewhere else then.
 
     Attributes
     ----------
@@ -37,7 +38,7 @@ class TensorFile(Mapping[str, "StoredTensor"]):
     Raises
     ------
     CheckpointError
-        If there is no such file, or it is not of the format, or not whole.
+        If it can not be read; DamagedFile if it is not of the format, or not whole, or not in the directory.
 
     Examples
     --------
@@ -288,14 +289,19 @@ def _are_sizes(value: Any) -> bool:
 
 def _open(path: str, directory: int | None) -> int:
     """Open a regular file for reading; a pipe of that name does not block."""
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if directory is None else os.O_NOFOLLOW)
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
     try:
-        file = os.open(path, flags, dir_fd=directory)
+        if directory is None:
+            file = os.open(path, flags)
+        else:
+            file = os.open(os.path.basename(path), flags | os.O_NOFOLLOW, dir_fd=directory)
     except (OSError, ValueError) as error:
+        if directory is not None and getattr(error, "errno", None) in (errno.ENOENT, errno.ELOOP):
+            raise _damaged(path, "it is not there") from error
         raise _unreadable(path, error) from error
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
-        raise CheckpointError("this is no file", file=path, hint="give a file, or the directory of a checkpoint")
+        raise _damaged(path, "it is no file")
     return file
 
 

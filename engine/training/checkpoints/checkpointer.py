@@ -312,17 +312,25 @@ class Checkpointer:
             If a file can not be read, or does not fit the graph: names file, variable, what was wanted and what is
             there. If all checkpoints are damaged.
         """
-        session_match = self._match(session, partial, rename, cast)
-        if path is not None:
-            return await self._restore(session, os.fspath(path), session_match)
+        source = user_source()
+        try:
+            wanted = self._match(session, partial, rename, cast)
+            if path is not None:
+                return await self._restore(session, os.fspath(path), wanted)
+            return await self._restore_newest(session, wanted)
+        except CheckpointError as error:
+            error.source = source  # a thread that has read has no line of the user's
+            raise
+
+    async def _restore_newest(self, session: Session, wanted: Callable[[Saved], Matched]) -> Restored | None:
         skipped: list[str] = []
         there = await asyncio.to_thread(self.checkpoints)
         for each in reversed(there):
             try:
-                return await self._restore(session, str(each), session_match, skipped)
+                return await self._restore(session, str(each), wanted, skipped)
             except DamagedFile as error:
                 skipped.append(f"{each}: {error.what}")
-                warnings.warn(f"a damaged checkpoint is passed over: {error}", RuntimeWarning, stacklevel=2)
+                warnings.warn(f"a damaged checkpoint is passed over: {error}", RuntimeWarning, stacklevel=3)
         if skipped:
             raise CheckpointError(
                 "all checkpoints of a directory are damaged",

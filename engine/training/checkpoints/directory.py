@@ -93,6 +93,8 @@ def remove(entry: Entry) -> None:
         entry.path.rename(gone)
     except FileNotFoundError:  # somebody else did
         return
+    except OSError as error:
+        raise failed("an old checkpoint can not be removed", entry.path, error) from error
     shutil.rmtree(gone, ignore_errors=True)
 
 
@@ -126,19 +128,30 @@ def _hidden(directory: Path, prefix: str) -> Path:
 @contextmanager
 def _working_directory(directory: Path) -> Iterator[tuple[Path, int]]:
     """Have a new directory, locked; it is removed, with all that is in it, if it was not renamed in the block."""
-    while True:
+    opened = None
+    while opened is None:
         path = _hidden(directory, _WRITING)
-        path.mkdir()
-        opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-        fcntl.flock(opened, fcntl.LOCK_EX)
-        if path.exists():
-            break
-        os.close(opened)  # taken for a leftover, before it was locked
+        opened = _made(path)
     try:
         yield path, opened
     finally:
         shutil.rmtree(path, ignore_errors=True)
         os.close(opened)
+
+
+def _made(path: Path) -> int | None:
+    """Make a directory, and open and lock it; None if somebody has taken it for a leftover before it was locked."""
+    path.mkdir()
+    try:
+        opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        path.rmdir()
+        raise
+    fcntl.flock(opened, fcntl.LOCK_EX)
+    if path.exists():
+        return opened
+    os.close(opened)
+    return None
 
 
 def _write_files(path: Path, opened: int, contents: Contents, check: Check) -> None:

@@ -194,15 +194,14 @@ def _open_arrays(directory: str, path: str, entries: dict[str, Any], opened: Exi
     try:
         names = {entry["file"] for entry in entries.values()}
         for name in names:
-            if not isinstance(name, str) or name in (".", "..") or os.path.basename(name) != name or "\0" in name:
+            if not isinstance(name, str) or name in ("", ".", "..") or os.path.basename(name) != name or "\0" in name:
                 raise _damaged(path, "it names a file that is not in its directory", "a plain name", name)
-        files = {name: opened.enter_context(TensorFile(name, at)) for name in sorted(names)}
+        files = {name: opened.enter_context(TensorFile(os.path.join(directory, name), at)) for name in sorted(names)}
     finally:
         os.close(at)
     found = {}
     for name, entry in entries.items():
         file = files[entry["file"]]
-        file.path = os.path.join(directory, entry["file"])
         array = file.get(name)
         wanted = f"{entry['dtype']}{entry['shape']}"
         got = None if array is None else f"{as_dtype(array.dtype)}{list(array.shape)}"
