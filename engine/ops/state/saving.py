@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from math import prod
 from typing import Any, NamedTuple
@@ -65,15 +66,19 @@ def _parsed(spec: str) -> _Part:
     try:
         *dims, bounds = spec.split()
         shape = tuple(map(int, dims))
-        pairs = [
-            (0, size) if each == "-" else (int(each.split(",")[0]), sum(map(int, each.split(","))))
-            for size, each in zip(shape, bounds.split(":"), strict=True)
-        ]
+        pairs = [_bounds(size, each) for size, each in zip(shape, bounds.split(":"), strict=True)]
     except ValueError as error:
         raise _no_spec(spec) from error
     if not all(0 <= a <= b <= size for size, (a, b) in zip(shape, pairs, strict=True)):
         raise _no_spec(spec)
     return _Part(shape, tuple(pairs))
+
+
+def _bounds(size: int, text: str) -> tuple[int, int]:
+    if text == "-":
+        return 0, size
+    begin, length = map(int, text.split(","))
+    return begin, begin + length
 
 
 def _no_spec(spec: str) -> CheckpointError:
@@ -232,7 +237,8 @@ def _sources(file: TensorFile, name: str) -> Iterator[tuple[str, _Part]]:
         yield name, _whole(file[name].shape)
     for key in file:
         if key.startswith(name + " "):
-            yield key, _parsed(key.removeprefix(name + " "))
+            with suppress(CheckpointError):  # another tensor, whose name has a space
+                yield key, _parsed(key.removeprefix(name + " "))
 
 
 def _read(file: TensorFile, name: str, spec: str, dtype: DType) -> Array:

@@ -110,7 +110,7 @@ class _BundleTensor(UnreadArray):
 
     def copy(self) -> Array:
         try:
-            found = np.asarray(self._reader.get_tensor(self._name))
+            found = np.array(self._reader.get_tensor(self._name))  # whose memory is TensorFlow's
         except Exception as error:  # of TensorFlow, whose classes are not known here
             raise DamagedFile(
                 f"TensorFlow can not read a tensor: {error}",
