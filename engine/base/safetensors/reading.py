@@ -8,7 +8,7 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 from math import prod
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -100,7 +100,7 @@ class TensorFile(Mapping[str, "StoredTensor"]):
                 variable=name,
                 hint="copy them before, or open it again",
             )
-        view, done = memoryview(out.reshape(-1).view(np.uint8)), 0
+        view, done = out.reshape(-1).view(np.uint8).data, 0
         while done < len(view):
             try:
                 read = os.preadv(self._file, [view[done : done + CHUNK]], self._data + offset + done)
@@ -167,13 +167,14 @@ class _Entry:
         self.file, self.name = file, name
         fields = entry if isinstance(entry, dict) else {}
         dtype, shape, offsets = (fields.get(key) for key in ("dtype", "shape", "data_offsets"))
-        if not isinstance(dtype, str) or dtype not in NAMES:
+        found = NAMES.get(dtype) if isinstance(dtype, str) else None
+        if found is None:
             raise self._damaged("has an unknown dtype", ", ".join(NAMES), dtype)
         if not _are_sizes(shape) or len(shape) > MOST_DIMS:
             raise self._damaged("has no shape", "a list of sizes", shape)
         if not _are_sizes(offsets) or len(offsets) != 2:
             raise self._damaged("has no place", "two offsets", offsets)
-        self.dtype: np.dtype[Any] = NAMES[dtype]
+        self.dtype: np.dtype[Any] = found
         self.shape: tuple[int, ...] = tuple(shape)
         self.begin, self.end = offsets
         self._check_size(prod(self.shape) * self.dtype.itemsize)
@@ -283,7 +284,7 @@ def _checked_metadata(path: str, found: Any) -> dict[str, str]:
     return found
 
 
-def _are_sizes(value: Any) -> bool:
+def _are_sizes(value: Any) -> TypeGuard[list[int]]:
     return isinstance(value, list) and all(type(each) is int and 0 <= each < 1 << 62 for each in value)
 
 

@@ -123,7 +123,7 @@ def _header(tensors: list[tuple[str, Array]], metadata: Mapping[str, str]) -> by
 
 def _bytes_of(array: Array) -> memoryview:
     """Return the bytes of an array as they lie in memory; one whose rows do not follow each other is copied."""
-    return memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 def _write_all(file: int, begin: int, data: bytes | memoryview, check: Check) -> int:

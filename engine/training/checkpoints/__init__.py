@@ -3,7 +3,8 @@
 See docs/design/0031-queues-and-checkpoints.md.
 """
 
-from .checkpointer import Checkpointer, CheckpointStatistics, Restored
+from .checkpointer import Checkpointer
+from .records import CheckpointStatistics, Restored
 from .saving import Saving
 
 __all__ = ["CheckpointStatistics", "Checkpointer", "Restored", "Saving"]

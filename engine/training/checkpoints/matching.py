@@ -152,7 +152,8 @@ class _Finder:
 
     def find(self, name: str, piece: Slice | None, alias: str | None) -> UnreadArray | None:
         """Return the array for a variable, which is perhaps a slice, made of others if it was saved in other slices."""
-        for each in (name, alias, self._aliases.get(alias or name)):
+        others = alias, self._aliases.get(alias or name)
+        for each in (name, *filter(None, others)):
             if each in self._arrays and self._slices.get(each) == piece:
                 self.used.add(each)
                 return self._arrays[each]
