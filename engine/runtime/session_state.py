@@ -19,7 +19,7 @@ from ..ops.state.variable_values import fitting, no_such_variable
 from ..ops.state.variables import CONTAINER, prepare_slots, slots_of
 from ..ops.support.context import allowed_in
 from .devices.device_values import copied_out
-from .devices.session_devices import DeviceAttributes, SessionDevice, home_of
+from .devices.session_devices import DeviceAttributes, SessionDevice, homes_of
 from .memory.limits import from_outside
 from .resources.manager import ResourceManager, Snapshot
 from .scheduling.timeouts import check_seconds
@@ -201,13 +201,14 @@ class SessionState:
         async with AsyncExitStack() as held:
             if consistent:
                 await held.enter_async_context(self._steps.boundary.hold(seconds))
-            await held.enter_async_context(turns_at(self.resources))
+            if any(each.turns is not None and each.turns.taken for each in self.resources):
+                await held.enter_async_context(turns_at(self.resources))
             self._steps.check_open()
             values, state = self.resources.snapshot(), self._steps.random_state
             found = None if along is None else along()
-        leaves = nest.flatten(values)
-        places = [home_of(each, self._devices) for each in leaves]
-        values = await copied_out(values, [each.device for each in self._devices])
+        places = homes_of(nest.flatten(values), self._devices)
+        if any(each.device.arrays is not None for each in self._devices):
+            values = await copied_out(values, [each.device for each in self._devices])
         return Capture(values, places, state, found)
 
     @property

@@ -231,9 +231,12 @@ class SyncSession:
         await self._loop.shutdown_asyncgens()
         await self._loop.shutdown_default_executor()
 
-    def call(self, function: Callable[..., Coroutine[Any, Any, Any]], *args: Any) -> Any:
-        """Return what ``await function(session, *args)`` gives in the session's event loop, with the Session in it."""
-        return self._call(function, self._session, *args)
+    def call(self, function: Callable[..., Coroutine[Any, Any, Any]], *args: Any, **kwargs: Any) -> Any:
+        """Return what ``await function(session, *args, **kwargs)`` gives in the session's loop, with the Session in it.
+
+        So what is asynchronous and takes a session is used in a script: `save` and `restore` of a Checkpointer.
+        """
+        return self._call(function, self._session, *args, **kwargs)
 
     def _call(self, function: Callable[..., Coroutine[Any, Any, Any]], *args: Any, **kwargs: Any) -> Any:
         """Await ``function(*args, **kwargs)`` in the session's loop, in the caller's context.

@@ -7,6 +7,15 @@ say how these are stored: complex numbers as pairs, strings as their UTF-8 bytes
 """
 
 from .reading import DamagedFile, StoredTensor, TensorFile, parse_object
-from .writing import save_file, sync_directory, write_tensors
+from .writing import save_file, sync_directory, sync_file, write_tensors
 
-__all__ = ["DamagedFile", "StoredTensor", "TensorFile", "parse_object", "save_file", "sync_directory", "write_tensors"]
+__all__ = [
+    "DamagedFile",
+    "StoredTensor",
+    "TensorFile",
+    "parse_object",
+    "save_file",
+    "sync_directory",
+    "sync_file",
+    "write_tensors",
+]

@@ -103,7 +103,7 @@ class TensorFile(Mapping[str, "StoredTensor"]):
         view, done = out.reshape(-1).view(np.uint8).data, 0
         while done < len(view):
             try:
-                read = os.preadv(self._file, [view[done : done + CHUNK]], self._data + offset + done)
+                read = _read_at(self._file, view[done : done + CHUNK], self._data + offset + done)
             except OSError as error:
                 raise _unreadable(self.path, error, name) from error
             if not read:
@@ -146,6 +146,15 @@ class TensorFile(Mapping[str, "StoredTensor"]):
             if name not in lengths:
                 tensors[name] = _stored(entry, others.get(name), found.get(name + LENGTHS))
         return tensors
+
+
+def _read_at(file: int, into: memoryview, offset: int) -> int:
+    """Read from a place of a file; return how many bytes."""
+    if hasattr(os, "preadv"):
+        return os.preadv(file, [into], offset)
+    data = os.pread(file, len(into), offset)  # macOS
+    into[: len(data)] = data
+    return len(data)
 
 
 class _Entry:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import json
 import os
 import secrets
@@ -181,7 +182,7 @@ def save_file(path: str, tensors: Iterable[tuple[str, Any]], check: Check = _go_
     try:
         try:
             write_tensors(file, path, tensors, check=check)
-            os.fsync(file)
+            sync_file(file)
         finally:
             os.close(file)
         check()
@@ -190,6 +191,14 @@ def save_file(path: str, tensors: Iterable[tuple[str, Any]], check: Check = _go_
         os.unlink(partial)
         raise
     sync_directory(directory)
+
+
+def sync_file(file: int) -> None:
+    """Wait until what was written to a file is on the disk."""
+    if hasattr(fcntl, "F_FULLFSYNC"):  # of macOS, whose fsync does not wait for the disk's own memory
+        fcntl.fcntl(file, fcntl.F_FULLFSYNC)
+    else:
+        os.fsync(file)
 
 
 def sync_directory(directory: str) -> None:

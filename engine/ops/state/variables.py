@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...base import dtypes
+from ...base.array_like import UnreadArray
 from ...base.errors import OpError, UninitializedVariableError
 from ...base.resources import Resource
 from ...base.shapes import SCALAR, Shape
@@ -258,7 +259,9 @@ class VariableSlot(Resource):
 
 def _fits(buffer: Array | None, array: Array) -> bool:
     """Say whether an array can be copied into a buffer."""
-    same = buffer is not None and buffer.shape == array.shape and buffer.dtype == array.dtype
+    if buffer is None or isinstance(array, UnreadArray):
+        return False
+    same = buffer.shape == array.shape and buffer.dtype == array.dtype
     return same and isinstance(buffer, np.ndarray) == isinstance(array, (np.ndarray, np.generic))
 
 

@@ -134,15 +134,18 @@ def memory_figures(devices: Iterable[SessionDevice], resources: ResourceManager)
     return totals | {"devices": found}
 
 
-def home_of(value: Any, devices: Sequence[SessionDevice]) -> str:
-    """Return the name of the device that has a value, "/cpu:0"; that of the first for what no device counts."""
-    for place in devices:
-        pool = place.pool
-        foreign = place.device.arrays is not None
-        has = place.device.owns(value) if foreign else isinstance(value, np.ndarray) and pool and pool.counts(value)
-        if has:
-            return short_device(place.spec)
-    return short_device(devices[0].spec)
+def homes_of(values: Sequence[Any], devices: Sequence[SessionDevice]) -> list[str]:
+    """Return the name of the device that has each value, "cpu:0"; that of the first for what no device counts."""
+    names = [short_device(place.spec) for place in devices]
+    if len(devices) == 1:
+        return names * len(values)
+    return [next((name for name, place in zip(names, devices) if _has(place, each)), names[0]) for each in values]
+
+
+def _has(place: SessionDevice, value: Any) -> bool:
+    if place.device.arrays is not None:
+        return place.device.owns(value)
+    return place.pool is not None and isinstance(value, np.ndarray) and place.pool.counts(value)
 
 
 Wanted = int | Iterable[str | Device] | None

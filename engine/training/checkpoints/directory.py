@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...base.errors import CheckpointError
-from ...base.safetensors import sync_directory, write_tensors
+from ...base.safetensors import sync_directory, sync_file, write_tensors
 from .manifest import NAME, Contents, manifest_bytes
 
 _FINAL = re.compile(r"checkpoint-(\d{1,18})(?:\.(\d{1,9}))?")
@@ -158,12 +158,12 @@ def _write_files(path: Path, opened: int, contents: Contents, check: Check) -> N
     for name, tensors in contents.files.items():
         with _new_file(name, opened) as file:
             write_tensors(file, str(path / name), _taken_out(tensors), {"format": "tagflow"}, check)
-            os.fsync(file)
+            sync_file(file)
     with _new_file(NAME, opened) as file:
         data = memoryview(manifest_bytes(contents.manifest))
         while data:
             data = data[os.write(file, data) :]
-        os.fsync(file)
+        sync_file(file)
     os.fsync(opened)
 
 

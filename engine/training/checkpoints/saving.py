@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
 
@@ -87,6 +88,34 @@ class Saving:
         await self.wait_until_ended()
         self._told = True
         return self._ended.result()
+
+    def result(self, timeout: float | None = None) -> Path:
+        """Wait for the path, in a script in which no event loop runs.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds after which a TimeoutError is raised; the writing goes on.
+
+        Returns
+        -------
+        Path
+
+        Raises
+        ------
+        CheckpointError
+            As when it is awaited; also if an event loop runs here, which would stand still.
+        """
+        with suppress(RuntimeError):
+            asyncio.get_running_loop()
+            raise CheckpointError(
+                "a checkpoint is awaited where an event loop runs",
+                wanted="await saving",
+                hint="result() is for scripts",
+            )
+        path = self._ended.result(timeout)
+        self._told = True
+        return path
 
     async def wait_until_ended(self) -> None:
         """Wait until it is written, or has failed."""

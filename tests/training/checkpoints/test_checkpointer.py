@@ -15,6 +15,7 @@ from tagflow.training import Checkpointer
 from tagflow.training.checkpoints import directory as files
 
 from tests.runtime.tasks import only_this_task
+from tests.strict_array_library.device import StrictDevice
 from tests.training.checkpoints.models import Model, bits, variables
 
 FLOATS = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -565,3 +566,46 @@ def test_a_loop_that_ends_meanwhile_does_not_end_the_writing(tmp_path):
         asyncio.run(save(step))
     asyncio.run(checkpointer.aclose())
     assert [path.name[-1] for path in checkpointer.checkpoints()] == ["0", "1", "2"]
+
+
+def test_a_script_has_them_too(tmp_path):
+    graph, checkpointer = variables(w=FLOATS), Checkpointer(tmp_path)
+    with tg.SyncSession(graph) as session:
+        session.run(graph.init)
+        path = session.call(checkpointer.save, 1, metrics={"loss": 0.5}).result()
+        session.write_variables({"w": FLOATS * 0})
+        assert session.call(checkpointer.restore, cast=True).path == str(path)
+        np.testing.assert_array_equal(session.run(graph.collections["variables"][0]), FLOATS)
+
+
+async def test_a_loop_is_not_to_stand_still(tmp_path):
+    graph = variables(w=FLOATS)
+    async with tg.Session(graph) as session, Checkpointer(tmp_path) as checkpointer:
+        await session.run(graph.init)
+        saving = await checkpointer.save(session, 1)
+        with pytest.raises(tg.CheckpointError, match="where an event loop runs"):
+            saving.result()
+        assert await asyncio.to_thread(saving.result, 60) == await saving
+
+
+async def test_arrays_of_other_devices_are_saved_and_restored(tmp_path):
+    with tg.Graph().as_default() as graph:
+        with tg.device("/gpu:0"):
+            v = tg.Variable(FLOATS, name="v")
+            update = v.assign(v * 2.0).op
+        with tg.device("/cpu:0"):
+            tg.Variable(np.int64(3), name="k")
+        init = tg.global_variables_initializer()
+    async with (
+        StrictDevice() as device,
+        tg.Session(graph, devices=["/cpu:0", device]) as session,
+        Checkpointer(tmp_path) as checkpointer,
+    ):
+        await session.run(init)
+        await session.run(update)
+        path = await (await checkpointer.save(session, 1))
+        assert names(path) == ["cpu-0.safetensors", "gpu-0.safetensors", "manifest.json"]
+        await session.run(update)
+        await checkpointer.restore(session)
+        await session.run(update)
+        np.testing.assert_array_equal((await session.read_variables())["v"], FLOATS * 4)
