@@ -1,5 +1,7 @@
 """Files of arrays: every dtype comes back, the format's own library reads them, and no header is believed."""
 
+import errno
+import fcntl
 import json
 import os
 import struct
@@ -8,7 +10,8 @@ import numpy as np
 import pytest
 import tagflow as tg
 from tagflow.base import dtypes
-from tagflow.base.safetensors import DamagedFile, TensorFile, save_file, write_tensors
+from tagflow.base.safetensors import DamagedFile, TensorFile, save_file, streams, write_tensors
+from tagflow.base.safetensors.streams import DIRECT, PIECE
 
 VALUES = [np.zeros([0, 3]), np.array(3.0), np.arange(-2.0, 4.0).reshape(2, 3), np.linspace(-2, 2, 24).reshape(2, 3, 4)]
 NUMERIC = [d for d in dtypes.VALUES if d is not dtypes.string]
@@ -257,3 +260,70 @@ def test_a_file_is_replaced_or_stays(tmp_path):
     assert not read(path)["x"].any()
     save_file(str(path), [("x", np.ones(2))])
     assert read(path)["x"].all()
+
+
+# ---- large files, which go past the operating system's cache
+
+
+def large():
+    return {"a": np.arange(DIRECT // 4 + 1000, dtype=np.float32), "b": np.array([7], np.int8), "c": np.arange(5.0)}
+
+
+@pytest.mark.parametrize("how", ["direct", "no such flag", "refused later", "cut short", "none"])
+def test_large_files_are_whole_however_they_are_written(tmp_path, monkeypatch, how):
+    """By pieces straight to the disk where it can be, and by the cache from wherever it can not."""
+    calls = []
+
+    class Os:
+        def __getattr__(self, name):
+            return getattr(os, name)
+
+        def write(self, file, data):
+            direct = bool(fcntl.fcntl(file, fcntl.F_GETFL) & os.O_DIRECT)
+            calls.append((direct, len(data)))
+            if direct and how == "refused later" and len(calls) == 3:
+                raise OSError(errno.EINVAL, "not aligned")
+            if direct and how == "cut short" and len(calls) == 3:
+                return os.write(file, memoryview(data)[: PIECE // 2])
+            return os.write(file, data)
+
+    class Fcntl:
+        def __getattr__(self, name):
+            return getattr(fcntl, name)
+
+        def fcntl(self, file, command, argument=0):
+            if how == "no such flag" and argument & os.O_DIRECT:
+                raise OSError(errno.EINVAL, "no such flag")
+            return fcntl.fcntl(file, command, argument)
+
+    monkeypatch.setattr(streams, "os", Os())
+    monkeypatch.setattr(streams, "fcntl", Fcntl())
+    if how == "none":
+        monkeypatch.setattr(streams, "_O_DIRECT", 0)
+    size = write(tmp_path / "file", large())
+    assert (
+        size
+        == os.path.getsize(tmp_path / "file")
+        == sum(length for direct, length in calls if not direct)
+        + sum(
+            PIECE // 2 if how == "cut short" and n == 2 else PIECE if not (how == "refused later" and n == 2) else 0
+            for n, (direct, _) in enumerate(calls)
+            if direct
+        )
+    )
+    directly = [direct for direct, _ in calls]
+    assert sum(directly) == {"direct": 4, "refused later": 3, "cut short": 3}.get(how, 0)
+    assert not directly[-1]
+    found = read(tmp_path / "file")
+    for name, value in large().items():
+        same(found[name], value)
+
+
+def test_a_full_disk_is_said_in_the_middle_of_a_large_file(tmp_path):
+    """/dev/full takes nothing; it is no regular file, but a descriptor is all that is asked for."""
+    file = os.open("/dev/full", os.O_WRONLY)
+    try:
+        with pytest.raises(OSError, match="No space left"):
+            write_tensors(file, "full", large().items())
+    finally:
+        os.close(file)

@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.base.safetensors import TensorFile, writing
+from tagflow.base.safetensors import TensorFile, streams, writing
 
 from tests.runtime.tasks import only_this_task
 
@@ -162,7 +162,7 @@ async def test_a_cancelled_step_leaves_no_file(graph, executor, tmp_path, monkey
             go.wait(60)
             return write(*args)
 
-    monkeypatch.setattr(writing, "os", Waits())
+    monkeypatch.setattr(streams, "os", Waits())
     save = tg.save_v2(str(tmp_path / "w"), ["w"], [""], [FLOATS])
     async with tg.Session(graph, executor=executor) as session:
         saving = asyncio.ensure_future(session.run(save))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import json
 import os
@@ -15,7 +14,8 @@ import numpy as np
 from ..array_like import Array
 from ..dtypes import as_dtype, string
 from ..errors import CheckpointError
-from .layout import BY_DTYPE, CHUNK, DTYPES, LENGTH, LENGTHS, METADATA, NAMES, PAIRS
+from .layout import BY_DTYPE, DTYPES, LENGTH, LENGTHS, METADATA, NAMES, PAIRS
+from .streams import stream_to
 
 Check = Callable[[], None]
 
@@ -40,7 +40,7 @@ def write_tensors(
     metadata : mapping of str to str, optional
         What else the header says.
     check : callable, optional
-        Called between pieces of 16 MiB; what it raises ends the writing.
+        Called between pieces of 4 MiB; what it raises ends the writing.
 
     Returns
     -------
@@ -56,10 +56,13 @@ def write_tensors(
     """
     stored, dtypes = _as_stored(path, tensors)
     header = _header(stored, {**metadata, **({DTYPES: json.dumps(dtypes)} if dtypes else {})})
-    size = _write_all(file, 0, len(header).to_bytes(LENGTH, "little") + header, check)
+    size = LENGTH + len(header) + sum(array.nbytes for _, array in stored)
+    stream = stream_to(file, size, check)
+    stream.write(memoryview(len(header).to_bytes(LENGTH, "little") + header))
     stored.reverse()
     while stored:
-        size = _write_all(file, size, _bytes_of(stored.pop()[1]), check)
+        stream.write(_bytes_of(stored.pop()[1]))
+    stream.finish()
     return size
 
 
@@ -125,38 +128,6 @@ def _header(tensors: list[tuple[str, Array]], metadata: Mapping[str, str]) -> by
 def _bytes_of(array: Array) -> memoryview:
     """Return the bytes of an array as they lie in memory; one whose rows do not follow each other is copied."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-
-
-def _write_all(file: int, begin: int, data: bytes | memoryview, check: Check) -> int:
-    """Write bytes that begin at some place of the file; return where they end."""
-    view, done = memoryview(data), 0
-    while done < len(view):
-        check()
-        written = os.write(file, view[done : done + CHUNK])
-        if written == CHUNK:
-            _begin_writeback(file, begin + done, written)
-        done += written
-    return begin + done
-
-
-def _no_writeback(file: int, offset: int, size: int) -> object:
-    """Leave it to the operating system when it writes to the disk."""
-
-
-def _find_writeback() -> Callable[[int, int, int], object]:
-    """Return what lets the disk begin with a piece of a file while the next is copied, where there is such a call.
-
-    Without it the disk has nothing to do until all is copied, and who waits for it then does so for a third longer.
-    """
-    function = getattr(ctypes.CDLL(None), "sync_file_range", None)
-    if function is None:  # Linux has it
-        return _no_writeback
-    function.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
-    return lambda file, offset, size: function(file, offset, size, _SYNC_FILE_RANGE_WRITE)
-
-
-_SYNC_FILE_RANGE_WRITE = 2
-_begin_writeback = _find_writeback()
 
 
 def save_file(path: str, tensors: Iterable[tuple[str, Any]], check: Check = _go_on) -> None:

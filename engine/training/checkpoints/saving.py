@@ -69,7 +69,8 @@ class Saving:
         self._ended: Future[Path] = Future()
         self._told = False  # whether somebody has seen how it ended
         # The thread is no daemon: a program that ends, or the end of an event loop, waits for the file to be whole.
-        threading.Thread(target=self._run, args=[write], name=f"tagflow-checkpoint-{step}").start()
+        self._thread = threading.Thread(target=self._run, args=[write], name=f"tagflow-checkpoint-{step}")
+        self._thread.start()
 
     @property
     def done(self) -> bool:
@@ -125,6 +126,7 @@ class Saving:
                 await asyncio.wait([waiter])
             finally:
                 waiter.cancel()  # or it is told in vain, when its loop is perhaps closed
+        self._thread.join()  # which has nothing more to do
 
     def failure(self) -> BaseException | None:
         """Return why it has failed, if it has, and nobody was told: once."""

@@ -12,7 +12,7 @@ import struct
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.base.safetensors import DamagedFile, writing
+from tagflow.base.safetensors import DamagedFile, streams, writing
 from tagflow.training import Checkpointer
 from tagflow.training.checkpoints import directory as files
 
@@ -90,6 +90,7 @@ async def failure_of(saving, monkeypatch, name, number):
     with monkeypatch.context() as patched:
         patched.setattr(files, "os", failing)
         patched.setattr(writing, "os", failing)
+        patched.setattr(streams, "os", failing)
         try:
             await saving
         except tg.CheckpointError as error:
@@ -156,6 +157,7 @@ async def test_what_goes_wrong_is_raised_by_the_next_call_unless_somebody_was_to
             with monkeypatch.context() as patched:
                 failing = Failing("write", 1)
                 patched.setattr(writing, "os", failing)
+                patched.setattr(streams, "os", failing)
                 saving = await checkpointer.save(session, 1)
                 await saving.wait_until_ended()
             if told:
@@ -170,7 +172,7 @@ async def test_what_goes_wrong_is_raised_by_the_next_call_unless_somebody_was_to
             # At the end too.
             checkpointer = Checkpointer(tmp_path)
             with monkeypatch.context() as patched:
-                patched.setattr(writing, "os", Failing("write", 1))
+                patched.setattr(streams, "os", Failing("write", 1))
                 saving = await checkpointer.save(session, 4)
                 await saving.wait_until_ended()
             with pytest.raises(tg.CheckpointError, match="No space"):

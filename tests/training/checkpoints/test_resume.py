@@ -122,7 +122,7 @@ def resumed_until(directory, moment):
 KILLED = """
 import os, signal, shutil
 from tagflow.training.checkpoints import directory as _files
-from tagflow.base.safetensors import writing as _writing
+from tagflow.base.safetensors import streams as _streams, writing as _writing
 _left = {moment}
 def _counted(function):
     def call(*args, **kwargs):
@@ -138,7 +138,7 @@ class _Os:
     def __getattr__(self, name):
         found = getattr(os, name)
         return _counted(found) if name in ("open", "write", "fsync", "close", "rename", "replace", "listdir") else found
-_files.os = _writing.os = _Os()
+_files.os = _writing.os = _streams.os = _Os()
 """
 
 
