@@ -1,7 +1,7 @@
 """How bytes get into a file: by the operating system's cache, or, where they are many, straight to the disk.
 
-A checkpoint in the cache takes as much memory once more, which others had, and a core is busy with its pages for much of
-the time. Straight to the disk they go from a buffer of 4 MiB, which stays in the processor's cache.
+A checkpoint in the cache takes as much memory once more, which others had, and a core is busy with its pages meanwhile.
+Straight to the disk it goes from a buffer of 4 MiB, which stays in the cache of the processor.
 """
 
 from __future__ import annotations
