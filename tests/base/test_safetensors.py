@@ -5,12 +5,13 @@ import fcntl
 import json
 import os
 import struct
+import threading
 
 import numpy as np
 import pytest
 import tagflow as tg
 from tagflow.base import dtypes
-from tagflow.base.safetensors import DamagedFile, TensorFile, save_file, streams, write_tensors
+from tagflow.base.safetensors import DamagedFile, TensorFile, reading, save_file, streams, write_tensors
 from tagflow.base.safetensors.streams import DIRECT, PIECE
 
 VALUES = [np.zeros([0, 3]), np.array(3.0), np.arange(-2.0, 4.0).reshape(2, 3), np.linspace(-2, 2, 24).reshape(2, 3, 4)]
@@ -242,6 +243,38 @@ def test_a_file_that_becomes_shorter_is_noticed(tmp_path):
             file["x"].copy()
     with pytest.raises(tg.CheckpointError, match="closed before"):
         file["x"].copy()
+
+
+def test_a_file_that_is_closed_while_a_thread_reads_it(tmp_path, monkeypatch):
+    """The thread ends its piece and no more; the descriptor, which may be another file's by then, is not touched."""
+    write(tmp_path / "file", {"x": np.arange(100.0)})
+    reached, go, failed = threading.Event(), threading.Event(), []
+    monkeypatch.setattr(reading, "CHUNK", 80)
+
+    def read_at(file, into, offset):
+        reached.set()
+        go.wait(60)
+        return os.preadv(file, [into], offset)
+
+    monkeypatch.setattr(reading, "_read_at", read_at)
+    file = TensorFile(tmp_path / "file")
+    before = len(os.listdir("/proc/self/fd"))
+
+    def copy():
+        try:
+            file["x"].copy()
+        except tg.CheckpointError as error:
+            failed.append(error.what)
+
+    thread = threading.Thread(target=copy)
+    thread.start()
+    reached.wait(60)
+    file.close()
+    assert len(os.listdir("/proc/self/fd")) == before
+    go.set()
+    thread.join()
+    assert failed == ["a file was closed before its arrays were read"]
+    assert len(os.listdir("/proc/self/fd")) == before - 1
 
 
 # ---- a file that appears whole

@@ -6,7 +6,9 @@ import errno
 import json
 import os
 import stat
+import threading
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from math import prod
 from typing import Any, TypeGuard
 
@@ -56,6 +58,8 @@ class TensorFile(Mapping[str, "StoredTensor"]):
 
     def __init__(self, path: Any, directory: int | None = None) -> None:
         self.path: str = os.fspath(path)
+        self._lock = threading.Lock()  # guards the three below
+        self._is_closed, self._readers = False, 0
         self._file: int | None = _open(self.path, directory)
         try:
             self.size: int = os.fstat(self._file).st_size
@@ -86,29 +90,50 @@ class TensorFile(Mapping[str, "StoredTensor"]):
             self.close()
 
     def close(self) -> None:
-        """Close the file; arrays that were copied stay, others can not be any longer. Twice is fine."""
-        file, self._file = self._file, None
-        if file is not None:
-            os.close(file)
+        """Close the file; arrays that were copied stay, others can not be any longer. Twice is fine.
+
+        A thread that reads from it does so to the end of its piece, and closes it then.
+        """
+        with self._lock:
+            self._is_closed = True
+            self._close_unless_read()
 
     def read_into(self, out: Array, offset: int, name: str) -> None:
         """Fill an array, whose rows follow each other, from a place in the file's data."""
-        if self._file is None:
-            raise CheckpointError(
-                "a file was closed before its arrays were read",
-                file=self.path,
-                variable=name,
-                hint="copy them before, or open it again",
-            )
         view, done = out.reshape(-1).view(np.uint8).data, 0
         while done < len(view):
-            try:
-                read = _read_at(self._file, view[done : done + CHUNK], self._data + offset + done)
-            except OSError as error:
-                raise _unreadable(self.path, error, name) from error
+            with self._open_file(name) as file:
+                try:
+                    read = _read_at(file, view[done : done + CHUNK], self._data + offset + done)
+                except OSError as error:
+                    raise _unreadable(self.path, error, name) from error
             if not read:
                 raise _damaged(self.path, "the file has become shorter while it was read", variable=name)
             done += read
+
+    @contextmanager
+    def _open_file(self, name: str) -> Iterator[int]:
+        """Have the file open until the end of the block; CheckpointError if it was closed."""
+        with self._lock:
+            if self._is_closed or self._file is None:
+                raise CheckpointError(
+                    "a file was closed before its arrays were read",
+                    file=self.path,
+                    variable=name,
+                    hint="copy them before, or open it again",
+                )
+            self._readers += 1
+        try:
+            yield self._file
+        finally:
+            with self._lock:
+                self._readers -= 1
+                self._close_unless_read()
+
+    def _close_unless_read(self) -> None:
+        if self._is_closed and not self._readers and self._file is not None:
+            os.close(self._file)
+            self._file = None
 
     def _read_header(self, file: int) -> tuple[int, dict[str, Any]]:
         """Return where the data begin, and what the header says."""

@@ -27,18 +27,19 @@ class StepBoundary:
     ----------
     running : collection
         Executions under way, each with its `step`, and perhaps with the `tasks` of its instances.
+
+    Attributes
+    ----------
+    is_held : bool
+        Whether steps that change variables are held back; nothing need be asked of this where they are not.
     """
 
     def __init__(self, running: Collection[Any]) -> None:
+        self.is_held: bool = False
         self._running = running
         self._opened: asyncio.Event | None = None  # set when steps may go on; None while nobody holds them back
         self._holders = 0
         self._waiting: set[asyncio.Future[None]] = set()  # of holders, until no such step is under way
-
-    @property
-    def is_held(self) -> bool:
-        """Whether steps that change variables are held back."""
-        return self._opened is not None
 
     async def pass_by(self, step: HasUpdates) -> None:
         """Wait, as a step that is about to begin, as long as such steps are held back."""
@@ -62,7 +63,7 @@ class StepBoundary:
             If they have not ended after so many seconds.
         """
         self._holders += 1
-        self._opened = self._opened or asyncio.Event()
+        self._opened, self.is_held = self._opened or asyncio.Event(), True
         try:
             await self._wait_for_end(seconds)
             yield
@@ -70,7 +71,7 @@ class StepBoundary:
             self._holders -= 1
             if not self._holders:
                 self._opened.set()
-                self._opened = None
+                self._opened, self.is_held = None, False
 
     async def _wait_for_end(self, seconds: float) -> None:
         while self._updating():

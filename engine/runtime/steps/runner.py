@@ -353,7 +353,8 @@ class StepRunner:
     def end(self, running: Any, watches: Sequence[Watch]) -> None:
         """Note that an execution, or a partial run, has ended."""
         self.running.discard(running)
-        self.boundary.step_ends()
+        if self.boundary.is_held:
+            self.boundary.step_ends()
         for watch in watches:
             watch.step_ends()
         if self.running:
