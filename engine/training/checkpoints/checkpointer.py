@@ -22,6 +22,7 @@ from ...base.safetensors import DamagedFile
 from ...base.source_lines import user_source
 from ...base.turns import Turns
 from ...base.version import VERSION
+from ...frontend.partitioned import PartitionedVariable
 from ...frontend.variables import Variable
 from ...ops.state.variables import CONTAINER
 from ...runtime.session import Session
@@ -52,8 +53,8 @@ class Checkpointer:
     keep : int, optional
         How many checkpoints are kept, the newest; None for all.
     keep_best : tuple of (str, int, {'min', 'max'}), optional
-        A metric, how many more checkpoints are kept for it, and which are the best. Those of which the metric is not
-        known are never.
+        A metric, and of how many checkpoints whose metric is best: these are kept whatever their age. One of which the
+        metric is not known, or no number, is none of them.
     every_steps : int, optional
         `save_if_due` saves when so many steps have passed since it last did.
     every_seconds : float, optional
@@ -61,7 +62,7 @@ class Checkpointer:
     consistent : bool
         Take checkpoints between two steps that update variables: see :meth:`Session.capture`. Where one task trains and
         saves, no step is under way when it does, and this makes no difference.
-    variables : iterable of Variable or str, optional
+    variables : iterable of Variable, PartitionedVariable or str, optional
         Save and restore these variables only, and nothing else of the session. So parts of a model may have
         checkpointers with directories and policies of their own.
     wait_seconds : float
@@ -99,14 +100,14 @@ class Checkpointer:
         every_steps: int | None = None,
         every_seconds: float | None = None,
         consistent: bool = False,
-        variables: Iterable[Variable | str] | None = None,
+        variables: Iterable[Variable | PartitionedVariable | str] | None = None,
         wait_seconds: float = 10.0,
     ) -> None:
         self.directory: Path = Path(directory)
         self._retention = Retention(keep, keep_best)
         self._schedule = Schedule(every_steps, every_seconds)
         self._consistent = consistent
-        self._only = None if variables is None else {each if isinstance(each, str) else each.name for each in variables}
+        self._only = None if variables is None else _names_of(variables)
         self._wait_seconds = wait_seconds
         self._objects: dict[str, Any] = {}
         self._turns = Turns()  # one takes a snapshot at a time, in the order in which that was asked for
@@ -429,6 +430,10 @@ async def _ended(saving: Saving) -> None:
             raise cancellation
         finally:
             del cancellation  # the traceback refers to this frame
+
+
+def _names_of(variables: Iterable[Variable | PartitionedVariable | str]) -> set[str]:
+    return {each if isinstance(each, str) else each.name for each in nest.flatten(nest.with_shards(list(variables)))}
 
 
 def _kept(state: Any) -> Any:

@@ -92,6 +92,19 @@ async def test_shards_that_are_missing_are_missing(tmp_path):
         assert (found.variables, found.missing) == (("table/part_0", "other"), ("table/part_1",))
 
 
+async def test_a_variable_in_shards_may_be_all_that_is_saved(tmp_path):
+    with tg.Graph().as_default() as graph:
+        table = tg.PartitionedVariable(TABLE, tg.fixed_size_partitioner(2), name="table")
+        tg.Variable(7.0, name="other")
+        init = tg.global_variables_initializer()
+    async with tg.Session(graph) as session, Checkpointer(tmp_path, variables=[table]) as checkpointer:
+        await session.run(init)
+        await checkpointer.save(session, 1)
+        await session.run(table.assign(TABLE * 0))
+        assert (await checkpointer.restore(session)).variables == ("table/part_0", "table/part_1")
+        np.testing.assert_array_equal(await session.run(table), TABLE)
+
+
 async def test_shards_may_be_renamed_and_cast(tmp_path):
     await trained(tmp_path, (3, 0, "mod"))
     with tg.Graph().as_default() as graph:
