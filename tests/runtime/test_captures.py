@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tagflow as tg
 from tagflow.runtime.scheduling.boundary import StepBoundary
+from tagflow.runtime.steps.request import make_request
 
 from tests.runtime.tasks import only_this_task
 from tests.strict_array_library.device import StrictDevice
@@ -318,6 +319,22 @@ async def test_arrays_of_other_devices_are_copied_out():
         await session.run(update)
         assert isinstance(capture.values["variables"]["v"], np.ndarray)
         np.testing.assert_array_equal(capture.values["variables"]["v"], np.arange(1000))
+
+
+def test_every_step_that_updates_a_variable_is_known():
+    """Those are held back while a consistent capture is taken; who reads is not."""
+    graph = updates_of(SMALL)
+    with graph.as_default():
+        read = tg.reduce_sum(tg.global_variables()[0] * 2.0)
+    with tg.SyncSession(graph) as session:
+        runner = session._session._steps
+
+        def updates(fetch):
+            return runner.compiled(make_request(graph, fetch), ()).updates
+
+        assert [name for name, update in graph.updates.items() if not updates(update)] == []
+        assert updates(graph.init)
+        assert not updates(read)
 
 
 # ---- random state
