@@ -425,6 +425,7 @@ async def _ended(saving: Saving) -> None:
         except asyncio.CancelledError as error:
             cancellation = cancellation or error
             saving.cancel()
+    await saving.wait_until_ended()  # its thread, too
     if cancellation is not None:
         try:
             raise cancellation
