@@ -232,10 +232,7 @@ class SyncSession:
         await self._loop.shutdown_default_executor()
 
     def call(self, function: Callable[..., Coroutine[Any, Any, Any]], *args: Any, **kwargs: Any) -> Any:
-        """Return what ``await function(session, *args, **kwargs)`` gives in the session's loop, with the Session in it.
-
-        So what is asynchronous and takes a session is used in a script: `save` and `restore` of a Checkpointer.
-        """
+        """Return what ``await function(session, *args, **kwargs)`` gives in the session's loop, with its Session."""
         return self._call(function, self._session, *args, **kwargs)
 
     def _call(self, function: Callable[..., Coroutine[Any, Any, Any]], *args: Any, **kwargs: Any) -> Any:
