@@ -293,7 +293,8 @@ class Checkpointer:
         session : Session
         path : str or Path, optional
             A checkpoint, a ``.safetensors`` or ``.npz`` file, or the prefix of a checkpoint of TensorFlow, if that is
-            installed. By default the newest checkpoint of the directory that is not damaged; a warning names others.
+            installed. By default the newest checkpoint of the directory that is not damaged, when none is being
+            written any longer; a warning names others.
         partial : bool
             Whether variables may be missing there, or arrays be of no use here.
         rename : mapping or callable, optional
@@ -324,6 +325,8 @@ class Checkpointer:
             raise
 
     async def _restore_newest(self, session: Session, wanted: Callable[[Saved], Matched]) -> Restored | None:
+        if self._writing is not None:
+            await self._writing.wait_until_ended()
         skipped: list[str] = []
         there = await asyncio.to_thread(self.checkpoints)
         for each in reversed(there):

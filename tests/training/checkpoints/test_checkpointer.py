@@ -16,6 +16,7 @@ from tagflow.training.checkpoints import directory as files
 
 from tests.runtime.tasks import only_this_task
 from tests.strict_array_library.device import StrictDevice
+from tests.support.settings import ON
 from tests.training.checkpoints.models import Model, bits, variables
 
 FLOATS = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -79,7 +80,7 @@ async def test_each_device_has_a_file(tmp_path):
             with tg.device(f"/cpu:{i}"):
                 tg.Variable(np.full(40, i + 1, np.float32), name=f"v{i}")
         init = tg.global_variables_initializer()
-    async with tg.Session(graph, devices=2) as session, Checkpointer(tmp_path) as checkpointer:
+    async with tg.Session(graph, devices=2, settings=ON) as session, Checkpointer(tmp_path) as checkpointer:
         await session.run(init)
         path = await (await checkpointer.save(session, 1))
         assert names(path) == ["cpu-0.safetensors", "cpu-1.safetensors", "manifest.json"]
@@ -140,7 +141,7 @@ async def test_arrays_are_let_go_of_as_they_are_written(tmp_path, monkeypatch):
     graph = variables(**{f"v{i}": np.full(1 << 18, i, np.float32) for i in range(4)})
     with graph.as_default():
         updates = [v.assign_add(np.ones(1 << 18, np.float32)).op for v in tg.global_variables()]
-    async with tg.Session(graph) as session, Checkpointer(tmp_path) as checkpointer:
+    async with tg.Session(graph, settings=ON) as session, Checkpointer(tmp_path) as checkpointer:
         await session.run(graph.init)
 
         def counted(file, path, tensors, metadata, check):
@@ -461,7 +462,7 @@ async def test_values_go_to_where_variables_have_theirs_once(tmp_path, monkeypat
     large = np.arange(1 << 18, dtype=np.float32)
     await saved(tmp_path, variables(w=large))
     graph = variables(w=large * 0)
-    async with tg.Session(graph) as session, Checkpointer(tmp_path) as checkpointer:
+    async with tg.Session(graph, settings=ON) as session, Checkpointer(tmp_path) as checkpointer:
         await checkpointer.restore(session)
         statistics = session.statistics()
         assert statistics.live_bytes == statistics.peak_bytes == large.nbytes
@@ -473,7 +474,7 @@ async def test_values_go_to_where_variables_have_theirs_once(tmp_path, monkeypat
 async def test_a_limit_of_memory_is_kept(tmp_path):
     large = np.zeros(1 << 16, np.float32)
     await saved(tmp_path, variables(w=large))
-    async with tg.Session(variables(w=large), memory_limit=large.nbytes // 2) as session:
+    async with tg.Session(variables(w=large), memory_limit=large.nbytes // 2, settings=ON) as session:
         with pytest.raises(tg.DeviceMemoryError):
             await Checkpointer(tmp_path).restore(session)
 

@@ -145,10 +145,10 @@ _files.os = _writing.os = _streams.os = _Os()
 def test_a_killed_run_resumes_from_a_whole_checkpoint(tmp_path):
     """Killed in the middle of writing at seeded moments: each restart finds one, and the end is the undisturbed one."""
     chosen = random.Random(7)
-    kills, steps = 0, [0]
+    kills, steps, killed = 0, [0], tmp_path / "killed"
     while True:
         moment = chosen.randrange(5, 60) if kills < KILLS else 1 << 40
-        code, lines = resumed_until(tmp_path, moment)
+        code, lines = resumed_until(killed, moment)
         first = next(line for line in lines if line.startswith("resumed"))
         _, step, skipped = first.split()
         assert int(skipped) == 0, "a damaged checkpoint had its final name"
@@ -158,8 +158,9 @@ def test_a_killed_run_resumes_from_a_whole_checkpoint(tmp_path):
             break
         kills += 1
     assert len(set(steps)) > 2  # it did go on in between
-    assert final_values(tmp_path) == asyncio.run(undisturbed())
-    assert not [name for name in os.listdir(tmp_path) if name.startswith(".")]
+    assert not [name for name in os.listdir(killed) if name.startswith(".")]
+    assert resumed_until(tmp_path / "whole", 1 << 40)[0] == 0
+    assert final_values(killed) == final_values(tmp_path / "whole")
 
 
 def final_values(directory):
