@@ -73,6 +73,7 @@ class Retention:
                 )
         self._keep = keep
         self._best = keep_best
+        self._known: dict[Entry, float | None] = {}  # the metric of what is there, which does not change
 
     def apply(self, directory: Path) -> None:
         """Remove the checkpoints that are not kept; those of a step that was saved again always go."""
@@ -87,7 +88,8 @@ class Retention:
         if self._best is None:
             return []
         metric, count, mode = self._best
-        values = {each: value for each in there if (value := _metric(each, metric)) is not None}
+        self._known = {each: self._known[each] if each in self._known else _metric(each, metric) for each in there}
+        values = {each: value for each, value in self._known.items() if value is not None}
         return sorted(values, key=values.__getitem__, reverse=mode == "max")[:count]
 
 

@@ -193,6 +193,15 @@ async def test_the_best_are_kept_too(tmp_path, mode, best):
     assert kept == sorted({*best, 8, 9})
 
 
+async def test_each_manifest_is_read_once_for_its_metric(tmp_path, monkeypatch):
+    from tagflow.training.checkpoints import policies
+
+    read, seen = policies.read_manifest, []
+    monkeypatch.setattr(policies, "read_manifest", lambda path: (seen.append(path), read(path))[1])
+    await keep(tmp_path, range(6), lambda step: {"loss": step}, keep=2, keep_best=("loss", 2, "min"))
+    assert len(seen) == len(set(seen)) == 6
+
+
 async def test_what_has_no_metric_is_never_best(tmp_path):
     kept = await keep(
         tmp_path, range(4), lambda s: {"loss": 1.0} if s == 1 else None, keep=1, keep_best=("loss", 3, "min")
