@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -285,6 +290,27 @@ def of_placeholder(use: Callable[[Any, Any], Any], **options: Any) -> Build:
     return program
 
 
+@cache
+def directory() -> Path:
+    """Return a directory for files, which goes with the process."""
+    made = Path(tempfile.mkdtemp(prefix="bench-tensors-"))
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return made
+
+
+def in_file(restores: bool) -> Build:
+    """Return what builds the saving of a vector, or the restoring of one that was saved."""
+
+    def program(n: int) -> Program:
+        import tagflow as tg
+
+        path, whole = str(directory() / f"{n}"), [""]
+        save = tg.save_v2(path, ["x"], whole, [tg.constant(floats(n))])
+        return Program(tg.restore_v2(path, ["x"], whole, ["float32"]), prepare=save) if restores else Program(save)
+
+    return program
+
+
 def across_devices(tg: Any, x: Any) -> Any:
     """Return what is computed on one device and used on another."""
     with tg.device("/cpu:0"):
@@ -321,6 +347,8 @@ PROGRAMS: dict[str, Build] = {
     "PyFunction": of_placeholder(lambda tg, x: tg.py_function(np.sin, [x], "float32", blocking=True)),
     "ReadVariable": updated(lambda tg, v, x: v.read_value()),
     "Recv": of_placeholder(across_devices, devices=2),
+    "RestoreV2": in_file(restores=True),
+    "SaveV2": in_file(restores=False),
     "ScatterAdd": scattered("scatter_add"),
     "ScatterDiv": scattered("scatter_div"),
     "ScatterMax": scattered("scatter_max"),

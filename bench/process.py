@@ -115,8 +115,9 @@ class Worker:
         return time.perf_counter() - start
 
     async def figures(self) -> dict[str, list[float]]:
-        """Return what an Observed step has noted."""
-        return {metric: list(samples) for metric, samples in self.steps[0].figures.items()}
+        """Return what the step has noted, if it is an Observed one: nothing in cases that have no such figures."""
+        figures = getattr(self.steps[0], "figures", {})
+        return {metric: list(samples) for metric, samples in figures.items()}
 
     async def notes(self) -> dict[str, str]:
         """Return what the step has noted in words, if it is one that does."""

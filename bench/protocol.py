@@ -149,7 +149,7 @@ def measure(
 def figures(experiment: Experiment, processes: list[EngineProcess]) -> Samples:
     """Return what the engines noted themselves, if the experiment asks for it."""
     noted = {p.engine: p.call("figures") for p in processes} if experiment.figures else {}
-    return {metric: {engine: found[metric] for engine, found in noted.items()} for metric in experiment.figures}
+    return {m: {engine: found[m] for engine, found in noted.items() if m in found} for m in experiment.figures}
 
 
 def peaks(experiment: Experiment, processes: list[EngineProcess]) -> Samples:

@@ -51,6 +51,7 @@ from .base.errors import (
 )
 from .base.settings import Settings
 from .base.shapes import Shape
+from .base.version import VERSION as __version__
 from .compile.liveness import liveness
 from .frontend.candidates import learned_unigram_candidate_sampler
 from .frontend.conditional import case, cond, smart_cond, switch_case
@@ -362,6 +363,7 @@ from .ops.sparse.reducing import (
 )
 from .ops.sparse.rows import sparse_fill_empty_rows, sparse_reorder, sparse_retain, sparse_slice
 from .ops.sparse.sparse_tensor import SparseTensor, SparseTensorValue, sparse_placeholder
+from .ops.state.saving import restore_v2, save_v2
 from .ops.state.session_handles import get_session_handle
 from .ops.state.stacks import stack_close, stack_pop, stack_push
 from .ops.strings.conversions import as_string, decode_base64, encode_base64, string_to_hash_bucket, string_to_number
@@ -390,7 +392,6 @@ if not _typing.TYPE_CHECKING:  # for which a module with `__getattr__` has all n
     from .frontend.missing_names import __dir__ as __dir__
     from .frontend.missing_names import __getattr__ as __getattr__
 
-__version__ = "0.1.0"
 bool: DType = _bool
 __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, range, round, slice
     "Assert",
@@ -773,6 +774,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "resize_bicubic",
     "resize_bilinear",
     "resize_nearest_neighbor",
+    "restore_v2",
     "reverse",
     "reverse_sequence",
     "rfft",
@@ -787,6 +789,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "rsqrt",
     "sampled_softmax_loss",
     "saturate_cast",
+    "save_v2",
     "scan",
     "scatter_add",
     "scatter_div",

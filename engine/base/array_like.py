@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,34 @@ from .dtypes import DType, as_dtype, bool_, complex64, float32, int32, string
 from .errors import DtypeError
 
 Array = np.ndarray[Any, Any]
+
+
+class UnreadArray(ABC):
+    """An array that stands elsewhere, as in a file, until somebody copies it: into the memory that is his.
+
+    What a session restores may be such arrays, so that values go from a file to where variables have theirs at once.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype
+    shape : tuple of int
+    """
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes a copy takes."""
+        return prod(self.shape) * self.dtype.itemsize
+
+    @abstractmethod
+    def copy(self) -> Array:
+        """Read it into a new array, in whatever thread."""
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """Read it, for who takes it as an array of NumPy."""
+        return self.copy().astype(self.dtype if dtype is None else dtype, copy=False)
 
 
 def as_array(value: Any, dtype: DType | None = None) -> Array:

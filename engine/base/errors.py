@@ -235,7 +235,23 @@ class SwapError(OpError):
 
 
 class CheckpointError(TagflowError):
-    """Saved values can not be written or read back."""
+    """Saved values can not be written, read back, or given to the variables of a graph.
+
+    Attributes
+    ----------
+    file : str or None
+        The file or directory concerned.
+    variable : str or None
+        Name of the variable, or of what else was saved.
+    """
+
+    def __init__(self, what: str, *, file: object = None, variable: str | None = None, **fields: Any) -> None:
+        self.file = None if file is None else str(file)
+        self.variable = variable
+        super().__init__(what, **fields)
+
+    def details(self) -> list[tuple[str, Any]]:
+        return [("file", self.file), ("variable", self.variable), *super().details()]
 
 
 class SessionClosed(TagflowError):

@@ -25,6 +25,7 @@ from .partitioners import Partitioner, known_dims
 from .variables import Variable
 
 DIV, MOD = "div", "mod"
+PARTITIONED = "partitioned_variables"  # the collection of variables in shards
 
 
 class PartitionedVariable(Operators):
@@ -61,6 +62,8 @@ class PartitionedVariable(Operators):
     shards : list of Variable
     axis : int
         The dimension that is cut.
+    rows : list of range
+        Which of it each shard has.
     name : str
         Unique in the graph.
     dtype : DType
@@ -113,9 +116,9 @@ class PartitionedVariable(Operators):
         self.dtype: DType = as_dtype(dtype or "float32") if whole is None else as_dtype(whole.dtype)
         self.shape: Shape = Shape(known_dims(shape if whole is None else whole.shape))
         self.axis, count = _cut(partitioner(self.shape, self.dtype), self.shape, partition_strategy)
-        self._rows = rows_of(self.shape[self.axis], count, partition_strategy)
+        self.rows: list[range] = rows_of(self.shape[self.axis], count, partition_strategy)
         self.name: str = scoped_name(name or "PartitionedVariable")
-        makers = [self._maker(initial_value if whole is None else None, whole, rows) for rows in self._rows]
+        makers = [self._maker(initial_value if whole is None else None, whole, rows) for rows in self.rows]
         places = [()] * count if devices is None else [(devices[i % len(devices)],) for i in range(count)]
         self.shards: list[Variable] = []
         for number, (make, place) in enumerate(zip(makers, places, strict=True)):
@@ -124,6 +127,7 @@ class PartitionedVariable(Operators):
                 self.shards.append(Variable(make, trainable=trainable, name=part, dtype=self.dtype))
         with scopes.within(region=self.graph.root, control_inputs=()):
             self.op: Operation = self._joined([shard.op.outputs[0] for shard in self.shards]).op
+        self.graph.collections.setdefault(PARTITIONED, []).append(self)
 
     def _maker(self, initialize: Any, whole: Any, rows: range) -> Callable[[], Any]:
         """Return what makes the initial value of the shard that has some rows."""
@@ -160,7 +164,7 @@ class PartitionedVariable(Operators):
             return parts[0]
         if self.partition_strategy == DIV:
             return apply("Concat", parts, axis=self.axis, name=self.name)  # type: ignore[no-any-return]
-        places = [constant(np.arange(r.start, r.stop, r.step, dtype=np.int32)) for r in self._rows]
+        places = [constant(np.arange(r.start, r.stop, r.step, dtype=np.int32)) for r in self.rows]
         return apply("DynamicStitch", places, parts, name=self.name)  # type: ignore[no-any-return]
 
     @public
@@ -188,7 +192,7 @@ class PartitionedVariable(Operators):
             tensor.set_shape(self.shape)
         return [
             getattr(shard, method)(_taken(tensor, self.axis, rows))
-            for shard, rows in zip(self.shards, self._rows, strict=True)
+            for shard, rows in zip(self.shards, self.rows, strict=True)
         ]
 
     def _as_tensor(self) -> Tensor:

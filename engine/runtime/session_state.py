@@ -3,25 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from ..base import nest
+from ..base.array_like import UnreadArray
 from ..base.errors import GraphError
 from ..base.resources import Resource
 from ..frontend.variables import Variable
 from ..ir.graph import Graph
-from ..ops.state.variables import CONTAINER, fitting, no_such_variable, prepare_slots, slots_of
+from ..ops.state.variable_values import fitting, no_such_variable
+from ..ops.state.variables import CONTAINER, prepare_slots, slots_of
 from ..ops.support.context import allowed_in
-from .devices.session_devices import DeviceAttributes, SessionDevice
+from .devices.device_values import copied_out
+from .devices.session_devices import DeviceAttributes, SessionDevice, homes_of
 from .memory.limits import from_outside
 from .resources.manager import ResourceManager, Snapshot
+from .scheduling.timeouts import check_seconds
 from .scheduling.worker_pool import WorkerPool
+from .steps.outcomes import RandomState
 from .steps.runner import StepRunner
 from .steps.values import made_elsewhere, taken_out, turns_at
 
 R = TypeVar("R")
+
+
+class Capture(NamedTuple):
+    """What a session kept from step to step at one time: see :meth:`Session.capture`.
+
+    Attributes
+    ----------
+    values : dict of str to dict of str to object
+        By kind ("variables") and name: arrays in the host's memory, not to be written, or structures of them.
+    devices : list of str
+        For each leaf of `values`, in order, the device that it came from.
+    random_state : RandomState
+        By what the next step would have drawn.
+    along : object
+        What was called at the same time has returned.
+    """
+
+    values: Snapshot
+    devices: list[str]
+    random_state: RandomState
+    along: Any
+
+
 Named = str | Variable
 
 
@@ -130,7 +160,66 @@ class SessionState:
         self._steps.check_open()
         variables = self._fitting(snapshot.get(CONTAINER, {}))
         saved = {**snapshot, CONTAINER: variables}
+        # What is still to be read goes to where it stays at once, so that there must be slots for it.
+        unread = [name for name, value in variables.items() if isinstance(value, UnreadArray)]
+        self._from_outside("the values restored", slots_of, self.resources, unread)
         await self._put_in("the values restored", saved, self.resources, self.resources.prepare)
+
+    async def capture(
+        self, *, consistent: bool = False, seconds: float = 10.0, along: Callable[[], Any] | None = None
+    ) -> Capture:
+        """Return all that the session keeps from step to step, at one time: arrays of the host's memory without a copy.
+
+        Arrays are the session's own, read-only, and keep their values: as long as somebody holds the array of a
+        variable, an update makes a new one. So a snapshot takes a few microseconds for each variable, and memory only
+        as updates come; let go of its arrays, one after another, as soon as they are written.
+
+        Parameters
+        ----------
+        consistent : bool
+            Take it between two steps that update variables, so that it has all updates of each step or none of them.
+            Such steps that want to begin meanwhile wait until those under way have ended. Otherwise it is taken now,
+            between two updates of each variable.
+        seconds : float, optional
+            How long the steps under way may take to their end.
+        along : callable, optional
+            Called at the same time; its result becomes the capture's `along`.
+
+        Returns
+        -------
+        Capture
+
+        Raises
+        ------
+        CheckpointError
+            If steps that update variables do not end in time.
+        SessionClosed
+            If the session is closed, or closed meanwhile.
+        """
+        self._steps.check_open()
+        check_seconds(seconds, "seconds")
+        async with AsyncExitStack() as held:
+            if consistent:
+                await held.enter_async_context(self._steps.boundary.hold(seconds))
+            if any(each.turns is not None and each.turns.taken for each in self.resources):
+                await held.enter_async_context(turns_at(self.resources))
+            self._steps.check_open()
+            values, state = self.resources.snapshot(), self._steps.random_state
+            found = None if along is None else along()
+        places = homes_of(nest.flatten(values), self._devices)
+        if any(each.device.arrays is not None for each in self._devices):
+            values = await copied_out(values, [each.device for each in self._devices])
+        return Capture(values, places, state, found)
+
+    @property
+    def random_state(self) -> RandomState:
+        """By what the random operations of the next step draw; set it to let them draw what they drew elsewhere."""
+        return self._steps.random_state
+
+    @random_state.setter
+    def random_state(self, state: tuple[int, int]) -> None:
+        seed, step = map(int, state)
+        self._steps.random_state = RandomState(seed, step)
 
     def list_devices(self) -> list[DeviceAttributes]:
         """Return the session's devices: their names, types, and limits of memory."""

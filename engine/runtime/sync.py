@@ -24,6 +24,7 @@ from .observe.trace import Trace
 from .scheduling.forks import strand_in_children
 from .scheduling.timeouts import check_seconds
 from .session import Session
+from .steps.outcomes import RandomState
 from .steps.report import Report
 from .steps.run_options import Feeds, SyncRunOptions
 from .sync_handles import SyncPartialRun, SyncStep
@@ -172,6 +173,15 @@ class SyncSession:
         """Let the session hold again what `snapshot` says; see :meth:`Session.restore`."""
         self._call(self._session.restore, snapshot)
 
+    @property
+    def random_state(self) -> RandomState:
+        """By what the random operations of the next step draw; see :attr:`Session.random_state`."""
+        return self._session.random_state
+
+    @random_state.setter
+    def random_state(self, state: tuple[int, int]) -> None:
+        self._call(_at_once, setattr, self._session, "random_state", state)
+
     def statistics(self) -> Statistics:
         """Return a snapshot of counts."""
         return self._session.statistics()
@@ -221,9 +231,9 @@ class SyncSession:
         await self._loop.shutdown_asyncgens()
         await self._loop.shutdown_default_executor()
 
-    def call(self, function: Callable[..., Coroutine[Any, Any, Any]], *args: Any) -> Any:
-        """Return what ``await function(session, *args)`` gives in the session's event loop, with the Session in it."""
-        return self._call(function, self._session, *args)
+    def call(self, function: Callable[..., Coroutine[Any, Any, Any]], *args: Any, **kwargs: Any) -> Any:
+        """Return what ``await function(session, *args, **kwargs)`` gives in the session's loop, with its Session."""
+        return self._call(function, self._session, *args, **kwargs)
 
     def _call(self, function: Callable[..., Coroutine[Any, Any, Any]], *args: Any, **kwargs: Any) -> Any:
         """Await ``function(*args, **kwargs)`` in the session's loop, in the caller's context.

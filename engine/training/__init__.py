@@ -5,6 +5,7 @@ from .adam import AdamOptimizer
 from .adam_with_decay import AdamWOptimizer, LambOptimizer
 from .adaptive import AdadeltaOptimizer, AdagradOptimizer, RMSPropOptimizer
 from .averages import ExponentialMovingAverage, moving_average_variables
+from .checkpoints import Checkpointer, CheckpointStatistics, Restored, Saving
 from .cosine_schedules import (
     cosine_decay,
     cosine_decay_restarts,
@@ -30,6 +31,8 @@ __all__ = [
     "AdagradOptimizer",
     "AdamOptimizer",
     "AdamWOptimizer",
+    "CheckpointStatistics",
+    "Checkpointer",
     "ExponentialMovingAverage",
     "FtrlOptimizer",
     "GradientAccumulator",
@@ -40,6 +43,8 @@ __all__ = [
     "MomentumOptimizer",
     "Optimizer",
     "RMSPropOptimizer",
+    "Restored",
+    "Saving",
     "assert_global_step",
     "cosine_decay",
     "cosine_decay_restarts",

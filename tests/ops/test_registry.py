@@ -88,6 +88,8 @@ WITHOUT_SAMPLES = WITHOUT_KERNEL | {
     "Instance",
     "PyFunction",
     "GetSessionHandle",
+    "SaveV2",
+    "RestoreV2",
     "Watch",
     "PartialFeed",
     "PartialFetch",

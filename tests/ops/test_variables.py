@@ -8,7 +8,8 @@ from tagflow.ir.apply import apply, constant
 from tagflow.ir.definition import definition_of
 from tagflow.ir.region import Region
 from tagflow.ops.math import arithmetic, elementwise  # noqa: F401
-from tagflow.ops.state.variables import VariableSlot, fitting, prepare_slots, slots_of
+from tagflow.ops.state.variable_values import fitting
+from tagflow.ops.state.variables import VariableSlot, prepare_slots, slots_of
 from tagflow.runtime.resources.manager import ResourceManager
 
 from tests.ops.instances import Instance, Walk, cotangents, make_step

@@ -47,7 +47,7 @@ def generator(context: KernelContext, seed: int, instance: Sequence[Any] = ()) -
     frame, iteration = map(int, instance or (context.frame_id, context.iteration))
     key = np.array([step.seed & _WORD, seed & _WORD], np.uint64)
     # The lowest word counts the blocks drawn, so it starts at zero.
-    counter = np.array([0, step.number & _WORD, frame & _WORD, iteration & _WORD], np.uint64)
+    counter = np.array([0, (step.number + step.drawn) & _WORD, frame & _WORD, iteration & _WORD], np.uint64)
     return np.random.Generator(np.random.Philox(key=key, counter=counter))
 
 

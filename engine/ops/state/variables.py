@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from ...base import dtypes
-from ...base.array_like import as_array
-from ...base.errors import GraphError, OpError, ShapeError, UninitializedVariableError
+from ...base.array_like import UnreadArray
+from ...base.errors import OpError, UninitializedVariableError
 from ...base.resources import Resource
 from ...base.shapes import SCALAR, Shape
 from ...base.turns import Turns
-from ...ir.definition import REQUIRED, NotDifferentiable, define
+from ...ir.definition import REQUIRED, NotDifferentiable, define, definition_of
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ...ir.traits import Effect
@@ -107,8 +107,8 @@ class VariableSlot(Resource):
         """Return the buffer, if there is one, which is not written as long as somebody has it."""
         return self._buffer
 
-    def restore(self, saved: Array) -> Callable[[], object]:
-        """Make the buffer for a value, unless it can be copied into the one that is there."""
+    def restore(self, saved: Any) -> Callable[[], object]:
+        """Make the buffer for a value, unless it can be copied into the one that is there; an UnreadArray is read."""
         return functools.partial(self.store, saved, self.made_for(saved))
 
     def move(self, old: Array, new: Any) -> None:
@@ -259,7 +259,9 @@ class VariableSlot(Resource):
 
 def _fits(buffer: Array | None, array: Array) -> bool:
     """Say whether an array can be copied into a buffer."""
-    same = buffer is not None and buffer.shape == array.shape and buffer.dtype == array.dtype
+    if buffer is None or isinstance(array, UnreadArray):
+        return False
+    same = buffer.shape == array.shape and buffer.dtype == array.dtype
     return same and isinstance(buffer, np.ndarray) == isinstance(array, (np.ndarray, np.generic))
 
 
@@ -308,47 +310,10 @@ def prepare_slots(slots: Iterable[VariableSlot], arrays: Mapping[str, Array]) ->
     return change
 
 
-def fitting(values: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Array]:
-    """Return values as arrays that fit the variables of their names.
-
-    Parameters
-    ----------
-    values : mapping of str to array-like
-    variables : mapping of str to Variable
-        The graph's variables by name: their dtype and shape say what fits.
-
-    Raises
-    ------
-    GraphError, DtypeError, ShapeError
-        If a name is not known, or a value does not fit its variable.
-    """
-    return {name: _fitting(name, value, variables) for name, value in values.items()}
-
-
-def _fitting(name: str, value: Any, variables: Mapping[str, Any]) -> Array:
-    if name not in variables:
-        raise no_such_variable(name, variables)
-    variable = variables[name]
-    array = as_array(value, variable.dtype)
-    if not variable.shape.includes(Shape(array.shape)):
-        raise ShapeError(
-            f"a value does not fit variable '{name}'",
-            wanted=variable.shape,
-            got=Shape(array.shape),
-            operation=variable.op,
-            hint="reshape the value, or make the variable with shape=None dimensions",
-        )
-    return array
-
-
-def no_such_variable(name: object, known: Iterable[str]) -> GraphError:
-    """Return the error about a name that is none of the known variables'."""
-    return GraphError(
-        "the graph has no variable of this name",
-        wanted=", ".join(known) or "none",
-        got=name,
-        hint="use the names that read_variables gives",
-    )
+def updates_variable(type: str) -> bool:
+    """Say whether an operation of a type changes a variable."""
+    definition = definition_of(type)
+    return definition.ordered is _ordered and Effect.WRITES in definition.effects
 
 
 def variable_key(handle: Tensor) -> tuple[str, str] | None:

@@ -155,6 +155,8 @@ class StepContext(NamedTuple):
         Of a partial run.
     swap : Swapper or None
         Where saved values may leave the device.
+    drawn : int
+        How many steps more than `number` have drawn random numbers before: in the session that a checkpoint is of.
     """
 
     number: int
@@ -166,6 +168,7 @@ class StepContext(NamedTuple):
     watches: Mapping[str, Watcher] = _UNWATCHED
     parts: PartialFeeds | None = None
     swap: Swapper | None = None
+    drawn: int = 0
 
     def call_long(self, function: Callable[..., Any], *arguments: Any) -> LongCall:
         """Call what takes long in a thread, on the account of the instance that runs now; return its future."""

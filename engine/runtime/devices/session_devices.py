@@ -134,6 +134,20 @@ def memory_figures(devices: Iterable[SessionDevice], resources: ResourceManager)
     return totals | {"devices": found}
 
 
+def homes_of(values: Sequence[Any], devices: Sequence[SessionDevice]) -> list[str]:
+    """Return the name of the device that has each value, "cpu:0"; that of the first for what no device counts."""
+    names = [short_device(place.spec) for place in devices]
+    if len(devices) == 1:
+        return names * len(values)
+    return [next((name for name, place in zip(names, devices) if _has(place, each)), names[0]) for each in values]
+
+
+def _has(place: SessionDevice, value: Any) -> bool:
+    if place.device.arrays is not None:
+        return place.device.owns(value)
+    return place.pool is not None and isinstance(value, np.ndarray) and place.pool.counts(value)
+
+
 Wanted = int | Iterable[str | Device] | None
 
 

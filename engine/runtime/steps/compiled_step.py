@@ -20,6 +20,7 @@ from ...ir.program import Program
 from ...ir.tensor import Tensor
 from ...ir.unused import warn_of_unused
 from ...kernels.core.table import Kind
+from ...ops.state.variables import updates_variable
 from ..devices.session_devices import SessionDevice
 from ..devices.simulated_time import schedulers
 from .counters import StepCounters
@@ -77,6 +78,8 @@ class CompiledStep:
         By reason, the operations that are in no native program.
     fed_shapes : FedShapes
         For which shapes there is, or should be, a step of its own.
+    updates : bool
+        Whether it has operations that change variables.
     """
 
     __slots__ = (
@@ -96,6 +99,7 @@ class CompiledStep:
         "spares",
         "targets",
         "tensors",
+        "updates",
         "watched",
     )
 
@@ -127,6 +131,8 @@ class CompiledStep:
         self.is_observed: bool = is_observed
         self.not_clustered: dict[str, tuple[str, ...]] = by_reason(plan.not_clustered)
         self.fed_shapes: FedShapes = FedShapes(feeds, specializations)
+        kernels = {node.type for node in self.plan.nodes if node.kind is Kind.KERNEL}
+        self.updates: bool = any(map(updates_variable, kernels))
 
     @property
     def devices(self) -> list[str]:

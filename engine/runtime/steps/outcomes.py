@@ -7,7 +7,7 @@ import inspect
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...base.errors import GraphError, SessionClosed, StepTimeout
 from .compiled_step import CompiledStep
@@ -50,6 +50,32 @@ class StepRecord:
     seconds: float
     waited: float = 0.0
     error: BaseException | None = None
+
+
+class RandomState(NamedTuple):
+    """By what the random operations of a session draw: with the same, its next step draws the same numbers.
+
+    Attributes
+    ----------
+    seed : int
+        The graph's, unless another session's was restored.
+    step : int
+        Number of the next step.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     x = tg.random_uniform([])
+    >>> with tg.SyncSession(graph) as session:
+    ...     first, state, second = session.run(x), session.random_state, session.run(x)
+    ...     session.random_state = state
+    ...     state, bool(session.run(x) == second)
+    (RandomState(seed=0, step=1), True)
+    """
+
+    seed: int
+    step: int
 
 
 Hook = Callable[[StepRecord], object]

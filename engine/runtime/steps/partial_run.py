@@ -41,6 +41,7 @@ class PartialRunState:
     ----------
     error : BaseException or None
         What ended the step, until somebody was told.
+    step : CompiledStep
     ended : str or None
         How the step ended, in words; None while it runs.
     """
@@ -48,7 +49,7 @@ class PartialRunState:
     def __init__(self, step: CompiledStep) -> None:
         self.error: BaseException | None = None
         self.ended: str | None = None
-        self._step = step
+        self.step: CompiledStep = step
         self._execution: Any = None
         self._task: asyncio.Task[Any] | None = None
         self._fed: dict[int, np.ndarray[Any, Any]] = {}  # not yet asked for by the step
@@ -84,12 +85,12 @@ class PartialRunState:
 
     def finish(self, key: int) -> None:
         """Note that a result has been computed; a tensor that brought no value is dead, which ends the step."""
-        if key >= len(self._step.tensors):
+        if key >= len(self.step.tensors):
             self._values[key] = None
             self._finish(key)
         elif key not in self._done:
             outcomes = self._execution.machine.switch_outcomes()
-            self._execution.abort(explain_dead_fetch(self._step, key, outcomes))
+            self._execution.abort(explain_dead_fetch(self.step, key, outcomes))
 
     def _finish(self, key: int) -> None:
         self._done.add(key)
@@ -133,7 +134,7 @@ class PartialRunState:
         if self._task is None or self._task.done():
             return [], []
         names, lines = self._execution.activity()
-        nodes = self._step.plan.nodes
+        nodes = self.step.plan.nodes
         feeds = {instance_name(node.name, ROOT_PATH, 0) for node in nodes if node.type == "PartialFeed"}
         return [name for name in names if name not in feeds], lines
 
@@ -360,6 +361,7 @@ async def begin(runner: StepRunner, step: CompiledStep, trace: Trace | None) -> 
     came = perf_counter()
     place = await runner.admit(step)
     try:
+        await runner.boundary.pass_by(step)
         return _begin(runner, step, trace, place, perf_counter() - came)
     except BaseException:
         runner.leave(place)

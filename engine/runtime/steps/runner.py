@@ -19,13 +19,14 @@ from ..devices.device_values import copied_out
 from ..observe.trace import Trace
 from ..observe.watch import SessionWatches, Watch, watchers
 from ..scheduling.admission import Admission, Place
+from ..scheduling.boundary import StepBoundary
 from ..scheduling.forks import strand_in_children
 from ..scheduling.time_slices import TimeSlices, time_slices_of
 from ..scheduling.timeouts import check_seconds
 from .compiled_step import CompiledStep
 from .compiler import StepCompiler
 from .environment import StepEnvironment
-from .outcomes import Hook, StepCounts, names_of
+from .outcomes import Hook, RandomState, StepCounts, names_of
 from .partial_run import PartialRunState
 from .report import Report, fill
 from .request import Request
@@ -59,6 +60,8 @@ class StepRunner:
     running : set
         Executions under way, and the states of partial runs.
     counts : StepCounts
+    boundary : StepBoundary
+        Holds steps back that would change variables while somebody looks at them between two.
     watches : SessionWatches
     is_stranded : bool
         Whether this process was forked from the one that the session was opened in.
@@ -83,8 +86,11 @@ class StepRunner:
             None if max_steps is None else Admission(max_steps, environment.settings.admission_seconds)
         )
         self.running: set[Any] = set()
+        self.boundary: StepBoundary = StepBoundary(self.running)
         self.watches: SessionWatches = SessionWatches()
         self._executor = executor
+        self._drawn = 0  # steps that have drawn random numbers elsewhere, before those that were started here
+        self._seed: int | None = None  # by which random operations draw, if it is not the graph's
         self._has_device_arrays = any(each.device.arrays is not None for each in environment.devices)
         self._closing = ""  # why no step may begin any longer
         self._closed = ""  # why nothing may be asked for any longer
@@ -100,6 +106,15 @@ class StepRunner:
         if seconds is not None:
             check_seconds(seconds)
         self.timeout = seconds
+
+    @property
+    def random_state(self) -> RandomState:
+        """By what the random operations of the next step draw."""
+        return RandomState(self.graph.seed if self._seed is None else self._seed, self.counts.started + self._drawn)
+
+    @random_state.setter
+    def random_state(self, state: RandomState) -> None:
+        self._seed, self._drawn = state.seed, state.step - self.counts.started
 
     @property
     def is_closed(self) -> bool:
@@ -213,8 +228,10 @@ class StepRunner:
             feeds = await self._within_reach(step, feeds)
             self.check_admits()
         step = self._specialized(request, step, feeds)
-        if step.watched:
-            watches = [*self.watches.of(step.watched), *watches]
+        watches = self._watches_of(step, watches)
+        if self.boundary.is_held and step.updates:
+            await self.boundary.pass_by(step)
+            self.check_admits()
         shared = step
         if report is not None:
             step = shared.alone(self.environment.settings)
@@ -242,6 +259,10 @@ class StepRunner:
             raise
         self.counts.finished += 1
         return result
+
+    def _watches_of(self, step: CompiledStep, watches: Sequence[Watch]) -> Sequence[Watch]:
+        """Return all that is shown what a step computes: what the session watches, and what this run does."""
+        return [*self.watches.of(step.watched), *watches] if step.watched else watches
 
     def _handles(self, fetched: list[Any]) -> list[Any]:
         """Return what was fetched with handles for what the session keeps."""
@@ -313,13 +334,14 @@ class StepRunner:
         environment = self.environment
         context = StepContext(
             self.counts.started,
-            self.graph.seed,
+            self.graph.seed if self._seed is None else self._seed,
             environment.resources,
             environment.blocking_calls,
             environment.long_calls,
             environment.devices[0].contexts,
             watchers(watches) if watches else _UNWATCHED,
             state,
+            drawn=self._drawn,
         )
         execution = self._executor(step, context, feeds, environment, trace, self.enter_loop())
         self.compiler.cache.last = step, execution.counts
@@ -331,6 +353,8 @@ class StepRunner:
     def end(self, running: Any, watches: Sequence[Watch]) -> None:
         """Note that an execution, or a partial run, has ended."""
         self.running.discard(running)
+        if self.boundary.is_held:
+            self.boundary.step_ends()
         for watch in watches:
             watch.step_ends()
         if self.running:

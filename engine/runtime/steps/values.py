@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...base import nest
+from ...base.array_like import UnreadArray
 from ...base.resources import Resource
 from ...ops.support.copies import is_large
 from ...streams.contract import Device
@@ -38,8 +40,11 @@ async def turns_at(resources: Iterable[Resource]) -> AsyncIterator[None]:
 
 
 async def made_elsewhere(calls: BlockingCalls | None, values: Any, make: Callable[[], Any]) -> Any:
-    """Return what `make` makes of values: a thread calls it if some of them are large."""
-    return make() if calls is None or not any(map(is_large, nest.flatten(values))) else await calls(make)
+    """Return what `make` makes of values: a thread calls it if some of them are large, or have to be read."""
+    leaves = nest.flatten(values)
+    if any(isinstance(each, UnreadArray) for each in leaves):
+        return await (calls or asyncio.to_thread)(make)
+    return make() if calls is None or not any(map(is_large, leaves)) else await calls(make)
 
 
 async def taken_out(values: Any, devices: Iterable[Device], calls: BlockingCalls | None) -> Any:

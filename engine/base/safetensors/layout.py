@@ -1,0 +1,34 @@
+"""How a file of the safetensors format is laid out."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..dtypes import bfloat16
+
+# What the format calls the dtypes, all little-endian. Its 8-bit floats are no dtypes of this engine.
+NAMES = {
+    "BOOL": np.dtype(np.bool_),
+    "U8": np.dtype("u1"),
+    "I8": np.dtype("i1"),
+    "U16": np.dtype("<u2"),
+    "I16": np.dtype("<i2"),
+    "U32": np.dtype("<u4"),
+    "I32": np.dtype("<i4"),
+    "U64": np.dtype("<u8"),
+    "I64": np.dtype("<i8"),
+    "F16": np.dtype("<f2"),
+    "BF16": bfloat16.numpy,
+    "F32": np.dtype("<f4"),
+    "F64": np.dtype("<f8"),
+}
+BY_DTYPE = {dtype: name for name, dtype in NAMES.items()}
+PAIRS = {"complex64": np.dtype("<f4"), "complex128": np.dtype("<f8")}
+
+LENGTH = 8  # bytes in front of the header
+LONGEST_HEADER = 100_000_000  # bytes, as in the format's own library
+MOST_DIMS = 64  # NumPy's
+CHUNK = 1 << 24  # bytes that are read at once
+METADATA = "__metadata__"
+DTYPES = "dtypes"  # key of the metadata: JSON of what dtype an array has that is stored as another one
+LENGTHS = ":lengths"  # behind a name: the lengths of its strings

@@ -1,0 +1,367 @@
+"""Reading arrays from a file that is not trusted."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from math import prod
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from ..array_like import Array, UnreadArray
+from ..dtypes import as_dtype, string
+from ..errors import CheckpointError
+from .layout import CHUNK, DTYPES, LENGTH, LENGTHS, LONGEST_HEADER, METADATA, MOST_DIMS, NAMES, PAIRS
+
+
+class TensorFile(Mapping[str, "StoredTensor"]):
+    """A file of arrays, open for reading: a mapping of names to arrays that are not read yet.
+
+    Parameters
+    ----------
+    path : str or Path
+    directory : int, optional
+        Descriptor of the directory that the file belongs to and must be in: it is no link to somewhere else then.
+
+    Attributes
+    ----------
+    path : str
+    size : int
+        Of the file, in bytes.
+    metadata : dict of str to str
+        What the header says besides.
+
+    Raises
+    ------
+    CheckpointError
+        If it can not be read; DamagedFile if it is not of the format, or not whole, or not in the directory.
+
+    Examples
+    --------
+    >>> import os, tempfile, numpy as np
+    >>> from tagflow.base.safetensors import TensorFile, write_tensors
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     path = directory + "/weights.safetensors"
+    ...     file = os.open(path, os.O_WRONLY | os.O_CREAT)
+    ...     size = write_tensors(file, path, [("w", np.array([1, 2], np.int8)), ("z", np.array(1j))])
+    ...     os.close(file)
+    ...     with TensorFile(path) as found:
+    ...         found["w"], found["z"].copy(), found.size == size
+    (<w int8[2]>, array(0.+1.j), True)
+    """
+
+    def __init__(self, path: Any, directory: int | None = None) -> None:
+        self.path: str = os.fspath(path)
+        self._lock = threading.Lock()  # guards the three below
+        self._is_closed, self._readers = False, 0
+        self._file: int | None = _open(self.path, directory)
+        try:
+            self.size: int = os.fstat(self._file).st_size
+            self._data, entries = self._read_header(self._file)
+            self.metadata: dict[str, str] = _checked_metadata(self.path, entries.pop(METADATA, {}))
+            self._tensors: dict[str, StoredTensor] = self._described(entries)
+        except BaseException:
+            self.close()
+            raise
+
+    def __getitem__(self, name: str) -> StoredTensor:
+        return self._tensors[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+    def __enter__(self) -> TensorFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_file", None) is not None:
+            self.close()
+
+    def close(self) -> None:
+        """Close the file; arrays that were copied stay, others can not be any longer. Twice is fine.
+
+        A thread that reads from it does so to the end of its piece, and closes it then.
+        """
+        with self._lock:
+            self._is_closed = True
+            self._close_unless_read()
+
+    def read_into(self, out: Array, offset: int, name: str) -> None:
+        """Fill an array, whose rows follow each other, from a place in the file's data."""
+        view, done = out.reshape(-1).view(np.uint8).data, 0
+        while done < len(view):
+            with self._open_file(name) as file:
+                try:
+                    read = _read_at(file, view[done : done + CHUNK], self._data + offset + done)
+                except OSError as error:
+                    raise _unreadable(self.path, error, name) from error
+            if not read:
+                raise _damaged(self.path, "the file has become shorter while it was read", variable=name)
+            done += read
+
+    @contextmanager
+    def _open_file(self, name: str) -> Iterator[int]:
+        """Have the file open until the end of the block; CheckpointError if it was closed."""
+        with self._lock:
+            if self._is_closed or self._file is None:
+                raise CheckpointError(
+                    "a file was closed before its arrays were read",
+                    file=self.path,
+                    variable=name,
+                    hint="copy them before, or open it again",
+                )
+            self._readers += 1
+        try:
+            yield self._file
+        finally:
+            with self._lock:
+                self._readers -= 1
+                self._close_unless_read()
+
+    def _close_unless_read(self) -> None:
+        if self._is_closed and not self._readers and self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _read_header(self, file: int) -> tuple[int, dict[str, Any]]:
+        """Return where the data begin, and what the header says."""
+        try:
+            head = os.pread(file, LENGTH, 0)
+            length = int.from_bytes(head, "little")
+            most = min(self.size - LENGTH, LONGEST_HEADER)
+            if len(head) < LENGTH or length > most:
+                raise _damaged(self.path, "its header is longer than it", f"at most {max(most, 0)} bytes", length)
+            text = os.pread(file, length, LENGTH)
+        except OSError as error:
+            raise _unreadable(self.path, error) from error
+        return LENGTH + length, parse_object(text, self.path)
+
+    def _described(self, entries: dict[str, Any]) -> dict[str, StoredTensor]:
+        found = {name: _Entry(self, name, entry) for name, entry in entries.items()}
+        end = 0
+        for each in sorted(found.values(), key=lambda each: (each.begin, each.end)):
+            if each.begin != end:
+                raise _damaged(self.path, "its arrays do not follow each other", f"offset {end}", each.begin, each.name)
+            end = each.end
+        if self._data + end != self.size:
+            wanted = f"{self._data + end} bytes"
+            raise _damaged(self.path, "it is longer or shorter than it says", wanted, f"{self.size} bytes")
+        return self._typed(found)
+
+    def _typed(self, found: dict[str, _Entry]) -> dict[str, StoredTensor]:
+        """Return the arrays as they were before they were stored."""
+        others = parse_object(self.metadata.get(DTYPES, "{}").encode(), self.path)
+        lengths = {name + LENGTHS for name, dtype in others.items() if dtype == string.name}
+        if not others.keys() <= found.keys() or not lengths <= found.keys():
+            raise _damaged(self.path, "its metadata name arrays that are not there", got=list(others)[:3])
+        tensors = {}
+        for name, entry in found.items():
+            if name not in lengths:
+                tensors[name] = _stored(entry, others.get(name), found.get(name + LENGTHS))
+        return tensors
+
+
+def _read_at(file: int, into: memoryview, offset: int) -> int:
+    """Read from a place of a file; return how many bytes."""
+    if hasattr(os, "preadv"):
+        return os.preadv(file, [into], offset)
+    data = os.pread(file, len(into), offset)  # macOS
+    into[: len(data)] = data
+    return len(data)
+
+
+class _Entry:
+    """One array of a header.
+
+    Attributes
+    ----------
+    file : TensorFile
+    name : str
+    dtype : numpy.dtype
+    shape : tuple of int
+    begin, end : int
+        Where its bytes are in the file's data.
+    """
+
+    __slots__ = ("begin", "dtype", "end", "file", "name", "shape")
+
+    def __init__(self, file: TensorFile, name: str, entry: Any) -> None:
+        self.file, self.name = file, name
+        fields = entry if isinstance(entry, dict) else {}
+        dtype, shape, offsets = (fields.get(key) for key in ("dtype", "shape", "data_offsets"))
+        found = NAMES.get(dtype) if isinstance(dtype, str) else None
+        if found is None:
+            raise self._damaged("has an unknown dtype", ", ".join(NAMES), dtype)
+        if not _are_sizes(shape) or len(shape) > MOST_DIMS:
+            raise self._damaged("has no shape", "a list of sizes", shape)
+        if not _are_sizes(offsets) or len(offsets) != 2:
+            raise self._damaged("has no place", "two offsets", offsets)
+        self.dtype: np.dtype[Any] = found
+        self.shape: tuple[int, ...] = tuple(shape)
+        self.begin, self.end = offsets
+        self._check_size(prod(self.shape) * self.dtype.itemsize)
+
+    def _check_size(self, wanted: int) -> None:
+        if self.end - self.begin != wanted or self.end > self.file.size:
+            got = f"offsets {self.begin} to {self.end} in a file of {self.file.size} bytes"
+            raise self._damaged("does not have the size of its shape", f"{wanted} bytes", got)
+
+    def _damaged(self, what: str, wanted: object, got: object) -> DamagedFile:
+        return _damaged(self.file.path, f"an array {what}", wanted, got, self.name)
+
+    def read(self, out: Array) -> Array:
+        """Fill an array of the entry's dtype, or a view of another."""
+        self.file.read_into(out, self.begin, self.name)
+        return out
+
+
+class StoredTensor(UnreadArray):
+    """An array in a file.
+
+    Attributes
+    ----------
+    name : str
+    """
+
+    def __init__(self, entry: _Entry, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+        self._entry = entry
+        self.name: str = entry.name
+        self.dtype: np.dtype[Any] = dtype
+        self.shape: tuple[int, ...] = shape
+
+    @property
+    def path(self) -> str:
+        """The file it is in."""
+        return self._entry.file.path
+
+    def copy(self) -> Array:
+        """Read it into a new array; CheckpointError if that fails."""
+        out = np.empty(self.shape, self.dtype)
+        self._entry.read(out)
+        return out
+
+    def __repr__(self) -> str:
+        return f"<{self.name} {as_dtype(self.dtype)}{list(self.shape)}>"
+
+
+class _StoredStrings(StoredTensor):
+    """Strings: their bytes, and their lengths in an array beside it."""
+
+    def __init__(self, entry: _Entry, lengths: _Entry) -> None:
+        assert string.numpy is not None
+        super().__init__(entry, string.numpy, lengths.shape)
+        self._lengths = lengths
+
+    def copy(self) -> Array:
+        lengths = self._lengths.read(np.empty(self.shape, np.int64)).ravel()
+        data = self._entry.read(np.empty(self._entry.shape, np.uint8)).tobytes()
+        if (lengths < 0).any() or (lengths > len(data)).any() or int(lengths.sum()) != len(data):
+            raise _damaged(self.path, "strings do not have the lengths that it says", variable=self.name)
+        ends = np.cumsum(lengths)
+        try:
+            texts = [data[end - length : end].decode() for end, length in zip(ends, lengths)]
+        except UnicodeDecodeError as error:
+            raise _damaged(self.path, f"a string is no text: {error}", variable=self.name) from error
+        return np.array(texts, self.dtype).reshape(self.shape)
+
+
+def _stored(entry: _Entry, dtype: object, lengths: _Entry | None) -> StoredTensor:
+    """Return what is read of an entry, which may have been of another dtype."""
+    if dtype is None:
+        return StoredTensor(entry, entry.dtype, entry.shape)
+    if dtype == string.name and lengths is not None and lengths.dtype == np.int64 and entry.dtype == np.uint8:
+        return _StoredStrings(entry, lengths)
+    if dtype in PAIRS and entry.dtype == PAIRS[str(dtype)] and entry.shape[-1:] == (2,):
+        return StoredTensor(entry, np.dtype(str(dtype)), entry.shape[:-1])
+    raise _damaged(entry.file.path, "an array is not stored as its dtype is", got=dtype, variable=entry.name)
+
+
+def parse_object(text: bytes, path: str) -> dict[str, Any]:
+    """Return what a JSON object says, each key once.
+
+    Raises
+    ------
+    CheckpointError
+        If it is none, or is made to exhaust who reads it.
+    """
+    try:
+        found = json.loads(text.decode("utf-8"), object_pairs_hook=_once)
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise _damaged(path, f"what it says of itself can not be read: {error}") from error
+    if not isinstance(found, dict):
+        raise _damaged(path, "what it says of itself is no JSON object", got=type(found).__name__)
+    return found
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands there twice")
+    return found
+
+
+def _checked_metadata(path: str, found: Any) -> dict[str, str]:
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise _damaged(path, "its metadata are no strings", got=type(found).__name__)
+    return found
+
+
+def _are_sizes(value: Any) -> TypeGuard[list[int]]:
+    return isinstance(value, list) and all(type(each) is int and 0 <= each < 1 << 62 for each in value)
+
+
+def _open(path: str, directory: int | None) -> int:
+    """Open a regular file for reading; a pipe of that name does not block."""
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+    try:
+        if directory is None:
+            file = os.open(path, flags)
+        else:
+            file = os.open(os.path.basename(path), flags | os.O_NOFOLLOW, dir_fd=directory)
+    except (OSError, ValueError) as error:
+        if directory is not None and getattr(error, "errno", None) in (errno.ENOENT, errno.ELOOP):
+            raise _damaged(path, "it is not there") from error
+        raise _unreadable(path, error) from error
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise _damaged(path, "it is no file")
+    return file
+
+
+def _unreadable(path: str, error: Exception, variable: str | None = None) -> CheckpointError:
+    reason = getattr(error, "strerror", None) or str(error)
+    return CheckpointError(
+        f"a file can not be read: {reason}", file=path, variable=variable, hint="look for the file and its permissions"
+    )
+
+
+class DamagedFile(CheckpointError):
+    """A file is not what it should be: cut off, written over, or made by something else."""
+
+
+def _damaged(path: str, why: str, wanted: Any = None, got: Any = None, variable: str | None = None) -> DamagedFile:
+    return DamagedFile(
+        f"a file is damaged, or no checkpoint: {why}",
+        file=path,
+        variable=variable,
+        wanted=wanted,
+        got=None if got is None else _shortened(got),
+        hint="restore another checkpoint",
+    )
+
+
+def _shortened(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) < 80 else text[:77] + "..."

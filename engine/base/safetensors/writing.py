@@ -1,0 +1,181 @@
+"""Writing arrays into a file, from where they are."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..array_like import Array
+from ..dtypes import as_dtype, string
+from ..errors import CheckpointError
+from .layout import BY_DTYPE, DTYPES, LENGTH, LENGTHS, METADATA, NAMES, PAIRS
+from .streams import stream_to
+
+Check = Callable[[], None]
+
+
+def _go_on() -> None:
+    """Let a writer go on; what is given in the place of this may raise."""
+
+
+def write_tensors(
+    file: int, path: str, tensors: Iterable[tuple[str, Any]], metadata: Mapping[str, str] = {}, check: Check = _go_on
+) -> int:
+    """Write arrays into an open file, which is empty.
+
+    Parameters
+    ----------
+    file : int
+        Descriptor.
+    path : str
+        What errors call the file.
+    tensors : iterable of (str, array)
+        Names and arrays. Each is let go of when its bytes are with the operating system.
+    metadata : mapping of str to str, optional
+        What else the header says.
+    check : callable, optional
+        Called between pieces of 4 MiB; what it raises ends the writing.
+
+    Returns
+    -------
+    int
+        The size of the file.
+
+    Raises
+    ------
+    CheckpointError
+        If an array's dtype can not be stored, or two have one name.
+    OSError
+        If the file can not be written.
+    """
+    stored, dtypes = _as_stored(path, tensors)
+    header = _header(stored, {**metadata, **({DTYPES: json.dumps(dtypes)} if dtypes else {})})
+    size = LENGTH + len(header) + sum(array.nbytes for _, array in stored)
+    stream = stream_to(file, size, check)
+    stream.write(memoryview(len(header).to_bytes(LENGTH, "little") + header))
+    stored.reverse()
+    while stored:
+        stream.write(_bytes_of(stored.pop()[1]))
+    stream.finish()
+    return size
+
+
+def _as_stored(path: str, tensors: Iterable[tuple[str, Any]]) -> tuple[list[tuple[str, Array]], dict[str, str]]:
+    """Return arrays of dtypes that the format has, large elements first, and the dtypes of those that had others."""
+    stored: dict[str, Array] = {}
+    dtypes: dict[str, str] = {}
+    for name, value in tensors:
+        array = np.asarray(value)
+        parts = _parts(path, name, array)
+        if len(parts) > 1 or array.dtype.kind == "c":
+            dtypes[name] = as_dtype(array.dtype).name
+        for key, part in parts.items():
+            if key in stored or key == METADATA:
+                raise CheckpointError("two arrays of a file have one name", file=path, variable=key, hint="rename one")
+            stored[key] = part
+    return sorted(stored.items(), key=lambda item: -item[1].dtype.itemsize), dtypes
+
+
+def _parts(path: str, name: str, array: Array) -> dict[str, Array]:
+    """Return the arrays that one is stored as, by name."""
+    if array.dtype.kind in "TU":
+        return _string_parts(path, name, array)
+    little = array.dtype.newbyteorder("<") if array.dtype.kind in "iufc" else array.dtype
+    array = array.astype(little, order="C", copy=False)
+    if array.dtype.kind == "c":
+        pairs = PAIRS[f"complex{8 * array.dtype.itemsize}"] if array.dtype.itemsize <= 16 else None
+        if pairs is not None:
+            return {name: array.reshape(*array.shape, 1).view(pairs)}
+    if array.dtype not in BY_DTYPE:
+        raise _not_storable(path, name, array.dtype)
+    return {name: array}
+
+
+def _string_parts(path: str, name: str, array: Array) -> dict[str, Array]:
+    try:
+        texts = [each.encode() for each in array.astype(string.numpy).ravel().tolist()]
+    except (TypeError, ValueError) as error:
+        raise _not_storable(path, name, array.dtype) from error
+    lengths = np.array([len(text) for text in texts], np.int64).reshape(array.shape)
+    return {name: np.frombuffer(b"".join(texts), np.uint8), name + LENGTHS: lengths}
+
+
+def _not_storable(path: str, name: str, dtype: object) -> CheckpointError:
+    known = ", ".join([*NAMES, *PAIRS, "string"])
+    return CheckpointError(
+        "arrays of this dtype can not be saved", file=path, variable=name, wanted=known, got=dtype, hint="cast it"
+    )
+
+
+def _header(tensors: list[tuple[str, Array]], metadata: Mapping[str, str]) -> bytes:
+    entries: dict[str, Any] = {METADATA: dict(metadata)} if metadata else {}
+    begin = 0
+    for name, array in tensors:
+        end = begin + array.nbytes
+        dtype = BY_DTYPE[array.dtype]
+        entries[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": [begin, end]}
+        begin = end
+    text = json.dumps(entries, separators=(",", ":")).encode()
+    return text + b" " * (-len(text) % LENGTH)  # so that the arrays begin where their elements are aligned
+
+
+def _bytes_of(array: Array) -> memoryview:
+    """Return the bytes of an array as they lie in memory; one whose rows do not follow each other is copied."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
+def save_file(path: str, tensors: Iterable[tuple[str, Any]], check: Check = _go_on) -> None:
+    """Write a file that appears whole, when it is on the disk, or not at all; in the place of one that is there.
+
+    Parameters
+    ----------
+    path : str
+    tensors : iterable of (str, array)
+    check : callable, optional
+        Called every now and then; what it raises ends the writing.
+
+    Raises
+    ------
+    CheckpointError
+        If an array can not be stored.
+    OSError
+        If the file can not be written. Nothing is left of it then.
+    """
+    directory, name = os.path.split(os.path.abspath(path))
+    partial = os.path.join(directory, f".{name}-{secrets.token_hex(8)}")
+    file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        try:
+            write_tensors(file, path, tensors, check=check)
+            sync_file(file)
+        finally:
+            os.close(file)
+        check()
+        os.replace(partial, path)
+    except BaseException:
+        os.unlink(partial)
+        raise
+    sync_directory(directory)
+
+
+def sync_file(file: int) -> None:
+    """Wait until what was written to a file is on the disk."""
+    if hasattr(fcntl, "F_FULLFSYNC"):  # of macOS, whose fsync does not wait for the disk's own memory
+        fcntl.fcntl(file, fcntl.F_FULLFSYNC)
+    else:
+        os.fsync(file)
+
+
+def sync_directory(directory: str) -> None:
+    """Wait until the names of a directory are on the disk."""
+    opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

@@ -1,0 +1,3 @@
+"""Which tagflow this is."""
+
+VERSION = "0.1.0"

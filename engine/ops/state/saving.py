@@ -1,0 +1,378 @@
+"""Save and Restore: tensors to a file and back, as operations of a graph (Abadi et al., 2016, section 4.3)."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...base.dtypes import DType, as_dtype
+from ...base.errors import CheckpointError, GraphError
+from ...base.safetensors import TensorFile, save_file
+from ...base.shapes import Shape
+from ...ir.apply import apply
+from ...ir.definition import REQUIRED, NotDifferentiable, define
+from ...ir.entry import public
+from ...ir.operation import Operation
+from ...ir.tensor import Tensor
+from ...ir.traits import Effect
+from ...kernels.memory.contexts import outside
+from ..support.common import nothing
+from ..support.context import KernelContext, until_ended
+
+Array = np.ndarray[Any, Any]
+_SUFFIX = ".safetensors"
+
+
+class _Part(NamedTuple):
+    """Of a tensor of some shape, what lies between some bounds.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Of the whole.
+    bounds : tuple of (int, int)
+        For each dimension, where it begins and ends.
+    """
+
+    shape: tuple[int, ...]
+    bounds: tuple[tuple[int, int], ...]
+
+    @property
+    def own_shape(self) -> tuple[int, ...]:
+        """The shape of the part."""
+        return tuple(end - begin for begin, end in self.bounds)
+
+    def overlap(self, other: _Part) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+        """Return where the part has what another one has too, and where that has it."""
+        both = [(max(a, c), min(b, d)) for (a, b), (c, d) in zip(self.bounds, other.bounds, strict=True)]
+        mine = tuple(slice(a - own[0], max(a, b) - own[0]) for (a, b), own in zip(both, self.bounds, strict=True))
+        its = tuple(slice(a - own[0], max(a, b) - own[0]) for (a, b), own in zip(both, other.bounds, strict=True))
+        return mine, its
+
+
+def _whole(shape: Sequence[int]) -> _Part:
+    return _Part(tuple(shape), tuple((0, size) for size in shape))
+
+
+def _parsed(spec: str) -> _Part:
+    """Return what TensorFlow's ``shape_and_slices`` say: "4 3 0,2:-", the shape and, for each dimension, what of it."""
+    try:
+        *dims, bounds = spec.split()
+        shape = tuple(map(int, dims))
+        pairs = [_bounds(size, each) for size, each in zip(shape, bounds.split(":"), strict=True)]
+    except ValueError as error:
+        raise _no_spec(spec) from error
+    if not all(0 <= a <= b <= size for size, (a, b) in zip(shape, pairs, strict=True)):
+        raise _no_spec(spec)
+    return _Part(shape, tuple(pairs))
+
+
+def _bounds(size: int, text: str) -> tuple[int, int]:
+    if text == "-":
+        return 0, size
+    begin, length = map(int, text.split(","))
+    return begin, begin + length
+
+
+def _no_spec(spec: str) -> CheckpointError:
+    return CheckpointError(
+        "this says no slice of a tensor",
+        wanted='"", or sizes and, for each, "begin,length" or "-": "4 3 0,2:-"',
+        got=repr(spec),
+        hint="leave it empty for the whole tensor",
+    )
+
+
+def _path(prefix: str) -> str:
+    return prefix if prefix.endswith(_SUFFIX) else prefix + _SUFFIX
+
+
+def _texts(array: Any) -> list[str]:
+    return [str(each) for each in np.asarray(array).ravel().tolist()]
+
+
+# ---- saving
+
+
+def _key(path: str, name: str, spec: str, tensor: Array) -> str:
+    """Return the name that a tensor, or a slice, has in a file."""
+    if not spec:
+        return name
+    if _parsed(spec).own_shape != tensor.shape:
+        raise CheckpointError(
+            "a tensor does not have the shape of its slice",
+            file=path,
+            variable=name,
+            wanted=list(_parsed(spec).own_shape),
+            got=list(tensor.shape),
+            hint="give the shape of the whole, and what of it the tensor is",
+        )
+    return f"{name} {spec}"
+
+
+def _write(path: str, names: list[str], specs: list[str], tensors: Sequence[Array], stop: threading.Event) -> None:
+    def check() -> None:
+        if stop.is_set():
+            raise CheckpointError("the step that saves was cancelled", file=path, hint="run it again")
+
+    try:
+        keys = [_key(path, name, spec, tensor) for name, spec, tensor in zip(names, specs, tensors, strict=True)]
+        save_file(path, zip(keys, tensors, strict=True), check)
+    except OSError as error:
+        raise CheckpointError(
+            f"tensors can not be saved: {error.strerror}", file=path, hint="look for room, and permissions, there"
+        ) from error
+
+
+def _save(xp: Any, context: KernelContext, prefix: Any, names: Any, specs: Any, *tensors: Any) -> Any:
+    stop = threading.Event()
+    write = partial(
+        _write, _path(_texts(prefix)[0]), _texts(names), _texts(specs), list(map(np.asarray, tensors)), stop
+    )
+    threads = context.step.threads
+    return write() if threads is None else _ended(outside(threads, write), stop)
+
+
+async def _ended(call: Any, stop: threading.Event) -> None:
+    """Wait for a thread that writes; a step that is cancelled stops it, and ends when nothing is left of the file."""
+    try:
+        await asyncio.wait([call])
+    except asyncio.CancelledError:
+        stop.set()
+        await until_ended(call)
+        raise
+    call.result()
+
+
+define(
+    "SaveV2",
+    "prefix: host string, tensor_names: host string, shape_and_slices: host string, tensors: host *any ->",
+    shape=nothing,
+    kernel=_save,
+    gradient=NotDifferentiable("it has no value"),
+    effects=Effect.SHOWS,
+)
+
+
+@public
+def save_v2(
+    prefix: Any, tensor_names: Any, shape_and_slices: Any, tensors: Sequence[Any], name: str | None = None
+) -> Operation:
+    """Return an operation that writes tensors into a file, in a thread; the step goes on meanwhile.
+
+    The file is there when it is whole and on the disk, and takes the place of one of that name. With one operation on
+    each device, each with a file of its own, every device writes what it has. A `Checkpointer` needs none of them.
+
+    Parameters
+    ----------
+    prefix : string Tensor
+        Path of the file, to which ".safetensors" is added.
+    tensor_names : list of str, or string Tensor of shape [n]
+    shape_and_slices : list of str, or string Tensor of shape [n]
+        For each tensor "", or what slice of a larger one it is: "4 3 0,2:-" are the first two rows of a [4, 3] tensor.
+    tensors : list of Tensor
+        Of any dtypes.
+    name : str, optional
+
+    Returns
+    -------
+    Operation
+
+    Raises
+    ------
+    GraphError
+        If there are not as many names as tensors.
+    CheckpointError
+        When a step runs it, if the file can not be written: nothing is left of it then.
+
+    Examples
+    --------
+    >>> import tempfile, tagflow as tg
+    >>> with tempfile.TemporaryDirectory() as directory, tg.Graph().as_default() as graph:
+    ...     path = directory + "/weights"
+    ...     w = tg.Variable([[1.0, 2.0], [3.0, 4.0]], name="w")
+    ...     save = tg.save_v2(path, ["w"], [""], [w])
+    ...     (row,) = tg.restore_v2(path, ["w"], ["2 2 1,1:-"], ["float32"])
+    ...     with tg.SyncSession(graph) as session:
+    ...         session.run(w.initializer)
+    ...         session.run(save)
+    ...         session.run(row)
+    array([[3., 4.]], dtype=float32)
+    """
+    _check_counts(tensor_names, shape_and_slices, tensors)
+    return apply(  # type: ignore[no-any-return]
+        "SaveV2", prefix, _vector(tensor_names), _vector(shape_and_slices), list(tensors), name=name
+    )
+
+
+def _vector(texts: Any) -> Any:
+    """Return texts as they become a vector of strings, also if there are none."""
+    return texts if hasattr(texts, "dtype") else np.array(list(texts), np.dtypes.StringDType())
+
+
+def _check_counts(names: Any, specs: Any, others: Sequence[Any]) -> None:
+    counts = [len(each) for each in (names, specs) if not isinstance(each, Tensor)]
+    if any(count != len(others) for count in counts):
+        raise GraphError(
+            "each tensor has a name, and says what slice it is",
+            wanted=f"{len(others)} names, and as many texts for slices",
+            got=counts,
+            hint='give [""] * len(tensors) for whole tensors',
+        )
+
+
+# ---- restoring
+
+
+def _sources(file: TensorFile, name: str) -> Iterator[tuple[str, _Part]]:
+    """Yield what a file has of a tensor."""
+    if name in file:
+        yield name, _whole(file[name].shape)
+    for key in file:
+        if key.startswith(name + " "):
+            with suppress(CheckpointError):  # another tensor, whose name has a space
+                yield key, _parsed(key.removeprefix(name + " "))
+
+
+def _read(file: TensorFile, name: str, spec: str, dtype: DType) -> Array:
+    sources = list(_sources(file, name))
+    if not sources:
+        raise CheckpointError(
+            "a file does not have this tensor",
+            file=file.path,
+            variable=name,
+            got=", ".join(list(file)[:5]),
+            hint="restore what was saved",
+        )
+    part = _parsed(spec) if spec else _whole(sources[0][1].shape)
+    for key, source in sources:
+        if as_dtype(file[key].dtype) is not dtype or source.shape != part.shape:
+            got = f"{as_dtype(file[key].dtype)}{list(source.shape)}"
+            wanted = f"{dtype}{list(part.shape)}"
+            raise CheckpointError(
+                "a saved tensor is another one",
+                file=file.path,
+                variable=name,
+                wanted=wanted,
+                got=got,
+                hint="restore it with its dtype and shape, and cast it then",
+            )
+    return _joined(file, name, part, sources)
+
+
+def _joined(file: TensorFile, name: str, part: _Part, sources: Sequence[tuple[str, _Part]]) -> Array:
+    """Return a part of a tensor, from what there is of it."""
+    for key, source in sources:
+        if source == part:
+            return file[key].copy()
+    out = np.empty(part.own_shape, file[sources[0][0]].dtype)
+    found = np.zeros(part.own_shape, bool)
+    for key, source in sources:
+        mine, its = part.overlap(source)
+        if prod(out[mine].shape):
+            out[mine], found[mine] = file[key].copy()[its], True
+    if not found.all():
+        raise CheckpointError(
+            "a file has only some slices of this tensor",
+            file=file.path,
+            variable=name,
+            wanted=f"{part.bounds} of {list(part.shape)}",
+            got="; ".join(str(source.bounds) for _, source in sources),
+            hint="restore slices that were saved there",
+        )
+    return out
+
+
+def _read_all(path: str, names: list[str], specs: list[str], dtypes: Sequence[DType]) -> list[Array]:
+    with TensorFile(path) as file:
+        return [_read(file, *each) for each in zip(names, specs, dtypes, strict=True)]
+
+
+def _restore(xp: Any, context: KernelContext, prefix: Any, names: Any, specs: Any, *, dtypes: Sequence[DType]) -> Any:
+    read = partial(_read_all, _path(_texts(prefix)[0]), _texts(names), _texts(specs), dtypes)
+    threads = context.step.threads
+    return _given(context, read()) if threads is None else _restored(context, outside(threads, read))
+
+
+async def _restored(context: KernelContext, call: Any) -> Any:
+    return _given(context, await call)
+
+
+def _given(context: KernelContext, arrays: list[Array]) -> Any:
+    pool = context.step.contexts.pool
+    outputs = arrays if pool is None else [pool.adopt(array) for array in arrays]
+    return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+
+define(
+    "RestoreV2",
+    "prefix: host string, tensor_names: host string, shape_and_slices: host string -> tensors: host *@dtypes",
+    attrs={"dtypes": REQUIRED},
+    shape=lambda op: [Shape(None)] * len(op.attrs["dtypes"]),
+    kernel=_restore,
+    gradient=NotDifferentiable("what it gives was read from a file"),
+    effects=Effect.READS,
+)
+
+
+@public
+def restore_v2(
+    prefix: Any, tensor_names: Any, shape_and_slices: Any, dtypes: Sequence[Any], name: str | None = None
+) -> list[Tensor]:
+    """Read tensors from a file that `save_v2`, a `Checkpointer` or the safetensors library has written, in a thread.
+
+    Parameters
+    ----------
+    prefix : string Tensor
+        Path of the file, to which ".safetensors" is added unless it ends so.
+    tensor_names : list of str, or string Tensor of shape [n]
+    shape_and_slices : list of str, or string Tensor of shape [n]
+        For each tensor "" for all of it, or what slice is read: as in `save_v2`. Slices that were saved are joined.
+    dtypes : list of dtype-like
+        Of the tensors.
+    name : str, optional
+
+    Returns
+    -------
+    list of Tensor
+        Of unknown shapes: assign them to variables.
+
+    Raises
+    ------
+    GraphError
+        If there are not as many names as dtypes.
+    CheckpointError
+        When a step runs it, if there is no such file, or it does not have these tensors, of these dtypes.
+
+    Examples
+    --------
+    >>> import tempfile, tagflow as tg
+    >>> with tempfile.TemporaryDirectory() as directory, tg.Graph().as_default() as graph:
+    ...     path = directory + "/weights"
+    ...     rows = [tg.Variable([[1.0, 2.0]], name="a"), tg.Variable([[3.0, 4.0]], name="b")]
+    ...     save = tg.save_v2(path, ["w", "w"], ["2 2 0,1:-", "2 2 1,1:-"], rows)
+    ...     (whole,) = tg.restore_v2(path, ["w"], [""], ["float32"])
+    ...     with tg.SyncSession(graph) as session:
+    ...         session.run([row.initializer for row in rows])
+    ...         session.run(save)
+    ...         session.run(whole).tolist()
+    [None, None]
+    [[1.0, 2.0], [3.0, 4.0]]
+    """
+    _check_counts(tensor_names, shape_and_slices, dtypes)
+    found = apply(
+        "RestoreV2",
+        prefix,
+        _vector(tensor_names),
+        _vector(shape_and_slices),
+        name=name,
+        dtypes=tuple(map(as_dtype, dtypes)),
+    )
+    return list(found) if isinstance(found, (list, tuple)) else [found]

@@ -1,0 +1,468 @@
+"""The client of checkpoints: what is saved when, what is kept, and what is restored."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from ...base import nest
+from ...base.array_like import UnreadArray
+from ...base.errors import CheckpointError, GraphError
+from ...base.safetensors import DamagedFile
+from ...base.source_lines import user_source
+from ...base.turns import Turns
+from ...base.version import VERSION
+from ...frontend.partitioned import PartitionedVariable
+from ...frontend.variables import Variable
+from ...ops.state.variables import CONTAINER
+from ...runtime.session import Session
+from . import directory as files
+from .manifest import Contents, contents_of
+from .matching import Matched, Rename, match
+from .others import open_saved
+from .policies import Retention, Schedule
+from .records import CheckpointStatistics, Restored
+from .saved import Saved
+from .saving import Check, Saving
+from .slices import aliases_of, slices_of
+
+_LIBRARY = f"tagflow {VERSION}"
+
+
+class Checkpointer:
+    """Saves what a session keeps from step to step into a directory, and restores it.
+
+    A checkpoint is a directory ``checkpoint-0000000100`` with a safetensors file for each device and a manifest. It
+    appears when all of it is on the disk. It is written by a thread, while training goes on: from the variables' own
+    arrays, of which the next update makes new ones.
+
+    Parameters
+    ----------
+    directory : str or Path
+        Made when it is first needed.
+    keep : int, optional
+        How many checkpoints are kept, the newest; None for all.
+    keep_best : tuple of (str, int, {'min', 'max'}), optional
+        A metric, and of how many checkpoints whose metric is best: these are kept whatever their age. One of which the
+        metric is not known, or no number, is none of them.
+    every_steps : int, optional
+        `save_if_due` saves when so many steps have passed since it last did.
+    every_seconds : float, optional
+        Or so many seconds.
+    consistent : bool
+        Take checkpoints between two steps that update variables: see :meth:`Session.capture`. Where one task trains and
+        saves, no step is under way when it does, and this makes no difference.
+    variables : iterable of Variable, PartitionedVariable or str, optional
+        Save and restore these variables only, and nothing else of the session. So parts of a model may have
+        checkpointers with directories and policies of their own.
+    wait_seconds : float
+        How long a consistent checkpoint waits for steps under way.
+
+    Examples
+    --------
+    >>> import asyncio, tempfile, tagflow as tg
+    >>> from tagflow.training import AdamOptimizer, Checkpointer
+    >>> with tg.Graph().as_default() as graph:
+    ...     w = tg.Variable([5.0, -3.0], name="w")
+    ...     train = AdamOptimizer(0.1).minimize(tg.reduce_sum(tg.square(tg.dropout(w, 0.5))))
+    ...     init = tg.global_variables_initializer()
+    >>> async def main(directory, steps):
+    ...     async with Checkpointer(directory, every_steps=10) as checkpointer, tg.Session(graph) as session:
+    ...         await session.run(init)
+    ...         restored = await checkpointer.restore(session)  # None the first time
+    ...         first = restored.step if restored else 0
+    ...         for step in range(first, steps):
+    ...             await session.run(train)
+    ...             await checkpointer.save_if_due(session, step + 1)
+    ...         return first, (await session.read_variables("w"))["w"].tolist()
+    >>> with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
+    ...     whole = asyncio.run(main(one, 20))
+    ...     half, rest = asyncio.run(main(two, 10)), asyncio.run(main(two, 20))
+    >>> whole[0], half[0], rest[0], whole[1] == rest[1]
+    (0, 0, 10, True)
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        keep: int | None = 5,
+        keep_best: tuple[str, int, str] | None = None,
+        every_steps: int | None = None,
+        every_seconds: float | None = None,
+        consistent: bool = False,
+        variables: Iterable[Variable | PartitionedVariable | str] | None = None,
+        wait_seconds: float = 10.0,
+    ) -> None:
+        self.directory: Path = Path(directory)
+        self._retention = Retention(keep, keep_best)
+        self._schedule = Schedule(every_steps, every_seconds)
+        self._consistent = consistent
+        self._only = None if variables is None else _names_of(variables)
+        self._wait_seconds = wait_seconds
+        self._objects: dict[str, Any] = {}
+        self._turns = Turns()  # one takes a snapshot at a time, in the order in which that was asked for
+        self._writing: Saving | None = None
+        self._statistics = CheckpointStatistics()
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<Checkpointer in {self.directory}, {self._statistics.written} written>"
+
+    async def __aenter__(self) -> Checkpointer:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def add(self, name: str, value: Any) -> None:
+        """Save and restore the state of an object too, as that of an input pipeline.
+
+        Parameters
+        ----------
+        name : str
+        value : object
+            ``value.state_dict()`` gives its state, a structure of tuples, lists and dicts of arrays, numbers, strings,
+            bytes and None, at the time of the snapshot; ``value.load_state_dict(state)``, which may be a coroutine,
+            takes it.
+
+        Raises
+        ------
+        GraphError
+            If it has no such methods, or the name is taken.
+        """
+        if name in self._objects or not all(hasattr(value, each) for each in ("state_dict", "load_state_dict")):
+            raise GraphError(
+                "this can not be saved beside a session",
+                wanted="a new name, and an object with state_dict() and load_state_dict(state)",
+                got=f"{name!r}: {value!r}",
+                hint="wrap it in an object that has them",
+            )
+        self._objects[name] = value
+
+    # ---- saving
+
+    async def save(self, session: Session, step: int, metrics: Mapping[str, float] | None = None) -> Saving:
+        """Take a snapshot of a session and begin to write it.
+
+        If the last checkpoint is still being written, that is waited for. When this returns training may go on.
+
+        Parameters
+        ----------
+        session : Session
+        step : int
+            What the checkpoint is called by; one of a larger step is newer.
+        metrics : mapping of str to float, optional
+            What `keep_best` looks at, and `restore` returns.
+
+        Returns
+        -------
+        Saving
+            Await it for the path, when the checkpoint is on the disk. Otherwise what goes wrong is raised by the next
+            call.
+
+        Raises
+        ------
+        CheckpointError
+            If the last checkpoint could not be written, and nobody was told yet; if something can not be saved; if
+            steps under way do not end in time.
+        """
+        source, noted = user_source(), _checked_metrics(metrics)
+        if step < 0:
+            raise GraphError("a step is no number of updates", wanted="0 or more", got=step, hint="count the updates")
+        async with self._turns.turn():
+            self._check_open()
+            await self._until_written()
+            self._check_open()
+            contents, size = await self._contents(session, int(step), noted)
+            self._check_open()
+            write = partial(self._write, contents, size)
+            self._statistics = replace(self._statistics, is_writing=True)
+            self._writing = Saving(int(step), write, source)
+            return self._writing
+
+    async def save_if_due(
+        self, session: Session, step: int, metrics: Mapping[str, float] | None = None
+    ) -> Saving | None:
+        """Save if `every_steps` or `every_seconds` have passed since this last did.
+
+        Parameters
+        ----------
+        session, step, metrics
+            As for `save`.
+
+        Returns
+        -------
+        Saving or None
+            As `save` does; None if it is not time.
+        """
+        if not self._schedule.is_due(step):
+            return None
+        self._schedule.begin(step)
+        return await self.save(session, step, metrics)
+
+    async def _contents(self, session: Session, step: int, metrics: Mapping[str, float]) -> tuple[Contents, int]:
+        """Return what is to be written, with the session's own arrays, and how many bytes these have."""
+        objects = self._objects
+        captured = await session.capture(
+            consistent=self._consistent,
+            seconds=self._wait_seconds,
+            along=lambda: {name: _kept(each.state_dict()) for name, each in objects.items()},
+        )
+        values, devices = captured.values, captured.devices
+        state: tuple[int, int] | None = captured.random_state
+        if self._only is not None:
+            homes = dict(zip(values.get(CONTAINER, {}), devices[_begin_of(values) :], strict=False))
+            chosen = {name: each for name, each in values.get(CONTAINER, {}).items() if name in self._only}
+            values, devices, state = {CONTAINER: chosen}, [homes[name] for name in chosen], None
+        made = contents_of(
+            step,
+            metrics,
+            values,
+            devices,
+            state,
+            captured.along,
+            slices_of(session.graph),
+            aliases_of(session.graph),
+            _LIBRARY,
+        )
+        return made, sum(array.nbytes for tensors in made.files.values() for _, array in tensors)
+
+    def _write(self, contents: Contents, size: int, check: Check) -> Path:
+        """Write a checkpoint and remove those that are not kept; in a thread."""
+        written = self._statistics
+        try:
+            path = files.write(self.directory, contents, check)
+        except BaseException:
+            self._statistics = replace(written, failed=written.failed + 1, is_writing=False)
+            raise
+        self._statistics = CheckpointStatistics(
+            written.written + 1, written.failed, False, contents.step, str(path), None, size
+        )
+        self._retention.apply(self.directory)
+        return path
+
+    async def _until_written(self) -> None:
+        """Wait until nothing is being written; raise what has gone wrong, if nobody was told."""
+        if self._writing is not None:
+            await self._writing.wait_until_ended()
+            saving, self._writing = self._writing, None
+            failure = saving.failure()
+            if failure is not None:
+                try:
+                    raise failure
+                finally:
+                    del failure  # its traceback refers to this frame
+
+    # ---- restoring
+
+    def checkpoints(self) -> list[Path]:
+        """Return the checkpoints of the directory, the oldest first."""
+        return [each.path for each in files.entries(self.directory)]
+
+    def latest(self) -> Path | None:
+        """Return the newest checkpoint, None if there is none."""
+        return next(iter(reversed(self.checkpoints())), None)
+
+    async def restore(
+        self,
+        session: Session,
+        path: str | os.PathLike[str] | None = None,
+        partial: bool = False,
+        rename: Rename = None,
+        cast: bool = False,
+    ) -> Restored | None:
+        """Give a session what was saved: all of it, or nothing if something does not fit.
+
+        Variables in shards may be restored from other shards, or from a whole, and the other way round. Random
+        operations go on drawing where they were, so a resumed run is the one that was interrupted, bit for bit.
+
+        Parameters
+        ----------
+        session : Session
+        path : str or Path, optional
+            A checkpoint, a ``.safetensors`` or ``.npz`` file, or the prefix of a checkpoint of TensorFlow, if that is
+            installed. By default the newest checkpoint of the directory that is not damaged, when none is being
+            written any longer; a warning names others.
+        partial : bool
+            Whether variables may be missing there, or arrays be of no use here.
+        rename : mapping or callable, optional
+            What a saved array is called here: ``{"old": "new", "old_scope/": "new_scope/", "other": None}``; None
+            leaves it out.
+        cast : bool
+            Whether dtypes may differ, where values keep their meaning: between floats, to larger integers.
+
+        Returns
+        -------
+        Restored or None
+            None if there is no checkpoint in the directory.
+
+        Raises
+        ------
+        CheckpointError
+            If a file can not be read, or does not fit the graph: names file, variable, what was wanted and what is
+            there. If all checkpoints are damaged.
+        """
+        source = user_source()
+        try:
+            wanted = self._match(session, partial, rename, cast)
+            if path is not None:
+                return await self._restore(session, os.fspath(path), wanted)
+            return await self._restore_newest(session, wanted)
+        except CheckpointError as error:
+            error.source = source  # a thread that has read has no line of the user's
+            raise
+
+    async def _restore_newest(self, session: Session, wanted: Callable[[Saved], Matched]) -> Restored | None:
+        if self._writing is not None:
+            await self._writing.wait_until_ended()
+        skipped: list[str] = []
+        there = await asyncio.to_thread(self.checkpoints)
+        for each in reversed(there):
+            try:
+                return await self._restore(session, str(each), wanted, skipped)
+            except DamagedFile as error:
+                skipped.append(f"{each}: {error.what}")
+                warnings.warn(f"a damaged checkpoint is passed over: {error}", RuntimeWarning, stacklevel=3)
+        if skipped:
+            raise CheckpointError(
+                "all checkpoints of a directory are damaged",
+                file=self.directory,
+                got="; ".join(skipped),
+                hint="give path=, or begin anew in another directory",
+            )
+        return None
+
+    def _match(self, session: Session, partial: bool, rename: Rename, cast: bool) -> Callable[[Saved], Matched]:
+        return lambda saved: match(session.graph, saved, self._only, rename, partial, cast)
+
+    async def _restore(
+        self, session: Session, path: str, match: Callable[[Saved], Matched], skipped: Iterable[str] = ()
+    ) -> Restored:
+        with closing(await asyncio.to_thread(open_saved, path)) as saved:
+            found = match(saved)
+            resources = saved.resources if self._only is None else {}
+            states = {name: each for name, each in saved.objects.items() if name in self._objects}
+            resources, states = await asyncio.to_thread(nest.map_structure, _read, (resources, states))
+            await session.restore({**resources, CONTAINER: found.values})
+        if saved.random_state is not None and self._only is None:
+            session.random_state = saved.random_state
+        for name, state in states.items():
+            loading = self._objects[name].load_state_dict(state)
+            if asyncio.iscoroutine(loading):
+                await loading
+        if saved.step is not None:
+            self._schedule.begin(saved.step)
+        return Restored(
+            path,
+            saved.step,
+            saved.metrics,
+            tuple(found.values),
+            tuple(found.missing),
+            tuple(found.unused),
+            tuple(found.cast),
+            tuple(states),
+            tuple(skipped),
+        )
+
+    # ---- the end
+
+    def statistics(self) -> CheckpointStatistics:
+        """Return a snapshot of counts."""
+        saving = self._writing
+        seconds = None if saving is None else saving.seconds
+        return replace(self._statistics, last_seconds=seconds) if seconds is not None else self._statistics
+
+    async def aclose(self, *, abandon: bool = False) -> None:
+        """Wait until what is being written is on the disk, or, with `abandon`, until it is given up and gone.
+
+        When cancelled it gives that up, waits for the end of it, and is cancelled then. Twice is fine.
+
+        Parameters
+        ----------
+        abandon : bool
+            Whether to end the writing soon and leave nothing of it.
+
+        Raises
+        ------
+        CheckpointError
+            If it could not be written, and nobody was told yet.
+        """
+        self._closed = True
+        saving = self._writing
+        if saving is None:
+            return
+        if abandon:
+            saving.cancel()
+        await _ended(saving)
+        self._writing = None
+        failure = saving.failure()
+        if failure is not None and not abandon:
+            try:
+                raise failure
+            finally:
+                del failure  # its traceback refers to this frame
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise CheckpointError("this checkpointer was closed", file=self.directory, hint="make a new one")
+
+
+async def _ended(saving: Saving) -> None:
+    """Wait until a thread has ended; when that is cancelled the thread is told, and waited for all the same."""
+    cancellation = None
+    while not saving.done:
+        try:
+            await saving.wait_until_ended()
+        except asyncio.CancelledError as error:
+            cancellation = cancellation or error
+            saving.cancel()
+    await saving.wait_until_ended()  # its thread, too
+    if cancellation is not None:
+        try:
+            raise cancellation
+        finally:
+            del cancellation  # the traceback refers to this frame
+
+
+def _names_of(variables: Iterable[Variable | PartitionedVariable | str]) -> set[str]:
+    return {each if isinstance(each, str) else each.name for each in nest.flatten(nest.with_shards(list(variables)))}
+
+
+def _kept(state: Any) -> Any:
+    """Return a state with copies of its arrays, which their owner may change as soon as it is asked."""
+    return nest.map_structure(lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, state)
+
+
+def _read(leaf: Any) -> Any:
+    return leaf.copy() if isinstance(leaf, UnreadArray) else leaf
+
+
+def _begin_of(values: Mapping[str, Any]) -> int:
+    """Return how many leaves a snapshot has in front of the variables."""
+    before = 0
+    for container, each in values.items():
+        if container == CONTAINER:
+            break
+        before += len(nest.flatten(each))
+    return before
+
+
+def _checked_metrics(metrics: Mapping[str, float] | None) -> dict[str, float]:
+    try:
+        return {str(name): float(value) for name, value in (metrics or {}).items()}
+    except (TypeError, ValueError) as error:
+        raise GraphError(
+            "metrics are numbers by name", wanted='{"loss": 0.1}', got=repr(metrics), hint="fetch them first"
+        ) from error

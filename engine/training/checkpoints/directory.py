@@ -1,0 +1,215 @@
+"""A directory of checkpoints: each appears whole or not at all, whatever ends the process, and goes so.
+
+A checkpoint is a directory whose name says its step. It is written under another name, with all its files on the disk
+before it is renamed. One that is removed is renamed first. What a process has left that ended meanwhile is known by the
+lock that it no longer has, and removed by the next one that writes.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...base.errors import CheckpointError
+from ...base.safetensors import sync_directory, sync_file, write_tensors
+from .manifest import NAME, Contents, manifest_bytes
+
+_FINAL = re.compile(r"checkpoint-(\d{1,18})(?:\.(\d{1,9}))?")
+_WRITING, _REMOVED = ".writing-", ".removed-"
+Check = Callable[[], None]
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Entry:
+    """A checkpoint of a directory.
+
+    Attributes
+    ----------
+    step : int
+    attempt : int
+        How many checkpoints of this step there were before.
+    path : Path
+    """
+
+    step: int
+    attempt: int
+    path: Path
+
+
+def entries(directory: Path) -> list[Entry]:
+    """Return the checkpoints of a directory, the oldest step first; none if there is no such directory."""
+    try:
+        names = os.listdir(directory)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise failed("a directory can not be read", directory, error) from error
+    matches = [(found, name) for name in names if (found := _FINAL.fullmatch(name))]
+    return sorted(Entry(int(found[1]), int(found[2] or 0), directory / name) for found, name in matches)
+
+
+def write(directory: Path, contents: Contents, check: Check) -> Path:
+    """Write a checkpoint and return its path; in a thread.
+
+    Parameters
+    ----------
+    directory : Path
+        Made if it is not there.
+    contents : Contents
+        Its arrays are let go of one by one, as they are written.
+    check : callable
+        Called every now and then; what it raises ends the writing, and leaves nothing.
+
+    Raises
+    ------
+    CheckpointError
+        If it can not be written; nothing is left of it then, and what was there before is.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(directory)
+        with _working_directory(directory) as (path, opened):
+            _write_files(path, opened, contents, check)
+            check()
+            final = _renamed(path, directory, contents.step)
+        sync_directory(str(directory))
+    except OSError as error:
+        raise failed("a checkpoint can not be written", directory, error) from error
+    return final
+
+
+def remove(entry: Entry) -> None:
+    """Remove a checkpoint: at once, and then its files."""
+    gone = _hidden(entry.path.parent, _REMOVED)
+    try:
+        entry.path.rename(gone)
+    except FileNotFoundError:  # somebody else did
+        return
+    except OSError as error:
+        raise failed("an old checkpoint can not be removed", entry.path, error) from error
+    shutil.rmtree(gone, ignore_errors=True)
+
+
+def remove_leftovers(directory: Path) -> None:
+    """Remove what processes have left that are no more."""
+    for name in os.listdir(directory):
+        if name.startswith((_WRITING, _REMOVED)):
+            _remove_unlocked(directory / name)
+
+
+def _remove_unlocked(path: Path) -> None:
+    try:
+        opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:  # somebody else has removed it, or it is no directory of ours
+        return
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # its writer is at work
+        return
+    else:
+        shutil.rmtree(path, ignore_errors=True)
+    finally:
+        os.close(opened)
+
+
+def _hidden(directory: Path, prefix: str) -> Path:
+    """Return a path that nothing has."""
+    return directory / (prefix + secrets.token_hex(8))
+
+
+@contextmanager
+def _working_directory(directory: Path) -> Iterator[tuple[Path, int]]:
+    """Have a new directory, locked; it is removed, with all that is in it, if it was not renamed in the block."""
+    opened = None
+    while opened is None:
+        path = _hidden(directory, _WRITING)
+        opened = _made(path)
+    try:
+        yield path, opened
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+        os.close(opened)
+
+
+def _made(path: Path) -> int | None:
+    """Make a directory, and open and lock it; None if somebody has taken it for a leftover before it was locked."""
+    path.mkdir()
+    try:
+        opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        path.rmdir()
+        raise
+    fcntl.flock(opened, fcntl.LOCK_EX)
+    if path.exists():
+        return opened
+    os.close(opened)
+    return None
+
+
+def _write_files(path: Path, opened: int, contents: Contents, check: Check) -> None:
+    for name, tensors in contents.files.items():
+        with _new_file(name, opened) as file:
+            write_tensors(file, str(path / name), _taken_out(tensors), {"format": "tagflow"}, check)
+            sync_file(file)
+    with _new_file(NAME, opened) as file:
+        data = memoryview(manifest_bytes(contents.manifest))
+        while data:
+            data = data[os.write(file, data) :]
+        sync_file(file)
+    os.fsync(opened)
+
+
+@contextmanager
+def _new_file(name: str, directory: int) -> Iterator[int]:
+    file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=directory)
+    try:
+        yield file
+    finally:
+        os.close(file)
+
+
+def _taken_out(tensors: list[tuple[str, object]]) -> Iterator[tuple[str, object]]:
+    tensors.reverse()
+    while tensors:
+        yield tensors.pop()
+
+
+def _renamed(path: Path, directory: Path, step: int) -> Path:
+    """Give a checkpoint its name, which no other has."""
+    taken = [each.attempt for each in entries(directory) if each.step == step]
+    attempt = max(taken) + 1 if taken else 0
+    while True:
+        final = directory / (f"checkpoint-{step:010d}" + (f".{attempt}" if attempt else ""))
+        try:
+            path.rename(final)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            attempt += 1
+        else:
+            return final
+
+
+_HINTS = {
+    errno.ENOSPC: "make room there, or keep fewer checkpoints",
+    errno.EFBIG: "allow larger files there",
+    errno.EDQUOT: "make room there, or keep fewer checkpoints",
+    errno.EROFS: "give a directory that can be written to",
+    errno.EACCES: "give a directory that can be written to",
+    errno.EPERM: "give a directory that can be written to",
+}
+
+
+def failed(what: str, path: object, error: OSError) -> CheckpointError:
+    """Return the error about a file or directory that the operating system refuses."""
+    reason = error.strerror or str(error)
+    hint = _HINTS.get(error.errno or 0, "look for the directory and its permissions")
+    return CheckpointError(f"{what}: {reason}", file=error.filename or path, hint=hint)

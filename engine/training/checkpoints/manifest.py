@@ -1,0 +1,243 @@
+"""The manifest of a checkpoint: what is in which file, and all that is not an array."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from time import time
+from typing import Any
+
+from ...base import nest
+from ...base.array_like import UnreadArray
+from ...base.dtypes import as_dtype
+from ...base.safetensors import DamagedFile, StoredTensor, TensorFile, parse_object
+from ...ops.state.variables import CONTAINER
+from .saved import Saved
+from .slices import Slice
+from .structures import decode, encode
+
+NAME = "manifest.json"
+_FORMAT, _VERSION = "tagflow checkpoint", 1
+_LARGEST = 1 << 28  # bytes
+
+
+@dataclass
+class Contents:
+    """What is to be written.
+
+    Attributes
+    ----------
+    step : int
+    files : dict of str to list of (str, array)
+        Names and arrays of each file; they are taken out as they are written.
+    manifest : dict
+        All else.
+    """
+
+    step: int
+    files: dict[str, list[tuple[str, Any]]] = field(default_factory=dict)
+    manifest: dict[str, Any] = field(default_factory=dict)
+    _taken: set[str] = field(default_factory=set)
+
+    def add(self, file: str, name: str, array: Any) -> str:
+        """Put an array into a file; return its name there, which no other of the checkpoint has."""
+        chosen, number = name, 1
+        while chosen in self._taken:
+            chosen, number = f"{name}#{number}", number + 1
+        self._taken.add(chosen)
+        self.files.setdefault(file, []).append((chosen, array))
+        dtype, shape = as_dtype(array.dtype).name, list(array.shape)
+        self.manifest["tensors"][chosen] = {"file": file, "dtype": dtype, "shape": shape}
+        return chosen
+
+
+def contents_of(
+    step: int,
+    metrics: Mapping[str, float],
+    values: Mapping[str, Mapping[str, Any]],
+    devices: list[str],
+    random_state: tuple[int, int] | None,
+    objects: Mapping[str, Any],
+    slices: Mapping[str, Slice],
+    aliases: Mapping[str, str],
+    library: str,
+) -> Contents:
+    """Return what a checkpoint is to consist of.
+
+    Parameters
+    ----------
+    step : int
+    metrics : mapping of str to float
+    values : mapping of str to mapping of str to object
+        What a session keeps.
+    devices : list of str
+        Of each leaf of `values`; each device gets a file.
+    random_state : tuple of (int, int) or None
+    objects : mapping of str to object
+        States of objects.
+    slices : mapping of str to Slice
+        Of variables.
+    aliases : mapping of str to str
+        What variables would be called if others were whole.
+    library : str
+        What writes it, and its version.
+
+    Raises
+    ------
+    CheckpointError
+        If there is something that can not be saved.
+    """
+    made = Contents(step)
+    made.manifest.update(format=_FORMAT, version=_VERSION, library=library, created=time(), step=step)
+    made.manifest.update(metrics=dict(metrics), random_state=random_state and list(random_state), tensors={})
+    places = iter(devices)
+    found: dict[str, Any] = {}
+    for container, resources in values.items():
+        found[container] = {name: _encoded(made, container, name, state, places) for name, state in resources.items()}
+    made.manifest["resources"] = found
+    own = iter(lambda: "host", None)
+    made.manifest["objects"] = {name: _encoded(made, "objects", name, state, own) for name, state in objects.items()}
+    there = found.get(CONTAINER, {})
+    made.manifest["slices"] = {name: _slice_to_json(each) for name, each in slices.items() if name in there}
+    made.manifest["aliases"] = {name: each for name, each in aliases.items() if name in there}
+    return made
+
+
+def _encoded(made: Contents, container: str, name: str, state: Any, places: Any) -> Any:
+    """Return JSON for what a resource keeps; its arrays go to the files of the devices that they are from."""
+    homes = {id(leaf): next(places) for leaf in nest.flatten(state)}
+    wanted = name if container == CONTAINER else f"{container}/{name}"
+
+    def add(array: Any) -> str:
+        home = homes.get(id(array), "host")
+        return made.add(home.replace("/", "").replace(":", "-") + ".safetensors", wanted, array)
+
+    return encode(state, add, wanted)
+
+
+def _slice_to_json(each: Slice) -> dict[str, Any]:
+    rows = [each.rows.start, each.rows.stop, each.rows.step]
+    return {"of": each.of, "shape": list(each.shape), "axis": each.axis, "rows": rows}
+
+
+def read_manifest(directory: str) -> dict[str, Any]:
+    """Return the manifest of a checkpoint, so far as it is one; CheckpointError otherwise."""
+    path = os.path.join(directory, NAME)
+    try:
+        with open(path, "rb") as file:
+            text = file.read(_LARGEST + 1)
+    except OSError as error:
+        raise _damaged(path, f"its manifest can not be read: {error.strerror}") from error
+    if len(text) > _LARGEST:
+        raise _damaged(path, f"its manifest has more than {_LARGEST} bytes")
+    found = parse_object(text, path)
+    if found.get("format") != _FORMAT or not isinstance(found.get("version"), int):
+        raise _damaged(path, "this is no manifest", _FORMAT, found.get("format"))
+    if found["version"] > _VERSION:
+        raise _damaged(path, "it was written by a newer version", f"at most version {_VERSION}", found["version"])
+    return found
+
+
+def open_checkpoint(directory: str) -> Saved:
+    """Open a checkpoint for reading, all of which is checked but the values of its arrays.
+
+    Raises
+    ------
+    DamagedFile
+        If something is missing or does not fit together.
+    CheckpointError
+        If a file can not be read.
+    """
+    manifest = read_manifest(directory)
+    path = os.path.join(directory, NAME)
+    with ExitStack() as opened:
+        try:
+            arrays = _open_arrays(directory, path, _typed(manifest, "tensors", dict), opened)
+            get, scalar = arrays.__getitem__, lambda name: arrays[name].copy()[()]
+            resources = {
+                container: {name: decode(state, get, scalar) for name, state in states.items()}
+                for container, states in _typed(manifest, "resources", dict).items()
+            }
+            objects = {name: decode(each, get, scalar) for name, each in _typed(manifest, "objects", dict).items()}
+            variables = resources.pop(CONTAINER, {})
+            slices = _slices(_typed(manifest, "slices", dict), variables)
+            aliases = {name: str(each) for name, each in _typed(manifest, "aliases", dict).items()}
+            saved = Saved(directory, variables, slices, aliases, resources, objects, **_figures(manifest))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise _damaged(path, f"its manifest does not fit together: {error!r}") from error
+        saved.close = opened.pop_all().close
+    return saved
+
+
+def _figures(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    state = manifest["random_state"]
+    if state is not None:
+        seed, step = state
+        state = int(seed), int(step)
+    metrics = {str(name): float(value) for name, value in _typed(manifest, "metrics", dict).items()}
+    return {"step": int(manifest["step"]), "metrics": metrics, "random_state": state}
+
+
+def _typed(manifest: Mapping[str, Any], key: str, kind: type) -> Any:
+    value = manifest[key]
+    if not isinstance(value, kind):
+        raise ValueError(f"{key} is no {kind.__name__}")
+    return value
+
+
+def _open_arrays(directory: str, path: str, entries: dict[str, Any], opened: ExitStack) -> dict[str, StoredTensor]:
+    """Open the files that arrays are in, of this directory alone; hold what they say against the manifest."""
+    at = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        names = {entry["file"] for entry in entries.values()}
+        for name in names:
+            if not isinstance(name, str) or name in ("", ".", "..") or os.path.basename(name) != name or "\0" in name:
+                raise _damaged(path, "it names a file that is not in its directory", "a plain name", name)
+        files = {name: opened.enter_context(TensorFile(os.path.join(directory, name), at)) for name in sorted(names)}
+    finally:
+        os.close(at)
+    found = {}
+    for name, entry in entries.items():
+        file = files[entry["file"]]
+        array = file.get(name)
+        wanted = f"{entry['dtype']}{entry['shape']}"
+        got = None if array is None else f"{as_dtype(array.dtype)}{list(array.shape)}"
+        if array is None or got != wanted:
+            raise _damaged(file.path, "it does not have what its manifest says", wanted, got or "nothing", name)
+        found[name] = array
+    return found
+
+
+def _slices(entries: dict[str, Any], variables: Mapping[str, Any]) -> dict[str, Slice]:
+    for name, array in variables.items():
+        if not isinstance(array, UnreadArray):
+            raise ValueError(f"variable {name} is no array")
+    found = {}
+    for name, entry in entries.items():
+        begin, end, step = map(int, entry["rows"])
+        shape, axis = tuple(map(int, entry["shape"])), int(entry["axis"])
+        each = Slice(str(entry["of"]), shape, axis, range(begin, end, step))
+        is_within = 0 <= axis < len(shape) and begin >= 0 and step > 0 and end <= shape[axis]
+        if not is_within or each.own_shape != variables[name].shape:
+            raise ValueError(f"slice {name} is not one of its whole")
+        found[name] = each
+    return found
+
+
+def _damaged(path: str, why: str, wanted: Any = None, got: Any = None, variable: str | None = None) -> DamagedFile:
+    return DamagedFile(
+        f"a checkpoint is damaged: {why}",
+        file=path,
+        variable=variable,
+        wanted=wanted,
+        got=got,
+        hint="restore another checkpoint",
+    )
+
+
+def manifest_bytes(manifest: Mapping[str, Any]) -> bytes:
+    """Return the manifest as it is written."""
+    return json.dumps(manifest, indent=1).encode()

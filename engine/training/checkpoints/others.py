@@ -1,0 +1,154 @@
+"""Files that others have made: arrays of NumPy, of the safetensors library, checkpoints of TensorFlow 1."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import zipfile
+from typing import Any
+
+import numpy as np
+
+from ...base.array_like import Array, UnreadArray
+from ...base.dtypes import string
+from ...base.errors import CheckpointError
+from ...base.safetensors import DamagedFile, TensorFile
+from .manifest import NAME, open_checkpoint
+from .saved import Saved, refuse_dtype
+
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+
+def open_saved(path: str) -> Saved:
+    """Open what a path leads to: a checkpoint's directory, a ``.safetensors`` or ``.npz`` file, or the prefix of a
+    checkpoint of TensorFlow.
+
+    Raises
+    ------
+    CheckpointError
+        If there is no such thing, it can not be read, or, of TensorFlow's, TensorFlow is not installed.
+    """
+    if os.path.isdir(path):
+        return open_checkpoint(path)
+    if path.endswith(".npz"):
+        return _open_npz(path)
+    if os.path.exists(path + ".index") and not os.path.exists(path):
+        return _open_bundle(path)
+    file = TensorFile(path)
+    return Saved(path, file, close=file.close)
+
+
+# ---- NumPy
+
+
+class _Member(UnreadArray):
+    """An array in an ``.npz`` file, of which the header was read."""
+
+    def __init__(self, archive: zipfile.ZipFile, path: str, member: zipfile.ZipInfo) -> None:
+        self._archive, self._member, self._path = archive, member, path
+        with archive.open(member) as file:
+            version = np.lib.format.read_magic(file)
+            if version not in _HEADERS:
+                raise ValueError(f"an array of version {version}")
+            self.shape, _, dtype = _HEADERS[version](file)
+            size = member.file_size - file.tell()
+        name = member.filename.removesuffix(".npy")
+        if dtype.hasobject:
+            raise refuse_dtype(path, name, dtype)
+        wanted = int(np.prod(self.shape, dtype=object)) * dtype.itemsize
+        if size != wanted:
+            raise ValueError(f"{name} has {size} bytes instead of {wanted}")
+        self._stored = dtype
+        assert string.numpy is not None
+        self.dtype = string.numpy if dtype.kind in "US" else dtype.newbyteorder("=")
+
+    def copy(self) -> Array:
+        try:
+            with self._archive.open(self._member) as file:
+                found = np.lib.format.read_array(file, allow_pickle=False)
+        except (OSError, ValueError, zipfile.BadZipFile) as error:
+            raise _damaged_npz(self._path, error) from error
+        text = np.char.decode(found, "utf-8") if self._stored.kind == "S" else found
+        return np.ascontiguousarray(text).astype(self.dtype, copy=False).reshape(self.shape)
+
+
+def _open_npz(path: str) -> Saved:
+    try:
+        archive = zipfile.ZipFile(path)
+    except (OSError, zipfile.BadZipFile) as error:
+        raise _damaged_npz(path, error) from error
+    try:
+        members = [each for each in archive.infolist() if each.filename.endswith(".npy")]
+        arrays = {each.filename.removesuffix(".npy"): _Member(archive, path, each) for each in members}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, NotImplementedError) as error:
+        archive.close()
+        raise _damaged_npz(path, error) from error
+    except BaseException:
+        archive.close()
+        raise
+    return Saved(path, arrays, close=archive.close)
+
+
+def _damaged_npz(path: str, error: Exception) -> CheckpointError:
+    kind = CheckpointError if isinstance(error, OSError) else DamagedFile
+    return kind(f"an .npz file can not be read: {error}", file=path, hint="restore another file")
+
+
+# ---- TensorFlow
+
+
+class _BundleTensor(UnreadArray):
+    """A tensor of a checkpoint of TensorFlow; one in slices is read as a whole."""
+
+    def __init__(self, reader: Any, path: str, name: str, shape: list[int], dtype: Any) -> None:
+        self._reader, self._path, self._name = reader, path, name
+        self.shape = tuple(shape)
+        found = np.dtype(dtype.as_numpy_dtype)
+        assert string.numpy is not None
+        self.dtype = string.numpy if found.kind == "O" else found
+
+    def copy(self) -> Array:
+        try:
+            found = np.array(self._reader.get_tensor(self._name))  # whose memory is TensorFlow's
+        except Exception as error:  # of TensorFlow, whose classes are not known here
+            raise DamagedFile(
+                f"TensorFlow can not read a tensor: {error}",
+                file=self._path,
+                variable=self._name,
+                hint="restore another checkpoint",
+            ) from error
+        if found.dtype.kind != "O":
+            return found
+        try:
+            texts = [each.decode() for each in found.ravel().tolist()]
+        except UnicodeDecodeError as error:
+            raise refuse_dtype(self._path, self._name, "bytes that are no text") from error
+        return np.array(texts, self.dtype).reshape(self.shape)
+
+
+def _open_bundle(path: str) -> Saved:
+    if importlib.util.find_spec("tensorflow") is None:
+        raise CheckpointError(
+            "a checkpoint of TensorFlow is read by TensorFlow",
+            file=path,
+            wanted="the module tensorflow",
+            got="none installed",
+            hint="install it here, or convert the checkpoint to .npz where it is",
+        )
+    tensorflow = importlib.import_module("tensorflow")
+    try:
+        reader = tensorflow.train.load_checkpoint(path)
+    except Exception as error:  # of TensorFlow, whose classes are not known here
+        raise DamagedFile(
+            f"TensorFlow can not read a checkpoint: {error}", file=path, hint="restore another one"
+        ) from error
+    shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
+    # What TensorFlow 2's objects say of themselves is no variable.
+    names = [name for name in shapes if name != "_CHECKPOINTABLE_OBJECT_GRAPH"]
+    return Saved(path, {name: _BundleTensor(reader, path, name, shapes[name], dtypes[name]) for name in names})
+
+
+def is_checkpoint(path: str) -> bool:
+    """Say whether a directory looks like a checkpoint."""
+    return os.path.exists(os.path.join(path, NAME))

@@ -1,0 +1,106 @@
+"""Structures that a session or an object keeps, as JSON and the arrays in them."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...base.errors import CheckpointError
+
+_PLAIN = (bool, int, str, type(None))
+
+
+def encode(value: Any, add: Callable[[np.ndarray[Any, Any]], str], what: str) -> Any:
+    """Return what stands in JSON for a structure of tuples, lists and dicts.
+
+    Parameters
+    ----------
+    value : object
+        Its leaves are arrays, numbers, strings, bytes or None.
+    add : callable
+        Notes an array and returns its name.
+    what : str
+        Whose structure it is, for errors.
+
+    Raises
+    ------
+    CheckpointError
+        If there is something else in it.
+    """
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"float": repr(float(value))}
+    if type(value) in _PLAIN:
+        return value
+    if isinstance(value, np.generic):
+        return {"scalar": add(np.asarray(value))}
+    if isinstance(value, np.ndarray):
+        return {"array": add(value)}
+    if isinstance(value, bytes):
+        return {"bytes": base64.b64encode(value).decode()}
+    if isinstance(value, dict):
+        return {"dict": [[encode(key, add, what), encode(each, add, what)] for key, each in value.items()]}
+    if isinstance(value, (tuple, list)):
+        parts = [encode(each, add, what) for each in value]
+        return {"tuple": parts} if isinstance(value, tuple) else parts
+    raise CheckpointError(
+        "this can not be saved",
+        variable=what,
+        wanted="tuples, lists and dicts of arrays, numbers, strings, bytes and None",
+        got=f"{type(value).__module__}.{type(value).__qualname__}",
+        hint="let its snapshot() or state_dict() give what it is made of",
+    )
+
+
+def decode(found: Any, get: Callable[[str], Any], scalar: Callable[[str], Any]) -> Any:
+    """Return the structure that `encode` made JSON of.
+
+    Parameters
+    ----------
+    found : object
+        From whatever file.
+    get, scalar : callable
+        Return the array, or NumPy scalar, of a name; ValueError or KeyError if there is none.
+
+    Raises
+    ------
+    ValueError, KeyError
+        If it is nothing that `encode` makes.
+    """
+    if isinstance(found, list):
+        return [decode(each, get, scalar) for each in found]
+    if not isinstance(found, dict):
+        return found
+    if len(found) != 1:
+        raise ValueError(f"an object with {len(found)} keys")
+    ((kind, inner),) = found.items()
+    if kind == "tuple" and isinstance(inner, list):
+        return tuple(decode(each, get, scalar) for each in inner)
+    if kind == "dict" and isinstance(inner, list):
+        return {_key(decode(key, get, scalar)): decode(each, get, scalar) for key, each in inner}
+    return _leaf(kind, inner, get, scalar)
+
+
+def _leaf(kind: str, inner: Any, get: Callable[[str], Any], scalar: Callable[[str], Any]) -> Any:
+    if kind not in ("array", "scalar", "bytes", "float") or not isinstance(inner, str):
+        raise ValueError(f"an object of kind {kind!r}")
+    if kind == "bytes":
+        try:
+            return base64.b64decode(inner, validate=True)
+        except binascii.Error as error:
+            raise ValueError("bytes that are not in base 64") from error
+    if kind == "float":
+        return float(inner)
+    return get(inner) if kind == "array" else scalar(inner)
+
+
+def _key(key: Any) -> Any:
+    try:
+        hash(key)
+    except TypeError as error:
+        raise ValueError("a key of a dict that can not be one") from error
+    return key
