@@ -40,14 +40,11 @@ cdef extern from "cpu/window.h" nogil:
     void multiply_windows(
         int bits, int size, int rows, int columns, const void* const* a, const Segments*, const void* b, size_t b_step,
         void* c, size_t c_row, int adds, const void* bias, int relu, const void* where)
-    void keep_where_positive(int size, size_t count, void* y, const void* where)
+    void finish_pixels(
+        int bits, int size, int pixels, int channels, void* c, const void* bias, int relu, const void* where)
     void multiply_channels(int bits, int size, size_t channels, const void* a, const Segments*, const void* b, void* c)
     void sum_channels(
         int bits, int size, size_t channels, const void* a, const Segments*, const void* g, void* c, int adds)
-
-cdef extern from "cpu/rows.h" nogil:
-    void finish_rows_float(float* y, ptrdiff_t rows, ptrdiff_t step, ptrdiff_t count, const float* bias, int relu)
-    void finish_rows_double(double* y, ptrdiff_t rows, ptrdiff_t step, ptrdiff_t count, const double* bias, int relu)
 
 cdef extern from "<stdlib.h>" nogil:
     void* aligned_alloc(size_t alignment, size_t size)
@@ -183,20 +180,9 @@ cdef void _multiply_unit(
             bias, bias != NULL and c.relu, NULL if where == NULL else where + c.size * pixel * wide)
 
 
-cdef inline void _finish(const Convolution* c, char* to, int64_t pixels, int64_t first, int64_t count) noexcept nogil:
-    """Add the bias to some channels of pixels, while they are in the cache."""
-    cdef int64_t wide = c.groups * c.outer
-    if c.bias == NULL:
-        return
-    if c.size == sizeof(float):
-        finish_rows_float(<float*>to, pixels, wide, count, <const float*>c.bias + first, c.relu)
-    else:
-        finish_rows_double(<double*>to, pixels, wide, count, <const double*>c.bias + first, c.relu)
-
-
 cdef void _convolve_channels(const Convolution* c, const Segments* s, int part, int parts, Room* room) noexcept nogil:
     """Compute the result for some units, each channel for itself."""
-    cdef int64_t channels = num_channels(c), place, number, pixel
+    cdef int64_t channels = num_channels(c), place, number, pixel, at
     cdef const char* used = c.filters
     cdef Unit u
     if c.turned:
@@ -210,11 +196,11 @@ cdef void _convolve_channels(const Convolution* c, const Segments* s, int part, 
             multiply_channels(
                 c.bits, c.size, channels, u.data + c.size * room.pixels[pixel], s, used,
                 c.output + c.size * (u.pixel + pixel) * channels)
-        _finish(c, c.output + c.size * u.pixel * channels, u.pixels, 0, channels)
-        if c.where != NULL:
-            keep_where_positive(
-                c.size, u.pixels * channels, c.output + c.size * u.pixel * channels,
-                c.where + c.size * u.pixel * channels)
+        at = c.size * u.pixel * channels
+        if c.bias != NULL or c.where != NULL:
+            finish_pixels(
+                c.bits, c.size, <int>u.pixels, <int>channels, c.output + at, c.bias, c.bias != NULL and c.relu,
+                NULL if c.where == NULL else c.where + at)
 
 
 # ---- gradients of filters

@@ -63,13 +63,11 @@ static inline void multiply_channels(
     CHOOSE(multiply_channels, (channels, a, s, b, c), (channels, a, s, b, c))
 }
 
-/* Makes zero of what has nothing above zero in `where`. */
-static inline void keep_where_positive(int size, size_t count, void *y, const void *where)
+/* What multiply_windows does to a tile in the end, for pixels whose rows of channels follow each other. */
+static inline void finish_pixels(
+    int bits, int size, int pixels, int channels, void *c, const void *bias, int relu, const void *where)
 {
-    for (size_t i = 0; i < count && size == 4; i++)
-        ((float *)y)[i] = ((const float *)where)[i] > 0 ? ((float *)y)[i] : 0;
-    for (size_t i = 0; i < count && size == 8; i++)
-        ((double *)y)[i] = ((const double *)where)[i] > 0 ? ((double *)y)[i] : 0;
+    CHOOSE(finish_tile, (pixels, channels, c, channels, bias, relu, where), (pixels, channels, c, channels, bias, relu, where))
 }
 
 /* Sums the products of two rows of channels over pixels; g has a row for each. */

@@ -32,7 +32,7 @@ def _may_have_one(op: Operation) -> bool:
 
 
 def _masked(op: Operation, kept: Counter[Tensor]) -> list[tuple[Tensor, Tensor]]:
-    """Return what an operation gives where something is above zero, behind the tensor that it stands for, or nothing."""
+    """Return what an operation gives where something is above zero, behind what it stands for; or nothing."""
     result = op.outputs[0]
     mask = mask_of(result, kept)
     where = None if mask is None else above_zero(mask.inputs[0].op)

@@ -12,7 +12,7 @@ from .rules import FusedProgram, can_fuse, write
 
 
 def mask_of(result: Tensor, kept: Counter[Tensor]) -> Operation | None:
-    """Return what keeps elements of `result` where a comparison holds, if nothing else uses it; `kept` is `returned`."""
+    """Return what keeps `result` where a comparison holds, if nothing else uses it; `kept` is `returned`."""
     if len(result._consumers) != 1 or kept[result]:
         return None
     (mask,) = result._consumers
