@@ -184,11 +184,11 @@ def einsum(random):
             shape[place:place] = [d if random.random() < 0.7 else 1 for d in dots[cut:]]
             term.insert(place, "...")
         terms.append("".join(term))
-        arrays.append(floats(random, tuple(shape)))
+        arrays.append(floats(random, tuple(shape), "positive"))  # sums of so many terms cancel to any number of digits
     output = [str(label) for label in random.permutation(sorted(seen)) if flag(random)]
     if any("..." in term for term in terms):
         output.insert(int(random.integers(0, len(output) + 1)), "...")
-    return Call("einsum", [",".join(terms) + "->" + "".join(output), *arrays], tolerance=1e-4)
+    return Call("einsum", [",".join(terms) + "->" + "".join(output), *arrays])
 
 
 def implicit(random):
