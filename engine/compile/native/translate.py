@@ -448,12 +448,17 @@ def _mark_last(
     """Say of each input whether its value may be overwritten then.
 
     It may where nothing reads it later, if each iteration of the loops around makes it anew. What a loop variable holds
-    is made anew at the end of the loop's body, so what reads it behind the loop does not matter.
+    is made anew at the end of the loop's body, so what reads it behind the loop does not matter there; it does for the
+    predicate, after which the loop may end.
     """
     read: set[int] = set(kept)
+    behind: dict[int, set[int]] = {}  # the variables of a loop that are read behind it
     for i in reversed(range(len(instructions))):
         each = instructions[i]
         if each.code is Code.JUMP and each.targets[0] <= i:  # the end of a loop, whose variables are moved to in front
-            read -= {r for r in homes if loops[r] == each.targets[0]}
+            behind[each.targets[0]] = {r for r in homes & read if loops[r] == each.targets[0]}
+            read -= behind[each.targets[0]]
+        elif each.code is Code.UNLESS:
+            read |= behind[around[i]]
         each.last = tuple(r not in read and loops[r] == around[i] for r in each.inputs)
         read.update(each.inputs)

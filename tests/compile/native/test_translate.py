@@ -144,6 +144,25 @@ def test_where_a_result_may_lie_in_an_input():
     assert last["Add"] == (True, False)  # the constant is the same for all
 
 
+def test_what_a_predicate_computes_with_is_there_behind_the_loop():
+    x = tg.placeholder("float64", [2], "x")
+
+    def predicate(i, a):
+        return tg.logical_and(i < 3, tg.reduce_mean(-a) < 0.0)
+
+    (y,) = tg.while_loop(predicate, lambda i, a: (i + 1, tg.sin(x)), [0, x])[1:]
+    (loop,) = loops([y], [x], MACHINE.without("fuse"))
+    last = [(i.computation.type, i.last) for i in translate(loop, ON)[0].instructions if i.computation]
+    assert ("Neg", (False,)) in last  # its input is what the loop gives if it ends here
+    for values in ([1.0, 2.0], [-1.0, -2.0]):
+        found = []
+        for settings in (ON, ON.without("llvm"), ON.without("straight")):
+            with tg.SyncSession(y.graph, settings=settings) as session:
+                found.append(session.run(y, {x: np.array(values)}))
+        np.testing.assert_array_equal(found[0], found[2])
+        np.testing.assert_array_equal(found[1], found[2])
+
+
 def test_a_program_is_compiled_for_its_dtypes():
     y, n = nested()
     outer, _ = loops([y], [n])
