@@ -70,6 +70,9 @@ IMAGES: dict[str, Build] = {
     "Conv: of one channel": lambda n: call(
         "Conv", floats(1, n // 1000, 1000, 1), floats(3, 3, 1, 1), **{**CONVOLVED, "padding": "VALID"}
     ),
+    "ConvFilterBiasGrad": lambda n: call(
+        "ConvFilterBiasGrad", images(n // 8), sizes(*FILTER), images(n // 8), **CONVOLVED
+    ),
     "ConvFilterGrad": lambda n: call("ConvFilterGrad", images(n // 8), sizes(*FILTER), images(n // 8), **CONVOLVED),
     "ConvInputGradMasked": lambda n: call(
         "ConvInputGradMasked", sizes(*shape(n // 8)), floats(*FILTER), images(n // 8), images(n // 8), **CONVOLVED

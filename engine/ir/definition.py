@@ -158,6 +158,8 @@ class OpDefinition:
         input, and the attribute ``relu``.
     masked : str
         Of what computes something large, the type that keeps of it what is above zero in one more input, its last.
+    summed : str
+        Of what reads its last input as rows, the type whose second result is the sum of these.
     places_of : str
         Of what says for each window which of its elements is the largest, the type that gives these elements.
     spreads : bool
@@ -200,6 +202,7 @@ class OpDefinition:
     row: Callable[[Operation], tuple[Tensor, Tensor] | None] | None = None
     epilogue: str = ""
     masked: str = ""
+    summed: str = ""
     places_of: str = ""
     spreads: bool = False
     instruction: str = ""
@@ -278,6 +281,7 @@ def define(
     row: Callable[[Any], tuple[Tensor, Tensor] | None] | None = None,
     epilogue: str = "",
     masked: str = "",
+    summed: str = "",
     places_of: str = "",
     spreads: bool = False,
     instruction: str = "",
@@ -322,6 +326,7 @@ def define(
         row,
         epilogue,
         masked,
+        summed,
         places_of,
         spreads,
         instruction,

@@ -8,7 +8,7 @@ See docs/design/0030-models.md.
 cimport numpy as cnp
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 import numpy as np
 
@@ -19,10 +19,10 @@ from tagflow.kernels.cpu.arrays cimport (
     MOST_DIMS, ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_NDIM, new_array, plain_in, read_sizes,
 )
 from tagflow.kernels.cpu.image_units cimport (
-    MOST_RANK, X, Y, Z, Convolution, Unit, ceiling, lay_out, num_channels, num_pixels, num_places, open_unit, place_offset,
-    write_pixel_offsets, write_row_offsets,
+    MOST_RANK, X, Y, Z, Convolution, Settings, Unit, ceiling, lay_out, num_channels, num_pixels, num_places,
+    open_convolution, open_unit, place_offset, turn_around, write_pixel_offsets, write_row_offsets,
 )
-from tagflow.kernels.cpu.linear cimport product_cost, vector_bits
+from tagflow.kernels.cpu.linear cimport product_cost
 from tagflow.kernels.cpu.registry cimport register
 
 cnp.import_array()
@@ -49,23 +49,15 @@ cdef extern from "cpu/window.h" nogil:
 cdef extern from "<stdlib.h>" nogil:
     void* aligned_alloc(size_t alignment, size_t size)
 
+cdef extern from "cpu/rows.h" nogil:
+    void add_rows_float(float* total, const float* x, ptrdiff_t rows, ptrdiff_t step, ptrdiff_t count)
+    void add_rows_double(double* total, const double* x, ptrdiff_t rows, ptrdiff_t step, ptrdiff_t count)
+
 cdef enum:
     MOST_PARTS = 64
     VECTOR_BYTES = 64
     NEAR = 36 << 10  # bytes that stay in a core's nearest cache
     ENOUGH_TERMS = 64  # of a sum before it is added to the total
-
-
-cdef struct Settings:  # what an operation says by its attributes; dimensions that it does not have are 1 in front
-    int rank  # dimensions of an image
-    bint same  # padding as TensorFlow's SAME, by the sizes
-    bint biased  # whether there is a third input that is added
-    bint relu
-    bint masked  # whether there is a last input that says what is kept
-    int64_t stride[MOST_RANK]
-    int64_t dilation[MOST_RANK]
-    int64_t before[MOST_RANK]  # zeros in front of an image
-    int64_t after[MOST_RANK]
 
 
 cdef inline bint _rows_are_whole(const Convolution* c) noexcept nogil:
@@ -245,12 +237,25 @@ cdef void _sum_units(const Convolution* c, Segments* s, int part, int parts, Roo
                     u = open_unit(c, number, room.buffer)
                     s.count = u.pixels // c.result[X]
                     filled = number
+                if group == 0 and panel == 0 and part == parts - 1:
+                    _sum_pixels(c, &u)
                 g = c.filters + c.size * (u.pixel * wide + group * c.outer + column)
                 if not lies or c.groups > 1:
                     pack(g, wide, 1, u.pixels, columns, c.size, room.panel)
                     g = room.panel
                 _sum_unit(
                     c, &u, s, group, column, columns, g, wide if g != room.panel else width, first, end, room.places)
+
+
+cdef inline void _sum_pixels(const Convolution* c, const Unit* u) noexcept nogil:
+    """Add the channels of a unit's pixels to their sums, pixel by pixel, while they are in the cache."""
+    cdef int64_t wide = c.groups * c.outer
+    if c.sums == NULL:
+        return
+    if c.size == sizeof(float):
+        add_rows_float(<float*>c.sums, <const float*>c.filters + u.pixel * wide, u.pixels, wide, wide)
+    else:
+        add_rows_double(<double*>c.sums, <const double*>c.filters + u.pixel * wide, u.pixels, wide, wide)
 
 
 cdef void _sum_unit(
@@ -291,6 +296,8 @@ cdef void _sum_channels(const Convolution* c, Segments* s, int part, int parts, 
     for number in range(c.units):
         u = open_unit(c, number, room.buffer)
         s.count = u.pixels // c.result[X]
+        if part == parts - 1:
+            _sum_pixels(c, &u)
         for place in range(first, end):
             sum_channels(
                 c.bits, c.size, channels, u.data + c.size * place_offset(c, place), s,
@@ -298,56 +305,6 @@ cdef void _sum_channels(const Convolution* c, Segments* s, int part, int parts, 
 
 
 # ---- operations
-
-
-cdef bint _open(
-        const Settings* settings, const cnp.npy_intp* images, const cnp.npy_intp* filters, int size,
-        Convolution* c) noexcept nogil:
-    """Describe the convolution of images with filters; say no if their sizes do not fit, or there is nothing to do."""
-    cdef int rank = settings.rank, d, at
-    cdef int64_t length, total
-    for d in range(rank + 2):
-        if images[d] <= 0 or filters[d] <= 0:
-            return False
-    c.images, c.inner, c.size = images[0], filters[rank], size
-    if images[rank + 1] % c.inner:
-        return False
-    c.groups = images[rank + 1] // c.inner
-    if filters[rank + 1] % c.groups:
-        return False
-    c.outer = filters[rank + 1] // c.groups
-    for d in range(MOST_RANK):
-        at = d - (MOST_RANK - rank)
-        c.source[d] = images[1 + at] if at >= 0 else 1
-        c.window[d] = filters[at] if at >= 0 else 1
-        c.stride[d], c.dilation[d], c.spread[d] = settings.stride[d], settings.dilation[d], 1
-        length = (c.window[d] - 1) * c.dilation[d] + 1
-        if settings.same:
-            c.result[d] = ceiling(c.source[d], c.stride[d])
-            total = max(0, (c.result[d] - 1) * c.stride[d] + length - c.source[d])
-            c.before[d] = total // 2
-        else:
-            c.before[d] = settings.before[d]
-            total = c.source[d] + settings.before[d] + settings.after[d] - length
-            if total < 0:
-                return False
-            c.result[d] = total // c.stride[d] + 1
-    c.bits, c.bias, c.relu, c.where = vector_bits(), NULL, settings.relu, NULL
-    c.turned, c.by_channel = False, c.inner == 1 and c.groups > 1
-    return c.bits > 0
-
-
-cdef void _turn_around(Convolution* c) noexcept nogil:
-    """Make of a convolution what gives the gradient of its images: one of the gradient of its result."""
-    cdef int64_t swapped
-    cdef int d
-    for d in range(MOST_RANK):
-        c.before[d] = (c.window[d] - 1) * c.dilation[d] - c.before[d]
-        c.spread[d], c.stride[d] = c.stride[d], 1
-        swapped = c.source[d]
-        c.source[d], c.result[d] = c.result[d], swapped
-    c.inner, c.outer = c.outer, c.inner
-    c.turned, c.by_channel = True, c.groups > 1 and c.inner == c.outer == 1
 
 
 cdef inline double _cost(const Convolution* c) noexcept nogil:
@@ -394,7 +351,7 @@ cdef int _convolve(
     cdef cnp.npy_intp dims[MOST_RANK + 2]
     if not _has_rank(images, settings) or not _has_rank(filters, settings):
         return 0
-    if not _open(settings, PyArray_DIMS(images), PyArray_DIMS(filters), output_type(table, node, 0).itemsize, c):
+    if not open_convolution(settings, PyArray_DIMS(images), PyArray_DIMS(filters), output_type(table, node, 0).itemsize, c):
         return 0
     if settings.biased:
         bias = plain_in(inputs[2])
@@ -422,7 +379,7 @@ cdef int _convolve_back(
         return 0
     if read_sizes(&inputs[0], input_type(table, node, 0), sizes) != settings.rank + 2:
         return 0
-    if not _open(settings, sizes, PyArray_DIMS(filters), output_type(table, node, 0).itemsize, c):
+    if not open_convolution(settings, sizes, PyArray_DIMS(filters), output_type(table, node, 0).itemsize, c):
         return 0
     _result_dims(c, settings, c.result, c.groups * c.outer, dims)
     if not _is_shape(g, dims):
@@ -434,7 +391,7 @@ cdef int _convolve_back(
         c.where = <const char*>PyArray_DATA(where)
     c.data, c.filters = <const char*>PyArray_DATA(g), <const char*>PyArray_DATA(filters)
     c.output = <char*>PyArray_DATA(new_array(live, output_type(table, node, 0), settings.rank + 2, sizes, outputs))
-    _turn_around(c)
+    turn_around(c)
     lay_out(c)
     return do_or_leave(table, work, _convolve_part, _cost(c), <int>min(c.units, <int64_t>MOST_PARTS), outputs)
 
@@ -453,13 +410,17 @@ cdef int _differentiate_filters(
         return 0
     if read_sizes(&inputs[1], input_type(table, node, 1), sizes) != settings.rank + 2:
         return 0
-    if not _open(settings, PyArray_DIMS(images), sizes, output_type(table, node, 0).itemsize, c):
+    if not open_convolution(settings, PyArray_DIMS(images), sizes, output_type(table, node, 0).itemsize, c):
         return 0
     _result_dims(c, settings, c.result, c.groups * c.outer, dims)
     if not _is_shape(g, dims):
         return 0
     c.data, c.filters = <const char*>PyArray_DATA(images), <const char*>PyArray_DATA(g)
     c.output = <char*>PyArray_DATA(new_array(live, output_type(table, node, 0), settings.rank + 2, sizes, outputs))
+    if settings.summed:
+        dims[0] = c.groups * c.outer
+        c.sums = <char*>PyArray_DATA(new_array(live, output_type(table, node, 1), 1, dims, &outputs[1]))
+        memset(c.sums, 0, c.size * dims[0])
     lay_out(c)
     rows = num_places(c) if c.by_channel else ceiling(num_places(c) * c.inner, TALL_TILE_ROWS)
     return do_or_leave(table, work, _filters_part, _cost(c), <int>min(rows, <int64_t>MOST_PARTS), outputs)
@@ -476,6 +437,7 @@ cdef Native _find_convolution(str type, dict attrs, list inputs, list outputs, i
     strides, dilations, padding = attrs["strides"], attrs["dilations"], attrs["padding"]
     settings.rank, settings.same = len(strides), padding == "SAME"
     settings.biased, settings.relu = type == "ConvBias", attrs.get("relu", False)
+    settings.summed = type == "ConvFilterBiasGrad"
     settings.masked = type == "ConvInputGradMasked"
     for d in range(MOST_RANK):
         at = d - (MOST_RANK - settings.rank)
@@ -487,7 +449,7 @@ cdef Native _find_convolution(str type, dict attrs, list inputs, list outputs, i
     params[0] = <int64_t>settings
     if type in ("Conv", "ConvBias"):
         return _convolve
-    return _differentiate_filters if type == "ConvFilterGrad" else _convolve_back
+    return _convolve_back if type in ("ConvInputGrad", "ConvInputGradMasked") else _differentiate_filters
 
 
 register("Conv", _find_convolution, ())
@@ -495,3 +457,4 @@ register("ConvBias", _find_convolution, ())
 register("ConvInputGrad", _find_convolution, (0,))
 register("ConvInputGradMasked", _find_convolution, (0,))
 register("ConvFilterGrad", _find_convolution, (1,))
+register("ConvFilterBiasGrad", _find_convolution, (1,))

@@ -1,5 +1,6 @@
 """Units of convolutions: some rows of pixels of a result, or some images, with what they see."""
 
+cimport numpy as cnp
 from libc.stdint cimport int64_t
 
 cdef enum:
@@ -7,6 +8,19 @@ cdef enum:
     Y = 1
     X = 2
     MOST_RANK = 3
+
+
+cdef struct Settings:  # what an operation says by its attributes; dimensions that it does not have are 1 in front
+    int rank  # dimensions of an image
+    bint same  # padding as TensorFlow's SAME, by the sizes
+    bint biased  # whether there is a third input that is added
+    bint relu
+    bint summed  # whether the gradient of the result is summed as well
+    bint masked  # whether there is a last input that says what is kept
+    int64_t stride[MOST_RANK]
+    int64_t dilation[MOST_RANK]
+    int64_t before[MOST_RANK]  # zeros in front of an image
+    int64_t after[MOST_RANK]
 
 
 cdef struct Convolution:
@@ -30,6 +44,7 @@ cdef struct Convolution:
     char* output
     const char* bias  # added to each pixel of the result; NULL for none
     bint relu  # whether what is negative then becomes zero
+    char* sums  # of each channel of the gradient of the result over all pixels, beside that of the filters; or NULL
     const char* where  # what of the result is kept: that which has something above zero here; NULL for all
     # ---- made of these
     int64_t unit[MOST_RANK]  # rows of the result in a unit
@@ -82,6 +97,10 @@ cdef inline int64_t place_offset(const Convolution* c, int64_t place) noexcept n
             + place % c.window[X] * c.dilation[X] * c.step[X])
 
 
+cdef bint open_convolution(
+    const Settings* settings, const cnp.npy_intp* images, const cnp.npy_intp* filters, int size,
+    Convolution* c) noexcept nogil
+cdef void turn_around(Convolution* c) noexcept nogil
 cdef void lay_out(Convolution* c) noexcept nogil
 cdef Unit open_unit(const Convolution* c, int64_t number, char* buffer) noexcept nogil
 cdef void write_row_offsets(const Convolution* c, Py_ssize_t* offsets) noexcept nogil

@@ -1,16 +1,70 @@
-"""Units of convolutions: some rows of pixels of a result, or some images, with what they see.
+"""What a convolution is like, and its units: some rows of pixels of a result, or some images, with what they see.
 
 What a unit sees is copied with its padding into memory that stays in the core's cache; where nothing is padded it is read
 where it lies. Units depend on sizes alone, and so no bit of a result depends on the number of parts.
 """
 
+cimport numpy as cnp
 from libc.string cimport memcpy, memset
+
+from tagflow.kernels.cpu.linear cimport vector_bits
 
 
 cdef enum:
     IN_CACHE = 192 << 10  # bytes of a unit
     ENOUGH_PIXELS = 512  # of a unit, if it is of several images
     FEW_UNITS = 16  # that there are at least, if there are so many images
+
+
+cdef bint open_convolution(
+        const Settings* settings, const cnp.npy_intp* images, const cnp.npy_intp* filters, int size,
+        Convolution* c) noexcept nogil:
+    """Describe the convolution of images with filters; say no if their sizes do not fit, or there is nothing to do."""
+    cdef int rank = settings.rank, d, at
+    cdef int64_t length, total
+    for d in range(rank + 2):
+        if images[d] <= 0 or filters[d] <= 0:
+            return False
+    c.images, c.inner, c.size = images[0], filters[rank], size
+    if images[rank + 1] % c.inner:
+        return False
+    c.groups = images[rank + 1] // c.inner
+    if filters[rank + 1] % c.groups:
+        return False
+    c.outer = filters[rank + 1] // c.groups
+    for d in range(MOST_RANK):
+        at = d - (MOST_RANK - rank)
+        c.source[d] = images[1 + at] if at >= 0 else 1
+        c.window[d] = filters[at] if at >= 0 else 1
+        c.stride[d], c.dilation[d], c.spread[d] = settings.stride[d], settings.dilation[d], 1
+        length = (c.window[d] - 1) * c.dilation[d] + 1
+        if settings.same:
+            c.result[d] = ceiling(c.source[d], c.stride[d])
+            total = max(0, (c.result[d] - 1) * c.stride[d] + length - c.source[d])
+            c.before[d] = total // 2
+        else:
+            c.before[d] = settings.before[d]
+            total = c.source[d] + settings.before[d] + settings.after[d] - length
+            if total < 0:
+                return False
+            c.result[d] = total // c.stride[d] + 1
+    c.bits, c.relu = vector_bits(), settings.relu
+    c.bias = c.where = c.sums = NULL
+    c.turned, c.by_channel = False, c.inner == 1 and c.groups > 1
+    return c.bits > 0
+
+
+cdef void turn_around(Convolution* c) noexcept nogil:
+    """Make of a convolution what gives the gradient of its images: one of the gradient of its result."""
+    cdef int64_t swapped
+    cdef int d
+    for d in range(MOST_RANK):
+        c.before[d] = (c.window[d] - 1) * c.dilation[d] - c.before[d]
+        c.spread[d], c.stride[d] = c.stride[d], 1
+        swapped = c.source[d]
+        c.source[d], c.result[d] = c.result[d], swapped
+    c.inner, c.outer = c.outer, c.inner
+    c.turned, c.by_channel = True, c.groups > 1 and c.inner == c.outer == 1
 
 
 cdef void lay_out(Convolution* c) noexcept nogil:

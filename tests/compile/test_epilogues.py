@@ -1,5 +1,7 @@
 """Convolutions that add a bias and drop what is negative: when they do, and that results stay the same."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import tagflow as tg
@@ -115,3 +117,37 @@ def test_other_masks_stay(mask):
         x, w = tg.placeholder("float32", [2, 4, 4, 3]), tg.placeholder("float32", [3, 3, 3, 5])
         (g,) = tg.gradients(tg.reduce_sum(tg.conv2d(x, w, [1, 1, 1, 1], "SAME")), [x])
         assert "Masked" not in session.make_step([mask(g, x)], [x, w]).to_text()
+
+
+def _trained(loss, w, b):
+    return [*tg.gradients(loss, [w, b])]
+
+
+def _bias_first(loss, w, b):
+    """The gradient of the filters waits for something that the gradient of the bias is used for."""
+    (g,) = tg.gradients(loss, [b])
+    with tg.control_dependencies([tg.Assert(tg.reduce_all(g > -1e9), [g])]):
+        return [*tg.gradients(tg.identity(loss) * 1.0, [w]), g]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("channels", "outer"), [(3, 5), (4, 64), (3, 300), (6, 6)])
+@pytest.mark.parametrize("by_channel", [False, True])
+@pytest.mark.parametrize(("gradients", "joined"), [(_trained, True), (_bias_first, False)])
+def test_gradients_of_biases_are_summed_beside_those_of_filters(gradients, joined, by_channel, channels, outer, dtype):
+    random = np.random.default_rng(0)
+    groups = channels if by_channel else 1
+    outer = outer // groups * groups or groups
+    shapes = (3, 9, 8, channels), (3, 3, channels // groups, outer), (outer,)
+    given = [random.standard_normal(s).astype(dtype) for s in shapes]
+    results = []
+    for settings in (ON, ON.without("fuse"), replace(ON, workers=2, offload_seconds=0.0)):
+        with tg.Graph().as_default() as graph, tg.SyncSession(graph, settings=settings) as session:
+            x, w, b = (tg.placeholder(dtype, v.shape) for v in given)
+            y = tg.bias_add(tg.conv2d(x, w, [1, 1, 1, 1], "SAME"), b)
+            step = session.make_step(gradients(tg.reduce_sum(y * y), w, b), [x, w, b])
+            results.append(step(*given))
+            assert not joined or ("ConvFilterBiasGrad" in step.to_text()) == settings.fuse
+    for each in results[1:]:
+        for value, wanted in zip(results[0], each, strict=True):
+            np.testing.assert_array_equal(value, wanted)

@@ -377,6 +377,7 @@ CASES = {
     "Concat": _concat,
     "Conv": drawer("Conv"),
     "ConvBias": drawer("ConvBias"),
+    "ConvFilterBiasGrad": drawer("ConvFilterBiasGrad"),
     "ConvFilterGrad": drawer("ConvFilterGrad"),
     "ConvInputGrad": drawer("ConvInputGrad"),
     "ConvInputGradMasked": drawer("ConvInputGradMasked"),

@@ -138,6 +138,7 @@ INTERNAL = {
     "ZetaSlope",
     "AvgPoolGrad",
     "ConvBias",
+    "ConvFilterBiasGrad",
     "ConvInputGradMasked",
     "CTCLossGrad",
     "DilationPlace",

@@ -44,6 +44,7 @@ NATIVE = {
     "Conj",
     "Conv",
     "ConvBias",
+    "ConvFilterBiasGrad",
     "ConvFilterGrad",
     "ConvInputGrad",
     "ConvInputGradMasked",
@@ -128,7 +129,7 @@ NATIVE = {
 }
 
 # Convolutions have kernels in C where there are vector instructions alone.
-OF_VECTORS = {"Conv", "ConvBias", "ConvFilterGrad", "ConvInputGrad", "ConvInputGradMasked"}
+OF_VECTORS = {"Conv", "ConvBias", "ConvFilterBiasGrad", "ConvFilterGrad", "ConvInputGrad", "ConvInputGradMasked"}
 if not limit_vectors(1 << 16):
     NATIVE -= OF_VECTORS
 

@@ -1,4 +1,4 @@
-"""Convolutions that add a bias, or drop what is negative or masked, before they store their results.
+"""Convolutions that do what follows them: add a bias, drop what is negative or masked, sum what they read.
 
 The field calls what is done to a tile of a product before it is stored the epilogue. Such results are megabytes, which
 an operation of its own would read and write once more.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 
 from ...ir.builder import Builder
+from ...ir.definition import definition_of
 from ...ir.operation import Operation
 from ...ir.program import Program, copy_program
 from ...ir.static_values import static_value
@@ -17,18 +18,69 @@ from ...ir.tensor import Tensor
 from .masks import above_zero, mask_of
 from .rules import FusedProgram, can_fuse, write
 
+Waiting = dict[Operation, list[Operation]]
+MOST_USERS = 1000  # of what follows a sum, after which nobody looks further
+
 
 def add_epilogues(program: Program) -> Program:
     """Return the program with convolutions that do what follows them; the given one is used up."""
     found = [op for op in program.graph.root.walk() if _may_have_one(op) and not op.control_inputs]
     kept = returned(program) if found else Counter[Tensor]()
-    moved = dict(pair for op in found for pair in (_extended if op.definition.epilogue else _masked)(op, kept))
+    waiting = _waiting(program) if found else {}
+    moved = dict(pair for op in found for pair in _finished(op, kept, waiting))
     substitute(program, moved)
     return copy_program(program) if moved else program
 
 
 def _may_have_one(op: Operation) -> bool:
-    return bool(op.definition.epilogue or op.definition.masked)
+    return bool(op.definition.epilogue or op.definition.masked or op.definition.summed)
+
+
+def _waiting(program: Program) -> Waiting:
+    """Return what waits for an operation by a control input."""
+    found: Waiting = {}
+    for op in program.graph.root.walk():
+        for before in op.control_inputs:
+            found.setdefault(before, []).append(op)
+    return found
+
+
+def _finished(op: Operation, kept: Counter[Tensor], waiting: Waiting) -> list[tuple[Tensor, Tensor]]:
+    """Return what an operation gives that does what follows it, behind the tensors that this stands for."""
+    if op.definition.summed:
+        return _summed(op, waiting)
+    return _extended(op, kept) if op.definition.epilogue else _masked(op, kept)
+
+
+def _summed(op: Operation, waiting: Waiting) -> list[tuple[Tensor, Tensor]]:
+    """Return the results of an operation that sums rows besides, behind those that they stand for; or nothing."""
+    rows = op.inputs[-1]
+    if not rows.rank or rows.rank < 2 or rows.shape[-1] is None:
+        return []
+    for user in rows._consumers:
+        total = user.outputs[0] if user.definition is definition_of("SumTo") else None
+        if total is None or user.region is not op.region or user.device != op.device or user.control_inputs:
+            continue
+        if total.rank == 1 and total.shape[0] == rows.shape[-1] and not _leads_to(total.op, op, waiting):
+            both = Builder(op.region, op, "summed").emit(op.definition.summed, *op.inputs, **op.attrs).outputs
+            return [(op.outputs[0], both[0]), (total, both[1])]
+    return []
+
+
+def _leads_to(first: Operation, op: Operation, waiting: Waiting) -> bool:
+    """Whether an operation waits for another one, or may, since much does."""
+    found, left = {first}, [first]
+    while left:
+        here = left.pop()
+        for user in [*waiting.get(here, ()), *(user for t in here.outputs for user in t._consumers)]:
+            while user.region is not op.region and user.region.owner is not None:
+                user = user.region.owner
+            if user is op or len(found) > MOST_USERS:
+                return True
+            if user not in found:
+                found.add(user)
+                left.append(user)
+    return False
 
 
 def _masked(op: Operation, kept: Counter[Tensor]) -> list[tuple[Tensor, Tensor]]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...base import dtypes
+from ...base.shapes import Shape
 from ...ir.apply import apply
 from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
 from ...ir.operation import Operation
@@ -113,6 +114,11 @@ def _filter_grad(xp: Any, images: Any, shape: Any, g: Any, **attrs: Any) -> Any:
 
 def _check_result(g: Any, images: Sequence[int], filters: Sequence[int], along: list[Windows], how: Any) -> None:
     check_fits(g.shape, (*images[:-1], filters[-1]), along, how)
+
+
+def _filter_bias_grad(xp: Any, images: Any, shape: Any, g: Any, **attrs: Any) -> Any:
+    sums = g.sum(axis=tuple(range(g.ndim - 1)), dtype=g.dtype)
+    return _filter_grad(xp, images, shape, g, **attrs), sums
 
 
 # ---- definitions
@@ -325,6 +331,7 @@ define(
     elements=lambda images, shape, g, **attrs: _multiplications(images.shape, as_sizes(shape), **attrs),
     kernel=_filter_grad,
     gradient=_filter_grad_gradient,
+    summed="ConvFilterBiasGrad",
     samples=[
         Sample(
             [_LINE, i32([3, 1, 1]), f64([[[1], [2], [3]]])],
@@ -342,6 +349,29 @@ define(
                 [np.einsum("nyxc,nyxc->c", x[:, k : k + 4 : 3, ::3], g)[None, None] for k in (0, 1)]
             ),
             {"strides": (3, 3), "dilations": (1, 1), "padding": "VALID"},
+        ),
+    ],
+)
+
+define(
+    "ConvFilterBiasGrad",
+    "input: T, filter_sizes: host I, out_backprop: T -> output: T, bias: T",
+    where={"T": dtypes.FLOATING, "I": dtypes.INDEX},
+    attrs=_ATTRS,
+    shape=lambda op: [filter_grad_shape(op), Shape([op.inputs[2].shape[-1]])],
+    elements=lambda images, shape, g, **attrs: _multiplications(images.shape, as_sizes(shape), **attrs),
+    kernel=_filter_bias_grad,
+    gradient=NotDifferentiable("a pass makes it after gradients are made"),
+    samples=[
+        Sample(
+            [_LINE, i32([3, 1, 1]), f64([[[1], [2], [3]]])],
+            (f64([[[2]], [[9]], [[6.5]]]), f64([6])),
+            {"strides": (1,), "dilations": (1,), "padding": "VALID"},
+        ),
+        Sample(
+            [_IMAGES, i32([1, 1, 2, 3]), np.arange(2 * 5 * 4 * 3.0).reshape(2, 5, 4, 3) / 8],
+            lambda x, shape, g: (np.einsum("nyxc,nyxf->cf", x, g)[None, None], g.sum((0, 1, 2))),
+            {"strides": (1, 1), "dilations": (1, 1), "padding": "VALID"},
         ),
     ],
 )
