@@ -63,6 +63,7 @@ from .frontend.loops import while_loop
 from .frontend.partitioned import PartitionedVariable
 from .frontend.partitioners import fixed_size_partitioner, min_max_variable_partitioner, variable_axis_size_partitioner
 from .frontend.py_function import py_function
+from .frontend.queues import FIFOQueue, PaddingFIFOQueue, PriorityQueue, RandomShuffleQueue
 from .frontend.sampled import compute_accidental_hits, nce_loss, sampled_softmax_loss
 from .frontend.scattering import (
     scatter_add,
@@ -403,6 +404,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "DeviceAttributes",
     "DeviceMemoryError",
     "DtypeError",
+    "FIFOQueue",
     "Function",
     "Graph",
     "GraphError",
@@ -412,10 +414,13 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "OpError",
     "Operation",
     "Overloaded",
+    "PaddingFIFOQueue",
     "PartialRun",
     "PartitionedVariable",
+    "PriorityQueue",
     "Quantized",
     "QueueClosed",
+    "RandomShuffleQueue",
     "Report",
     "Session",
     "SessionClosed",
