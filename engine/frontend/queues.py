@@ -166,7 +166,7 @@ class QueueBase:
 
     @public
     def dequeue_up_to(self, n: Any, name: str | None = None) -> Any:
-        """Return the next `n` elements as `dequeue_many` does, but those that are left of a closed queue if they are fewer.
+        """Return the next `n` elements as `dequeue_many` does; of a closed queue what is left, if that is fewer.
 
         Parameters
         ----------
@@ -220,7 +220,9 @@ class QueueBase:
 
     def _put(self, type: str, vals: Any, name: str) -> Operation:
         values = self._components(vals)
-        tensors = [convert_to_tensor(v, None if isinstance(v, Tensor) else d) for v, d in zip(values, self.dtypes, strict=True)]
+        tensors = [
+            convert_to_tensor(v, None if isinstance(v, Tensor) else d) for v, d in zip(values, self.dtypes, strict=True)
+        ]
         return build(type, [self.queue_ref, *tensors], name=name, dtypes_=self.dtypes, shapes=self.shapes)
 
     def _components(self, vals: Any) -> list[Any]:
@@ -483,7 +485,9 @@ def _shapes(given: Any, count: int) -> tuple[Shape, ...]:
     if given is None:
         return (Shape(None),) * count
     listed: Sequence[Any] = given
-    if count == 1 and (len(listed) != 1 or isinstance(listed, Shape) or not isinstance(listed[0], (list, tuple, Shape))):
+    if count == 1 and (
+        len(listed) != 1 or isinstance(listed, Shape) or not isinstance(listed[0], (list, tuple, Shape))
+    ):
         listed = [given]
     if len(listed) != count:
         raise GraphError(

@@ -1,7 +1,7 @@
 """A line of those who wait: strictly first come, first served (rule 126).
 
-Who can go on is woken, and acts only when its own turn of the event loop comes: a wait that is cancelled between the two
-has done nothing. So the line has two parts, those who were woken and, behind them, those who were not.
+Who can go on is woken, and acts only when its own turn of the event loop comes: a wait that is cancelled between the
+two has done nothing. So the line has two parts, those who were woken and, behind them, those who were not.
 """
 
 from __future__ import annotations

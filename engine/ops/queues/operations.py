@@ -26,7 +26,13 @@ _WAITS = Effect.READS | Effect.WRITES | Effect.WAITS
 
 
 def _handle(
-    xp: Any, context: KernelContext, *, shared_name: str, dtypes_: Sequence[DType], shapes: Sequence[Shape], **about: Any
+    xp: Any,
+    context: KernelContext,
+    *,
+    shared_name: str,
+    dtypes_: Sequence[DType],
+    shapes: Sequence[Shape],
+    **about: Any,
 ) -> QueueStorage:
     spec = QueueSpec(elements=ElementSpec(tuple(dtypes_), tuple(shapes)), **about)
     found = context.step.resources.get_or_create(CONTAINER, shared_name, lambda name: QueueStorage(name, spec))
