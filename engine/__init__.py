@@ -52,6 +52,7 @@ from .base.errors import (
 from .base.settings import Settings
 from .base.shapes import Shape
 from .compile.liveness import liveness
+from .frontend.accumulators import ConditionalAccumulator
 from .frontend.candidates import learned_unigram_candidate_sampler
 from .frontend.conditional import case, cond, smart_cond, switch_case
 from .frontend.custom_gradient import custom_gradient, grad_pass_through, recompute_grad
@@ -399,6 +400,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "Candidates",
     "CheckpointError",
     "ClusterReport",
+    "ConditionalAccumulator",
     "DType",
     "DeadFetchError",
     "DeviceAttributes",

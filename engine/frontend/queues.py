@@ -141,8 +141,8 @@ class QueueBase:
     def dequeue_many(self, n: Any, name: str | None = None) -> Any:
         """Return the next `n` elements, along a new axis 0, as soon as there are so many.
 
-        While it is first in line it gathers them piece by piece, so that `n` may be larger than the capacity. What it has
-        goes back, in order, if it is cancelled or the queue is closed before they are `n`.
+        While it is first in line it gathers them piece by piece, so that `n` may be larger than the capacity. What it
+        has goes back, in order, if it is cancelled or the queue is closed before they are `n`.
 
         Parameters
         ----------
@@ -166,7 +166,7 @@ class QueueBase:
 
     @public
     def dequeue_up_to(self, n: Any, name: str | None = None) -> Any:
-        """Return the next `n` elements as `dequeue_many` does; of a closed queue what is left, if that is fewer.
+        """Return the next `n` elements as `dequeue_many` does; of a closed queue what is left, if fewer.
 
         Parameters
         ----------

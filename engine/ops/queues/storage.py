@@ -1,8 +1,8 @@
 """The storage of a queue: its elements, and the two lines of those who put and those who take.
 
 An element enters or leaves when the instance that puts or takes it goes on, not when it is woken, so a wait that is
-cancelled loses and doubles nothing (rule 129). Only a batch that does not fit at once is moved piece by piece when it is
-at the head (rule 126); what a batch has gathered goes back when it is given up.
+cancelled loses and doubles nothing (rule 129). Only a batch that does not fit at once is moved piece by piece when it
+is at the head (rule 126); what a batch has gathered goes back when it is given up.
 """
 
 from __future__ import annotations
