@@ -33,14 +33,7 @@ class ElementSpec:
     def checked(self, components: Sequence[Any], operation: str) -> Element:
         """Return an element that nobody changes; OpError where it does not fit."""
         for index, (value, shape) in enumerate(zip(components, self.shapes, strict=True)):
-            if shape.rank is not None and not shape.includes(Shape(value.shape)):
-                raise OpError(
-                    f"component {index} has another shape than the queue's",
-                    wanted=shape,
-                    got=Shape(value.shape),
-                    operation=operation,
-                    hint="reshape the value, or make the queue with other shapes",
-                )
+            _check_shape(index, value.shape, shape, operation)
         return tuple(map(_kept, components))
 
     def batch(self, elements: Sequence[Element], padded: bool) -> Element:
@@ -63,13 +56,33 @@ class ElementSpec:
                 operation=operation,
                 hint="give each component a first dimension that counts the elements",
             )
-        (size,) = sizes
-        return [self.checked([value[i, ...] for value in components], operation) for i in range(size)]
+        for index, (value, shape) in enumerate(zip(components, self.shapes, strict=True)):
+            _check_shape(index, value.shape[1:], shape, operation)
+        return list(zip(*map(_rows, components), strict=True))
 
 
 def nbytes_of(element: Element) -> int:
     """Return how many bytes an element's components take."""
     return sum(value.nbytes for value in element)
+
+
+def _check_shape(index: int, got: tuple[int, ...], wanted: Shape, operation: str) -> None:
+    if (not got and wanted.rank == 0) or wanted.rank is None or wanted.includes(Shape(got)):
+        return
+    raise OpError(
+        f"component {index} has another shape than the queue's",
+        wanted=wanted,
+        got=Shape(got),
+        operation=operation,
+        hint="reshape the value, or make the queue with other shapes",
+    )
+
+
+def _rows(value: Any) -> list[Any]:
+    """Return the rows of an array; numbers as NumPy's scalars, which are made faster than arrays."""
+    if value.ndim == 1 and value.dtype.kind != "O":
+        return list(value)
+    return [_kept(value[i, ...]) for i in range(len(value))]
 
 
 def _kept(value: Any) -> Any:
@@ -86,6 +99,8 @@ def _kept(value: Any) -> Any:
 def _stacked(column: list[Any], dtype: DType, shape: Shape) -> Any:
     if not column:
         return np.empty((0, *(size or 0 for size in shape)), dtype.numpy)
+    if isinstance(column[0], np.generic):
+        return np.array(column, dtype.numpy)
     return np.stack(column)
 
 
