@@ -93,6 +93,20 @@ class ConditionalAccumulator:
         """Return an operation that adds `grad`, or drops it if its `local_step` is behind the accumulator's.
 
         Its output says whether it was added.
+
+        Parameters
+        ----------
+        grad : Tensor
+            Of the accumulator's dtype and shape.
+        local_step : int64 scalar
+            The step that it was computed for.
+        name : str, optional
+            Name of the operation.
+
+        Raises
+        ------
+        OpError
+            When a step runs it, if `grad` has another shape than those before.
         """
         gradient = convert_to_tensor(grad, None if isinstance(grad, Tensor) else self.dtype)
         gradient.shape.merge(self.shape)
@@ -105,6 +119,12 @@ class ConditionalAccumulator:
     @public
     def take_grad(self, num_required: Any, name: str | None = None) -> Tensor:
         """Return the mean or sum of all gradients as soon as `num_required` were applied; the step goes up by 1.
+
+        Parameters
+        ----------
+        num_required : int32 scalar
+        name : str, optional
+            Name of the operation.
 
         Raises
         ------

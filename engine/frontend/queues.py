@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ..base import dtypes as kinds
@@ -15,6 +15,7 @@ from ..ir.entry import public
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
 from ..ops.queues import operations as _operations  # noqa: F401  declares the operation types used below
+from .queue_components import component_names, component_shapes
 
 
 class QueueBase:
@@ -52,8 +53,8 @@ class QueueBase:
     ) -> None:
         listed = dtypes if isinstance(dtypes, (list, tuple)) else [dtypes]
         self.dtypes: tuple[DType, ...] = tuple(map(kinds.as_dtype, listed))
-        self.shapes: tuple[Shape, ...] = _shapes(shapes, len(self.dtypes))
-        self.names: tuple[str, ...] | None = _names(names, len(self.dtypes))
+        self.shapes: tuple[Shape, ...] = component_shapes(shapes, len(self.dtypes))
+        self.names: tuple[str, ...] | None = component_names(names, len(self.dtypes))
         self.name: str = scoped_name(name)
         self.shared_name: str = shared_name or self.name
         graph = scopes.get_default_graph()
@@ -415,7 +416,7 @@ class PriorityQueue(QueueBase):
         capacity_bytes: int = -1,
     ) -> None:
         listed = list(types) if isinstance(types, (list, tuple)) else [types]
-        all_shapes = [SCALAR, *_shapes(shapes, len(listed))]
+        all_shapes = [SCALAR, *component_shapes(shapes, len(listed))]
         super().__init__(
             "priority",
             ["int64", *listed],
@@ -479,35 +480,3 @@ class RandomShuffleQueue(QueueBase):
             min_after_dequeue=min_after_dequeue,
             seed=scopes.get_default_graph().seed if seed is None else seed,
         )
-
-
-def _shapes(given: Any, count: int) -> tuple[Shape, ...]:
-    if given is None:
-        return (Shape(None),) * count
-    listed: Sequence[Any] = given
-    if count == 1 and (
-        len(listed) != 1 or isinstance(listed, Shape) or not isinstance(listed[0], (list, tuple, Shape))
-    ):
-        listed = [given]
-    if len(listed) != count:
-        raise GraphError(
-            "a queue needs a shape for each component",
-            wanted=f"{count} shapes",
-            got=list(listed),
-            hint="give shapes as a list, with one shape for each dtype",
-        )
-    return tuple(map(Shape, listed))
-
-
-def _names(given: Any, count: int) -> tuple[str, ...] | None:
-    if given is None:
-        return None
-    names = (given,) if isinstance(given, str) else tuple(given)
-    if len(set(names)) != count:
-        raise GraphError(
-            "a queue needs a name of its own for each component",
-            wanted=f"{count} names",
-            got=list(names),
-            hint="give names= as many different names as there are dtypes, or leave it out",
-        )
-    return names

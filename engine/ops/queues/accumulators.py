@@ -153,7 +153,11 @@ class AccumulatorStorage(Resource):
             if take.error is not None:
                 raise take.error
             if self.count < take.count:  # it was restored meanwhile
-                raise OpError(f"accumulator '{self.name}' was restored while a take waited", operation=take.operation)
+                raise OpError(
+                    f"accumulator '{self.name}' was restored while a take waited",
+                    operation=take.operation,
+                    hint="restore between steps",
+                )
             return self._reduced()
         finally:
             self.serve()

@@ -216,7 +216,13 @@ class QueueStorage(Resource):
     def take_many(self, count: int, operation: str, up_to: bool = False) -> Any:
         """Take a batch, or return what waits until there is one; from a closed queue fewer where `up_to` allows it."""
         if count < 0:
-            raise OpError("a batch has a negative size", wanted="0 or more", got=count, operation=operation)
+            raise OpError(
+                "a batch has a negative size",
+                wanted="0 or more",
+                got=count,
+                operation=operation,
+                hint="give dequeue_many a size of 0 or more",
+            )
         return self._take_later(Take(operation, count, True, up_to))
 
     def close(self, cancel_pending: bool, operation: str) -> AsyncResult | None:
@@ -421,7 +427,7 @@ class QueueStorage(Resource):
     # ---- errors
 
     def _put_when_closed(self, operation: str) -> QueueClosed:
-        return self._closed_error("is closed", operation, hint="enqueue before the queue is closed")
+        return self._closed_error("is closed", operation)
 
     def _closed_by(self, attempt: Put) -> QueueClosed:
         what = "is already closed" if isinstance(attempt, Closing) else "is closed"
@@ -437,6 +443,7 @@ class QueueStorage(Resource):
         )
 
     def _closed_error(self, what: str, operation: str, **fields: Any) -> QueueClosed:
+        fields.setdefault("hint", "look at is_closed(), or let one step alone close the queue when all has been put in")
         return QueueClosed(f"queue '{self.name}' {what}", operation=operation, **fields)
 
     # ---- without a graph
