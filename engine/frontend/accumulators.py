@@ -103,6 +103,11 @@ class ConditionalAccumulator:
         name : str, optional
             Name of the operation.
 
+        Returns
+        -------
+        Operation
+            Its output is a bool scalar.
+
         Raises
         ------
         OpError
@@ -125,6 +130,11 @@ class ConditionalAccumulator:
         num_required : int32 scalar
         name : str, optional
             Name of the operation.
+
+        Returns
+        -------
+        Tensor
+            Of the accumulator's dtype and shape.
 
         Raises
         ------
