@@ -53,6 +53,7 @@ from .base.settings import Settings
 from .base.shapes import Shape
 from .base.version import VERSION as __version__
 from .compile.liveness import liveness
+from .frontend.accumulators import ConditionalAccumulator
 from .frontend.candidates import learned_unigram_candidate_sampler
 from .frontend.conditional import case, cond, smart_cond, switch_case
 from .frontend.custom_gradient import custom_gradient, grad_pass_through, recompute_grad
@@ -64,6 +65,7 @@ from .frontend.loops import while_loop
 from .frontend.partitioned import PartitionedVariable
 from .frontend.partitioners import fixed_size_partitioner, min_max_variable_partitioner, variable_axis_size_partitioner
 from .frontend.py_function import py_function
+from .frontend.queues import FIFOQueue, PaddingFIFOQueue, PriorityQueue, RandomShuffleQueue
 from .frontend.sampled import compute_accidental_hits, nce_loss, sampled_softmax_loss
 from .frontend.scattering import (
     scatter_add,
@@ -399,11 +401,13 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "Candidates",
     "CheckpointError",
     "ClusterReport",
+    "ConditionalAccumulator",
     "DType",
     "DeadFetchError",
     "DeviceAttributes",
     "DeviceMemoryError",
     "DtypeError",
+    "FIFOQueue",
     "Function",
     "Graph",
     "GraphError",
@@ -413,10 +417,13 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "OpError",
     "Operation",
     "Overloaded",
+    "PaddingFIFOQueue",
     "PartialRun",
     "PartitionedVariable",
+    "PriorityQueue",
     "Quantized",
     "QueueClosed",
+    "RandomShuffleQueue",
     "Report",
     "Session",
     "SessionClosed",

@@ -138,8 +138,8 @@ class StepTimeout(TagflowError, TimeoutError):
     """A step did not end within its timeout; the session stays usable."""
 
 
-class QueueClosed(TagflowError):
-    """An operation waited on a queue that was closed."""
+class QueueClosed(OpError):
+    """A queue was closed: nothing can be put into it any longer, or it has too few elements left."""
 
 
 class Overloaded(TagflowError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any
@@ -56,20 +57,33 @@ class AsyncResult:
         What the function returned.
     convert : callable
         Makes the kernel's outputs from the source's result, or raises OpError.
+    give_up : callable, optional
+        Called instead of `convert`, perhaps more than once, when the wait was cancelled: also one that had its result.
     """
 
-    def __init__(self, source: Awaitable[Any], convert: Callable[[Any], Any]) -> None:
+    def __init__(
+        self, source: Awaitable[Any], convert: Callable[[Any], Any], give_up: Callable[[], None] | None = None
+    ) -> None:
         self.source = source
         self.convert = convert
+        self.give_up = give_up
 
     def __await__(self) -> Generator[Any, Any, Any]:
         return self._converted().__await__()
 
     async def _converted(self) -> Any:
-        return self.convert(await self.source)
+        try:
+            result = await self.source
+        except asyncio.CancelledError:
+            if self.give_up is not None:
+                self.give_up()
+            raise
+        return self.convert(result)
 
     def close(self) -> None:
         """Give the result up: close a coroutine, cancel a future."""
+        if self.give_up is not None:
+            self.give_up()
         end = getattr(self.source, "close", None) or getattr(self.source, "cancel", None)
         if end is not None:
             end()

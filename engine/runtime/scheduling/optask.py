@@ -31,6 +31,8 @@ class OpTask(asyncio.Future[Any]):
         The instance: ``node@frame/iteration``.
     convert : callable, optional
         Makes the result from the source's; called in the context of whoever made the OpTask.
+    give_up : callable, optional
+        Called instead if the OpTask is cancelled, even if the source had its result by then.
 
     Examples
     --------
@@ -45,10 +47,17 @@ class OpTask(asyncio.Future[Any]):
     (True, 3)
     """
 
-    def __init__(self, source: asyncio.Future[Any], name: str, convert: Callable[[Any], Any] | None = None) -> None:
+    def __init__(
+        self,
+        source: asyncio.Future[Any],
+        name: str,
+        convert: Callable[[Any], Any] | None = None,
+        give_up: Callable[[], None] | None = None,
+    ) -> None:
         super().__init__(loop=source.get_loop())
         self._name = name
         self._convert = convert
+        self._give_up = give_up
         self._context = copy_context()
         self._num_cancels_requested = 0
         self._must_cancel = False  # asked for when the source was done already
@@ -130,6 +139,8 @@ class OpTask(asyncio.Future[Any]):
                 raise asyncio.CancelledError(self._cancel_message)
             super().set_result(result if self._convert is None else self._convert(result))
         except asyncio.CancelledError as error:
+            if self._give_up is not None:
+                self._give_up()
             super().cancel(*error.args[:1])
         except (KeyboardInterrupt, SystemExit) as error:
             super().set_exception(error)
@@ -137,7 +148,7 @@ class OpTask(asyncio.Future[Any]):
         except BaseException as error:
             super().set_exception(_storable(error))
         finally:
-            self._convert = None
+            self._convert = self._give_up = None
             _unregister_task(self)  # type: ignore[arg-type]
             # An error raised here has this frame in its traceback, and these hold the error: it, and all that the
             # frames of a failed kernel hold, would live until the garbage is collected.
@@ -156,11 +167,11 @@ def _storable(error: BaseException) -> BaseException:
 def start_task(awaitable: Any, name: str) -> asyncio.Task[Any] | OpTask:
     """Let an awaitable go on as a task of the running loop: an OpTask if it only waits for a future of that loop."""
     loop = asyncio.get_running_loop()
-    source, convert = awaitable, None
+    source, convert, give_up = awaitable, None, None
     if isinstance(awaitable, AsyncResult):
-        source, convert = awaitable.source, awaitable.convert
+        source, convert, give_up = awaitable.source, awaitable.convert, awaitable.give_up
     if isinstance(source, asyncio.Future) and source.get_loop() is loop:
-        return OpTask(source, name, convert)
+        return OpTask(source, name, convert, give_up)
     return loop.create_task(_await(awaitable), name=name)
 
 

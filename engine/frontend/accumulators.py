@@ -1,0 +1,162 @@
+"""Conditional accumulators as in TensorFlow 1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..base import dtypes
+from ..base.dtypes import DType
+from ..base.errors import GraphError
+from ..base.shapes import Shape
+from ..ir import scopes
+from ..ir.apply import apply, convert_to_tensor, scoped_name
+from ..ir.entry import public
+from ..ir.operation import Operation
+from ..ir.tensor import Tensor
+from ..ops.queues.accumulators import REDUCTIONS
+
+
+class ConditionalAccumulator:
+    """Adds up gradients until enough have come; those that were computed for an earlier step are dropped.
+
+    Parameters
+    ----------
+    dtype : dtype-like
+        Of the gradients.
+    shape : shape, optional
+        Of the gradients; the first one fixes what is not known.
+    shared_name : str, optional
+        Accumulators of one shared name are one in a session; by default its own name.
+    name : str
+        Its name in the graph.
+    reduction_type : {'MEAN', 'SUM'}
+        What a take gives of all gradients applied.
+
+    Raises
+    ------
+    GraphError
+        For another reduction.
+    OpError
+        When a step uses it, if it shares its name with one that differs.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     mean = tg.ConditionalAccumulator("float32", shape=[])
+    ...     puts, taken = [mean.apply_grad(1.0), mean.apply_grad(4.0)], mean.take_grad(2)
+    >>> with tg.SyncSession(graph) as session:
+    ...     for put in puts:
+    ...         session.run(put)
+    ...     float(session.run(taken))
+    2.5
+    """
+
+    __slots__ = ("accumulator_ref", "dtype", "name", "shape", "shared_name")
+
+    def __init__(
+        self,
+        dtype: Any,
+        shape: Any = None,
+        shared_name: str | None = None,
+        name: str = "conditional_accumulator",
+        reduction_type: str = "MEAN",
+    ) -> None:
+        if reduction_type not in REDUCTIONS:
+            raise GraphError(
+                "an accumulator has no such reduction",
+                wanted=" or ".join(REDUCTIONS),
+                got=reduction_type,
+                hint="leave reduction_type out for the mean",
+            )
+        self.dtype: DType = dtypes.as_dtype(dtype)
+        self.shape: Shape = Shape(shape)
+        self.name: str = scoped_name(name)
+        self.shared_name: str = shared_name or self.name
+        with scopes.within(region=scopes.get_default_graph().root, control_inputs=(), name=self.name):
+            self.accumulator_ref: Tensor = apply(
+                "AccumulatorHandle",
+                name="handle",
+                shared_name=self.shared_name,
+                dtype=self.dtype,
+                shape=self.shape,
+                reduction=reduction_type,
+            )
+
+    @property
+    def graph(self) -> Any:
+        """The graph it belongs to."""
+        return self.accumulator_ref.graph
+
+    @public
+    def apply_grad(self, grad: Any, local_step: Any = 0, name: str | None = None) -> Operation:
+        """Return an operation that adds `grad`, or drops it if its `local_step` is behind the accumulator's.
+
+        Its output says whether it was added.
+
+        Parameters
+        ----------
+        grad : Tensor
+            Of the accumulator's dtype and shape.
+        local_step : int64 scalar
+            The step that it was computed for.
+        name : str, optional
+            Name of the operation.
+
+        Returns
+        -------
+        Operation
+            Its output is a bool scalar.
+
+        Raises
+        ------
+        OpError
+            When a step runs it, if `grad` has another shape than those before.
+        """
+        gradient = convert_to_tensor(grad, None if isinstance(grad, Tensor) else self.dtype)
+        gradient.shape.merge(self.shape)
+        step = convert_to_tensor(local_step, dtypes.int64)
+        applied: Tensor = apply(
+            "AccumulatorApplyGradient", self.accumulator_ref, step, gradient, name=name or "apply_grad"
+        )
+        return applied.op
+
+    @public
+    def take_grad(self, num_required: Any, name: str | None = None) -> Tensor:
+        """Return the mean or sum of all gradients as soon as `num_required` were applied; the step goes up by 1.
+
+        Parameters
+        ----------
+        num_required : int32 scalar
+        name : str, optional
+            Name of the operation.
+
+        Returns
+        -------
+        Tensor
+            Of the accumulator's dtype and shape.
+
+        Raises
+        ------
+        OpError
+            When a step runs it, if `num_required` is not positive.
+        """
+        return apply(  # type: ignore[no-any-return]
+            "AccumulatorTakeGradient",
+            self.accumulator_ref,
+            convert_to_tensor(num_required, dtypes.int32),
+            name=name or "take_grad",
+            dtype=self.dtype,
+            shape=self.shape,
+        )
+
+    @public
+    def num_accumulated(self, name: str | None = None) -> Tensor:
+        """Return how many gradients were applied since the last take, an int32 scalar."""
+        return apply("AccumulatorNumAccumulated", self.accumulator_ref, name=name or "num_accumulated")  # type: ignore[no-any-return]
+
+    @public
+    def set_global_step(self, new_global_step: Any, name: str | None = None) -> Operation:
+        """Return an operation that sets the step to `new_global_step`; gradients of earlier ones are dropped."""
+        step = convert_to_tensor(new_global_step, dtypes.int64)
+        return apply("AccumulatorSetGlobalStep", self.accumulator_ref, step, name=name or "set_global_step")  # type: ignore[no-any-return]

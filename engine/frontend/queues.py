@@ -1,0 +1,482 @@
+"""Queues: first in first out, padding, by priority, shuffled; as in TensorFlow 1, but who waits takes no thread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..base import dtypes as kinds
+from ..base.dtypes import DType
+from ..base.errors import GraphError
+from ..base.shapes import SCALAR, Shape
+from ..ir import scopes
+from ..ir.apply import apply, build, convert_to_tensor, scoped_name
+from ..ir.entry import public
+from ..ir.operation import Operation
+from ..ir.tensor import Tensor
+from ..ops.queues import operations as _operations  # noqa: F401  declares the operation types used below
+from .queue_components import component_names, component_shapes
+
+
+class QueueBase:
+    """What queues have in common; make one of the classes below.
+
+    A queue is a session's, which makes it when a step first uses it. Steps that put and steps that take run beside each
+    other; whoever must wait does so strictly first come, first served, and a wait that is cancelled or times out
+    has neither taken nor put anything.
+
+    Attributes
+    ----------
+    name : str
+        Unique in the graph.
+    shared_name : str
+        What the session knows it by; queues of one shared name are one.
+    dtypes, shapes : tuple
+        Of an element's components.
+    names : tuple of str or None
+        Of the components, if elements are dicts.
+    queue_ref : Tensor
+        The resource handle.
+    """
+
+    __slots__ = ("dtypes", "name", "names", "queue_ref", "shapes", "shared_name")
+
+    def __init__(
+        self,
+        order: str,
+        dtypes: Any,
+        shapes: Any,
+        names: Any,
+        shared_name: str | None,
+        name: str,
+        **about: int,
+    ) -> None:
+        listed = dtypes if isinstance(dtypes, (list, tuple)) else [dtypes]
+        self.dtypes: tuple[DType, ...] = tuple(map(kinds.as_dtype, listed))
+        self.shapes: tuple[Shape, ...] = component_shapes(shapes, len(self.dtypes))
+        self.names: tuple[str, ...] | None = component_names(names, len(self.dtypes))
+        self.name: str = scoped_name(name)
+        self.shared_name: str = shared_name or self.name
+        graph = scopes.get_default_graph()
+        with scopes.within(region=graph.root, control_inputs=(), name=self.name):
+            self.queue_ref: Tensor = apply(
+                "QueueHandle",
+                name="handle",
+                order=order,
+                dtypes_=self.dtypes,
+                shapes=self.shapes,
+                shared_name=self.shared_name,
+                **about,
+            )
+
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{d}{s}" for d, s in zip(self.dtypes, self.shapes, strict=True))
+        return f"<{type(self).__name__} {self.name} {parts}>"
+
+    @property
+    def graph(self) -> Any:
+        """The graph it belongs to."""
+        return self.queue_ref.graph
+
+    @public
+    def enqueue(self, vals: Any, name: str | None = None) -> Operation:
+        """Return an operation that puts an element in, as soon as there is room.
+
+        Parameters
+        ----------
+        vals : tensor, list of tensors, or dict of them
+            The components; a dict by name if the queue has `names`.
+        name : str, optional
+            Name of the operation.
+
+        Raises
+        ------
+        DtypeError, ShapeError, GraphError
+            If the components do not fit the queue.
+        QueueClosed
+            When a step runs it, if the queue is closed.
+        """
+        return self._put("Enqueue", vals, name or "enqueue")
+
+    @public
+    def enqueue_many(self, vals: Any, name: str | None = None) -> Operation:
+        """Return an operation that puts in, one after another, the elements along axis 0 of `vals`.
+
+        Where there is no room for all of them, they enter piece by piece while it is first in line; those that have
+        entered stay if it is cancelled.
+
+        Parameters
+        ----------
+        vals : tensor, list of tensors, or dict of them
+            The components, with one dimension more in front.
+        name : str, optional
+            Name of the operation.
+
+        Raises
+        ------
+        DtypeError, ShapeError, GraphError
+            If the components do not fit the queue.
+        QueueClosed
+            When a step runs it, if the queue is closed.
+        """
+        return self._put("EnqueueMany", vals, name or "enqueue_many")
+
+    @public
+    def dequeue(self, name: str | None = None) -> Any:
+        """Return the next element, as soon as there is one.
+
+        Returns
+        -------
+        Tensor, list of Tensor, or dict of them
+            The component, or components.
+
+        Raises
+        ------
+        QueueClosed
+            When a step runs it, if the queue is closed and has no element left.
+        """
+        op = build("Dequeue", [self.queue_ref], name=name or "dequeue", dtypes_=self.dtypes, shapes=self.shapes)
+        return self._result(op)
+
+    @public
+    def dequeue_many(self, n: Any, name: str | None = None) -> Any:
+        """Return the next `n` elements, along a new axis 0, as soon as there are so many.
+
+        While it is first in line it gathers them piece by piece, so that `n` may be larger than the capacity. What it
+        has goes back, in order, if it is cancelled or the queue is closed before they are `n`.
+
+        Parameters
+        ----------
+        n : int32 scalar
+        name : str, optional
+            Name of the operation.
+
+        Returns
+        -------
+        Tensor, list of Tensor, or dict of them
+            The component, or components, with one dimension more.
+
+        Raises
+        ------
+        GraphError
+            If a component's shape is not known.
+        QueueClosed
+            When a step runs it, if the queue is closed and has fewer elements.
+        """
+        return self._take_many(n, name or "dequeue_many", up_to=False)
+
+    @public
+    def dequeue_up_to(self, n: Any, name: str | None = None) -> Any:
+        """Return the next `n` elements as `dequeue_many` does; of a closed queue what is left, if fewer.
+
+        Parameters
+        ----------
+        n : int32 scalar
+        name : str, optional
+            Name of the operation.
+
+        Returns
+        -------
+        Tensor, list of Tensor, or dict of them
+            The component, or components, with one dimension more.
+
+        Raises
+        ------
+        GraphError
+            If a component's shape is not known.
+        QueueClosed
+            When a step runs it, if the queue is closed and empty.
+        """
+        return self._take_many(n, name or "dequeue_up_to", up_to=True)
+
+    @public
+    def size(self, name: str | None = None) -> Tensor:
+        """Return how many elements are in, an int32 scalar."""
+        return apply("QueueSize", self.queue_ref, name=name or "size")  # type: ignore[no-any-return]
+
+    @public
+    def close(self, cancel_pending_enqueues: bool = False, name: str | None = None) -> Operation:
+        """Return an operation after which no more elements may come; those that are in can be taken.
+
+        Parameters
+        ----------
+        cancel_pending_enqueues : bool
+            Whether enqueues that wait for room fail. Without, closing waits until they have succeeded.
+        name : str, optional
+            Name of the operation.
+
+        Raises
+        ------
+        QueueClosed
+            When a step runs it, if the queue is closed already.
+        """
+        return apply(  # type: ignore[no-any-return]
+            "QueueClose", self.queue_ref, name=name or "close", cancel_pending=bool(cancel_pending_enqueues)
+        )
+
+    @public
+    def is_closed(self, name: str | None = None) -> Tensor:
+        """Return whether it is closed, a bool scalar."""
+        return apply("QueueIsClosed", self.queue_ref, name=name or "is_closed")  # type: ignore[no-any-return]
+
+    def _put(self, type: str, vals: Any, name: str) -> Operation:
+        values = self._components(vals)
+        tensors = [
+            convert_to_tensor(v, None if isinstance(v, Tensor) else d) for v, d in zip(values, self.dtypes, strict=True)
+        ]
+        return build(type, [self.queue_ref, *tensors], name=name, dtypes_=self.dtypes, shapes=self.shapes)
+
+    def _components(self, vals: Any) -> list[Any]:
+        if self.names is not None and isinstance(vals, Mapping) and set(vals) == set(self.names):
+            return [vals[name] for name in self.names]
+        one = not isinstance(vals, (list, tuple)) or (len(self.dtypes) == 1 and len(vals) != 1)
+        listed = [vals] if one else list(vals)
+        if self.names is not None or isinstance(vals, Mapping) or len(listed) != len(self.dtypes):
+            raise GraphError(
+                f"queue '{self.name}' was given other components than it has",
+                wanted=f"a dict of {list(self.names)}" if self.names else f"{len(self.dtypes)} components",
+                got=sorted(vals) if isinstance(vals, Mapping) else f"{len(listed)} components",
+                hint="give a list with a tensor for each dtype, or a dict if the queue has names",
+            )
+        return listed
+
+    def _take_many(self, n: Any, name: str, up_to: bool) -> Any:
+        self._require_shapes(name)
+        count = convert_to_tensor(n, kinds.int32)
+        op = build(
+            "DequeueMany", [self.queue_ref, count], name=name, dtypes_=self.dtypes, shapes=self.shapes, up_to=up_to
+        )
+        return self._result(op)
+
+    def _require_shapes(self, name: str) -> None:
+        if not all(shape.is_fully_known for shape in self.shapes):
+            raise GraphError(
+                f"{name} needs to know the shapes of the components of queue '{self.name}'",
+                wanted="shapes without unknown dimensions",
+                got=list(self.shapes),
+                hint="make the queue with shapes=, or a PaddingFIFOQueue for sizes that vary",
+            )
+
+    def _result(self, op: Operation) -> Any:
+        if self.names is not None:
+            return dict(zip(self.names, op.outputs, strict=True))
+        return op.outputs[0] if len(op.outputs) == 1 else list(op.outputs)
+
+
+class FIFOQueue(QueueBase):
+    """A queue that gives its elements in the order in which they came.
+
+    Parameters
+    ----------
+    capacity : int
+        Most elements that it holds; below 0 there is no bound.
+    dtypes : dtype-like or list of them
+        Of an element's components.
+    shapes : list of shapes, optional
+        Of the components; needed to dequeue several at once.
+    names : list of str, optional
+        Of the components; elements are dicts then.
+    shared_name : str, optional
+        Queues of one shared name are one in a session; by default its own name.
+    name : str
+        Its name in the graph.
+    capacity_bytes : int
+        Most bytes that it holds; below 0 there is no bound.
+
+    Raises
+    ------
+    OpError
+        When a step uses it, if it shares its name with a queue of another kind, capacity, dtypes or shapes.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     queue = tg.FIFOQueue(10, "int32", shapes=[[]])
+    ...     fill, done, pair = queue.enqueue_many([1, 2, 3]), queue.close(), queue.dequeue_up_to(2)
+    >>> with tg.SyncSession(graph) as session:
+    ...     for each in (fill, done):
+    ...         session.run(each)
+    ...     session.run(pair), session.run(pair)
+    (array([1, 2], dtype=int32), array([3], dtype=int32))
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        capacity: int,
+        dtypes: Any,
+        shapes: Any = None,
+        names: Any = None,
+        shared_name: str | None = None,
+        name: str = "fifo_queue",
+        *,
+        capacity_bytes: int = -1,
+    ) -> None:
+        super().__init__(
+            "fifo", dtypes, shapes, names, shared_name, name, capacity=capacity, capacity_bytes=capacity_bytes
+        )
+
+
+class PaddingFIFOQueue(QueueBase):
+    """A FIFOQueue whose batches are padded with zeros, empty strings or False to the largest of their elements.
+
+    Parameters
+    ----------
+    capacity, dtypes, names, shared_name, name, capacity_bytes
+        As of a FIFOQueue.
+    shapes : list of shapes
+        Of the components: ranks must be known, None dimensions vary from element to element.
+
+    Raises
+    ------
+    GraphError
+        If a rank is not known.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     queue = tg.PaddingFIFOQueue(10, "int32", shapes=[[None]])
+    ...     puts, pair = [queue.enqueue([[1]]), queue.enqueue([[2, 3]])], queue.dequeue_many(2)
+    >>> with tg.SyncSession(graph) as session:
+    ...     for put in puts:
+    ...         session.run(put)
+    ...     session.run(pair)
+    array([[1, 0],
+           [2, 3]], dtype=int32)
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        capacity: int,
+        dtypes: Any,
+        shapes: Any,
+        names: Any = None,
+        shared_name: str | None = None,
+        name: str = "padding_fifo_queue",
+        *,
+        capacity_bytes: int = -1,
+    ) -> None:
+        super().__init__(
+            "padding", dtypes, shapes, names, shared_name, name, capacity=capacity, capacity_bytes=capacity_bytes
+        )
+
+    def _require_shapes(self, name: str) -> None:
+        if any(shape.rank is None for shape in self.shapes):
+            raise GraphError(
+                f"{name} needs to know the ranks of the components of queue '{self.name}'",
+                wanted="shapes, whose dimensions may be None",
+                got=list(self.shapes),
+                hint="give shapes with None for each dimension that varies",
+            )
+
+
+class PriorityQueue(QueueBase):
+    """A queue that gives the element of the smallest priority first, and equal ones in the order in which they came.
+
+    Elements have one component more, the first: an int64 scalar, their priority.
+
+    Parameters
+    ----------
+    capacity, names, shared_name, name, capacity_bytes
+        As of a FIFOQueue; `names` include that of the priority.
+    types : dtype-like or list of them
+        Of the components behind the priority.
+    shapes : list of shapes, optional
+        Of the same.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     queue = tg.PriorityQueue(10, "string", shapes=[[]])
+    ...     fill = queue.enqueue_many([[2, 1], ["later", "first"]])
+    ...     priority, what = queue.dequeue()
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(fill)
+    ...     session.run(what).item()
+    'first'
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        capacity: int,
+        types: Any,
+        shapes: Any = None,
+        names: Any = None,
+        shared_name: str | None = None,
+        name: str = "priority_queue",
+        *,
+        capacity_bytes: int = -1,
+    ) -> None:
+        listed = list(types) if isinstance(types, (list, tuple)) else [types]
+        all_shapes = [SCALAR, *component_shapes(shapes, len(listed))]
+        super().__init__(
+            "priority",
+            ["int64", *listed],
+            all_shapes,
+            names,
+            shared_name,
+            name,
+            capacity=capacity,
+            capacity_bytes=capacity_bytes,
+        )
+
+
+class RandomShuffleQueue(QueueBase):
+    """A queue that gives its elements in random order.
+
+    Parameters
+    ----------
+    capacity, dtypes, shapes, names, shared_name, name, capacity_bytes
+        As of a FIFOQueue.
+    min_after_dequeue : int
+        How many elements stay in, so that they are mixed, until the queue is closed.
+    seed : int, optional
+        Of the order, which is a function of it and of what comes and goes when; by default the graph's.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     queue = tg.RandomShuffleQueue(10, 0, "int32", shapes=[[]], seed=1)
+    ...     fill, batch = queue.enqueue_many([1, 2, 3, 4]), queue.dequeue_many(4)
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(fill)
+    ...     sorted(session.run(batch).tolist())
+    [1, 2, 3, 4]
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        capacity: int,
+        min_after_dequeue: int,
+        dtypes: Any,
+        shapes: Any = None,
+        names: Any = None,
+        seed: int | None = None,
+        shared_name: str | None = None,
+        name: str = "random_shuffle_queue",
+        *,
+        capacity_bytes: int = -1,
+    ) -> None:
+        super().__init__(
+            "shuffle",
+            dtypes,
+            shapes,
+            names,
+            shared_name,
+            name,
+            capacity=capacity,
+            capacity_bytes=capacity_bytes,
+            min_after_dequeue=min_after_dequeue,
+            seed=scopes.get_default_graph().seed if seed is None else seed,
+        )

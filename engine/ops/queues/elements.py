@@ -1,0 +1,118 @@
+"""What the elements of a queue are: components, their dtypes and shapes, their bytes, batches of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...base.dtypes import DType
+from ...base.errors import OpError
+from ...base.shapes import Shape
+
+Element = tuple[Any, ...]  # an array for each component
+
+
+@dataclass(frozen=True, slots=True)
+class ElementSpec:
+    """What a queue holds.
+
+    Attributes
+    ----------
+    dtypes : tuple of DType
+        Of the components.
+    shapes : tuple of Shape
+        Of the components; unknown ones are not checked.
+    """
+
+    dtypes: tuple[DType, ...]
+    shapes: tuple[Shape, ...]
+
+    def checked(self, components: Sequence[Any], operation: str) -> Element:
+        """Return an element that nobody changes; OpError where it does not fit."""
+        for index, (value, shape) in enumerate(zip(components, self.shapes, strict=True)):
+            _check_shape(index, value.shape, shape, operation)
+        return tuple(map(_kept, components))
+
+    def batch(self, elements: Sequence[Element], padded: bool) -> Element:
+        """Return arrays with the elements along a new first axis; `padded` with zeros to the largest (rule 130)."""
+        columns = zip(*elements, strict=True) if elements else [()] * len(self.dtypes)
+        stack = _padded if padded else _stacked
+        return tuple(
+            stack(list(column), dtype, shape)
+            for column, dtype, shape in zip(columns, self.dtypes, self.shapes, strict=True)
+        )
+
+    def rows(self, components: Sequence[Any], operation: str) -> list[Element]:
+        """Return the elements that lie along the first axes, which must be equally long."""
+        sizes = {value.shape[0] if value.ndim else None for value in components}
+        if len(sizes) != 1 or None in sizes:
+            raise OpError(
+                "the components of a batch are not equally many",
+                wanted="one size along axis 0",
+                got=[value.shape for value in components],
+                operation=operation,
+                hint="give each component a first dimension that counts the elements",
+            )
+        for index, (value, shape) in enumerate(zip(components, self.shapes, strict=True)):
+            _check_shape(index, value.shape[1:], shape, operation)
+        return list(zip(*map(_rows, components), strict=True))
+
+
+def nbytes_of(element: Element) -> int:
+    """Return how many bytes an element's components take."""
+    return sum(value.nbytes for value in element)
+
+
+def _check_shape(index: int, got: tuple[int, ...], wanted: Shape, operation: str) -> None:
+    if (not got and wanted.rank == 0) or wanted.rank is None or wanted.includes(Shape(got)):
+        return
+    raise OpError(
+        f"component {index} has another shape than the queue's",
+        wanted=wanted,
+        got=Shape(got),
+        operation=operation,
+        hint="reshape the value, or make the queue with other shapes",
+    )
+
+
+def _rows(value: Any) -> list[Any]:
+    """Return the rows of an array; numbers as NumPy's scalars, which are made faster than arrays."""
+    if value.ndim == 1 and value.dtype.kind != "O":
+        return list(value)
+    return [_kept(value[i, ...]) for i in range(len(value))]
+
+
+def _kept(value: Any) -> Any:
+    """Return an array that is neither written to nor a part of a larger one: a copy if it may be."""
+    if not isinstance(value, np.ndarray):
+        return value
+    if value.base is None and not value.flags.writeable:
+        return value
+    copy = value.copy()
+    copy.flags.writeable = False
+    return copy
+
+
+def _stacked(column: list[Any], dtype: DType, shape: Shape) -> Any:
+    if not column:
+        return np.empty((0, *(size or 0 for size in shape)), dtype.numpy)
+    if isinstance(column[0], np.generic):
+        return np.array(column, dtype.numpy)
+    return np.stack(column)
+
+
+def _padded(column: list[Any], dtype: DType, shape: Shape) -> Any:
+    if not column:
+        return _stacked(column, dtype, shape)
+    largest = [max(sizes) for sizes in zip(*(value.shape for value in column), strict=True)]
+    batch = np.zeros((len(column), *largest), dtype.numpy)
+    if dtype.numpy.kind == "O":
+        batch.fill("")
+    for row, value in zip(batch, column, strict=True) if largest else ():
+        row[tuple(map(slice, value.shape))] = value
+    if not largest:
+        batch[:] = column
+    return batch

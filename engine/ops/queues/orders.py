@@ -1,0 +1,164 @@
+"""In which order a queue gives its elements: first in first out, smallest first, or shuffled."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from .elements import Element
+
+_MASK = (1 << 64) - 1
+
+
+class FirstInFirstOut:
+    """Elements in the order in which they came."""
+
+    __slots__ = ("held",)
+
+    def __init__(self) -> None:
+        self.held: deque[Element] = deque()
+
+    def __len__(self) -> int:
+        return len(self.held)
+
+    def push(self, element: Element) -> None:
+        """Put an element in."""
+        self.held.append(element)
+
+    def available(self, closed: bool) -> int:
+        """Return how many may be taken now."""
+        return len(self.held)
+
+    def pop(self) -> Any:
+        """Take the next one, as an entry that `element` and `give_back` know."""
+        return self.held.popleft()
+
+    def element(self, entry: Any) -> Element:
+        """Return the element of an entry."""
+        return entry  # type: ignore[no-any-return]
+
+    def give_back(self, entries: list[Any]) -> None:
+        """Put entries back to where they were, the first taken first (rule 128)."""
+        self.held.extendleft(reversed(entries))
+
+    def elements(self) -> Iterable[Element]:
+        """Return what is in, in the order of leaving where that is known."""
+        return list(self.held)
+
+    def state(self) -> list[int]:
+        """Return what else decides what comes next."""
+        return []
+
+    def set_state(self, elements: Iterable[Element], state: list[int]) -> None:
+        """Hold what a snapshot has."""
+        self.held = deque(elements)
+
+
+class SmallestFirst(FirstInFirstOut):
+    """Elements by their first component, equal ones in the order in which they came."""
+
+    __slots__ = ("_count", "_heap")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Element]] = []
+        self._count: int = 0
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def push(self, element: Element) -> None:
+        """Put an element in."""
+        self._count += 1
+        heapq.heappush(self._heap, (int(element[0]), self._count, element))
+
+    def available(self, closed: bool) -> int:
+        """Return how many may be taken now."""
+        return len(self._heap)
+
+    def pop(self) -> Any:
+        """Take the smallest."""
+        return heapq.heappop(self._heap)
+
+    def element(self, entry: Any) -> Element:
+        """Return the element of an entry."""
+        return entry[2]  # type: ignore[no-any-return]
+
+    def give_back(self, entries: list[Any]) -> None:
+        """Put entries back; they are older than their equals, as before."""
+        for entry in entries:
+            heapq.heappush(self._heap, entry)
+
+    def elements(self) -> Iterable[Element]:
+        """Return what is in, the smallest first."""
+        return [entry[2] for entry in sorted(self._heap, key=lambda entry: entry[:2])]
+
+    def set_state(self, elements: Iterable[Element], state: list[int]) -> None:
+        """Hold what a snapshot has."""
+        self._heap = []
+        for element in elements:
+            self.push(element)
+
+
+class Shuffled(FirstInFirstOut):
+    """Elements in an order drawn by a seed: each draw is a function of the seed and its number alone."""
+
+    __slots__ = ("_draws", "_in", "_least", "_seed")
+
+    def __init__(self, seed: int, least: int) -> None:
+        self._in: list[Element] = []
+        self._seed: int = seed
+        self._least: int = least
+        self._draws: int = 0
+
+    def __len__(self) -> int:
+        return len(self._in)
+
+    def push(self, element: Element) -> None:
+        """Put an element in."""
+        self._in.append(element)
+
+    def available(self, closed: bool) -> int:
+        """Return how many may be taken: those above the least number that is to be mixed, unless no more come."""
+        return len(self._in) if closed else max(0, len(self._in) - self._least)
+
+    def pop(self) -> Any:
+        """Take one at random; with it where it was, and whether the last took its place."""
+        place = _mixed(self._seed, self._draws) * len(self._in) >> 64
+        self._draws += 1
+        element, last = self._in[place], self._in.pop()
+        if place < len(self._in):
+            self._in[place] = last
+        return place, element
+
+    def element(self, entry: Any) -> Element:
+        """Return the element of an entry."""
+        return entry[1]  # type: ignore[no-any-return]
+
+    def give_back(self, entries: list[Any]) -> None:
+        """Put entries back where they were; what was drawn stays drawn."""
+        for place, element in reversed(entries):
+            self._in.append(element)
+            self._in[place], self._in[-1] = self._in[-1], self._in[place]
+
+    def elements(self) -> Iterable[Element]:
+        """Return what is in."""
+        return list(self._in)
+
+    def state(self) -> list[int]:
+        """Return the number of draws."""
+        return [self._draws]
+
+    def set_state(self, elements: Iterable[Element], state: list[int]) -> None:
+        """Hold what a snapshot has."""
+        self._in = list(elements)
+        (self._draws,) = state
+
+
+def _mixed(seed: int, number: int) -> int:
+    """Return 64 random bits for a number: SplitMix64 (Steele, Lea, Flood 2014)."""
+    x = (seed + (number + 1) * 0x9E3779B97F4A7C15) & _MASK
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB & _MASK
+    return x ^ (x >> 31)
