@@ -252,6 +252,8 @@ cdef inline void _sum_pixels(const Convolution* c, const Unit* u) noexcept nogil
     cdef int64_t wide = c.groups * c.outer
     if c.sums == NULL:
         return
+    if u.pixel == 0:
+        memset(c.sums, 0, c.size * wide)
     if c.size == sizeof(float):
         add_rows_float(<float*>c.sums, <const float*>c.filters + u.pixel * wide, u.pixels, wide, wide)
     else:
@@ -420,7 +422,6 @@ cdef int _differentiate_filters(
     if settings.summed:
         dims[0] = c.groups * c.outer
         c.sums = <char*>PyArray_DATA(new_array(live, output_type(table, node, 1), 1, dims, &outputs[1]))
-        memset(c.sums, 0, c.size * dims[0])
     lay_out(c)
     rows = num_places(c) if c.by_channel else ceiling(num_places(c) * c.inner, TALL_TILE_ROWS)
     return do_or_leave(table, work, _filters_part, _cost(c), <int>min(rows, <int64_t>MOST_PARTS), outputs)
