@@ -109,7 +109,7 @@ def _padded(column: list[Any], dtype: DType, shape: Shape) -> Any:
         return _stacked(column, dtype, shape)
     largest = [max(sizes) for sizes in zip(*(value.shape for value in column), strict=True)]
     batch = np.zeros((len(column), *largest), dtype.numpy)
-    if dtype.numpy.kind == "O":
+    if batch.dtype.kind == "O":
         batch.fill("")
     for row, value in zip(batch, column, strict=True) if largest else ():
         row[tuple(map(slice, value.shape))] = value

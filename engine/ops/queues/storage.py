@@ -457,4 +457,5 @@ class QueueStorage(Resource):
     async def async_take(self) -> Element:
         """Take an element as soon as there is one; a cancelled wait has taken nothing."""
         taken = self.take(self.name)
-        return await taken if isinstance(taken, AsyncResult) else taken
+        element: Element = await taken if isinstance(taken, AsyncResult) else taken
+        return element
