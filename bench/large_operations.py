@@ -229,6 +229,8 @@ WITHOUT: dict[str, str] = {
     "Native": "is run in slices",
     "BenchSeries": "is made for this",
     **dict.fromkeys(("NoOp", "ControlTrigger", "TripCount", "Instance", "PartialEnd", "SeriesEmpty"), "has no arrays"),
+    **dict.fromkeys(("QueueHandle", "QueueClose", "QueueIsClosed", "QueueSize", "AccumulatorHandle"), _HANDLE),
+    **dict.fromkeys(("AccumulatorNumAccumulated", "AccumulatorSetGlobalStep"), _HANDLE),
     **dict.fromkeys(("VariableHandle", "IsInitialized", "StackNew", "StackClose"), _HANDLE),
     **dict.fromkeys(("TensorArrayNew", "TensorArrayClose", "TensorArraySize"), _HANDLE),
     **dict.fromkeys(("TensorArrayReadBlock", "TensorArrayRowOf"), "gives views"),

@@ -183,6 +183,32 @@ def on_stack(n: int) -> Program:
         return Program(tg.stack_pop(handle), {x: floats(n)})
 
 
+def through_queue(many: bool) -> Build:
+    """Return what builds a queue, and what goes in and comes out: one array, or its rows."""
+
+    def program(n: int) -> Program:
+        import tagflow as tg
+
+        feeds: dict[Any, np.ndarray] = {}
+        x = fed(floats(100, n // 100), feeds)
+        queue = tg.FIFOQueue(1000, "float32", shapes=[[n // 100] if many else [100, n // 100]])
+        with tg.control_dependencies([queue.enqueue_many(x) if many else queue.enqueue(x)]):
+            return Program(queue.dequeue_many(100) if many else queue.dequeue(), feeds)
+
+    return program
+
+
+def accumulated(n: int) -> Program:
+    """Return the mean of what is put into an accumulator."""
+    import tagflow as tg
+
+    feeds: dict[Any, np.ndarray] = {}
+    x = fed(floats(100, n // 100), feeds)
+    accumulator = tg.ConditionalAccumulator("float32")
+    with tg.control_dependencies([accumulator.apply_grad(x, local_step=1 << 40)]):  # however often it is run
+        return Program(accumulator.take_grad(1), feeds)
+
+
 def series(use: Callable[[Any, Any, int], Any], count: int = 100) -> Build:
     """Return what builds a series of `count` rows and uses it; what makes one is an operation made for this."""
 
@@ -369,6 +395,12 @@ PROGRAMS: dict[str, Build] = {
     "Softmax: gradients": gradients_of_softmax,
     "StackPop": on_stack,
     "StackPush": on_stack,
+    "Enqueue": through_queue(many=False),
+    "EnqueueMany": through_queue(many=True),
+    "Dequeue": through_queue(many=False),
+    "DequeueMany": through_queue(many=True),
+    "AccumulatorApplyGradient": accumulated,
+    "AccumulatorTakeGradient": accumulated,
     "TensorArrayConcat": array(lambda tg, ta, x: ta.concat()),
     "TensorArrayGather": array(lambda tg, ta, x: ta.gather(tg.range(0, 100, 2))),
     "TensorArrayGrad": gradient_writes,

@@ -12,6 +12,7 @@ from . import (  # noqa: F401
     loops,
     pooling,
     product_sum,
+    queue_rings,
     reducing,
     reshape,
     softmax,

@@ -12,7 +12,9 @@ from tests.kernels.calling import counting, got
 from tests.kernels.fuzzing import CASES, LAYOUTS, Subclass, numbers
 
 ROUNDS = 2 * len(LAYOUTS)
-ELSEWHERE = {  # test_elements.py, tests/native
+ELSEWHERE = {  # test_elements.py, tests/native, tests/runtime/test_queues.py
+    "Dequeue",
+    "Enqueue",
     "Native",
     "ProductSumAdd",
     "ProductSumBegin",

@@ -11,7 +11,9 @@ import numpy as np
 from ...base.dtypes import DType
 from ...base.errors import OpError
 from ...base.shapes import Shape
+from ...kernels.cpu.queue_rings import Ring
 
+SMALL = 4096  # bytes of an element up to which it is copied in and out
 Element = tuple[Any, ...]  # an array for each component
 
 
@@ -30,6 +32,21 @@ class ElementSpec:
     dtypes: tuple[DType, ...]
     shapes: tuple[Shape, ...]
 
+    @property
+    def is_small(self) -> bool:
+        """Whether elements are so many numbers, of few bytes, so that they are copied rather than kept apart."""
+        size = 0
+        for dtype, shape in zip(self.dtypes, self.shapes, strict=True):
+            count = shape.num_elements if shape.is_fully_known else None
+            if count is None or dtype.numpy is None or np.dtype(dtype.numpy).kind not in "biufc":
+                return False
+            size += count * np.dtype(dtype.numpy).itemsize
+        return size <= SMALL
+
+    def make_ring(self, capacity: int) -> Ring:
+        """Return what holds elements that are small, at most `capacity` of them if that is not below 0."""
+        return Ring([np.dtype(d.numpy) for d in self.dtypes], [s.as_tuple() for s in self.shapes], capacity)
+
     def checked(self, components: Sequence[Any], operation: str) -> Element:
         """Return an element that nobody changes; OpError where it does not fit."""
         for index, (value, shape) in enumerate(zip(components, self.shapes, strict=True)):
@@ -45,8 +62,8 @@ class ElementSpec:
             for column, dtype, shape in zip(columns, self.dtypes, self.shapes, strict=True)
         )
 
-    def rows(self, components: Sequence[Any], operation: str) -> list[Element]:
-        """Return the elements that lie along the first axes, which must be equally long."""
+    def count(self, components: Sequence[Any], operation: str) -> int:
+        """Return how many elements lie along the first axes; OpError where they differ, or do not fit."""
         sizes = {value.shape[0] if value.ndim else None for value in components}
         if len(sizes) != 1 or None in sizes:
             raise OpError(
@@ -58,6 +75,12 @@ class ElementSpec:
             )
         for index, (value, shape) in enumerate(zip(components, self.shapes, strict=True)):
             _check_shape(index, value.shape[1:], shape, operation)
+        (count,) = sizes
+        return int(count or 0)
+
+    def rows(self, components: Sequence[Any], operation: str) -> list[Element]:
+        """Return the elements that lie along the first axes, which must be equally long."""
+        self.count(components, operation)
         return list(zip(*map(_rows, components), strict=True))
 
 

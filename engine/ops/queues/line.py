@@ -72,6 +72,9 @@ class Line(Generic[A]):
     def __len__(self) -> int:
         return len(self.woken) + len(self.waiting)
 
+    def __bool__(self) -> bool:
+        return bool(self.waiting or self.woken)
+
     @property
     def first_waiting(self) -> A | None:
         """The first that was not woken; those that were cancelled leave the line."""

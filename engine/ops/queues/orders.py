@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
+from ...kernels.cpu.queue_rings import Ring
 from .elements import Element
 
 _MASK = (1 << 64) - 1
@@ -35,9 +38,21 @@ class FirstInFirstOut:
         """Take the next one, as an entry that `element` and `give_back` know."""
         return self.held.popleft()
 
+    def pop_many(self, count: int) -> list[Any]:
+        """Take the next ones, as entries that may have several elements each."""
+        return [self.pop() for _ in range(count)]
+
     def element(self, entry: Any) -> Element:
         """Return the element of an entry."""
         return entry  # type: ignore[no-any-return]
+
+    def elements_of(self, entries: Iterable[Any]) -> list[Element]:
+        """Return the elements of entries."""
+        return [self.element(entry) for entry in entries]
+
+    def rows_of(self, entries: list[Any]) -> Element | None:
+        """Return the elements of entries as rows of arrays, where that is what they are; else None."""
+        return None
 
     def give_back(self, entries: list[Any]) -> None:
         """Put entries back to where they were, the first taken first (rule 128)."""
@@ -54,6 +69,85 @@ class FirstInFirstOut:
     def set_state(self, elements: Iterable[Element], state: list[int]) -> None:
         """Hold what a snapshot has."""
         self.held = deque(elements)
+
+
+class InRing(FirstInFirstOut):
+    """Elements of a fixed size in the order in which they came, in one block of memory.
+
+    Parameters
+    ----------
+    ring : Ring
+        Kernels in C put elements in and take them out as well.
+    """
+
+    __slots__ = ("ring",)
+
+    def __init__(self, ring: Ring) -> None:
+        self.ring: Ring = ring
+
+    def __len__(self) -> int:
+        return self.ring.length
+
+    def push(self, element: Element) -> None:
+        """Put an element in."""
+        self.ring.push(element)
+
+    def available(self, closed: bool) -> int:
+        """Return how many may be taken now."""
+        return self.ring.length
+
+    def pop(self) -> Any:
+        """Take the next one."""
+        return self.ring.pop(), 1
+
+    def pop_many(self, count: int) -> list[Any]:
+        """Take the next ones: one element, or the rows of several."""
+        if count == 1:
+            return [self.pop()]
+        return [(self.ring.pop_rows(count), count)] if count else []
+
+    def element(self, entry: Any) -> Element:
+        """Return the element of an entry that has one."""
+        return entry[0]  # type: ignore[no-any-return]
+
+    def elements_of(self, entries: Iterable[Any]) -> list[Element]:
+        """Return the elements of entries."""
+        found: list[Element] = []
+        for values, count in entries:
+            found += [values] if count == 1 else self._elements(values)
+        return found
+
+    def rows_of(self, entries: list[Any]) -> Element | None:
+        """Return the elements of entries as rows of arrays."""
+        if len(entries) == 1 and entries[0][1] > 1:
+            return entries[0][0]  # type: ignore[no-any-return]
+        parts = [_rows(values) if count == 1 else values for values, count in entries]
+        return tuple(map(np.concatenate, zip(*parts, strict=True))) if parts else self.ring.pop_rows(0)
+
+    def give_back(self, entries: list[Any]) -> None:
+        """Put entries back to where they were, the first taken first (rule 128)."""
+        for values, count in reversed(entries):
+            self.ring.put_back(_rows(values) if count == 1 else values, count)
+
+    def elements(self) -> Iterable[Element]:
+        """Return copies of what is in, in the order of leaving."""
+        return self._elements(self.ring.rows())
+
+    def set_state(self, elements: Iterable[Element], state: list[int]) -> None:
+        """Hold what a snapshot has."""
+        self.ring.clear()
+        for element in elements:
+            self.push(element)
+
+    def _elements(self, rows: Sequence[Any]) -> list[Element]:
+        for column in rows:
+            column.flags.writeable = False
+        return [tuple(column[i, ...] for column in rows) for i in range(len(rows[0]))]
+
+
+def _rows(element: Element) -> list[Any]:
+    """Return an element as one row."""
+    return [value[np.newaxis] for value in element]
 
 
 class SmallestFirst(FirstInFirstOut):

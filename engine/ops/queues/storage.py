@@ -7,17 +7,20 @@ is at the head (rule 126); what a batch has gathered goes back when it is given 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from ...base.errors import OpError, QueueClosed
 from ...base.resources import Resource
+from ...kernels.cpu.queue_rings import QueueBase, Ring
 from ..control.py_function import AsyncResult
+from .attempts import Closing, Put, Rows, Take
 from .elements import Element, ElementSpec, nbytes_of
-from .line import Attempt, Line
-from .orders import FirstInFirstOut, Shuffled, SmallestFirst
+from .line import Line
+from .orders import FirstInFirstOut, InRing, Shuffled, SmallestFirst
 
 ORDERS = ("fifo", "padding", "priority", "shuffle")
 
@@ -50,49 +53,13 @@ class QueueSpec:
         """Return what gives elements in this order."""
         if self.order == "shuffle":
             return Shuffled(self.seed, self.min_after_dequeue)
-        return SmallestFirst() if self.order == "priority" else FirstInFirstOut()
+        if self.order == "priority":
+            return SmallestFirst()
+        fixed = self.order == "fifo" and self.capacity_bytes < 0 and self.elements.is_small
+        return InRing(self.elements.make_ring(self.capacity)) if fixed else FirstInFirstOut()
 
 
-class Put(Attempt):
-    """One who puts elements; those that have entered are no longer in `elements`."""
-
-    __slots__ = ("elements",)
-
-    def __init__(self, operation: str, elements: Iterable[Element]) -> None:
-        super().__init__(operation)
-        self.elements: deque[Element] = deque(elements)
-
-    @property
-    def need(self) -> int:
-        """How many places it needs."""
-        return len(self.elements)
-
-
-class Closing(Put):
-    """One who closes the queue behind those who put before."""
-
-    __slots__ = ()
-
-
-class Take(Attempt):
-    """One who takes `count` elements, or fewer from a closed queue; `gathered` are those it has, as entries."""
-
-    __slots__ = ("count", "gathered", "many", "up_to")
-
-    def __init__(self, operation: str, count: int, many: bool, up_to: bool) -> None:
-        super().__init__(operation)
-        self.count: int = count
-        self.many: bool = many
-        self.up_to: bool = up_to
-        self.gathered: list[Any] = []
-
-    @property
-    def need(self) -> int:
-        """How many elements it still needs."""
-        return self.count - len(self.gathered)
-
-
-class QueueStorage(Resource):
+class QueueStorage(QueueBase, Resource):
     """The elements of a queue in one session, and who waits for them.
 
     Used on the loop's thread only.
@@ -103,6 +70,10 @@ class QueueStorage(Resource):
     spec : QueueSpec
     order : FirstInFirstOut
         Holds the elements.
+    ring : Ring or None
+        The same elements, where they are small and of a fixed size.
+    may_put, may_take : bool
+        Whether kernels in C may put and take (`_settle`).
     putters, takers : Line
         Who waits for room, and for elements.
     closed : bool
@@ -117,6 +88,9 @@ class QueueStorage(Resource):
         self.name: str = name
         self.spec: QueueSpec = spec
         self.order: FirstInFirstOut = spec.make_order()
+        self.ring: Ring | None = self.order.ring if isinstance(self.order, InRing) else None
+        self.may_put: bool = self.ring is not None
+        self.may_take: bool = self.ring is not None
         self.putters: Line[Put] = Line(self._went)
         self.takers: Line[Take] = Line(self._give_back)
         self.closed: bool = False
@@ -131,7 +105,7 @@ class QueueStorage(Resource):
 
     def arrays(self) -> Iterable[Any]:
         """Return the components of its elements, and of those that a waiting batch has gathered."""
-        gathered = [self.order.element(entry) for take in list(self.takers.waiting) for entry in take.gathered]
+        gathered = [e for take in list(self.takers.waiting) for e in self.order.elements_of(take.gathered)]
         return [value for element in [*self.order.elements(), *gathered] for value in element]
 
     def cancel(self, error: BaseException) -> None:
@@ -144,11 +118,18 @@ class QueueStorage(Resource):
     async def aclose(self) -> None:
         """Let go of all elements."""
         self.closed = True
+        self.may_put = self.may_take = False
         self.order = self.spec.make_order()
+        self.ring = None
+
+    def _settle(self) -> None:
+        """Note whether kernels in C may put and take: nobody is in front of them, or is to be woken by them."""
+        self.may_put = self.ring is not None and not (self.closed or self.putters or self.takers.waiting)
+        self.may_take = self.ring is not None and not (self.takers or self.putters.waiting)
 
     def snapshot(self) -> Any:
         """Return the elements, those gathered by a waiting batch first, whether it is closed, and the draws made."""
-        gathered = [self.order.element(entry) for take in self.takers.waiting for entry in take.gathered]
+        gathered = [e for take in self.takers.waiting for e in self.order.elements_of(take.gathered)]
         return {"elements": [*gathered, *self.order.elements()], "closed": self.closed, "state": self.order.state()}
 
     def restore(self, saved: Any) -> Callable[[], object]:
@@ -157,7 +138,7 @@ class QueueStorage(Resource):
 
         def change() -> None:
             for take in self.takers.waiting:
-                take.gathered.clear()
+                take.gathered, take.has = [], 0
             self.order.set_state(elements, list(saved["state"]))
             self.nbytes = sum(map(nbytes_of, elements))
             self.closed = bool(saved["closed"])
@@ -186,18 +167,22 @@ class QueueStorage(Resource):
         if self.closed:
             raise self._put_when_closed(operation)
         self._push(element)
-        if self.takers:
+        if self.takers.waiting:
             self.serve()
+        else:
+            self._settle()
         return None
 
     def put_many(self, components: Sequence[Any], operation: str) -> AsyncResult | None:
         """Put the rows of `components` in, one after another, or return what waits until all are in."""
-        elements = self.spec.elements.rows(components, operation)
         if self.closed and not self.putters:
             raise self._put_when_closed(operation)
-        if elements or self.putters:
-            return self._put_later(elements, operation)
-        return None
+        elements: list[Element] | Rows
+        if self.ring is None:
+            elements = self.spec.elements.rows(components, operation)
+        else:
+            elements = Rows(tuple(components), 0, self.spec.elements.count(components, operation))
+        return self._put_later(elements, operation) if elements or self.putters else None
 
     def take(self, operation: str) -> Any:
         """Take an element, or return what waits until there is one.
@@ -210,6 +195,7 @@ class QueueStorage(Resource):
         if not self.takers and self.order.available(self.closed):
             element = self.order.element(self.order.pop())
             self._left(element)
+            self._settle()
             return element
         return self._take_later(Take(operation, 1, False, False))
 
@@ -223,6 +209,11 @@ class QueueStorage(Resource):
                 operation=operation,
                 hint="give dequeue_many a size of 0 or more",
             )
+        if self.ring is not None and not self.takers and count <= self.ring.length:
+            rows = self.ring.pop_rows(count)
+            if self.putters:
+                self.serve()
+            return rows
         return self._take_later(Take(operation, count, True, up_to))
 
     def close(self, cancel_pending: bool, operation: str) -> AsyncResult | None:
@@ -244,6 +235,7 @@ class QueueStorage(Resource):
         """Let all go on who can, those first who came first."""
         while self._serve_putters() | self._serve_takers():
             pass
+        self._settle()
 
     def _serve_putters(self) -> bool:
         """Wake who can put; say whether something changed for those who take."""
@@ -282,31 +274,31 @@ class QueueStorage(Resource):
 
     def _take_the_rest(self, take: Take, free: int) -> None:
         """Serve one who wants more than a closed queue has."""
-        if take.up_to and len(take.gathered) + free > 0:
-            take.count = len(take.gathered) + free
+        if take.up_to and take.has + free > 0:
+            take.count = take.has + free
             self.takers.wake(take)
             return
-        got = len(take.gathered) + free
+        got = take.has + free
         self._give_back(take)
         self.takers.end(take, self._insufficient(take, got))
 
     def _gather(self, take: Take, count: int) -> None:
-        for _ in range(count):
-            take.gathered.append(self.order.pop())
+        taken = self.order.pop_many(count)
+        take.gathered += taken
+        take.has += count
         if self.spec.capacity_bytes >= 0:
-            taken = take.gathered[len(take.gathered) - count :]
-            self.nbytes -= sum(nbytes_of(self.order.element(entry)) for entry in taken)
+            self.nbytes -= sum(map(nbytes_of, self.order.elements_of(taken)))
 
     def _give_back(self, take: Take) -> None:
         if self.spec.capacity_bytes >= 0:
-            self.nbytes += sum(nbytes_of(self.order.element(entry)) for entry in take.gathered)
+            self.nbytes += sum(map(nbytes_of, self.order.elements_of(take.gathered)))
         self.order.give_back(take.gathered)
-        take.gathered = []
+        take.gathered, take.has = [], 0
 
     # ---- putting
 
-    def _put_later(self, elements: list[Element], operation: str) -> AsyncResult | None:
-        if 0 <= self.spec.capacity_bytes < max(map(nbytes_of, elements), default=0):
+    def _put_later(self, elements: list[Element] | Rows, operation: str) -> AsyncResult | None:
+        if not isinstance(elements, Rows) and 0 <= self.spec.capacity_bytes < max(map(nbytes_of, elements), default=0):
             raise OpError(
                 f"an element is larger than queue '{self.name}'",
                 wanted=f"at most {self.spec.capacity_bytes} bytes",
@@ -320,6 +312,8 @@ class QueueStorage(Resource):
         if not self.putters and self._has_room_for(put):
             self._push_all(put)
             return None
+        if isinstance(elements, Rows):  # what they are rows of may be written to meanwhile
+            elements.columns = tuple(np.array(column) for column in elements.columns)
         waiting = self.putters.join(put, self._go_on_putting, self._give_up_putting)
         self.serve()
         return waiting
@@ -341,17 +335,31 @@ class QueueStorage(Resource):
         self.serve()
 
     def _push_all(self, put: Put) -> None:
-        while put.elements:
-            self._push(put.elements.popleft())
-        if self.takers:
+        if isinstance(put.elements, Rows):
+            self._push_rows(put.elements, len(put.elements))
+        else:
+            while put.elements:
+                self._push(put.elements.popleft())
+        if self.takers.waiting:
             self.serve()
+        else:
+            self._settle()
 
     def _push_some(self, put: Put) -> bool:
+        if isinstance(put.elements, Rows):
+            count = max(0, min(len(put.elements), self.spec.capacity - len(self.order)))  # batches may have gone back
+            self._push_rows(put.elements, count)
+            return count > 0
         moved = False
         while put.elements and self._fits(put.elements[0]):
             self._push(put.elements.popleft())
             moved = True
         return moved
+
+    def _push_rows(self, rows: Rows, count: int) -> None:
+        assert self.ring is not None  # otherwise they are elements
+        self.ring.push_rows(rows.columns, rows.start, rows.start + count)
+        rows.start += count
 
     def _push(self, element: Element) -> None:
         self.order.push(element)
@@ -365,7 +373,8 @@ class QueueStorage(Resource):
         """Say whether all that one puts has room beside what the woken ones put."""
         size = 0
         if self.spec.capacity_bytes >= 0:
-            size = sum(nbytes_of(e) for each in (*self.putters.woken, put) for e in each.elements)
+            every = [each.elements for each in (*self.putters.woken, put)]
+            size = sum(nbytes_of(e) for elements in every if not isinstance(elements, Rows) for e in elements)
         return self._room_for(self.putters.promised + len(put.elements), size)
 
     def _room_for(self, count: int, size: int) -> bool:
@@ -392,14 +401,19 @@ class QueueStorage(Resource):
         """Take what is still missing and return the result; all goes back if that can not be made."""
         self._gather(take, take.need)
         try:
-            elements = [self.order.element(entry) for entry in take.gathered]
-            result = self.spec.elements.batch(elements, self.spec.order == "padding") if take.many else elements[0]
+            result = self._result(take)
         except BaseException:
             self._give_back(take)
             raise
         if self.putters:
             self.serve()
         return result
+
+    def _result(self, take: Take) -> Any:
+        if take.many and (rows := self.order.rows_of(take.gathered)) is not None:
+            return rows
+        elements = self.order.elements_of(take.gathered)
+        return self.spec.elements.batch(elements, self.spec.order == "padding") if take.many else elements[0]
 
     def _go_on_taking(self, take: Take) -> Any:
         self.takers.leave(take)
@@ -411,7 +425,10 @@ class QueueStorage(Resource):
                 raise take.error
             return self._take_all(take)
         finally:
-            self.serve()
+            if self.takers.waiting or self.putters:
+                self.serve()
+            else:
+                self._settle()
 
     def _give_up_taking(self, take: Take) -> None:
         self.takers.leave(take)

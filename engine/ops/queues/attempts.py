@@ -1,0 +1,63 @@
+"""Those who wait at a queue: what they put, what they take and have gathered."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from .elements import Element
+from .line import Attempt
+
+
+@dataclass(slots=True)
+class Rows:
+    """Elements that are rows of arrays, from `start` on."""
+
+    columns: Element
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+
+class Put(Attempt):
+    """One who puts elements; those that have entered are no longer in `elements`."""
+
+    __slots__ = ("elements",)
+
+    def __init__(self, operation: str, elements: Iterable[Element] | Rows) -> None:
+        super().__init__(operation)
+        self.elements: deque[Element] | Rows = elements if isinstance(elements, Rows) else deque(elements)
+
+    @property
+    def need(self) -> int:
+        """How many places it needs."""
+        return len(self.elements)
+
+
+class Closing(Put):
+    """One who closes the queue behind those who put before."""
+
+    __slots__ = ()
+
+
+class Take(Attempt):
+    """One who takes `count` elements, or fewer from a closed queue; `gathered` has `has` of them, as entries."""
+
+    __slots__ = ("count", "gathered", "has", "many", "up_to")
+
+    def __init__(self, operation: str, count: int, many: bool, up_to: bool) -> None:
+        super().__init__(operation)
+        self.count: int = count
+        self.many: bool = many
+        self.up_to: bool = up_to
+        self.gathered: list[Any] = []
+        self.has: int = 0
+
+    @property
+    def need(self) -> int:
+        """How many elements it still needs."""
+        return self.count - self.has

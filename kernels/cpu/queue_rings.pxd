@@ -1,0 +1,27 @@
+"""The elements of queues that have a fixed size, and the kernels that put one in and take one out."""
+
+cimport numpy as cnp
+
+from tagflow.kernels.cpu.arrays cimport Operand
+
+
+cdef class Ring:
+    cdef readonly list columns  # an array for each component: places by the component's shape
+    cdef list shapes  # of the components
+    cdef char** data
+    cdef size_t* sizes  # of a component of one element, in bytes
+    cdef int count  # of components
+    cdef readonly Py_ssize_t places  # that there are
+    cdef readonly Py_ssize_t capacity  # most that there may be; below 0 any number
+    cdef Py_ssize_t first  # place of the next element to be taken
+    cdef readonly Py_ssize_t length
+
+    cdef bint grow(self, Py_ssize_t wanted) except -1
+    cdef inline char* at(self, int component, Py_ssize_t index) noexcept
+    cdef bint fits(self, int component, const Operand* value)
+
+
+cdef class QueueBase:
+    cdef public Ring ring  # the elements; None where they have no fixed size, or another order
+    cdef public bint may_put  # it is open, and nobody waits to put or is to be woken by what is put
+    cdef public bint may_take  # nobody waits to take or is to be woken by what is taken

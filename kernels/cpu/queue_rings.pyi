@@ -1,0 +1,72 @@
+"""The elements of queues that have a fixed size, and the kernels that put one in and take one out."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+class Ring:
+    """Elements in the order in which they came, their components side by side in memory.
+
+    Parameters
+    ----------
+    dtypes : sequence of numpy.dtype
+        Of the components; plain numbers.
+    shapes : sequence of tuple of int
+        Of the components.
+    capacity : int
+        Most elements; below 0 there is no bound.
+
+    Attributes
+    ----------
+    columns : list of numpy.ndarray
+        One for each component, with a row for each place.
+    places : int
+        How many elements there is memory for now.
+    length : int
+        How many there are.
+    """
+
+    columns: list[np.ndarray[Any, Any]]
+    places: int
+    capacity: int
+    length: int
+    def __init__(self, dtypes: Sequence[np.dtype[Any]], shapes: Sequence[tuple[int, ...]], capacity: int) -> None: ...
+    def __len__(self) -> int: ...
+    def push(self, element: Sequence[Any]) -> None:
+        """Put an element in; there must be room."""
+
+    def pop(self) -> tuple[Any, ...]:
+        """Take the next element out, its arrays read-only."""
+
+    def push_rows(self, columns: Sequence[np.ndarray[Any, Any]], start: int, stop: int) -> None:
+        """Put some rows of arrays in, as elements; there must be room."""
+
+    def pop_rows(self, count: int) -> tuple[np.ndarray[Any, Any], ...]:
+        """Take the next `count` elements out, as rows of new arrays."""
+
+    def put_back(self, columns: Sequence[np.ndarray[Any, Any]], count: int) -> None:
+        """Put the first `count` rows of arrays in front, the first foremost."""
+
+    def rows(self) -> tuple[np.ndarray[Any, Any], ...]:
+        """Return copies of all elements, as rows."""
+
+    def clear(self) -> None:
+        """Forget all elements."""
+
+class QueueBase:
+    """What the kernels need to know of a queue.
+
+    Attributes
+    ----------
+    ring : Ring or None
+        Its elements; None where they have no fixed size, or leave in another order.
+    may_put : bool
+        Whether it is open, and nobody waits to put or is to be woken by what is put.
+    may_take : bool
+        Whether nobody waits to take or is to be woken by what is taken.
+    """
+
+    ring: Ring | None
+    may_put: bool
+    may_take: bool

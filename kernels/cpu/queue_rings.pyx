@@ -1,0 +1,222 @@
+"""The elements of queues that have a fixed size, and the kernels that put one in and take one out.
+
+Here is what happens almost always: there is room, there is an element, and nobody waits. Whatever else comes (waiting,
+batches, closing, errors) is left to ``tagflow.ops.queues.storage``.
+"""
+
+cimport numpy as cnp
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy
+
+import numpy as np
+
+from tagflow.kernels.core.table cimport Native, Node, Table, Work, output_type
+from tagflow.kernels.core.values cimport OBJECT, Counters, Value
+from tagflow.kernels.cpu.arrays cimport Operand, new_result, open_plain
+from tagflow.kernels.cpu.registry cimport register
+
+cnp.import_array()
+
+cdef enum:
+    FIRST_PLACES = 16  # that there is memory for at first
+
+
+cdef class Ring:
+
+    def __cinit__(self, dtypes, shapes, Py_ssize_t capacity):
+        self.count, self.capacity = len(dtypes), capacity
+        self.shapes = [tuple(shape) for shape in shapes]
+        self.data = <char**>calloc(max(self.count, 1), sizeof(char*))
+        self.sizes = <size_t*>calloc(max(self.count, 1), sizeof(size_t))
+        if self.data == NULL or self.sizes == NULL:
+            raise MemoryError
+        self.columns = [np.empty((0, *shape), dtype) for dtype, shape in zip(dtypes, self.shapes)]
+        for k in range(self.count):
+            self.sizes[k] = self.columns[k].itemsize * <size_t>np.prod(self.shapes[k], dtype=np.int64)
+
+    def __dealloc__(self):
+        free(self.data)
+        free(self.sizes)
+
+    def __len__(self):
+        return self.length
+
+    cdef inline char* at(self, int component, Py_ssize_t index) noexcept:
+        """Return where a component of an element is, by the order of leaving."""
+        cdef Py_ssize_t place = self.first + index
+        if place >= self.places:
+            place -= self.places
+        return self.data[component] + <size_t>place * self.sizes[component]
+
+    cdef bint grow(self, Py_ssize_t wanted) except -1:
+        """Have memory for so many elements."""
+        cdef Py_ssize_t places = max(wanted, 2 * self.places, FIRST_PLACES)
+        cdef int k
+        if self.capacity >= 0:
+            places = max(wanted, min(places, self.capacity))
+        held = self.rows()
+        self.columns = [np.empty((places, *shape), old.dtype) for shape, old in zip(self.shapes, self.columns)]
+        for k in range(self.count):
+            self.data[k] = <char*>cnp.PyArray_DATA(self.columns[k])
+            self.columns[k][:self.length] = held[k]
+        self.places, self.first = places, 0
+        return True
+
+    cdef bint fits(self, int component, const Operand* value):
+        """Say whether a value has a component's shape."""
+        cdef tuple shape = <tuple>self.shapes[component]
+        cdef int d
+        if value.rank != len(shape):
+            return False
+        for d in range(value.rank):
+            if value.dims[d] != <Py_ssize_t>shape[d]:
+                return False
+        return True
+
+    def push(self, element):
+        """Put an element in; there must be room."""
+        cdef Py_ssize_t place
+        if self.length == self.places:
+            self.grow(self.length + 1)
+        place = self.first + self.length
+        if place >= self.places:
+            place -= self.places
+        for own, value in zip(self.columns, element):
+            own[place] = value
+        self.length += 1
+
+    def pop(self):
+        """Take the next element out, its arrays read-only."""
+        made = []
+        for own in self.columns:
+            value = own[self.first]
+            if isinstance(value, np.ndarray):
+                value = value.copy()
+                value.flags.writeable = False
+            made.append(value)
+        self.length -= 1
+        self.first = self.first + 1 if self.length and self.first + 1 < self.places else 0
+        return tuple(made)
+
+    def push_rows(self, columns, Py_ssize_t start, Py_ssize_t stop):
+        """Put some rows of arrays in, as elements; there must be room."""
+        cdef Py_ssize_t count = stop - start
+        if self.length + count > self.places:
+            self.grow(self.length + count)
+        self._write(columns, start, self.length, count)
+        self.length += count
+
+    def _write(self, columns, Py_ssize_t start, Py_ssize_t index, Py_ssize_t count):
+        """Write rows of arrays, in two pieces where the places begin anew between them."""
+        cdef Py_ssize_t place, piece
+        while count > 0:
+            place = (self.first + index) % self.places
+            piece = min(count, self.places - place)
+            for own, given in zip(self.columns, columns):
+                own[place:place + piece] = given[start:start + piece]
+            start, index, count = start + piece, index + piece, count - piece
+
+    def _read(self, Py_ssize_t count):
+        """Return copies of the next elements."""
+        cdef Py_ssize_t head = min(count, self.places - self.first)
+        made = []
+        for own in self.columns:
+            rows = np.empty((count, *own.shape[1:]), own.dtype)
+            rows[:head] = own[self.first:self.first + head]
+            rows[head:] = own[:count - head]
+            made.append(rows)
+        return tuple(made)
+
+    def pop_rows(self, Py_ssize_t count):
+        """Take the next `count` elements out, as rows of new arrays."""
+        rows = self._read(count)
+        self._drop(count)
+        return rows
+
+    def _drop(self, Py_ssize_t count):
+        self.length -= count
+        self.first = (self.first + count) % self.places if self.length else 0
+
+    def put_back(self, columns, Py_ssize_t count):
+        """Put the first `count` rows of arrays in front, the first foremost."""
+        if self.length + count > self.places:
+            self.grow(self.length + count)
+        self.first = (self.first - count + self.places) % self.places if self.places else 0
+        self.length += count
+        self._write(columns, 0, 0, count)
+
+    def rows(self):
+        """Return copies of all elements, as rows."""
+        return self._read(self.length)
+
+    def clear(self):
+        """Forget all elements."""
+        self.first = self.length = 0
+
+
+cdef class QueueBase:
+    pass
+
+
+cdef inline QueueBase _queue_in(Value* inputs):
+    """Return the queue, or None if its elements are in no ring."""
+    if inputs[0].form != OBJECT:
+        return None
+    queue = <object><PyObject*>inputs[0].bits
+    if not isinstance(queue, QueueBase) or (<QueueBase>queue).ring is None:
+        return None
+    return <QueueBase>queue
+
+
+cdef int _put(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
+    """Put an element in if there is room."""
+    cdef QueueBase queue = _queue_in(inputs)
+    cdef Ring ring
+    cdef Operand value
+    cdef int k
+    if queue is None or not queue.may_put:
+        return 0
+    ring = queue.ring
+    if ring.length >= ring.places or 0 <= ring.capacity <= ring.length or ring.count != <int>node.num_inputs - 1:
+        return 0
+    for k in range(ring.count):
+        if not open_plain(&inputs[k + 1], &value) or not ring.fits(k, &value):
+            return 0
+        memcpy(ring.at(k, ring.length), value.data, ring.sizes[k])
+    ring.length += 1
+    return 1
+
+
+cdef int _take(
+        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
+    """Take an element out if there is one."""
+    cdef QueueBase queue = _queue_in(inputs)
+    cdef cnp.npy_intp dims[16]
+    cdef Ring ring
+    cdef tuple shape
+    cdef char* made
+    cdef int k, d
+    if queue is None or not queue.may_take or queue.ring.length == 0 or queue.ring.count != <int>node.num_outputs:
+        return 0
+    ring = queue.ring
+    for k in range(ring.count):
+        shape = <tuple>ring.shapes[k]
+        for d in range(len(shape)):
+            dims[d] = shape[d]
+        made = new_result(live, output_type(table, node, k), <int>len(shape), dims, &outputs[k])
+        memcpy(made, ring.at(k, 0), ring.sizes[k])
+    ring.length -= 1
+    ring.first = ring.first + 1 if ring.length and ring.first + 1 < ring.places else 0
+    return 1
+
+
+cdef Native _find_queue_access(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
+    """Return the kernel of Enqueue or Dequeue."""
+    return _put if type == "Enqueue" else _take
+
+
+register("Enqueue", _find_queue_access)
+register("Dequeue", _find_queue_access)
