@@ -106,11 +106,11 @@ static TARGET void NAME(multiply_rows)(
     size_t end = column + columns, panel = PANEL_BYTES / sizeof(REAL);
     while (column < end) {
         size_t count = end - column, b_step = f->b_row, vectors, width;
-        const REAL *first_row = (const REAL *)f->b + column, *goes_on_b = more_b + column;
+        const REAL *first_row = (const REAL *)f->b + column, *goes_on_b = more_b ? more_b + column : NULL;
         if (f->packed) {
             size_t in_panel = column % panel;
             first_row = (const REAL *)f->packed + (column - in_panel) * inner + in_panel;
-            goes_on_b = first_row + f->inner * panel;
+            goes_on_b = more_b ? first_row + f->inner * panel : NULL;
             b_step = panel;
             count = count < panel - in_panel ? count : panel - in_panel;
         }
@@ -123,7 +123,7 @@ static TARGET void NAME(multiply_rows)(
             NAME(any_tile)(
                 rows - r < MOST_TILE_ROWS ? (int)(rows - r) : MOST_TILE_ROWS, (int)vectors, vectors ? 0 : (int)count,
                 first_a, a_row, a_step, first_row, b_step, f->inner, more_a ? goes_on : NULL,
-                more_a ? goes_on_b : NULL, more_inner, c + at, total ? total + at : NULL, f->columns);
+                goes_on_b, more_inner, c + at, total ? total + at : NULL, f->columns);
         }
         column += width;
     }

@@ -17,6 +17,11 @@ class Ring:
     capacity : int
         Most elements; below 0 there is no bound.
 
+    Raises
+    ------
+    ValueError
+        If a component has more dimensions than kernels go through.
+
     Attributes
     ----------
     columns : list of numpy.ndarray

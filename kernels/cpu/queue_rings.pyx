@@ -14,7 +14,7 @@ import numpy as np
 
 from tagflow.kernels.core.table cimport Native, Node, Table, Work, output_type
 from tagflow.kernels.core.values cimport OBJECT, Counters, Value
-from tagflow.kernels.cpu.arrays cimport Operand, new_result, open_plain
+from tagflow.kernels.cpu.arrays cimport MOST_DIMS, Operand, new_result, open_plain
 from tagflow.kernels.cpu.registry cimport register
 
 cnp.import_array()
@@ -26,6 +26,8 @@ cdef enum:
 cdef class Ring:
 
     def __cinit__(self, dtypes, shapes, Py_ssize_t capacity):
+        if any(len(shape) > MOST_DIMS for shape in shapes):
+            raise ValueError(f"a ring has components of at most {MOST_DIMS} dimensions, got shapes {list(shapes)}")
         self.count, self.capacity = len(dtypes), capacity
         self.shapes = [tuple(shape) for shape in shapes]
         self.data = <char**>calloc(max(self.count, 1), sizeof(char*))
@@ -194,7 +196,7 @@ cdef int _take(
         const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
     """Take an element out if there is one."""
     cdef QueueBase queue = _queue_in(inputs)
-    cdef cnp.npy_intp dims[16]
+    cdef cnp.npy_intp dims[MOST_DIMS]
     cdef Ring ring
     cdef tuple shape
     cdef char* made
@@ -204,7 +206,7 @@ cdef int _take(
     ring = queue.ring
     for k in range(ring.count):
         shape = <tuple>ring.shapes[k]
-        for d in range(len(shape)):
+        for d in range(<int>len(shape)):
             dims[d] = shape[d]
         made = new_result(live, output_type(table, node, k), <int>len(shape), dims, &outputs[k])
         memcpy(made, ring.at(k, 0), ring.sizes[k])

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tagflow as tg
+from tagflow.ir.apply import apply
 
 from tests.support.settings import ON
 
@@ -147,7 +148,25 @@ def test_gradients_of_biases_are_summed_beside_those_of_filters(gradients, joine
             y = tg.bias_add(tg.conv2d(x, w, [1, 1, 1, 1], "SAME"), b)
             step = session.make_step(gradients(tg.reduce_sum(y * y), w, b), [x, w, b])
             results.append(step(*given))
-            assert not joined or ("ConvFilterBiasGrad" in step.to_text()) == settings.fuse
+            assert ("ConvFilterBiasGrad" in step.to_text()) == (settings.fuse and joined)
     for each in results[1:]:
         for value, wanted in zip(results[0], each, strict=True):
             np.testing.assert_array_equal(value, wanted)
+
+
+def test_sums_that_wait_for_one_another_are_not_joined():
+    attrs = {"strides": (1, 1), "padding": "SAME", "dilations": (1, 1)}
+    results = []
+    for settings in (ON, ON.without("fuse")):
+        with tg.Graph().as_default() as graph, tg.SyncSession(graph, settings=settings) as session:
+            x, *gradients = (tg.placeholder("float32", [2, 4, 4, 3]) for _ in range(3))
+            sums = [apply("SumTo", g, tg.constant(np.array([3], "int32"))) for g in gradients]
+            filters = [
+                apply("ConvFilterGrad", x + other, tg.constant(np.array([3, 3, 3, 3], "int32")), g, **attrs)
+                for g, other in zip(gradients, reversed(sums), strict=True)
+            ]
+            step = session.make_step([*filters, *sums], [x, *gradients])
+            assert step.to_text().count("= ConvFilterBiasGrad(") == settings.fuse
+            results.append(step(*(np.arange(96, dtype="float32").reshape(2, 4, 4, 3) % n for n in (7, 5, 3))))
+    for joined, plain in zip(*results, strict=True):
+        np.testing.assert_array_equal(joined, plain)

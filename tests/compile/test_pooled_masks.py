@@ -48,3 +48,15 @@ def test_what_is_used_besides_stays():
         whole, masked = step(-np.ones((1, 4, 4, 1), "float32"))
     assert whole.sum() == 4
     assert not masked.any()
+
+
+def test_a_pooling_that_waits_for_the_gradient_is_not_used_for_it():
+    with tg.Graph().as_default() as graph, tg.SyncSession(graph, settings=ON) as session:
+        x = tg.placeholder("float32", [1, 4, 4, 1])
+        y = tg.relu(x)
+        (place_gradient,) = tg.gradients(tg.reduce_sum(tg.stop_gradient(1.0) * tg.max_pool(y, *POOLS[0], "SAME")), [x])
+        with tg.control_dependencies([place_gradient]):
+            later = tg.max_pool(y, *POOLS[0], "SAME")
+        found = session.run([place_gradient, later], {x: np.arange(-8, 8, dtype="float32").reshape(1, 4, 4, 1)})
+    assert found[0].sum() == 2
+    assert found[1].max() == 7

@@ -12,11 +12,10 @@ from ...ir.builder import Builder
 from ...ir.definition import definition_of
 from ...ir.operation import Operation
 from ...ir.program import Program, copy_program
-from ...ir.static_values import static_value
 from ...ir.substitute import returned, substitute
 from ...ir.tensor import Tensor
-from .masks import above_zero, mask_of
-from .rules import FusedProgram, can_fuse, write
+from .masks import above_zero, is_zero, mask_of
+from .rules import steps_of_user
 
 Waiting = dict[Operation, list[Operation]]
 MOST_USERS = 1000  # of what follows a sum, after which nobody looks further
@@ -63,6 +62,8 @@ def _summed(op: Operation, waiting: Waiting) -> list[tuple[Tensor, Tensor]]:
             continue
         if total.rank == 1 and total.shape[0] == rows.shape[-1] and not _leads_to(total.op, op, waiting):
             both = Builder(op.region, op, "summed").emit(op.definition.summed, *op.inputs, **op.attrs).outputs
+            for one, other in ((op, total.op), (total.op, op)):  # from now on what waits for one waits for both
+                waiting.setdefault(one, []).append(other)
             return [(op.outputs[0], both[0]), (total, both[1])]
     return []
 
@@ -106,7 +107,7 @@ def _extended(op: Operation, kept: Counter[Tensor]) -> list[tuple[Tensor, Tensor
     (user,) = result._consumers
     last = user.outputs[0]
     number = _joined_by("maximum", last, kept)
-    relu = number is not None and number.rank == 0 and _is_zero(number)
+    relu = number is not None and is_zero(number)
     if relu:
         (after,) = last._consumers
         last = after.outputs[0]
@@ -118,20 +119,9 @@ def _extended(op: Operation, kept: Counter[Tensor]) -> list[tuple[Tensor, Tensor
 
 def _joined_by(step: str, tensor: Tensor, kept: Counter[Tensor]) -> Tensor | None:
     """Return what a tensor is joined with by the one operation that uses it, if that is one step of this name."""
-    if len(tensor._consumers) != 1 or kept[tensor]:
+    _, steps = steps_of_user(tensor, kept)
+    if [name for name, *_ in steps] != [step]:
         return None
-    (user,) = tensor._consumers
-    if user.region is not tensor.region or user.device != tensor.op.device or not can_fuse(user):
-        return None
-    program = FusedProgram()
-    write(user, program)
-    if [name for name, *_ in program.steps] != [step]:
-        return None
-    first, second = program.steps[0][1]
+    first, second = steps[0][1]
     other = second if first is tensor else first
     return other if isinstance(other, Tensor) else None
-
-
-def _is_zero(tensor: Tensor) -> bool:
-    value = static_value(tensor)
-    return value is not None and not value.any()

@@ -8,19 +8,13 @@ from ...ir.operation import Operation
 from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ...ops.support.fusing import is_comparison, step_of
-from .rules import FusedProgram, can_fuse, write
+from .rules import steps_of_user
 
 
 def mask_of(result: Tensor, kept: Counter[Tensor]) -> Operation | None:
     """Return what keeps `result` where a comparison holds, if nothing else uses it; `kept` is `returned`."""
-    if len(result._consumers) != 1 or kept[result]:
-        return None
-    (mask,) = result._consumers
-    if mask.region is not result.region or mask.device != result.op.device or not can_fuse(mask):
-        return None
-    program = FusedProgram()
-    write(mask, program)
-    if program.steps[-1][0] != "where" or mask.inputs[1] is not result or not _is_zero(mask.inputs[2]):
+    mask, steps = steps_of_user(result, kept)
+    if mask is None or steps[-1][0] != "where" or mask.inputs[1] is not result or not is_zero(mask.inputs[2]):
         return None
     compared = mask.inputs[0].op
     return mask if is_comparison(compared) and not compared.control_inputs else None
@@ -31,11 +25,12 @@ def above_zero(compared: Operation) -> Tensor | None:
     step = step_of(compared)
     assert step is not None
     first, second = compared.inputs
-    if step.name == "greater" and _is_zero(second):
+    if step.name == "greater" and is_zero(second):
         return first
-    return second if step.name == "less" and _is_zero(first) else None
+    return second if step.name == "less" and is_zero(first) else None
 
 
-def _is_zero(tensor: Tensor) -> bool:
+def is_zero(tensor: Tensor) -> bool:
+    """Whether a tensor is known to be the number zero."""
     value = static_value(tensor) if tensor.rank == 0 else None
     return value is not None and not value.any()

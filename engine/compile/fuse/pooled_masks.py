@@ -51,7 +51,9 @@ def _pooled(place: Operation, op: Operation) -> Tensor | None:
     (elements,) = place.inputs
     pools = definition_of(place.definition.places_of)
     for user in elements._consumers:
-        if user.definition is pools and user.region is op.region and user.attrs == place.attrs:
+        same = user.definition is pools and user.attrs == place.attrs
+        # One that waits for something else might wait for this gradient.
+        if same and not user.control_inputs and user.region is op.region and user.device == op.device:
             return user.outputs[0]
     return None
 

@@ -8,6 +8,7 @@ See docs/design/0005-loops-made-fast.md.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -25,6 +26,7 @@ class Temporary:
 
 
 Value = Tensor | Temporary
+Step = tuple[str, Sequence[Value], tuple[int, ...], Value]  # name, operands, columns, result
 
 
 @dataclass
@@ -33,7 +35,7 @@ class FusedProgram:
 
     inputs: list[Tensor] = field(default_factory=list)
     constants: list[Tensor] = field(default_factory=list)
-    steps: list[tuple[str, Sequence[Value], tuple[int, ...], Value]] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
 
     def add(
         self, name: str, operands: Sequence[Value], made: Tensor | None = None, columns: tuple[int, ...] = ()
@@ -82,6 +84,25 @@ def write(op: Operation, program: FusedProgram) -> None:
     fusion = fusion_of(op)
     assert fusion is not None
     fusion.write(op, program)
+
+
+def steps_of_user(tensor: Tensor, kept: Counter[Tensor]) -> tuple[Operation | None, list[Step]]:
+    """Return the one operation that uses a tensor where that is made, and its steps, if it can be fused; else none.
+
+    Parameters
+    ----------
+    tensor : Tensor
+    kept : Counter
+        How often tensors are used otherwise, as `returned` says.
+    """
+    if len(tensor._consumers) != 1 or kept[tensor]:
+        return None, []
+    (user,) = tensor._consumers
+    if user.region is not tensor.region or user.device != tensor.op.device or not can_fuse(user):
+        return None, []
+    program = FusedProgram()
+    write(user, program)
+    return user, program.steps
 
 
 def operands(op: Operation) -> Sequence[Tensor]:

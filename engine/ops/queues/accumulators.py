@@ -16,6 +16,7 @@ from ...ir.traits import Effect
 from ..support.common import nothing, scalar
 from ..support.context import KernelContext
 from .line import Attempt, Line
+from .shared import shared
 
 CONTAINER = "accumulators"
 REDUCTIONS = ("MEAN", "SUM")
@@ -182,16 +183,7 @@ def _handle(
     xp: Any, context: KernelContext, *, shared_name: str, dtype: DType, shape: Shape, reduction: str
 ) -> AccumulatorStorage:
     spec = (dtype, shape, reduction)
-    found = context.step.resources.get_or_create(CONTAINER, shared_name, lambda name: AccumulatorStorage(name, spec))
-    if found.spec != spec:
-        raise OpError(
-            f"accumulator '{shared_name}' is shared by what differs",
-            wanted=found.spec,
-            got=spec,
-            operation=context.operation,
-            hint="give accumulators of one shared_name the same dtype, shape and reduction_type",
-        )
-    return found
+    return shared(context, CONTAINER, shared_name, spec, AccumulatorStorage, "dtype, shape and reduction_type")
 
 
 def _set_step(xp: Any, context: KernelContext, accumulator: AccumulatorStorage, step: Any) -> None:

@@ -13,6 +13,7 @@ from ...base.errors import OpError
 from ...base.shapes import Shape
 from ...kernels.cpu.queue_rings import Ring
 
+MOST_DIMS = 16  # of an element that kernels in C copy
 SMALL = 4096  # bytes of an element up to which it is copied in and out
 Element = tuple[Any, ...]  # an array for each component
 
@@ -38,7 +39,12 @@ class ElementSpec:
         size = 0
         for dtype, shape in zip(self.dtypes, self.shapes, strict=True):
             count = shape.num_elements if shape.is_fully_known else None
-            if count is None or dtype.numpy is None or np.dtype(dtype.numpy).kind not in "biufc":
+            if (
+                count is None
+                or len(shape.dims) > MOST_DIMS
+                or dtype.numpy is None
+                or np.dtype(dtype.numpy).kind not in "biufc"
+            ):
                 return False
             size += count * np.dtype(dtype.numpy).itemsize
         return size <= SMALL

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...base.dtypes import DType
-from ...base.errors import DtypeError, OpError
+from ...base.errors import DtypeError
 from ...base.shapes import SCALAR, Shape
 from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.operation import Operation
@@ -17,6 +17,7 @@ from ..control.py_function import AsyncResult
 from ..support.common import nothing, scalar
 from ..support.context import KernelContext
 from .elements import ElementSpec
+from .shared import shared
 from .storage import QueueSpec, QueueStorage
 
 CONTAINER = "queues"
@@ -35,16 +36,7 @@ def _handle(
     **about: Any,
 ) -> QueueStorage:
     spec = QueueSpec(elements=ElementSpec(tuple(dtypes_), tuple(shapes)), **about)
-    found = context.step.resources.get_or_create(CONTAINER, shared_name, lambda name: QueueStorage(name, spec))
-    if found.spec != spec:
-        raise OpError(
-            f"queue '{shared_name}' is shared by what differs",
-            wanted=found.spec,
-            got=spec,
-            operation=context.operation,
-            hint="give queues of one shared_name the same kind, capacity, dtypes and shapes",
-        )
-    return found
+    return shared(context, CONTAINER, shared_name, spec, QueueStorage, "kind, capacity, dtypes and shapes")
 
 
 define(

@@ -62,6 +62,10 @@ class FirstInFirstOut:
         """Return what is in, in the order of leaving where that is known."""
         return list(self.held)
 
+    def arrays(self) -> Iterable[Any]:
+        """Return the arrays in whose memory the elements are."""
+        return [value for element in self.elements() for value in element]
+
     def state(self) -> list[int]:
         """Return what else decides what comes next."""
         return []
@@ -132,6 +136,10 @@ class InRing(FirstInFirstOut):
     def elements(self) -> Iterable[Element]:
         """Return copies of what is in, in the order of leaving."""
         return self._elements(self.ring.rows())
+
+    def arrays(self) -> Iterable[Any]:
+        """Return the ring's memory."""
+        return list(self.ring.columns)
 
     def set_state(self, elements: Iterable[Element], state: list[int]) -> None:
         """Hold what a snapshot has."""

@@ -106,7 +106,7 @@ class QueueStorage(QueueBase, Resource):
     def arrays(self) -> Iterable[Any]:
         """Return the components of its elements, and of those that a waiting batch has gathered."""
         gathered = [e for take in list(self.takers.waiting) for e in self.order.elements_of(take.gathered)]
-        return [value for element in [*self.order.elements(), *gathered] for value in element]
+        return [*self.order.arrays(), *(value for element in gathered for value in element)]
 
     def cancel(self, error: BaseException) -> None:
         """Wake all who wait with an error."""

@@ -1,0 +1,54 @@
+"""State of a session that operations find by a shared name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+from ...base.errors import OpError
+from ..support.context import KernelContext
+
+
+class HasSpec(Protocol):
+    """A resource that says what it is."""
+
+    @property
+    def spec(self) -> Any: ...
+
+
+S = TypeVar("S", bound=HasSpec)
+
+
+def shared(
+    context: KernelContext, container: str, name: str, spec: Any, make: Callable[[str, Any], S], agreeing: str
+) -> S:
+    """Return the session's resource of a name, made by ``make(name, spec)`` when nobody has asked for it yet.
+
+    Parameters
+    ----------
+    context : KernelContext
+    container : str
+        The kind of state, in the plural.
+    name : str
+        By which it is shared.
+    spec : object
+        What it is.
+    make : callable
+    agreeing : str
+        In what all of one name must agree, for the error.
+
+    Raises
+    ------
+    OpError
+        If it is another than `spec` says (rule 130).
+    """
+    found = context.step.resources.get_or_create(container, name, lambda name: make(name, spec))
+    if found.spec != spec:
+        raise OpError(
+            f"{container[:-1]} '{name}' is shared by what differs",
+            wanted=found.spec,
+            got=spec,
+            operation=context.operation,
+            hint=f"give {container} of one shared_name the same {agreeing}",
+        )
+    return found  # type: ignore[no-any-return]
