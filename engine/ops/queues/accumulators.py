@@ -9,14 +9,13 @@ import numpy as np
 
 from ...base.dtypes import DType
 from ...base.errors import OpError
-from ...base.resources import Resource
 from ...base.shapes import SCALAR, Shape
 from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.traits import Effect
 from ..support.common import nothing, scalar
 from ..support.context import KernelContext
 from .line import Attempt, Line
-from .shared import shared
+from .shared import SharedResource, shared
 
 CONTAINER = "accumulators"
 REDUCTIONS = ("MEAN", "SUM")
@@ -32,7 +31,7 @@ class TakeGrad(Attempt):
         self.count: int = count
 
 
-class AccumulatorStorage(Resource):
+class AccumulatorStorage(SharedResource):
     """The sum of the gradients applied since the last take; used on the loop's thread only.
 
     Attributes

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from ...base.errors import OpError
+from ...base.resources import Resource
 from ..support.context import KernelContext
 
 
-class HasSpec(Protocol):
-    """A resource that says what it is."""
+class SharedResource(Resource):
+    """A resource that says what it is, in which all who share it must agree.
 
-    @property
-    def spec(self) -> Any: ...
+    Attributes
+    ----------
+    name : str
+    spec : object
+    """
+
+    __slots__ = ()
+    name: str
+    spec: Any
 
 
-S = TypeVar("S", bound=HasSpec)
+S = TypeVar("S", bound=SharedResource)
 
 
 def shared(
@@ -51,4 +59,4 @@ def shared(
             operation=context.operation,
             hint=f"give {container} of one shared_name the same {agreeing}",
         )
-    return found  # type: ignore[no-any-return]
+    return found

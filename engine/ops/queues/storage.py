@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import OpError, QueueClosed
-from ...base.resources import Resource
 from ...kernels.cpu.queue_rings import QueueBase, Ring
 from ..control.py_function import AsyncResult
 from .attempts import Closing, Put, Rows, Take
 from .elements import Element, ElementSpec, nbytes_of
 from .line import Line
 from .orders import FirstInFirstOut, InRing, Shuffled, SmallestFirst
+from .shared import SharedResource
 
 ORDERS = ("fifo", "padding", "priority", "shuffle")
 
@@ -59,7 +59,7 @@ class QueueSpec:
         return InRing(self.elements.make_ring(self.capacity)) if fixed else FirstInFirstOut()
 
 
-class QueueStorage(QueueBase, Resource):
+class QueueStorage(QueueBase, SharedResource):
     """The elements of a queue in one session, and who waits for them.
 
     Used on the loop's thread only.
