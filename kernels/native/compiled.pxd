@@ -51,7 +51,8 @@ cdef class CompiledProgram:
     cdef int num_outputs
     cdef int* inputs
     cdef int* outputs
-    cdef bint is_cluster  # its runs are kept for other inputs
+    cdef bint is_cluster  # it has no loops
+    cdef bint keeps_runs  # its runs may be kept for other inputs
     cdef list dtypes  # owns Type.descr
     cdef list kept  # what the kernels need
     cdef readonly str reason  # why the last run was left to the step machine, or None

@@ -14,9 +14,8 @@ from tagflow.kernels.native.compiled cimport CompiledProgram
 from tagflow.kernels.native.compiling cimport use_code
 from tagflow.kernels.native.exchanging cimport put_variables_back
 from tagflow.kernels.native.giving_up cimport give_up
-from tagflow.kernels.native.kept cimport KeptRuns, run_cluster
+from tagflow.kernels.native.kept cimport KeptRuns, copy_out, put_back, run_cluster, run_of_loop
 from tagflow.kernels.native.nesting cimport close_nests
-from tagflow.kernels.native.recording cimport record
 from tagflow.kernels.native.run cimport DONE, GAVE_UP, NO_ROOM, SUSPENDED, Execution, Register, Run, go
 from tagflow.kernels.native.saving cimport close_series, make_room, release_rows
 from tagflow.kernels.native.sums cimport close_sums
@@ -51,7 +50,7 @@ cdef int _run(
         if program.skips:
             program.skips -= 1
             return 0
-        run = record(program, inputs)
+        run = run_of_loop(<KeptRuns><void*>node.params[1], program, inputs)
         if run.reason is not None:
             return give_up(program, node, run.reason)
         use_code(run)
@@ -115,6 +114,11 @@ cdef int _finish(Run run, const Table* table, const Node* node, Counters* live, 
     cdef Register* register
     cdef int i
     run.program.misses, run.program.reason = 0, None
+    if run.has_homes:
+        _count(run)
+        outputs[0] = scalar(1)
+        copy_out(run, table, node, live, outputs)
+        return put_back(<KeptRuns><void*>node.params[1], run) + 1
     put_variables_back(run)
     close_series(run)
     close_nests(run)
@@ -140,6 +144,7 @@ cdef int _count(Run run) except -1:
         runs, iterations = run.program.counted.get(name, (0, 0))
         ended = run.steps[end].count
         run.program.counted[name] = runs + ended, iterations + ended + run.steps[back].count
+        run.steps[end].count = run.steps[back].count = 0
     return 0
 
 
@@ -148,12 +153,10 @@ cdef Native _find_native_program(str type, dict attrs, list inputs, list outputs
     program = CompiledProgram(NativeProgram.from_attribute(attrs["program"]))
     kept.append(program)
     params[0] = <int64_t><void*>program
-    if not program.is_cluster:
-        return _run
     runs = KeptRuns()
     kept.append(runs)
     params[1] = <int64_t><void*>runs
-    return run_cluster
+    return run_cluster if program.is_cluster else _run
 
 
 register("Native", _find_native_program)

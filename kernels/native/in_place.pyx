@@ -45,7 +45,7 @@ cdef int place_rows(Run run) except -1:
         for i in range(run.num_steps):
             if run.steps[i].in_place:
                 _note_places(run, i, &sights)
-        if not run.program.is_cluster:
+        if not run.has_homes:
             exchange_variables(run, &sights)
     finally:
         free(sights.all)

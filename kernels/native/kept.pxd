@@ -1,7 +1,9 @@
-"""Runs of a cluster that are kept for other inputs of the same shapes."""
+"""Runs that are kept for other inputs of the same shapes."""
 
 from tagflow.kernels.core.table cimport Node, Table, Work
 from tagflow.kernels.core.values cimport Counters, Value
+from tagflow.kernels.native.compiled cimport CompiledProgram
+from tagflow.kernels.native.run cimport Run
 
 cdef class KeptRuns:
     cdef list idle  # Runs that nobody is in, that which was used last at the end
@@ -9,3 +11,6 @@ cdef class KeptRuns:
 
 cdef int run_cluster(
     const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1
+cdef Run run_of_loop(KeptRuns kept, CompiledProgram program, const Value* inputs)
+cdef int copy_out(Run run, const Table* table, const Node* node, Counters* live, Value* outputs) except -1
+cdef int put_back(KeptRuns kept, Run run) except -1

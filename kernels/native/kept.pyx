@@ -1,8 +1,8 @@
-"""Clusters: programs without loops, whose runs are kept for other inputs of the same shapes.
+"""Runs that are kept for other inputs of the same shapes: those of clusters, which have no loops, and of small loops.
 
-To record a run costs more than to run the operations of a cluster on the step machine. So inputs are copied to memory
-that belongs to the run, and results from there to arrays of their own: nobody else sees what a run keeps. While a run
-is under way nobody else finds it; who comes then records one more.
+To record a run costs more than to run the operations of a cluster on the step machine, or a few thousand iterations of a
+small loop. So inputs are copied to memory that belongs to the run, and results from there to arrays of their own: nobody
+else sees what a run keeps. While a run is under way nobody else finds it; who comes then records one more.
 
 See docs/design/0029-clusters.md.
 """
@@ -21,7 +21,7 @@ from tagflow.kernels.native.compiling cimport use_code
 from tagflow.kernels.native.giving_up cimport give_up
 from tagflow.kernels.native.moving cimport is_unboxed
 from tagflow.kernels.native.recording cimport record
-from tagflow.kernels.native.run cimport DONE, LONG_STEP, Register, Run, go, go_through
+from tagflow.kernels.native.run cimport COPY, DONE, LONG_STEP, Register, Run, go, go_through, most_value_bytes
 
 cnp.import_array()
 
@@ -31,10 +31,11 @@ cdef enum:
     MOST_CREDIT = 16 * COST
     TIMED = 16  # of so many runs one is timed
     MOST_KEPT = 8  # runs of a program, so many shapes at most
+    SMALL = 1024  # bytes of all values of a loop; up to these recording takes longer than to copy inputs and results
 
 
 cdef class KeptRuns:
-    """The runs of a cluster that nobody is in.
+    """The runs of a program that nobody is in.
 
     Its program does not know of them, since each of them knows the program.
     """
@@ -52,7 +53,7 @@ cdef int run_cluster(
     if run is None:
         if not _may_record(kept, program):
             return _refuse(node, outputs)
-        run = _record(program, inputs)
+        run = _record_cluster(program, inputs)
         if run.reason is not None:
             give_up(program, node, run.reason)
             return _refuse(node, outputs)
@@ -63,8 +64,8 @@ cdef int run_cluster(
         return _refuse(node, outputs)
     program.misses, program.reason, program.runs = 0, None, program.runs + 1
     outputs[0] = scalar(1)
-    _copy_out(run, table, node, live, outputs)
-    _put_back(kept, run)
+    copy_out(run, table, node, live, outputs)
+    put_back(kept, run)
     kept.credit = min(kept.credit + 1, MOST_CREDIT)
     return 1
 
@@ -103,12 +104,60 @@ cdef bint _may_record(KeptRuns kept, CompiledProgram program) except -1:
     return True
 
 
-cdef Run _record(CompiledProgram program, const Value* inputs):
+cdef Run _record_cluster(CompiledProgram program, const Value* inputs):
     """Return a run for inputs like these; its `reason` says why, if there is to be none."""
-    cdef Run run = record(program, inputs)
+    cdef Run run = record(program, inputs, True)
     if run.reason is None and (run.is_long or run.cost >= LONG_STEP):
         run.reason = f"it takes {1e-3 * run.cost:.0f} us, so that others should have their turn meanwhile"
     return run
+
+
+cdef Run run_of_loop(KeptRuns kept, CompiledProgram program, const Value* inputs):
+    """Return a run of a loop for its inputs, at its beginning; its `reason` says why, if there is to be none."""
+    cdef Run run
+    if not program.keeps_runs or not _are_small(program, inputs):
+        return record(program, inputs, False)
+    run = _take(kept, program, inputs)
+    if run is None:
+        run = record(program, inputs, True)
+        if run.reason is not None or run.is_long or run.is_shared or not _is_small(run):
+            program.keeps_runs, run = False, None  # its memory goes first
+            return record(program, inputs, False)
+    _copy_in(run, inputs)
+    run.execution.at = 0
+    return run
+
+
+cdef bint _are_small(CompiledProgram program, const Value* inputs) noexcept:
+    """Say whether inputs are elements, or small arrays in order."""
+    cdef Py_ssize_t left = SMALL
+    cdef ArrayObject* array
+    cdef int i
+    for i in range(program.num_inputs):
+        array = array_in(inputs[i])
+        if array == NULL:
+            if inputs[i].form != SCALAR:
+                return False
+            continue
+        left -= PyArray_NBYTES(array) if is_plain(array) else SMALL
+        if left < 0:
+            return False
+    return True
+
+
+cdef bint _is_small(Run run) except -1:
+    """Say whether a run holds little memory, and copies no values that another one would exchange."""
+    cdef Py_ssize_t size = sum([each.nbytes for each in run.kept if isinstance(each, cnp.ndarray)])
+    cdef ArrayObject* array
+    cdef int i
+    for i in range(run.program.num_registers):
+        array = array_in(run.registers[i].value)
+        if array != NULL:
+            size += PyArray_NBYTES(array)
+    for i in range(run.num_steps):
+        if run.steps[i].code == COPY and run.steps[i].count > most_value_bytes:
+            return False
+    return size <= SMALL
 
 
 cdef Run _take(KeptRuns kept, CompiledProgram program, const Value* inputs):
@@ -120,7 +169,7 @@ cdef Run _take(KeptRuns kept, CompiledProgram program, const Value* inputs):
     return None
 
 
-cdef int _put_back(KeptRuns kept, Run run) except -1:
+cdef int put_back(KeptRuns kept, Run run) except -1:
     """Keep a run; of too many the one that was not used for longest is given up."""
     kept.idle.append(run)
     if len(kept.idle) > MOST_KEPT:
@@ -162,7 +211,7 @@ cdef int _copy_in(Run run, const Value* inputs) except -1:
     return 0
 
 
-cdef int _copy_out(Run run, const Table* table, const Node* node, Counters* live, Value* outputs) except -1:
+cdef int copy_out(Run run, const Table* table, const Node* node, Counters* live, Value* outputs) except -1:
     """Give the results as arrays of their own."""
     cdef Register* register
     cdef int i

@@ -51,9 +51,10 @@ cdef enum:
     MOST_TRIPS = 1 << 20  # for which room is made at once
 
 
-cdef Run record(CompiledProgram program, const Value* inputs):
-    """Return a run of a program for its inputs; its `reason` says why, if it can not be run."""
+cdef Run record(CompiledProgram program, const Value* inputs, bint for_others):
+    """Return a run of a program for its inputs, or for others like them; its `reason` says why, if it can not be run."""
     cdef Run run = Run(program)
+    run.has_homes = for_others
     try:
         _open(run, inputs)
         run.trips = _trips(run)
@@ -91,7 +92,7 @@ cdef int _open(Run run, const Value* inputs) except -1:
     hold(&run.held, &run.cells, object_value(<PyObject*>cells))
     run.execution.cells = <uint64_t*>cnp.PyArray_DATA(cells)
     for i in range(program.num_inputs):
-        if program.is_cluster:
+        if run.has_homes:
             make_home(run, program.inputs[i], inputs[i])
         else:
             _bring_in(run, &run.registers[program.inputs[i]], inputs[i])

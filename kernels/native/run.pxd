@@ -121,6 +121,7 @@ cdef class Run:
     cdef Team team  # which shares its long works
     cdef bint is_shared  # whether there are any
     cdef bint is_long  # a step may keep an event loop waiting
+    cdef bint has_homes  # its inputs have memory of their own, so that others can be copied there
     cdef int64_t uses  # of a cluster: how often it ran
     cdef double cost  # nanoseconds that what kernels have left should take, each of it once
     cdef Step* steps

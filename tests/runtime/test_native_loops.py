@@ -202,3 +202,57 @@ async def test_a_step_prints_its_native_programs_and_why_a_loop_has_none(graph):
     assert "# program counts" in text
     assert "# program checks" not in text
     assert "# loop checks: no native program: " in text
+
+
+async def test_a_loop_runs_again_for_other_inputs(graph):
+    n, x = tg.placeholder("int32", []), tg.placeholder("float32", None)
+    y = tg.while_loop(lambda i, x: i < n, lambda i, x: (i + 1, x * 0.5 + 1.0), [0, x])
+    async with tg.Session(graph, settings=ON) as session:
+        step = session.make_step(y, feeds=[n, x])
+        made = []
+        for k, shape in enumerate([(2,), (2,), (), (3, 1), (2,), (), (3, 1), (0,)]):
+            start = np.full(shape, k, "float32")
+            made.append((k, start, *await step(k, start)))
+        (loop,) = session.report().loops
+    assert loop.limited_by == "native"
+    for k, start, count, value in made:  # at the end, so that none has been written to since
+        assert count == k
+        np.testing.assert_array_equal(value, (start - 2) * 0.5**k + 2)
+
+
+async def test_what_a_caller_writes_to_results_is_not_seen_by_the_next_run(graph):
+    start = tg.placeholder("float32", [3])
+    y = tg.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x + 1.0), [0, start], name="add")[1]
+    async with tg.Session(graph, settings=ON) as session:
+        for _ in range(3):
+            (value,) = await session.run([y], {start: np.zeros(3, "float32")})
+            np.testing.assert_array_equal(value, 3.0)
+            value[:] = 7.0
+        (loop,) = session.report().loops
+        assert (loop.runs, loop.iterations) == (1, 4)
+
+
+async def test_runs_under_way_are_nobody_elses(graph):
+    n, x = tg.placeholder("int64", []), tg.placeholder("float64", [])
+    y = tg.while_loop(lambda i, x: i < n, lambda i, x: (i + 1, x * 0.5 + 1.0), [np.int64(0), x])
+    async with tg.Session(graph, settings=replace(ON, workers=1)) as session:
+        step = session.make_step(y, feeds=[n, x])
+        lengths = [1_500_000 * (k % 3) + k for k in range(9)]
+        found = await asyncio.gather(*(step(length, np.float64(k)) for k, length in enumerate(lengths)))
+    for k, (length, (count, value)) in enumerate(zip(lengths, found, strict=True)):
+        assert count == length
+        assert value == (2.0 if length > 100 else (k - 2) * 0.5**length + 2)
+
+
+async def test_a_run_that_gave_up_is_not_kept(graph):
+    by = tg.placeholder("int32", [])
+    y = tg.while_loop(lambda i, x: i < 4, lambda i, x: (i + 1, x + 12 // (by - i)), [0, 0])[1]
+    async with tg.Session(graph, settings=ON) as session:
+        step = session.make_step(y, feeds=[by])
+        wanted = {8: 1 + 1 + 2 + 2, 5: 2 + 3 + 4 + 6}
+        for divisor in (8, 2, 5, 8, 2, 8, 5):
+            if divisor in wanted:
+                assert await step(divisor) == wanted[divisor]
+            else:
+                with pytest.raises(tg.OpError, match="zero"):
+                    await step(divisor)

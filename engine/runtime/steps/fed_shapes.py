@@ -23,19 +23,23 @@ class FedShapes:
     feeds : sequence of Tensor
     most : int
         For how many combinations of shapes the step may be compiled.
+
+    Attributes
+    ----------
+    may_be_chosen : bool
+        Whether it may be compiled for any.
     """
 
-    __slots__ = ("_chosen", "_most", "_once")
+    __slots__ = ("_chosen", "_most", "_once", "may_be_chosen")
 
     def __init__(self, feeds: Sequence[Tensor], most: int) -> None:
         self._most = 0 if all(t.shape.is_fully_known for t in feeds) else most
+        self.may_be_chosen: bool = self._most > 0
         self._once: OrderedDict[Shapes, None] = OrderedDict()
         self._chosen: dict[Shapes, bool] = {}
 
     def chosen(self, values: Sequence[np.ndarray[Any, Any]]) -> Shapes | None:
         """Return the shapes of fed values, if the step has been, or should be, compiled for them."""
-        if not self._most:
-            return None
         shapes = tuple([value.shape for value in values])
         wanted = self._chosen.get(shapes)
         if wanted is not None:

@@ -89,6 +89,8 @@ class StepRunner:
         self.boundary: StepBoundary = StepBoundary(self.running)
         self.watches: SessionWatches = SessionWatches()
         self._executor = executor
+        first = environment.devices[0].contexts
+        self._offered = environment.resources, environment.blocking_calls, environment.long_calls, first
         self._drawn = 0  # steps that have drawn random numbers elsewhere, before those that were started here
         self._seed: int | None = None  # by which random operations draw, if it is not the graph's
         self._has_device_arrays = any(each.device.arrays is not None for each in environment.devices)
@@ -168,7 +170,7 @@ class StepRunner:
                 _refuse_watch(watch.tensor)
         return step
 
-    async def run(
+    def run(
         self,
         request: Request,
         step: CompiledStep,
@@ -177,14 +179,25 @@ class StepRunner:
         trace: Trace | None = None,
         watches: Sequence[Watch] = (),
         report: Report | None = None,
-    ) -> Any:
-        """Run a step as soon as there is a place for it, and return what was fetched."""
+    ) -> Coroutine[Any, Any, Any]:
+        """Return what runs a step as soon as there is a place for it, and gives what was fetched."""
         if timeout is None:
             timeout = self.timeout
         else:
             check_seconds(timeout)
-        if self.admission is None and self.counts.hook is None:
-            return await self._run(request, step, values, timeout, trace, watches, report)
+        run = self._run if self.admission is None and self.counts.hook is None else self._run_admitted
+        return run(request, step, values, timeout, trace, watches, report)
+
+    async def _run_admitted(
+        self,
+        request: Request,
+        step: CompiledStep,
+        values: Sequence[Any],
+        timeout: float | None,
+        trace: Trace | None,
+        watches: Sequence[Watch],
+        report: Report | None,
+    ) -> Any:
         came = perf_counter()
         place = await self.admit(step)
         began, error = perf_counter(), None
@@ -227,8 +240,10 @@ class StepRunner:
         if self._has_device_arrays:
             feeds = await self._within_reach(step, feeds)
             self.check_admits()
-        step = self._specialized(request, step, feeds)
-        watches = self._watches_of(step, watches)
+        if step.fed_shapes.may_be_chosen:
+            step = self._specialized(request, step, feeds)
+        if step.watched:
+            watches = [*self.watches.of(step.watched), *watches]
         if self.boundary.is_held and step.updates:
             await self.boundary.pass_by(step)
             self.check_admits()
@@ -259,10 +274,6 @@ class StepRunner:
             raise
         self.counts.finished += 1
         return result
-
-    def _watches_of(self, step: CompiledStep, watches: Sequence[Watch]) -> Sequence[Watch]:
-        """Return all that is shown what a step computes: what the session watches, and what this run does."""
-        return [*self.watches.of(step.watched), *watches] if step.watched else watches
 
     def _handles(self, fetched: list[Any]) -> list[Any]:
         """Return what was fetched with handles for what the session keeps."""
@@ -332,16 +343,18 @@ class StepRunner:
     ) -> Any:
         """Return an execution of a step, to be run; of a partial run, with its state."""
         environment = self.environment
-        context = StepContext(
-            self.counts.started,
-            self.graph.seed if self._seed is None else self._seed,
-            environment.resources,
-            environment.blocking_calls,
-            environment.long_calls,
-            environment.devices[0].contexts,
-            watchers(watches) if watches else _UNWATCHED,
-            state,
-            drawn=self._drawn,
+        seed = self.graph.seed if self._seed is None else self._seed
+        watching = watchers(watches) if watches else _UNWATCHED
+        context = StepContext._make(
+            (
+                self.counts.started,
+                seed,
+                *self._offered,
+                watching,
+                state,
+                None,
+                self._drawn,
+            )  # a third of what names cost
         )
         execution = self._executor(step, context, feeds, environment, trace, self.enter_loop())
         self.compiler.cache.last = step, execution.counts
