@@ -129,7 +129,10 @@ def compare(wanted: list[np.ndarray], got: list[np.ndarray], tolerance: float) -
 def measure(
     experiment: Experiment, case: Case, processes: list[EngineProcess], effort: Effort, stop: float, progress: Progress
 ) -> Samples:
-    """Time the engines in turn until the clock would pass `stop`; return metric -> engine -> samples."""
+    """Time the engines in turn until the clock would pass `stop`; return metric -> engine -> samples.
+
+    Who is faster than in the last round, as what compiles on the way is, does more steps in the next.
+    """
     singles = {p.engine: alone(p, 1, effort) for p in processes}
     steps = {engine: steps_for(seconds, effort.timing) for engine, seconds in singles.items()}
     samples = {e: [experiment.sample(case, 1, singles[e])] if steps[e] == 1 else [] for e in steps}
@@ -140,8 +143,10 @@ def measure(
             break
         for process in processes:
             progress(f"{describe(case)}: round {number}, {process.engine}")
-            seconds = alone(process, steps[process.engine], effort)
-            samples[process.engine].append(experiment.sample(case, steps[process.engine], seconds))
+            count = steps[process.engine]
+            seconds = alone(process, count, effort)
+            samples[process.engine].append(experiment.sample(case, count, seconds))
+            steps[process.engine] = max(count, steps_for(seconds / count, effort.timing))
         longest = max(longest, time.monotonic() - began)
     return {experiment.metric: samples, **figures(experiment, processes), **peaks(experiment, processes)}
 

@@ -142,6 +142,9 @@ def measure(experiment: Experiment, lanes: list[Lane], effort: Effort, stop: flo
         seconds = timed(lanes, counts, effort, backwards=number % 2 == 1)
         for lane, each, count, found in zip(lanes, seconds, counts, samples, strict=True):
             found.append(experiment.sample(lane.case, count, each))
+        counts = [
+            max(count, steps_for(each / count, effort.timing)) for count, each in zip(counts, seconds, strict=True)
+        ]
         longest = max(longest, time.monotonic() - began)
     return samples
 

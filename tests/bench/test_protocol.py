@@ -6,6 +6,7 @@ import os
 import re
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -289,3 +290,16 @@ def test_a_number_that_is_varied_goes_from_left_to_right(cases, key, tmp_path):
     assert report._abscissa([r for r in records if "engine" in r]) == key
     report.plot(records, tmp_path / "plot.png")
     assert (tmp_path / "plot.png").stat().st_size > 5000
+
+
+def test_who_gets_faster_does_more_steps_in_the_next_round(monkeypatch):
+    asked = []
+
+    def alone(process, steps, effort):
+        asked.append(steps)
+        return 0.1 if len(asked) == 1 else 0.01 * steps
+
+    monkeypatch.setattr(protocol, "alone", alone)
+    process = SimpleNamespace(engine="tagflow")
+    protocol.measure(experiment(), {"length": 3}, [process], replace(FAST, timing=0.2, most_rounds=3), math.inf, str)
+    assert asked == [1, 2, 20, 20]
