@@ -133,10 +133,10 @@ def measure(
 
     Who is faster than in the last round, as what compiles on the way is, does more steps in the next.
     """
-    singles = {p.engine: alone(p, 1, effort) for p in processes}
-    steps = {engine: steps_for(seconds, effort.timing) for engine, seconds in singles.items()}
-    samples = {e: [experiment.sample(case, 1, singles[e])] if steps[e] == 1 else [] for e in steps}
-    longest = sum(singles.values()) + effort.idle * len(processes)
+    first = {p.engine: warm_up(p, effort) for p in processes}
+    steps = {engine: steps_for(seconds / count, effort.timing) for engine, (count, seconds) in first.items()}
+    samples = {e: [experiment.sample(case, *first[e])] if steps[e] == 1 else [] for e in steps}
+    longest = sum(seconds for _, seconds in first.values()) + effort.idle * len(processes)
     for number in range(1, effort.most_rounds + 1):
         began = time.monotonic()
         if min(map(len, samples.values())) and began + longest > stop:
@@ -162,6 +162,15 @@ def peaks(experiment: Experiment, processes: list[EngineProcess]) -> Samples:
     if experiment.peak is None:
         return {}
     return {experiment.peak: {p.engine: [float(p.call("peak"))] for p in processes}}
+
+
+def warm_up(process: EngineProcess, effort: Effort) -> tuple[int, float]:
+    """Do steps, at first one, then more, until they fill half a timing; return the last ones, and their seconds."""
+    count, seconds = 1, alone(process, 1, effort)
+    while seconds < effort.timing / 2:
+        count = max(2 * count, steps_for(seconds / count, effort.timing))
+        seconds = alone(process, count, effort)
+    return count, seconds
 
 
 def alone(process: EngineProcess, steps: int, effort: Effort) -> float:

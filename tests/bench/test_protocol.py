@@ -292,14 +292,14 @@ def test_a_number_that_is_varied_goes_from_left_to_right(cases, key, tmp_path):
     assert (tmp_path / "plot.png").stat().st_size > 5000
 
 
-def test_who_gets_faster_does_more_steps_in_the_next_round(monkeypatch):
+def test_steps_fill_a_timing_and_who_gets_faster_does_more(monkeypatch):
     asked = []
 
     def alone(process, steps, effort):
         asked.append(steps)
-        return 0.1 if len(asked) == 1 else 0.01 * steps
+        return [0.05, 0.12, 0.24, 0.06, 0.2][len(asked) - 1]
 
     monkeypatch.setattr(protocol, "alone", alone)
     process = SimpleNamespace(engine="tagflow")
     protocol.measure(experiment(), {"length": 3}, [process], replace(FAST, timing=0.2, most_rounds=3), math.inf, str)
-    assert asked == [1, 2, 20, 20]
+    assert asked == [1, 4, 7, 7, 24]
