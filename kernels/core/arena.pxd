@@ -2,9 +2,12 @@
 
 
 cdef class Arena:
-    cdef void** blocks  # every block handed out; owned
+    cdef void** blocks  # every block handed out, or cut into what was; owned
     cdef size_t count  # blocks in use, <= capacity
     cdef size_t capacity  # length of `blocks`
+    cdef char* free  # what the next small blocks are cut from
+    cdef size_t left  # bytes of it
 
     cdef void* take(self, size_t count, size_t size) except NULL
+    cdef void* _take_block(self, size_t count, size_t size) except NULL
     cdef int _reserve(self) except -1

@@ -6,7 +6,6 @@ whole. Of all other addresses nothing is known.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
-from libc.stdlib cimport qsort
 from libc.string cimport memcpy, memset
 from numpy cimport npy_intp
 
@@ -108,13 +107,15 @@ cdef Listing list_steps(Run run):
         memcpy(end, run.steps[i].targets, run.steps[i].num_targets * sizeof(int))
         end += run.steps[i].num_targets * sizeof(int)
     _find_values(run, traits)
-    made.fused = {i: described for i in range(run.num_steps) if (described := _describe_fused(&run.steps[i])) is not None}
-    made.signature += b"".join(made.fused.values())
+    made.fused = {}
+    for i in range(run.num_steps):
+        if run.steps[i].code == WORK:
+            described = describe_fused(run.steps[i].compute, run.steps[i].arguments)
+            if described is not None:
+                made.fused[i] = described
+    if made.fused:
+        made.signature += b"".join(made.fused.values())
     return made
-
-
-cdef bytes _describe_fused(const Step* step):
-    return describe_fused(step.compute, step.arguments) if step.code == WORK else None
 
 
 cdef int _describe(const Step* step, Traits* traits) noexcept:
@@ -165,7 +166,7 @@ cdef int _find_values(Run run, Traits* traits) except -1:
     for low, high, _ in run.opaque:
         extents[count].low, extents[count].high, extents[count].value = low, high, NULL
         count += 1
-    qsort(extents, count, sizeof(Extent), _compare)
+    _sort(extents, count)
     _group(extents, count)
     memset(numbers, -1, most * sizeof(int))
     for i in range(run.num_steps):
@@ -257,11 +258,21 @@ cdef size_t _see_factor(Run run, const Step* step, Traits* traits, int k, Extent
                 &traits.factors[k], True, run, extent)
 
 
-cdef int _compare(const void* x, const void* y) noexcept nogil:
-    """Order extents by where they begin."""
-    cdef uint64_t one = (<const Extent*>x).low
-    cdef uint64_t other = (<const Extent*>y).low
-    return (one > other) - (one < other)
+cdef void _sort(Extent* extents, size_t count) noexcept nogil:
+    """Order extents by where they begin: few dozen mostly, for which the calls that qsort makes take longer."""
+    cdef size_t gap = 1
+    cdef size_t i, k
+    cdef Extent each
+    while gap < count // 3:
+        gap = 3 * gap + 1
+    while gap:  # Shell's sort
+        for i in range(gap, count):
+            each, k = extents[i], i
+            while k >= gap and extents[k - gap].low > each.low:
+                extents[k] = extents[k - gap]
+                k -= gap
+            extents[k] = each
+        gap //= 3
 
 
 cdef int _group(Extent* extents, size_t count) noexcept:
