@@ -109,11 +109,13 @@ cdef int _open(Run run, const Value* inputs) except -1:
 
 cdef int _bring_in(Run run, Register* register, Value value) except -1:
     """Give a register a value that stays the same."""
-    if value.form == OBJECT and isinstance(<object>pointer(value), (Series, ProductSum, Elements)):
+    if value.form == EMPTY:
+        raise Refusal("an input is no NumPy array")
+    if value.form == OBJECT and not PyArray_CheckExact(array_in(value)):
+        if not isinstance(<object>pointer(value), (Series, ProductSum, Elements)):
+            raise Refusal("an input is no NumPy array")
         hold(&run.held, &register.value, value)
         return 0
-    if value.form == EMPTY or (value.form == OBJECT and not PyArray_CheckExact(array_in(value))):
-        raise Refusal("an input is no NumPy array")
     if value.form == OBJECT and not is_usable(array_in(value)):
         raise Refusal("an input is not aligned, or in another byte order")
     hold(&run.held, &register.value, value)

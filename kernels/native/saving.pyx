@@ -315,8 +315,11 @@ cdef int _find_rows(Run run, Series series, int k, const Type* type, Register* m
     array = <ArrayObject*><PyObject*>series.arrays[k]
     _see_row(run, series, type, made)
     size = type.itemsize * product(PyArray_DIMS(array), 1, PyArray_NDIM(array))
-    for i in range(block.rows):  # without a branch, so that it is compiled to vectors
-        rows[i] = data + i * size if is_written[i] else NULL
+    for i in range(block.rows):
+        rows[i] = data + i * size
+    for i in range(block.rows if block.left < block.rows else 0):
+        if not is_written[i]:
+            rows[i] = NULL
     return 0
 
 

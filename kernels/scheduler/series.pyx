@@ -8,7 +8,7 @@ See docs/design/0002-saved-values.md.
 
 cimport numpy as cnp
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 
@@ -189,6 +189,7 @@ cdef class Series:
         cdef uint8_t* is_written
         cdef const char** place
         cdef int64_t i, num_rows, emptied
+        cdef uint64_t some
         cdef int k
         for i in range(count if self.parent is not None else min(count, self.capacity)):
             if rows[i] == NULL and (self.parent is not None or self.slots[i].form != EMPTY):
@@ -196,10 +197,16 @@ cdef class Series:
         for k in range(self.num_blocks if self.parent is None else 0):
             block, emptied = &self.blocks[k], 0
             is_written, place, num_rows = block.is_written, rows + block.first, min(block.rows, count - block.first)
-            for i in range(num_rows):  # without a branch, so that it is compiled to vectors
-                emptied += is_written[i] & (place[i] == NULL)
+            some = num_rows < block.rows
             for i in range(num_rows):
-                is_written[i] &= place[i] != NULL
+                some |= <uint64_t>place[i]
+            if not some:  # most often nothing is left
+                emptied = block.left
+                memset(is_written, 0, num_rows)
+            for i in range(num_rows if some else 0):
+                if place[i] == NULL:
+                    emptied += is_written[i]
+                    is_written[i] = False
             if emptied:
                 self._empty(block, emptied)
 
