@@ -242,8 +242,7 @@ class StepRunner:
             self.check_admits()
         if step.fed_shapes.may_be_chosen:
             step = self._specialized(request, step, feeds)
-        if step.watched:
-            watches = [*self.watches.of(step.watched), *watches]
+        watches = self._watches_of(step, watches)
         if self.boundary.is_held and step.updates:
             await self.boundary.pass_by(step)
             self.check_admits()
@@ -274,6 +273,10 @@ class StepRunner:
             raise
         self.counts.finished += 1
         return result
+
+    def _watches_of(self, step: CompiledStep, watches: Sequence[Watch]) -> Sequence[Watch]:
+        """Return all that is shown what a step computes: what the session watches, and what this run does."""
+        return [*self.watches.of(step.watched), *watches] if step.watched else watches
 
     def _handles(self, fetched: list[Any]) -> list[Any]:
         """Return what was fetched with handles for what the session keeps."""
