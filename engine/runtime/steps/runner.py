@@ -240,8 +240,7 @@ class StepRunner:
         if self._has_device_arrays:
             feeds = await self._within_reach(step, feeds)
             self.check_admits()
-        if step.fed_shapes.may_be_chosen:
-            step = self._specialized(request, step, feeds)
+        step = self._specialized(request, step, feeds)
         watches = self._watches_of(step, watches)
         if self.boundary.is_held and step.updates:
             await self.boundary.pass_by(step)
@@ -324,7 +323,7 @@ class StepRunner:
 
         An operation that can not be run on these shapes fails when it is run, if it is, with its tag and not before.
         """
-        shapes = step.fed_shapes.chosen(feeds)
+        shapes = step.fed_shapes.chosen(feeds) if step.fed_shapes.may_be_chosen else None
         if shapes is None:
             return step
         try:
