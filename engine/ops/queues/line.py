@@ -89,7 +89,7 @@ class Line(Generic[A]):
     def join(self, attempt: A, go_on: Callable[[A], Any], give_up: Callable[[A], None]) -> AsyncResult:
         """Let an attempt wait; return what gives ``go_on(attempt)``, unless it is given up."""
         self.waiting[attempt] = None
-        return AsyncResult(attempt.future, lambda _: go_on(attempt), lambda: give_up(attempt))
+        return AsyncResult(attempt.future, lambda _: go_on(attempt), lambda: give_up(attempt), in_order=True)
 
     def wake(self, attempt: A) -> None:
         """Let the first that waits go on when its turn comes."""

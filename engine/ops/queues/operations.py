@@ -116,7 +116,7 @@ def _given(taken: Any) -> Any:
     if not isinstance(taken, AsyncResult):
         return _outputs(taken)
     convert = taken.convert
-    return AsyncResult(taken.source, lambda result: _outputs(convert(result)), taken.give_up)
+    return AsyncResult(taken.source, lambda result: _outputs(convert(result)), taken.give_up, taken.in_order)
 
 
 def _take(xp: Any, context: KernelContext, queue: QueueStorage, **_: Any) -> Any:

@@ -72,8 +72,8 @@ class QueueStorage(QueueBase, SharedResource):
         Holds the elements.
     ring : Ring or None
         The same elements, where they are small and of a fixed size.
-    may_put, may_take : bool
-        Whether kernels in C may put and take (`_settle`).
+    may_put, may_take, takers_wait, putters_wait : bool
+        What kernels in C may do, and whether they then call `serve` (`_settle`).
     putters, takers : Line
         Who waits for room, and for elements.
     closed : bool
@@ -89,12 +89,11 @@ class QueueStorage(QueueBase, SharedResource):
         self.spec: QueueSpec = spec
         self.order: FirstInFirstOut = spec.make_order()
         self.ring: Ring | None = self.order.ring if isinstance(self.order, InRing) else None
-        self.may_put: bool = self.ring is not None
-        self.may_take: bool = self.ring is not None
         self.putters: Line[Put] = Line(self._went)
         self.takers: Line[Take] = Line(self._give_back)
         self.closed: bool = False
         self.nbytes: int = 0
+        self._settle()
 
     # ---- what every resource has
 
@@ -123,9 +122,11 @@ class QueueStorage(QueueBase, SharedResource):
         self.ring = None
 
     def _settle(self) -> None:
-        """Note whether kernels in C may put and take: nobody is in front of them, or is to be woken by them."""
-        self.may_put = self.ring is not None and not (self.closed or self.putters or self.takers.waiting)
-        self.may_take = self.ring is not None and not (self.takers or self.putters.waiting)
+        """Note for kernels in C whether somebody is in front of them, and whether they are to wake somebody."""
+        putters, takers = self.putters, self.takers
+        self.takers_wait, self.putters_wait = bool(takers.waiting), bool(putters.waiting)
+        self.may_put = not (self.putters_wait or self.closed or putters.woken)
+        self.may_take = not (self.takers_wait or takers.woken)
 
     def snapshot(self) -> Any:
         """Return the elements, those gathered by a waiting batch first, whether it is closed, and the draws made."""
@@ -169,8 +170,6 @@ class QueueStorage(QueueBase, SharedResource):
         self._push(element)
         if self.takers.waiting:
             self.serve()
-        else:
-            self._settle()
         return None
 
     def put_many(self, components: Sequence[Any], operation: str) -> AsyncResult | None:
@@ -194,8 +193,10 @@ class QueueStorage(QueueBase, SharedResource):
         """
         if not self.takers and self.order.available(self.closed):
             element = self.order.element(self.order.pop())
-            self._left(element)
-            self._settle()
+            if self.spec.capacity_bytes >= 0:
+                self.nbytes -= nbytes_of(element)
+            if self.putters.waiting:
+                self.serve()
             return element
         return self._take_later(Take(operation, 1, False, False))
 
@@ -211,7 +212,7 @@ class QueueStorage(QueueBase, SharedResource):
             )
         if self.ring is not None and not self.takers and count <= self.ring.length:
             rows = self.ring.pop_rows(count)
-            if self.putters:
+            if self.putters.waiting:
                 self.serve()
             return rows
         return self._take_later(Take(operation, count, True, up_to))
@@ -233,8 +234,11 @@ class QueueStorage(QueueBase, SharedResource):
 
     def serve(self) -> None:
         """Let all go on who can, those first who came first."""
-        while self._serve_putters() | self._serve_takers():
-            pass
+        moved = True
+        while moved:
+            moved = bool(self.putters.waiting) and self._serve_putters()
+            if self.takers.waiting and self._serve_takers():
+                moved = True
         self._settle()
 
     def _serve_putters(self) -> bool:
@@ -268,7 +272,8 @@ class QueueStorage(QueueBase, SharedResource):
             elif self.closed:
                 self._take_the_rest(take, free)
             else:
-                self._gather(take, free)
+                if free > 0:
+                    self._gather(take, free)
                 return changed or free > 0
         return changed
 
@@ -311,11 +316,15 @@ class QueueStorage(QueueBase, SharedResource):
         put = Put(operation, elements)
         if not self.putters and self._has_room_for(put):
             self._push_all(put)
+            if self.takers.waiting:
+                self.serve()
             return None
         if isinstance(elements, Rows):  # what they are rows of may be written to meanwhile
             elements.columns = tuple(np.array(column) for column in elements.columns)
+        first = not self.putters.waiting
         waiting = self.putters.join(put, self._go_on_putting, self._give_up_putting)
-        self.serve()
+        if first:
+            self.serve()
         return waiting
 
     def _go_on_putting(self, put: Put) -> None:
@@ -340,10 +349,6 @@ class QueueStorage(QueueBase, SharedResource):
         else:
             while put.elements:
                 self._push(put.elements.popleft())
-        if self.takers.waiting:
-            self.serve()
-        else:
-            self._settle()
 
     def _push_some(self, put: Put) -> bool:
         if isinstance(put.elements, Rows):
@@ -392,22 +397,24 @@ class QueueStorage(QueueBase, SharedResource):
                     raise self._insufficient(take, free)
                 take.count = free
             if take.need <= free:
-                return self._take_all(take)
+                result = self._take_all(take)
+                if self.putters.waiting:
+                    self.serve()
+                return result
+        first = not self.takers.waiting
         waiting = self.takers.join(take, self._go_on_taking, self._give_up_taking)
-        self.serve()
+        if first:
+            self.serve()
         return waiting
 
     def _take_all(self, take: Take) -> Any:
         """Take what is still missing and return the result; all goes back if that can not be made."""
         self._gather(take, take.need)
         try:
-            result = self._result(take)
+            return self._result(take)
         except BaseException:
             self._give_back(take)
             raise
-        if self.putters:
-            self.serve()
-        return result
 
     def _result(self, take: Take) -> Any:
         if take.many and (rows := self.order.rows_of(take.gathered)) is not None:
@@ -423,23 +430,20 @@ class QueueStorage(QueueBase, SharedResource):
             if take.error is not None:
                 self._give_back(take)
                 raise take.error
-            return self._take_all(take)
-        finally:
-            if self.takers.waiting or self.putters:
-                self.serve()
-            else:
-                self._settle()
+            result = self._take_all(take)
+        except BaseException:
+            self.serve()
+            raise
+        if self.putters.waiting or not self.takers.woken:
+            self.serve()
+        else:  # those behind were woken already, as far as there is something for them
+            self._settle()
+        return result
 
     def _give_up_taking(self, take: Take) -> None:
         self.takers.leave(take)
         self._give_back(take)
         self.serve()
-
-    def _left(self, element: Element) -> None:
-        if self.spec.capacity_bytes >= 0:
-            self.nbytes -= nbytes_of(element)
-        if self.putters:
-            self.serve()
 
     # ---- errors
 
