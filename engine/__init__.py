@@ -53,7 +53,8 @@ from .base.settings import Settings
 from .base.shapes import Shape
 from .base.version import VERSION as __version__
 from .compile.liveness import liveness
-from .frontend.accumulators import ConditionalAccumulator
+from .frontend.accumulators import ConditionalAccumulator, SparseConditionalAccumulator
+from .frontend.barrier import Barrier
 from .frontend.candidates import learned_unigram_candidate_sampler
 from .frontend.conditional import case, cond, smart_cond, switch_case
 from .frontend.custom_gradient import custom_gradient, grad_pass_through, recompute_grad
@@ -65,7 +66,7 @@ from .frontend.loops import while_loop
 from .frontend.partitioned import PartitionedVariable
 from .frontend.partitioners import fixed_size_partitioner, min_max_variable_partitioner, variable_axis_size_partitioner
 from .frontend.py_function import py_function
-from .frontend.queues import FIFOQueue, PaddingFIFOQueue, PriorityQueue, RandomShuffleQueue
+from .frontend.queues import FIFOQueue, PaddingFIFOQueue, PriorityQueue, QueueBase, RandomShuffleQueue
 from .frontend.sampled import compute_accidental_hits, nce_loss, sampled_softmax_loss
 from .frontend.scattering import (
     scatter_add,
@@ -82,6 +83,7 @@ from .frontend.scattering import (
 from .frontend.scopes import colocate_with, control_dependencies, device, name_scope
 from .frontend.sparse_embedding import embedding_lookup_sparse
 from .frontend.stacking import parallel_stack, stack
+from .frontend.staging import MapStagingArea, StagingArea
 from .frontend.tensor_array import TensorArray
 from .frontend.variables import (
     Variable,
@@ -397,6 +399,7 @@ if not _typing.TYPE_CHECKING:  # for which a module with `__getattr__` has all n
 bool: DType = _bool
 __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, range, round, slice
     "Assert",
+    "Barrier",
     "BranchMismatchError",
     "Candidates",
     "CheckpointError",
@@ -414,6 +417,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "IndexedSlices",
     "LoopReport",
     "LoopVariableError",
+    "MapStagingArea",
     "OpError",
     "Operation",
     "Overloaded",
@@ -422,6 +426,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "PartitionedVariable",
     "PriorityQueue",
     "Quantized",
+    "QueueBase",
     "QueueClosed",
     "RandomShuffleQueue",
     "Report",
@@ -431,10 +436,12 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "Shape",
     "ShapeError",
     "Span",
+    "SparseConditionalAccumulator",
     "SparseTensor",
     "SparseTensorValue",
     "SplitStrings",
     "StackError",
+    "StagingArea",
     "Statistics",
     "Step",
     "StepRecord",

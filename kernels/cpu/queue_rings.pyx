@@ -60,11 +60,11 @@ cdef class Ring:
         cdef int k
         if self.capacity >= 0:
             places = max(wanted, min(places, self.capacity))
-        held = self.rows()
-        self.columns = [np.empty((places, *shape), old.dtype) for shape, old in zip(self.shapes, self.columns)]
+        columns = [np.empty((places, *shape), old.dtype) for shape, old in zip(self.shapes, self.columns)]
+        self._read_into(columns, self.length)
+        self.columns = columns
         for k in range(self.count):
-            self.data[k] = <char*>cnp.PyArray_DATA(self.columns[k])
-            self.columns[k][:self.length] = held[k]
+            self.data[k] = <char*>cnp.PyArray_DATA(columns[k])
         self.places, self.first = places, 0
         return True
 
@@ -145,14 +145,16 @@ cdef class Ring:
 
     def _read(self, Py_ssize_t count):
         """Return copies of the next elements."""
+        made = tuple([np.empty((count, *own.shape[1:]), own.dtype) for own in self.columns])
+        self._read_into(made, count)
+        return made
+
+    def _read_into(self, columns, Py_ssize_t count):
+        """Copy the next elements to the first rows of arrays."""
         cdef Py_ssize_t head = min(count, self.places - self.first)
-        made = []
-        for own in self.columns:
-            rows = np.empty((count, *own.shape[1:]), own.dtype)
+        for own, rows in zip(self.columns, columns):
             rows[:head] = own[self.first:self.first + head]
-            rows[head:] = own[:count - head]
-            made.append(rows)
-        return tuple(made)
+            rows[head:count] = own[:count - head]
 
     def pop_rows(self, Py_ssize_t count):
         """Take the next `count` elements out, as rows of new arrays."""
@@ -311,7 +313,9 @@ cdef Native _find_put(str type, dict attrs, list inputs, list outputs, int64_t* 
 
 
 cdef Native _find_take(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
-    """Return the kernel of Dequeue or DequeueMany."""
+    """Return the kernel of Dequeue or DequeueMany; Python's takes, and notes, what goes back if a step is cancelled."""
+    if attrs["only_fetched"]:
+        return NULL
     return _take if type == "Dequeue" else _take_rows
 
 

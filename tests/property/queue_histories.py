@@ -13,7 +13,8 @@ from tagflow.base.errors import QueueClosed
 from tagflow.base.shapes import SCALAR, Shape
 from tagflow.ops.control.py_function import AsyncResult
 from tagflow.ops.queues.elements import ElementSpec
-from tagflow.ops.queues.storage import ORDERS, QueueSpec, QueueStorage
+from tagflow.ops.queues.queue_spec import ORDERS, QueueSpec
+from tagflow.ops.queues.storage import QueueStorage
 from tagflow.runtime.scheduling.optask import start_task
 
 ENOUGH = 12  # turns of the loop after which nothing moves any longer

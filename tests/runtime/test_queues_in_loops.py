@@ -32,13 +32,13 @@ def taking_loop(times):
 
         array = tg.TensorArray("int32", times, element_shape=[])
         _, found = tg.while_loop(lambda i, _: i < times, body, (0, array))
-        return graph, x, queue.enqueue(x), found.stack()
+        return graph, x, queue.enqueue(x), found.stack(), queue.dequeue()
 
 
 @pytest.mark.parametrize("seed", [None, 1, 2])
 def test_iterations_take_in_order_and_one_of_them_stands_in_line(seed):
     async def main():
-        graph, x, put, found = taking_loop(40)
+        graph, x, put, found, _ = taking_loop(40)
         async with tg.Session(graph, settings=tg.Settings(shuffle_seed=seed)) as session:
             taken = asyncio.create_task(session.run(found))
             await rest()
@@ -56,17 +56,16 @@ def test_iterations_take_in_order_and_one_of_them_stands_in_line(seed):
 
 def test_what_another_step_takes_comes_between():
     async def main():
-        graph, x, put, found = taking_loop(3)
+        graph, x, put, found, take = taking_loop(3)
         async with tg.Session(graph) as session:
             taken = asyncio.create_task(session.run(found))
             await rest()
-            (queue,) = storages_of(session)
-            other = asyncio.create_task(queue.async_take())
+            other = asyncio.create_task(session.run(take))
             await rest()
             for i in range(4):
                 await session.run(put, {x: i})
                 await rest()
-            return list(await taken), int((await other)[0])
+            return list(await taken), int(await other)
 
     assert asyncio.run(main()) == ([0, 2, 3], 1)
 
@@ -100,7 +99,7 @@ def test_iterations_that_take_from_different_queues_do_not_wait_for_one_another(
 
 def test_a_step_that_is_cancelled_leaves_nothing_of_those_who_stood_behind():
     async def main():
-        graph, x, put, found = taking_loop(40)
+        graph, x, put, found, _ = taking_loop(40)
         async with tg.Session(graph) as session:
             before = live_counts()
             step = asyncio.create_task(session.run(found))
@@ -118,7 +117,7 @@ def test_a_step_that_is_cancelled_leaves_nothing_of_those_who_stood_behind():
 
 def test_a_timeout_names_those_who_stand_behind():
     async def main():
-        graph, _, _, found = taking_loop(5)
+        graph, _, _, found, _ = taking_loop(5)
         async with tg.Session(graph) as session:
             with pytest.raises(tg.StepTimeout) as caught:
                 await session.run(found, timeout=0.05)
@@ -130,7 +129,7 @@ def test_a_timeout_names_those_who_stand_behind():
 
 def test_a_trace_shows_every_wait():
     async def main():
-        graph, x, put, found = taking_loop(5)
+        graph, x, put, found, _ = taking_loop(5)
         async with tg.Session(graph) as session:
             trace = tg.Trace()
             step = asyncio.create_task(session.run(found, trace=trace))

@@ -76,6 +76,11 @@ class AsyncResult:
         self.give_up = give_up
         self.in_order = in_order
 
+    def then(self, function: Callable[[Any], Any]) -> AsyncResult:
+        """Return what gives a function of this result."""
+        convert = self.convert
+        return AsyncResult(self.source, lambda result: function(convert(result)), self.give_up, self.in_order)
+
     def __await__(self) -> Generator[Any, Any, Any]:
         return self._converted().__await__()
 
