@@ -97,6 +97,7 @@ class Runners:
     Attributes
     ----------
     session : Session
+    clock : Clock
     """
 
     def __init__(self, session: Session, *, drain: float | bool = False, clock: Clock | None = None) -> None:
@@ -109,7 +110,7 @@ class Runners:
             )
         self.session: Session = session
         self._drain = _checked(drain)
-        self._clock = clock or LoopClock()
+        self.clock: Clock = clock or LoopClock()
         self._tasks: asyncio.TaskGroup | None = None
         self._runners: dict[str, Runner] = {}
         self._closings: dict[str, Operation] = {}  # operations that close queues, by the name that these share
@@ -156,7 +157,8 @@ class Runners:
         restarts: float = 0,
         backoff: float = 0.1,
         longest_backoff: float = 30.0,
-        optional: bool = False,
+        optional: bool | Callable[[Runner], bool] = False,
+        until: Callable[[], bool] | None = None,
         drains: bool | None = None,
         timeout: float | None = None,
         on_step: Callable[[Any], object] | None = None,
@@ -170,7 +172,7 @@ class Runners:
         Parameters
         ----------
         fetches : structure of Tensor, Operation, Variable or name; or callable
-            What each step fetches; or an async function without arguments, which is called instead.
+            What each step fetches; or an async function, which is called instead, with the feeds if there are any.
         name : str, optional
             What errors and statistics call it; by default that of the first fetch, or of the function.
         feeds : mapping, or iterable or async iterable of mappings, optional
@@ -187,8 +189,11 @@ class Runners:
             session that is closed, are not tried again.
         backoff, longest_backoff : float
             Seconds before the first restart, twice as many before each that follows, and the most.
-        optional : bool
-            Whether the others go on when it has failed: then it has ended, with a warning in the log.
+        optional : bool or callable
+            Whether the others go on when it has failed: then it has ended, with a warning in the log. A function is
+            asked then, with the runner.
+        until : callable, optional
+            Asked in front of each step: True ends it.
         drains : bool, optional
             Whether it goes on at `stop` until what it takes from ends; by default if it takes from a queue.
         timeout : float, optional
@@ -210,17 +215,15 @@ class Runners:
         """
         if self._tasks is None:
             raise GraphError("a runner was added outside of its group's block", wanted=_ENTER, hint="add it in there")
-        step = self._step(fetches, timeout)
+        step = self._step(fetches, feeds is not None, timeout)
         name = name or _name_of(fetches)
-        if name in self._runners:
+        if name in self._runners and not self._runners[name].has_ended:
             raise GraphError(f"there is a runner '{name}' already", hint="give each a name=")
-        if feeds is not None and callable(fetches):
-            raise GraphError("a function is not fed", got=name, hint="let it call session.run(fetches, feeds)")
         if every is not None:
             check_seconds(every, "every")
         keys = self._closing(closes)
         if drains is None:
-            drains = not callable(fetches) and _takes_from_queue(self.session.graph, fetches)
+            drains = not callable(fetches) and takes_from_queue(self.session.graph, fetches)
         runner = Runner(
             name,
             step,
@@ -229,10 +232,11 @@ class Runners:
             every=every,
             restarts=Restarts(restarts, backoff, longest_backoff),
             optional=optional,
+            until=until,
             drains=drains,
             on_step=on_step,
             on_end=on_end,
-            clock=self._clock,
+            clock=self.clock,
         )
         self._runners[name] = runner
         self._feeding.update(keys)
@@ -257,7 +261,12 @@ class Runners:
             if not each.drains:
                 each.stop()
         if drain is not True:
-            self._timer = self._clock.call_at(self._clock.now() + drain, self._cancel)
+            self._timer = self.clock.call_at(self.clock.now() + drain, self._cancel)
+
+    @property
+    def runners(self) -> tuple[Runner, ...]:
+        """The runners, in the order in which they were added."""
+        return tuple(self._runners.values())
 
     def statistics(self) -> tuple[RunnerStatistics, ...]:
         """Return a snapshot of what the runners have done, in the order in which they were added."""
@@ -267,15 +276,10 @@ class Runners:
         for each in self._runners.values():
             each.abandon()
 
-    def _step(self, fetches: Any, timeout: float | None) -> Callable[[Any], Awaitable[Any]]:
+    def _step(self, fetches: Any, is_fed: bool, timeout: float | None) -> Callable[[Any], Awaitable[Any]]:
         """Return what does one step with its feeds."""
         if callable(fetches):
-
-            async def call(_: Any) -> Any:
-                found = fetches()
-                return await found if isinstance(found, Awaitable) else found
-
-            return call
+            return fetches if is_fed else lambda _: fetches()  # type: ignore[no-any-return]
         session = self.session
         return lambda feeds: session.run(fetches, feeds, timeout=timeout)
 
@@ -313,7 +317,7 @@ def _checked(drain: float | bool) -> float | bool:
     return drain
 
 
-def _takes_from_queue(graph: Graph, fetches: Any) -> bool:
+def takes_from_queue(graph: Graph, fetches: Any) -> bool:
     """Say whether a step waits for what others put into something that outlives it."""
     request = make_request(graph, fetches)
     program = copy_program(Program(graph, [], request.tensors, request.targets))

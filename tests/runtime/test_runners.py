@@ -393,7 +393,7 @@ async def test_what_does_not_fit_is_refused():
         with pytest.raises(tg.GraphError, match="drain is no number of seconds"):
             tg.runners(session, drain="yes")
         async with group:
-            for options in ({"times": -1}, {"every": -1}, {"restarts": -1}, {"backoff": -1}, {"feeds": {line.x: 1}}):
+            for options in ({"times": -1}, {"every": -1}, {"restarts": -1}, {"backoff": -1}):
                 with pytest.raises(tg.GraphError):
                     group.add(forever, **options)
         assert repr(group) == "<Runners: none>"

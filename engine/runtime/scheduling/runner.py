@@ -104,7 +104,8 @@ class Runner:
         times: int | None,
         every: float | None,
         restarts: Restarts,
-        optional: bool,
+        optional: bool | Callable[[Runner], bool],
+        until: Callable[[], bool] | None,
         drains: bool,
         on_step: Callable[[Any], object] | None,
         on_end: Callable[[Runner], object] | None,
@@ -125,6 +126,7 @@ class Runner:
         self._policy = restarts
         self._restarts = 0
         self._optional = optional
+        self._until = until or (lambda: False)
         self._on_step = on_step
         self._on_end = on_end
         self._clock = clock
@@ -136,6 +138,11 @@ class Runner:
 
     def __repr__(self) -> str:
         return f"<Runner {self.name}, {self.state}: {self.steps} steps>"
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has ended, and has closed what it closes."""
+        return self.task is not None and self.task.done()
 
     def stop(self) -> None:
         """Ask it to end behind the step that it is in."""
@@ -179,18 +186,18 @@ class Runner:
                 raise
         except Exception as error:
             self._fail(error)
-            if not self._optional:
+            if not (self._optional(self) if callable(self._optional) else self._optional):
                 raise
             _log.warning("runner '%s' has failed, the others go on", self.name, exc_info=error)
         finally:
             await _close(self._feeds)
         if self._on_end is not None and not self.abandoned:
-            await _finished(self._on_end(self))
+            await finished(self._on_end(self))
 
     async def _repeat(self) -> None:
         self._is_stepping = True
         try:
-            while self.steps < self._times and not self._stopped.is_set() and await self._has_feeds():
+            while await self._goes_on():
                 begin = self._clock.now()
                 try:
                     await self._step_once()
@@ -204,6 +211,12 @@ class Runner:
         finally:
             self._is_stepping = False
 
+    async def _goes_on(self) -> bool:
+        """Say whether there is to be another step, and have its feeds."""
+        if self.steps >= self._times or self._stopped.is_set() or not await self._has_feeds():
+            return False
+        return not self._until()
+
     async def _step_once(self) -> None:
         begin = self._clock.now()
         try:
@@ -213,7 +226,7 @@ class Runner:
         self._fed.clear()
         self.steps += 1
         if self._on_step is not None:
-            await _finished(self._on_step(self.values))
+            await finished(self._on_step(self.values))
 
     async def _has_feeds(self) -> bool:
         """Draw the feeds of the next step, unless they were drawn for one that failed; say whether there are any."""
@@ -284,6 +297,7 @@ async def _close(feeds: Any) -> None:
         feeds.close()
 
 
-async def _finished(found: Any) -> None:
+async def finished(found: Any) -> None:
+    """Wait for what a function of the user has begun, if it is async."""
     if isinstance(found, Awaitable):
         await found
