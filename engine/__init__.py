@@ -382,6 +382,8 @@ from .runtime.functions.function import Function, function
 from .runtime.observe.statistics import Statistics
 from .runtime.observe.trace import Span, Trace
 from .runtime.observe.watch import Watch
+from .runtime.runners import Runners, runners
+from .runtime.scheduling.runner import Runner, RunnerStatistics
 from .runtime.session import Session
 from .runtime.steps.outcomes import StepRecord
 from .runtime.steps.partial_run import PartialRun
@@ -430,6 +432,9 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "QueueClosed",
     "RandomShuffleQueue",
     "Report",
+    "Runner",
+    "RunnerStatistics",
+    "Runners",
     "Session",
     "SessionClosed",
     "Settings",
@@ -801,6 +806,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "roll",
     "rot90",
     "rsqrt",
+    "runners",
     "sampled_softmax_loss",
     "saturate_cast",
     "save_v2",
