@@ -4,6 +4,7 @@ Build a graph with ``cond``, ``while_loop`` and ``TensorArray``, differentiate i
 
 import typing as _typing
 
+from . import data as data
 from . import losses as losses
 from . import metrics as metrics
 from . import nn as nn
@@ -39,6 +40,7 @@ from .base.errors import (
     LoopVariableError,
     OpError,
     Overloaded,
+    PipelineError,
     QueueClosed,
     SessionClosed,
     ShapeError,
@@ -417,6 +419,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "OpError",
     "Operation",
     "Overloaded",
+    "PipelineError",
     "PaddingFIFOQueue",
     "PartialRun",
     "PartitionedVariable",
