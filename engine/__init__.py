@@ -68,6 +68,7 @@ from .frontend.partitioned import PartitionedVariable
 from .frontend.partitioners import fixed_size_partitioner, min_max_variable_partitioner, variable_axis_size_partitioner
 from .frontend.py_function import py_function
 from .frontend.queues import FIFOQueue, PaddingFIFOQueue, PriorityQueue, RandomShuffleQueue
+from .frontend.readers import TextLineReader, TFRecordReader, WholeFileReader
 from .frontend.sampled import compute_accidental_hits, nce_loss, sampled_softmax_loss
 from .frontend.scattering import (
     scatter_add,
@@ -367,6 +368,7 @@ from .ops.sparse.reducing import (
 )
 from .ops.sparse.rows import sparse_fill_empty_rows, sparse_reorder, sparse_retain, sparse_slice
 from .ops.sparse.sparse_tensor import SparseTensor, SparseTensorValue, sparse_placeholder
+from .ops.state.files import matching_files, read_file, write_file
 from .ops.state.saving import restore_v2, save_v2
 from .ops.state.session_handles import get_session_handle
 from .ops.state.stacks import stack_close, stack_pop, stack_push
@@ -419,10 +421,10 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "OpError",
     "Operation",
     "Overloaded",
-    "PipelineError",
     "PaddingFIFOQueue",
     "PartialRun",
     "PartitionedVariable",
+    "PipelineError",
     "PriorityQueue",
     "Quantized",
     "QueueClosed",
@@ -447,16 +449,19 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "SwapPolicy",
     "SwapReport",
     "SyncSession",
+    "TFRecordReader",
     "TagflowError",
     "Tensor",
     "TensorArray",
     "TensorArrayError",
     "TensorHandle",
     "TensorSpec",
+    "TextLineReader",
     "Trace",
     "UninitializedVariableError",
     "Variable",
     "Watch",
+    "WholeFileReader",
     "__version__",
     "accumulate_n",
     "acos",
@@ -696,6 +701,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "loop_cond",
     "lrn",
     "map_fn",
+    "matching_files",
     "matmul",
     "matrix_band_part",
     "matrix_determinant",
@@ -757,6 +763,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "random_shuffle",
     "random_uniform",
     "rank",
+    "read_file",
     "real",
     "reciprocal",
     "recompute_grad",
@@ -941,6 +948,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "weighted_moments",
     "where",
     "while_loop",
+    "write_file",
     "xdivy",
     "xlog1py",
     "xlogy",

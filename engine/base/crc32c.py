@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ def _tables() -> np.ndarray[Any, np.dtype[np.uint32]]:
         first = np.where(first & 1, (first >> 1) ^ np.uint32(_POLYNOMIAL), first >> 1)
     tables = np.empty((_BLOCK, 256), np.uint32)
     tables[0] = first
-    for before, after in zip(tables, tables[1:], strict=False):
+    for before, after in pairwise(tables):
         after[:] = first[before & 0xFF] ^ (before >> 8)
     return tables
 

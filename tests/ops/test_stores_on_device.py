@@ -236,7 +236,8 @@ WITHOUT_ARRAYS = {
 
 ELSEWHERE = {
     "GetSessionHandle",  # what it gives outlives the step: tests/runtime/test_session_handles.py
-    # What is in these is the host's, whatever the device: tests/runtime/test_queues.py, test_accumulators.py.
+    # What is in these is the host's, whatever the device: tests/runtime/test_queues.py, test_accumulators.py,
+    # tests/data/test_in_graphs.py, test_readers.py.
     "AccumulatorApplyGradient",
     "AccumulatorHandle",
     "AccumulatorNumAccumulated",
@@ -246,10 +247,17 @@ ELSEWHERE = {
     "DequeueMany",
     "Enqueue",
     "EnqueueMany",
+    "IteratorGetNext",
+    "IteratorHandle",
     "QueueClose",
     "QueueHandle",
     "QueueIsClosed",
     "QueueSize",
+    "ReaderHandle",
+    "ReaderNumRecordsProduced",
+    "ReaderNumWorkUnitsCompleted",
+    "ReaderRead",
+    "ReaderReset",
 }
 
 

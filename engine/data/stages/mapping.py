@@ -34,8 +34,8 @@ class ApplyStage(Stage):
 
     A plain function is called on the event loop, or in threads if it is told to, or has held the loop for long.
 
-    Elements are first in `_waiting`, then perhaps in a job, and their results in `_done`; they are numbered in the order
-    of coming, and `_number` is that of the first without result.
+    Elements are first in `_waiting`, then perhaps in a job, and their results in `_done`. They are numbered as they come;
+    `_number` is that of the first without result.
     """
 
     what = "maps"
