@@ -34,8 +34,8 @@ class ApplyStage(Stage):
 
     A plain function is called on the event loop, or in threads if it is told to, or has held the loop for long.
 
-    Elements are first in `_waiting`, then perhaps in a job, and their results in `_done`. They are numbered as they come;
-    `_number` is that of the first without result.
+    Elements are first in `_waiting`, then perhaps in a job, and their results in `_done`. They are numbered in the
+    order of coming; `_number` is that of the first without result.
     """
 
     what = "maps"
@@ -62,6 +62,9 @@ class ApplyStage(Stage):
         self._feeding: asyncio.Task[None] | None = None
         self._ended = False  # the input is
         self._job_size = 1
+        self._running = 0  # jobs that have not ended
+        self._waiter: asyncio.Future[None] | None = None  # of who pulls
+        self._closed = False
 
     @abstractmethod
     def finish(self, item: Item, result: Any) -> Item | None:
@@ -70,12 +73,13 @@ class ApplyStage(Stage):
     async def pull(self, most: int) -> list[Item]:
         """Return results that are there, at least one."""
         while not self._done:
-            if not self._waiting and not self._jobs and self._ended:
-                return []
             if self._jobs or self._feeding is not None or self._elsewhere:
-                await self._by_jobs()
-            else:
+                if not await self._by_jobs():
+                    return []
+            elif self._waiting or not self._ended:
                 await self._here(most)
+            else:
+                return []
         done = self._done
         return [done.popleft() for _ in range(min(most, len(done)))]
 
@@ -139,26 +143,50 @@ class ApplyStage(Stage):
 
     # ---- in tasks and threads
 
-    async def _by_jobs(self) -> None:
-        """Begin jobs as there is room, and wait until the first has ended, or elements have come."""
-        while self._waiting and len(self._jobs) < self._parallel:
+    async def _by_jobs(self) -> bool:
+        """Wait until the first job has ended, and all that have ended behind it; say whether there was one."""
+        self._advance()
+        while not self._jobs or not self._jobs[0].future.done():
+            if self._feeding is not None and self._feeding.done():
+                feeding, self._feeding = self._feeding, None
+                feeding.result()
+                self._advance()
+            elif not self._jobs and not self._waiting and self._feeding is None:
+                return False
+            else:
+                self._waiter = asyncio.get_running_loop().create_future()
+                await self._waiter
+        while self._jobs and self._jobs[0].future.done():
+            self._end_job()
+        self._advance()
+        return True
+
+    def _advance(self) -> None:
+        """Begin jobs, and take elements in, as there is room; jobs that have ended early take some, too."""
+        if self._closed:
+            return
+        while self._waiting and self._running < self._parallel and len(self._jobs) < 2 * self._parallel:
             self._begin_job()
+        room = self._parallel * self._job_size
+        if self._feeding is None and not self._ended and 2 * len(self._waiting) <= room:
+            self._feeding = asyncio.create_task(self._take_in(room - len(self._waiting)))
+            self._feeding.add_done_callback(self._fed)
+
+    def _fed(self, feeding: asyncio.Task[None]) -> None:
+        if not feeding.cancelled() and feeding.exception() is None and feeding is self._feeding:
+            self._feeding = None
+            self._advance()
+        self._wake()
+
+    def _ran(self, future: asyncio.Future[Any]) -> None:
+        self._running -= 1
+        self._advance()
         if self._jobs and self._jobs[0].future.done():
-            while self._jobs and self._jobs[0].future.done():
-                self._end_job()
-            return
-        room = self._parallel * self._job_size - len(self._waiting)
-        if self._feeding is not None and self._feeding.done():
-            feeding, self._feeding = self._feeding, None
-            feeding.result()
-            return
-        if self._feeding is None and not self._ended and room > 0:
-            self._feeding = asyncio.create_task(self._take_in(room))
-        waits: list[asyncio.Future[Any]] = [each.future for each in list(self._jobs)[:1]]
-        if self._feeding is not None:
-            waits.append(self._feeding)
-        if waits:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     def _begin_job(self) -> None:
         first = self._number + sum(len(job.items) for job in self._jobs)
@@ -170,6 +198,8 @@ class ApplyStage(Stage):
         else:
             future = self.context.threads(self._in_thread, items, first)
         self._jobs.append(_Job(items, future))
+        self._running += 1
+        future.add_done_callback(self._ran)
 
     async def _task(self, item: Item, number: int) -> list[Any]:
         return [item[0] if type(item[0]) is Failure else await self._await(item, number)]
@@ -208,7 +238,8 @@ class ApplyStage(Stage):
         self._waiting.extend(restored_items(own["waiting"]))
 
     async def aclose(self) -> None:
-        """End all calls that are under way; a function in a thread is waited for."""
+        """End all calls that are under way; the threads wait for those in them."""
+        self._closed = True
         await end_task(self._feeding)
         for job in self._jobs:
             await end_task(job.future)
