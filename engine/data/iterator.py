@@ -193,11 +193,12 @@ class DatasetIterator:
             chunk = await self._stage.pull(self._chunk.most)
         except Exception as error:
             what = f"{self.name} has failed: {type(error).__name__}: {error}"
+            self._ended = True
             chunk = [(failure(what, self._delivered, None, error, hint="see its cause"), None)]
         self._pulling = None
         self._chunk.learn(chunk)
         self._ready.extend(chunk)
-        self._ended = not chunk
+        self._ended = self._ended or not chunk
         self._serve()
 
     # ---- state

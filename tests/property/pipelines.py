@@ -88,7 +88,7 @@ def interleaved(values, cycle, block):
             places[turn], given, idle = None, 0, 0
             continue
         found.append(value)
-        given += 1
+        given, idle = given + 1, 0
         if given == block:
             turn, given = (turn + 1) % cycle, 0
     return found

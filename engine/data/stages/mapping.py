@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..elements import Failure, Item, failed_function, restored_items, saved_items
-from .stage import HELD, SLICE, Context, Opens, Stage, end_task
+from .stage import HELD, SLICE, Context, Opens, Stage, end_task, is_cancelled
 
 _JOB_SECONDS = 2e-3  # that a thread should be busy with one job, which costs 0.1 ms to hand over
 _LARGEST_JOB = 64
@@ -121,7 +121,9 @@ class ApplyStage(Stage):
     async def _await(self, item: Item, number: int) -> Any:
         try:
             return await self._function(item[0], *self._random(number))
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            if is_cancelled():
+                raise
             return failed_function(self.what, self._function, item, number, error)
 
     def _random(self, number: int) -> tuple[np.random.Generator, ...]:
@@ -216,12 +218,7 @@ class ApplyStage(Stage):
 
     def _end_job(self) -> None:
         job = self._jobs.popleft()
-        if job.future.cancelled():  # the function has cancelled itself
-            error = asyncio.CancelledError("by the function itself")
-            results = [failed_function(self.what, self._function, each, self._number, error) for each in job.items]
-        else:
-            results = job.future.result()
-        for item, result in zip(job.items, results, strict=True):
+        for item, result in zip(job.items, job.future.result(), strict=True):
             self._finish(item, result)
 
     # ---- state

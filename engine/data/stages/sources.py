@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import os
 from collections import deque
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
-from ...base import nest
 from ...base.errors import GraphError
 from ...base.record_files import Block, DamagedRecord, RecordFile, matching_files
-from ..elements import Item, failure
-from .stage import HELD, SLICE, Context, Stage
+from ..elements import Item, failure, leaves_of, packed
+from .stage import HELD, SLICE, Context, Stage, is_cancelled
 
 
 class IterableStage(Stage):
@@ -42,7 +43,10 @@ class IterableStage(Stage):
         """Return elements as long as they come quickly."""
         await self.context.clock.breathe()
         if self._iterator is None and not self._ended:
-            self._begin()
+            try:
+                self._begin()
+            except Exception as error:
+                self._fail(error)
         while self._skip and not self._ended:
             await self._gather(min(self._skip, 64))
             self._skip -= len(self._items)
@@ -71,7 +75,7 @@ class IterableStage(Stage):
         self._saved = None
 
     def _iterate(self, source: Any) -> Any:
-        return iter(source if hasattr(source, "__iter__") else source())
+        return iter(source() if _begins(source, "__iter__") else source)
 
     async def _gather(self, most: int) -> None:
         if self._threads:
@@ -95,7 +99,7 @@ class IterableStage(Stage):
             self._fail(error)
         return now - begun
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
         """Let an iterator that has raised be over, as it is."""
         self._ended = True
         number = self._count + len(self._items)
@@ -124,13 +128,18 @@ class IterableStage(Stage):
             iterator.close()
 
 
+def _begins(source: Any, method: str) -> bool:
+    """Say whether a source is a function that returns an iterable, as a class is."""
+    return isinstance(source, type) or not hasattr(source, method)
+
+
 class AsyncIterableStage(IterableStage):
     """The elements of an asynchronous iterable."""
 
     what = "asynchronous iterable"
 
     def _iterate(self, source: Any) -> Any:
-        return aiter(source if hasattr(source, "__aiter__") else source())
+        return aiter(source() if _begins(source, "__aiter__") else source)
 
     async def _gather(self, most: int) -> None:
         until = perf_counter() + SLICE / 4  # who was waited for is handed on at once
@@ -142,7 +151,9 @@ class AsyncIterableStage(IterableStage):
                     return
         except StopAsyncIteration:
             self._ended = True
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            if is_cancelled():
+                raise
             self._fail(error)
 
     async def aclose(self) -> None:
@@ -165,8 +176,13 @@ class ArraysStage(Stage):
         """Return slices, read-only views."""
         await self.context.clock.breathe()
         if self._leaves is None:
-            arrays = await self._read()
-            self._arrays, self._leaves = arrays, nest.flatten(arrays)
+            try:
+                self._arrays = await self._read()
+            except (OSError, ValueError, KeyError, BadZipFile) as error:
+                self._leaves = []  # the end
+                what = f"the arrays of a pipeline can not be read: {error}"
+                return [(failure(what, 0, None, error, hint="repair the file"), None)]
+            self._leaves = leaves_of(self._arrays)
         leaves, first = self._leaves, self._next
         rows = zip(*(_rows(leaf, first, first + most) for leaf in leaves), strict=True)
         make = _packer(self._arrays)
@@ -207,14 +223,25 @@ def _rows(array: np.ndarray[Any, Any], first: int, stop: int) -> list[Any]:
 
 def _packer(structure: Any) -> Callable[[tuple[Any, ...]], Any]:
     """Return what makes an element of the slices of its leaves."""
-    if nest.children(structure) is None:
+    if not isinstance(structure, (tuple, dict)):
         return lambda row: row[0]
-    if type(structure) is tuple and all(nest.children(each) is None for each in structure):
-        return lambda row: row
-    if type(structure) is dict and all(nest.children(each) is None for each in structure.values()):
-        names = tuple(structure)
-        return lambda row: dict(zip(names, row, strict=True))
-    return lambda row: nest.pack_as(structure, list(row))
+    parts = structure.values() if isinstance(structure, dict) else structure
+    if not any(isinstance(each, (tuple, dict)) for each in parts):
+        if type(structure) is tuple:
+            return lambda row: row
+        if isinstance(structure, dict):
+            names = tuple(structure)
+            return lambda row: dict(zip(names, row, strict=True))
+    return lambda row: packed(structure, iter(row))
+
+
+async def _found(context: Context, patterns: tuple[str, ...]) -> tuple[list[str], Item | None]:
+    """Return the files that patterns match; or none, and the error."""
+    try:
+        return await context.call(matching_files, patterns), None
+    except OSError as error:
+        hint = "look at the patterns, and at the directory that they begin in"
+        return [], (failure(f"files are not found: {error}", 0, None, error, hint=hint), None)
 
 
 class PathsStage(Stage):
@@ -230,7 +257,9 @@ class PathsStage(Stage):
         """Return paths."""
         await self.context.clock.breathe()
         if self._paths is None:
-            self._paths = await self.context.call(matching_files, self._patterns)
+            self._paths, failed = await _found(self.context, self._patterns)
+            if failed is not None:
+                return [failed]
         first, self._next = self._next, min(self._next + most, len(self._paths))
         return [(self._paths[number], ("file", number)) for number in range(first, self._next)]
 
@@ -266,7 +295,9 @@ class RecordsStage(Stage):
         await self.context.clock.breathe()
         while self._taken >= len(self._block.records):
             if self._paths is None:
-                self._paths = await self.context.call(matching_files, self._patterns)
+                self._paths, failed = await _found(self.context, self._patterns)
+                if failed is not None:
+                    return [failed]
             if self._number >= len(self._paths):
                 return []
             try:

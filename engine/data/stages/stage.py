@@ -123,6 +123,12 @@ class Stage:
             await each.aclose()
 
 
+def is_cancelled() -> bool:
+    """Say whether the running task was asked to end, as against a function of the user that has cancelled itself."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 async def end_task(task: asyncio.Future[Any] | None) -> None:
     """Cancel a task and wait for its end, whatever that is; a cancellation meanwhile is raised then."""
     if task is None:
