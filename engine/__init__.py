@@ -4,6 +4,7 @@ Build a graph with ``cond``, ``while_loop`` and ``TensorArray``, differentiate i
 
 import typing as _typing
 
+from . import data as data
 from . import losses as losses
 from . import metrics as metrics
 from . import nn as nn
@@ -39,6 +40,7 @@ from .base.errors import (
     LoopVariableError,
     OpError,
     Overloaded,
+    PipelineError,
     QueueClosed,
     SessionClosed,
     ShapeError,
@@ -67,6 +69,7 @@ from .frontend.partitioned import PartitionedVariable
 from .frontend.partitioners import fixed_size_partitioner, min_max_variable_partitioner, variable_axis_size_partitioner
 from .frontend.py_function import py_function
 from .frontend.queues import FIFOQueue, PaddingFIFOQueue, PriorityQueue, QueueBase, RandomShuffleQueue
+from .frontend.readers import TextLineReader, TFRecordReader, WholeFileReader
 from .frontend.sampled import compute_accidental_hits, nce_loss, sampled_softmax_loss
 from .frontend.scattering import (
     scatter_add,
@@ -367,6 +370,7 @@ from .ops.sparse.reducing import (
 )
 from .ops.sparse.rows import sparse_fill_empty_rows, sparse_reorder, sparse_retain, sparse_slice
 from .ops.sparse.sparse_tensor import SparseTensor, SparseTensorValue, sparse_placeholder
+from .ops.state.files import matching_files, read_file, write_file
 from .ops.state.saving import restore_v2, save_v2
 from .ops.state.session_handles import get_session_handle
 from .ops.state.stacks import stack_close, stack_pop, stack_push
@@ -426,6 +430,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "PaddingFIFOQueue",
     "PartialRun",
     "PartitionedVariable",
+    "PipelineError",
     "PriorityQueue",
     "Quantized",
     "QueueBase",
@@ -456,16 +461,19 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "SwapPolicy",
     "SwapReport",
     "SyncSession",
+    "TFRecordReader",
     "TagflowError",
     "Tensor",
     "TensorArray",
     "TensorArrayError",
     "TensorHandle",
     "TensorSpec",
+    "TextLineReader",
     "Trace",
     "UninitializedVariableError",
     "Variable",
     "Watch",
+    "WholeFileReader",
     "__version__",
     "accumulate_n",
     "acos",
@@ -705,6 +713,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "loop_cond",
     "lrn",
     "map_fn",
+    "matching_files",
     "matmul",
     "matrix_band_part",
     "matrix_determinant",
@@ -766,6 +775,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "random_shuffle",
     "random_uniform",
     "rank",
+    "read_file",
     "real",
     "reciprocal",
     "recompute_grad",
@@ -951,6 +961,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "weighted_moments",
     "where",
     "while_loop",
+    "write_file",
     "xdivy",
     "xlog1py",
     "xlogy",
