@@ -1,6 +1,7 @@
 """The elements of queues that have a fixed size, and the kernels that put one in and take one out."""
 
 cimport numpy as cnp
+from libc.stdint cimport int64_t
 
 from tagflow.kernels.cpu.arrays cimport Operand
 
@@ -25,3 +26,5 @@ cdef class QueueBase:
     cdef public Ring ring  # the elements; None where they have no fixed size, or another order
     cdef public bint may_put  # it is open, and nobody waits to put or is to be woken by what is put
     cdef public bint may_take  # nobody waits to take or is to be woken by what is taken
+    cdef public int64_t enqueued  # elements that were put in so far
+    cdef public int64_t dequeued  # elements that were taken so far

@@ -70,8 +70,12 @@ class QueueBase:
         Whether it is open, and nobody waits to put or is to be woken by what is put.
     may_take : bool
         Whether nobody waits to take or is to be woken by what is taken.
+    enqueued, dequeued : int
+        Elements that were put in, and taken, so far.
     """
 
     ring: Ring | None
     may_put: bool
     may_take: bool
+    enqueued: int
+    dequeued: int

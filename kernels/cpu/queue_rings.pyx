@@ -189,6 +189,7 @@ cdef int _put(
             return 0
         memcpy(ring.at(k, ring.length), value.data, ring.sizes[k])
     ring.length += 1
+    queue.enqueued += 1
     return 1
 
 
@@ -212,6 +213,7 @@ cdef int _take(
         memcpy(made, ring.at(k, 0), ring.sizes[k])
     ring.length -= 1
     ring.first = ring.first + 1 if ring.length and ring.first + 1 < ring.places else 0
+    queue.dequeued += 1
     return 1
 
 

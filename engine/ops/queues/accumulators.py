@@ -14,6 +14,7 @@ from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.traits import Effect
 from ..support.common import nothing, scalar
 from ..support.context import KernelContext
+from .figures import AccumulatorStatistics
 from .line import Attempt, Line
 from .shared import SharedResource, shared
 
@@ -49,9 +50,11 @@ class AccumulatorStorage(SharedResource):
         Gradients of earlier steps are dropped.
     takers : Line
         Who waits.
+    applied, dropped, taken : int
+        Gradients added and left out, and sums taken, so far.
     """
 
-    __slots__ = ("count", "name", "shape", "spec", "step", "takers", "total")
+    __slots__ = ("applied", "count", "dropped", "name", "shape", "spec", "step", "taken", "takers", "total")
 
     def __init__(self, name: str, spec: tuple[DType, Shape, str]) -> None:
         self.name: str = name
@@ -61,6 +64,9 @@ class AccumulatorStorage(SharedResource):
         self.count: int = 0
         self.step: int = 0
         self.takers: Line[TakeGrad] = Line(lambda _: None)
+        self.applied: int = 0
+        self.dropped: int = 0
+        self.taken: int = 0
 
     @property
     def label(self) -> str:
@@ -78,6 +84,13 @@ class AccumulatorStorage(SharedResource):
     async def aclose(self) -> None:
         """Let go of the sum."""
         self.total, self.count = None, 0
+
+    def statistics(self) -> AccumulatorStatistics:
+        """Return its figures."""
+        size = sum(array.nbytes for array in self.arrays())
+        return AccumulatorStatistics(
+            self.count, size, self.step, len(self.takers), self.applied, self.dropped, self.taken
+        )
 
     def snapshot(self) -> Any:
         """Return a copy of the sum, the count and the step."""
@@ -102,6 +115,7 @@ class AccumulatorStorage(SharedResource):
             If it has another shape.
         """
         if local_step < self.step:
+            self.dropped += 1
             return False
         if not self.shape.includes(Shape(np.shape(gradient))):
             raise OpError(
@@ -117,6 +131,7 @@ class AccumulatorStorage(SharedResource):
             np.add(self.total, gradient, out=self.total)
         self.shape = Shape(self.total.shape)
         self.count += 1
+        self.applied += 1
         if self.takers:
             self.serve()
         return True
@@ -172,6 +187,7 @@ class AccumulatorStorage(SharedResource):
             total = np.asarray(np.divide(total, count)).astype(total.dtype, copy=False)
         self.total, self.count = None, 0
         self.step += 1
+        self.taken += 1
         return total
 
 

@@ -18,6 +18,7 @@ from ...kernels.cpu.queue_rings import QueueBase, Ring
 from ..control.py_function import AsyncResult
 from .attempts import Closing, Put, Rows, Take
 from .elements import Element, ElementSpec, nbytes_of
+from .figures import QueueStatistics, statistics_of
 from .line import Line
 from .orders import FirstInFirstOut, InRing, Shuffled, SmallestFirst
 from .shared import SharedResource
@@ -127,6 +128,10 @@ class QueueStorage(QueueBase, SharedResource):
         self.may_put = self.ring is not None and not (self.closed or self.putters or self.takers.waiting)
         self.may_take = self.ring is not None and not (self.takers or self.putters.waiting)
 
+    def statistics(self) -> QueueStatistics:
+        """Return its figures."""
+        return statistics_of(self)
+
     def snapshot(self) -> Any:
         """Return the elements, those gathered by a waiting batch first, whether it is closed, and the draws made."""
         gathered = [e for take in self.takers.waiting for e in self.order.elements_of(take.gathered)]
@@ -194,6 +199,7 @@ class QueueStorage(QueueBase, SharedResource):
         """
         if not self.takers and self.order.available(self.closed):
             element = self.order.element(self.order.pop())
+            self.dequeued += 1
             self._left(element)
             self._settle()
             return element
@@ -211,6 +217,7 @@ class QueueStorage(QueueBase, SharedResource):
             )
         if self.ring is not None and not self.takers and count <= self.ring.length:
             rows = self.ring.pop_rows(count)
+            self.dequeued += count
             if self.putters:
                 self.serve()
             return rows
@@ -359,10 +366,12 @@ class QueueStorage(QueueBase, SharedResource):
     def _push_rows(self, rows: Rows, count: int) -> None:
         assert self.ring is not None  # otherwise they are elements
         self.ring.push_rows(rows.columns, rows.start, rows.start + count)
+        self.enqueued += count
         rows.start += count
 
     def _push(self, element: Element) -> None:
         self.order.push(element)
+        self.enqueued += 1
         if self.spec.capacity_bytes >= 0:
             self.nbytes += nbytes_of(element)
 
@@ -405,6 +414,7 @@ class QueueStorage(QueueBase, SharedResource):
         except BaseException:
             self._give_back(take)
             raise
+        self.dequeued += take.count
         if self.putters:
             self.serve()
         return result
