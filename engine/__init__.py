@@ -6,6 +6,7 @@ import typing as _typing
 
 from . import losses as losses
 from . import metrics as metrics
+from . import monitoring as monitoring
 from . import nn as nn
 from . import streams as streams
 from . import training as training

@@ -174,6 +174,7 @@ class Session(SessionView):
 
     async def __aenter__(self) -> Session:
         self._steps.enter_loop()
+        await self.observe_if_set()
         self._scope.open()
         return self
 
@@ -430,5 +431,5 @@ class Session(SessionView):
             for each in self._devices:
                 if each.owned:
                     closing.push_async_callback(each.device.aclose)
-            for close in (self._swapping.aclose, self.resources.aclose, self._cores.aclose):
+            for close in (self._swapping.aclose, self.resources.aclose, self._cores.aclose, self._observing.aclose):
                 closing.push_async_callback(close)

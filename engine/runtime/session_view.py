@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import count
+from pathlib import Path
 from typing import Any
 
+from ..base.errors import TagflowError
 from ..ir.graph import Graph
 from .devices.session_devices import SessionDevice, memory_figures
 from .memory.session_swap import Swapping
+from .observe.serving import StatisticsServer
 from .observe.statistics import Statistics
 from .observe.tellers import Tellers, TellsStatistics
 from .observe.watch import Watch
@@ -16,6 +23,9 @@ from .scheduling.worker_pool import WorkerPool
 from .session_state import SessionState
 from .steps.report import Report, report_of
 from .steps.runner import StepRunner
+
+_logger = logging.getLogger("tagflow")
+_numbers = count()  # of sessions that may be looked at and have no name
 
 
 class SessionView(SessionState):
@@ -45,6 +55,7 @@ class SessionView(SessionState):
         self._threads = threads
         self._swapping = swapping
         self._tellers = Tellers()
+        self._observing = AsyncExitStack()  # what `Settings.observe` has begun
         self._last_report = Report()  # once it is closed
 
     def statistics(self) -> Statistics:
@@ -113,3 +124,46 @@ class SessionView(SessionState):
         """
         last = self._steps.compiler.cache.last
         return self._last_report if last is None else report_of(*last)
+
+    @asynccontextmanager
+    async def observe(self, name: str | None = None) -> AsyncIterator[Path]:
+        """Let others look at this session in an ``async with``: `tagflow top`, scripts, what gathers metrics.
+
+        The session tells its statistics and what its loops did over a socket that only its user may open, in a
+        directory that only the user may enter: ``$XDG_RUNTIME_DIR/tagflow``, or ``tagflow-<uid>`` among temporary
+        files. The event loop answers, when somebody asks. It speaks HTTP: ``/statistics`` is JSON, ``/metrics`` is for
+        Prometheus.
+
+        Parameters
+        ----------
+        name : str, optional
+            What the session is called there; by default a number.
+
+        Yields
+        ------
+        Path
+            Of the socket, which is removed at the end.
+
+        Raises
+        ------
+        TagflowError, OSError
+            If there can be no socket.
+        SessionClosed
+            If the session is closed.
+        """
+        self._steps.check_open()
+        self._steps.enter_loop()
+        server = StatisticsServer(self, str(next(_numbers)) if name is None else name)
+        await server.start()
+        try:
+            yield server.path
+        finally:
+            server.close()
+
+    async def observe_if_set(self) -> None:
+        """Do what ``Settings.observe`` says, until the session is closed; what prevents it is logged."""
+        if self._steps.environment.settings.observe and not self._steps.is_closed:
+            try:
+                await self._observing.enter_async_context(self.observe())
+            except (TagflowError, OSError) as error:
+                _logger.warning("this session can not be looked at: %s", error)

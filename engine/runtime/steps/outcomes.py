@@ -169,9 +169,7 @@ class StepCounts:
         if told is not None:
             try:
                 told.hook(
-                    StepRecord(
-                        told.fetches, outcome_of(error), seconds, waited, error, told.number, self._peak_bytes()
-                    )
+                    StepRecord(told.fetches, outcome_of(error), seconds, waited, error, told.number, self._peak_bytes())
                 )
             except Exception:
                 _logger.exception("on_step raised an error")

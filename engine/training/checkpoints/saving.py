@@ -86,6 +86,11 @@ class Saving:
         """Why it could not be written, when it has ended; that counts as told to nobody."""
         return self._ended.exception() if self.done else None
 
+    @property
+    def path(self) -> Path | None:
+        """Where it is, when it was written."""
+        return self._ended.result() if self.done and self._ended.exception() is None else None
+
     def add_done_callback(self, function: Callable[[Saving], object]) -> None:
         """Call ``function(saving)`` when the writing has ended, in the thread that writes; at once if it has.
 
