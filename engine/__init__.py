@@ -7,6 +7,7 @@ import typing as _typing
 from . import data as data
 from . import losses as losses
 from . import metrics as metrics
+from . import monitoring as monitoring
 from . import nn as nn
 from . import streams as streams
 from . import training as training

@@ -1,6 +1,7 @@
 """The elements of queues that have a fixed size, and the kernels that put some in and take some out."""
 
 cimport numpy as cnp
+from libc.stdint cimport int64_t
 
 from tagflow.kernels.cpu.arrays cimport Operand
 
@@ -29,3 +30,5 @@ cdef class QueueBase:
     cdef public bint may_take  # nobody waits to take
     cdef public bint takers_wait  # somebody waits to take who was not woken: `serve` what is put
     cdef public bint putters_wait  # somebody waits to put who was not woken: `serve` where something is taken
+    cdef public int64_t enqueued  # elements that were put in so far
+    cdef public int64_t dequeued  # elements that were taken so far

@@ -70,6 +70,8 @@ class QueueBase:
         Whether nobody is in front of kernels that put and take, and the queue is open.
     takers_wait, putters_wait : bool
         Whether somebody waits to take, or to put, who was not woken; a kernel then calls `serve`.
+    enqueued, dequeued : int
+        Elements that were put in, and taken, so far.
     """
 
     ring: Ring | None
@@ -77,5 +79,7 @@ class QueueBase:
     may_take: bool
     takers_wait: bool
     putters_wait: bool
+    enqueued: int
+    dequeued: int
     def serve(self) -> None:
         """Wake those who can go on."""

@@ -212,6 +212,7 @@ cdef int _put(
             return 0
         memcpy(ring.at(k, ring.length), value.data, ring.sizes[k])
     ring.length += 1
+    queue.enqueued += 1
     if queue.takers_wait:
         queue.serve()
     return 1
@@ -246,6 +247,7 @@ cdef int _put_rows(
     for k in range(ring.count):
         ring.copy(k, ring.length, values[k].data, count, True)
     ring.length += count
+    queue.enqueued += count
     if queue.takers_wait:
         queue.serve()
     return 1
@@ -258,6 +260,7 @@ cdef int _take(
     if queue is None or not queue.may_take or queue.ring.length == 0 or queue.ring.count != <int>node.num_outputs:
         return 0
     _hand_out(table, node, queue.ring, 1, 0, live, outputs)
+    queue.dequeued += 1
     if queue.putters_wait:
         queue.serve()
     return 1
@@ -283,6 +286,7 @@ cdef int _take_rows(
     if not 0 < count <= queue.ring.length or size > MOST_BYTES:
         return 0
     _hand_out(table, node, queue.ring, count, 1, live, outputs)
+    queue.dequeued += count
     if queue.putters_wait:
         queue.serve()
     return 1

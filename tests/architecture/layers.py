@@ -38,6 +38,7 @@ LAYERS = {
     "tagflow.data": 7,
     "tagflow.losses": 7,
     "tagflow.metrics": 7,
+    "tagflow.monitoring": 7,
     "tagflow.nn": 7,
     "tagflow.training": 7,
     "tagflow.operations": 7,

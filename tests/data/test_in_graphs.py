@@ -145,8 +145,11 @@ async def test_a_loop_takes_an_element_in_each_iteration(executor):
 
 def model():
     """Return a graph that adds up shuffled batches, and its fetches."""
-    data = tg.data.from_arrays(np.arange(12, dtype=np.float32)).shuffle(12, seed=3).repeat().map(
-        lambda x, rng: np.float32(x + rng.random()), seed=4, output=tg.TensorSpec([])
+    data = (
+        tg.data.from_arrays(np.arange(12, dtype=np.float32))
+        .shuffle(12, seed=3)
+        .repeat()
+        .map(lambda x, rng: np.float32(x + rng.random()), seed=4, output=tg.TensorSpec([]))
     )
     with tg.Graph().as_default() as graph:
         x = data.batch(5).prefetch(3).next()

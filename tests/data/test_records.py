@@ -46,7 +46,10 @@ def test_checksums_of_any_length(length):
 
 
 def test_a_record_has_the_bytes_that_tensorflow_writes():
-    assert tfrecord(b"abc").hex() == "03000000000000000f5b5d88616263" + masked_crc32c(b"abc").to_bytes(4, "little").hex() or True
+    assert (
+        tfrecord(b"abc").hex() == "03000000000000000f5b5d88616263" + masked_crc32c(b"abc").to_bytes(4, "little").hex()
+        or True
+    )
     framed = tfrecord(b"abc")
     assert framed[:8] == (3).to_bytes(8, "little")
     assert framed[12:15] == b"abc"

@@ -16,6 +16,7 @@ from ...ir.operation import Operation
 from ...ir.traits import Effect
 from ..support.common import nothing, scalar
 from ..support.context import KernelContext
+from .figures import AccumulatorStatistics
 from .gradient_sums import DenseSum, SparseSum
 from .line import Attempt, Line
 from .shared import SharedResource, shared
@@ -57,9 +58,11 @@ class AccumulatorStorage(SharedResource):
         Gradients of earlier steps are dropped.
     takers : Line
         Who waits.
+    applied, dropped, taken : int
+        Gradients added and left out, and sums taken, so far.
     """
 
-    __slots__ = ("count", "name", "spec", "step", "sum", "takers")
+    __slots__ = ("applied", "count", "dropped", "name", "spec", "step", "sum", "taken", "takers")
 
     def __init__(self, name: str, spec: AccumulatorSpec) -> None:
         self.name: str = name
@@ -68,6 +71,9 @@ class AccumulatorStorage(SharedResource):
         self.count: int = 0
         self.step: int = 0
         self.takers: Line[TakeGrad] = Line(lambda _: None)
+        self.applied: int = 0
+        self.dropped: int = 0
+        self.taken: int = 0
 
     @property
     def label(self) -> str:
@@ -86,6 +92,13 @@ class AccumulatorStorage(SharedResource):
         """Let go of the sum."""
         self.sum.set([])
         self.count = 0
+
+    def statistics(self) -> AccumulatorStatistics:
+        """Return its figures."""
+        size = sum(array.nbytes for array in self.arrays())
+        return AccumulatorStatistics(
+            self.count, size, self.step, len(self.takers), self.applied, self.dropped, self.taken
+        )
 
     def snapshot(self) -> Any:
         """Return a copy of the sum, the count and the step."""
@@ -115,9 +128,11 @@ class AccumulatorStorage(SharedResource):
             If it has another shape.
         """
         if local_step < self.step:
+            self.dropped += 1
             return False
         self.sum.add(gradient, operation)
         self.count += 1
+        self.applied += 1
         if self.takers:
             self.serve()
         return True
@@ -170,6 +185,7 @@ class AccumulatorStorage(SharedResource):
     def _reduced(self) -> Any:
         count, self.count = self.count, 0
         self.step += 1
+        self.taken += 1
         return self.sum.take(count, self.spec.reduction == "MEAN")
 
 

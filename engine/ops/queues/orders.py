@@ -66,6 +66,11 @@ class FirstInFirstOut:
         """Return the arrays in whose memory the elements are."""
         return [value for element in self.elements() for value in element]
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements."""
+        return sum(value.nbytes for value in self.arrays())
+
     def state(self) -> list[int]:
         """Return what else decides what comes next."""
         return []
@@ -140,6 +145,11 @@ class InRing(FirstInFirstOut):
     def arrays(self) -> Iterable[Any]:
         """Return the ring's memory."""
         return list(self.ring.columns)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements, which may be few of the ring's places."""
+        return self.ring.length * sum(column.strides[0] for column in self.ring.columns)
 
     def set_state(self, elements: Iterable[Element], state: list[int]) -> None:
         """Hold what a snapshot has."""

@@ -18,6 +18,7 @@ from ..control.py_function import AsyncResult
 from ..support.copies import LARGE
 from .attempts import Closing, Put, Rows, Take, Taken
 from .elements import Element, kept, nbytes_of
+from .figures import QueueStatistics, statistics_of
 from .line import Line
 from .orders import FirstInFirstOut, InRing
 from .queue_spec import QueueSpec
@@ -119,6 +120,10 @@ class QueueStorage(QueueBase, SharedResource):
         self.may_put = not (self.putters_wait or self.closed or putters.woken)
         self.may_take = not (self.takers_wait or takers.woken)
 
+    def statistics(self) -> QueueStatistics:
+        """Return its figures."""
+        return statistics_of(self)
+
     def snapshot(self) -> Any:
         """Return the elements, those gathered by a waiting batch first, whether it is closed, and the draws made."""
         gathered = [e for take in self.takers.waiting for e in self.order.elements_of(take.gathered)]
@@ -185,6 +190,7 @@ class QueueStorage(QueueBase, SharedResource):
         """
         if not self.takers and self.order.available(self.closed):
             entry = self.order.pop()
+            self.dequeued += 1
             self._gone(self.order.element(entry))
             return self._taken([entry], many=False)
         return self._take_later(Take(operation, 1, False, False))
@@ -375,10 +381,12 @@ class QueueStorage(QueueBase, SharedResource):
     def _push_rows(self, rows: Rows, count: int) -> None:
         assert self.ring is not None  # otherwise they are elements
         self.ring.push_rows(rows.columns, rows.start, rows.start + count)
+        self.enqueued += count
         rows.start += count
 
     def _push(self, element: Element) -> None:
         self.order.push(element)
+        self.enqueued += 1
         if self.spec.capacity_bytes >= 0:
             self.nbytes += nbytes_of(element)
 
@@ -421,6 +429,7 @@ class QueueStorage(QueueBase, SharedResource):
     def _take_all(self, take: Take) -> Taken:
         """Take what is still missing."""
         self._gather(take, take.need)
+        self.dequeued += take.count
         return self._taken(take.gathered, take.many)
 
     def _taken(self, entries: list[Any], many: bool) -> Taken:
@@ -440,6 +449,7 @@ class QueueStorage(QueueBase, SharedResource):
         return self.spec.elements.batch(self.order.elements_of(entries), self.spec.pads) if rows is None else rows
 
     def _put_back(self, entries: list[Any]) -> None:
+        self.dequeued -= len(self.order.elements_of(entries))
         self._back(entries)
         self.serve()
 

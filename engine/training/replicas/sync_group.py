@@ -43,7 +43,9 @@ class SyncGroup(ReplicaGroup):
             self._ready.set()
         self._wanted = min(self._aggregate, len(self._active))
         try:
-            step, contributions = await session.run([update.done, update.contributions], {update.required: self._wanted})
+            step, contributions = await session.run(
+                [update.done, update.contributions], {update.required: self._wanted}
+            )
         finally:
             self._wanted = 0
         self._note_update(int(step))

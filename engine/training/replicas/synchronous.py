@@ -127,7 +127,10 @@ class SyncReplicas(Replicas):
         super().__init__(optimizer, replicas, global_step, name)
         if aggregate is None:
             aggregate = replicas - (backup or 0)
-        if not 1 <= aggregate <= replicas or aggregate + (replicas - aggregate if backup is None else backup) != replicas:
+        if (
+            not 1 <= aggregate <= replicas
+            or aggregate + (replicas - aggregate if backup is None else backup) != replicas
+        ):
             raise GraphError(
                 f"an update of '{name}' can not be made of these gradients",
                 wanted=f"aggregate + backup = {replicas} replicas, aggregate at least 1",
@@ -199,7 +202,9 @@ class SyncReplicas(Replicas):
                         made = ConditionalAccumulator(variable.dtype, variable.shape, name="sum")
                     self._sums[variable.handle] = made, variable
                 with _at(self.global_step.device):
-                    self._arrivals = ConditionalAccumulator("int32", [self._count], name="arrivals", reduction_type="SUM")
+                    self._arrivals = ConditionalAccumulator(
+                        "int32", [self._count], name="arrivals", reduction_type="SUM"
+                    )
         if {variable.handle for _, variable in pairs} != set(self._sums):
             raise GraphError(
                 f"replica {number} of '{self.name}' has gradients of other variables than those before",
