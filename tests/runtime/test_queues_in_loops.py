@@ -79,7 +79,7 @@ def test_iterations_that_take_from_different_queues_do_not_wait_for_one_another(
 
             def body(i, last):
                 either = copy.copy(queues[0])
-                either.queue_ref = tg.cond(tg.equal(i % 2, 0), lambda: queues[0].queue_ref, lambda: queues[1].queue_ref)
+                either.handle = tg.cond(tg.equal(i % 2, 0), lambda: queues[0].handle, lambda: queues[1].handle)
                 return i + 1, either.dequeue()
 
             done = tg.while_loop(lambda i, _: i < 4, body, (0, 0))

@@ -87,7 +87,9 @@ class IteratorStorage(SharedResource):
 
 
 def _handle(xp: Any, context: KernelContext, *, shared_name: str, dataset: OpensElements) -> IteratorStorage:
-    return shared(context, CONTAINER, shared_name, dataset, IteratorStorage, "Dataset")
+    return shared(
+        context.step.resources, CONTAINER, shared_name, dataset, IteratorStorage, "Dataset", context.operation
+    )
 
 
 def _next(xp: Any, context: KernelContext, iterator: IteratorStorage, **_: Any) -> Any:

@@ -121,8 +121,8 @@ class ReaderStorage(SharedResource):
         async with self._turn.turn():
             while self._taken >= len(self._block.records):
                 if self._path is None:
-                    element = queue.take(context.operation)
-                    (path,) = await element if isinstance(element, AsyncResult) else element
+                    taken = queue.take(context.operation)
+                    (path,) = (await taken if isinstance(taken, AsyncResult) else taken).result()
                     self._path = str(path)
                 try:
                     await self._read_block(context)
@@ -179,7 +179,15 @@ def _handle(
     xp: Any, context: KernelContext, *, shared_name: str, format: str, compression: str, dtype: DType
 ) -> ReaderStorage:
     spec = ReaderSpec(format, compression, dtype)
-    return shared(context, CONTAINER, shared_name, spec, ReaderStorage, "format, compression and dtype")
+    return shared(
+        context.step.resources,
+        CONTAINER,
+        shared_name,
+        spec,
+        ReaderStorage,
+        "format, compression and dtype",
+        context.operation,
+    )
 
 
 def _read_shapes(op: Operation) -> list[Shape]:
