@@ -57,6 +57,7 @@ from .base.shapes import Shape
 from .base.version import VERSION as __version__
 from .compile.liveness import liveness
 from .frontend.accumulators import ConditionalAccumulator, SparseConditionalAccumulator
+from .frontend.async_sources import from_async
 from .frontend.barrier import Barrier
 from .frontend.candidates import learned_unigram_candidate_sampler
 from .frontend.conditional import case, cond, smart_cond, switch_case
@@ -69,6 +70,7 @@ from .frontend.loops import while_loop
 from .frontend.partitioned import PartitionedVariable
 from .frontend.partitioners import fixed_size_partitioner, min_max_variable_partitioner, variable_axis_size_partitioner
 from .frontend.py_function import py_function
+from .frontend.queue_bridges import Bridge
 from .frontend.queues import FIFOQueue, PaddingFIFOQueue, PriorityQueue, QueueBase, RandomShuffleQueue
 from .frontend.readers import TextLineReader, TFRecordReader, WholeFileReader
 from .frontend.sampled import compute_accidental_hits, nce_loss, sampled_softmax_loss
@@ -407,6 +409,7 @@ bool: DType = _bool
 __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, range, round, slice
     "Assert",
     "Barrier",
+    "Bridge",
     "BranchMismatchError",
     "Candidates",
     "CheckpointError",
@@ -633,6 +636,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "foldl",
     "foldr",
     "frame",
+    "from_async",
     "fresnel_cos",
     "fresnel_sin",
     "full_softmax_loss",

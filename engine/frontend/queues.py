@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from ..base import dtypes as kinds
@@ -14,6 +15,7 @@ from ..ir.entry import public
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
 from ..ops.queues import operations as _operations  # noqa: F401  declares the operation types used below
+from .queue_bridges import Bridge, HasResources, bridge
 from .queue_components import HasComponents, component_shapes, tensors_of
 
 
@@ -197,6 +199,57 @@ class QueueBase(HasComponents):
     def is_closed(self, name: str | None = None) -> Tensor:
         """Return whether it is closed, a bool scalar."""
         return apply("QueueIsClosed", self.handle, name=name or "is_closed")  # type: ignore[no-any-return]
+
+    def bridge(self, session: HasResources, queue: asyncio.Queue[Any], direction: str = "in") -> Bridge:
+        """Move elements between an asyncio.Queue and this one, in a task that ends with the session.
+
+        One element at a time is under way, so that who puts waits as he would without. An element is what `enqueue`
+        takes and `dequeue` gives: a value, a tuple of components, or a dict of them by name. Where the bridge is
+        stopped, the element that has not arrived goes back to where it was. The task starts at once.
+
+        Parameters
+        ----------
+        session : Session
+            In which this queue is meant.
+        queue : asyncio.Queue
+            Of the running event loop. ``task_done()`` is called for elements that have entered the session's queue.
+        direction : {'in', 'out'}
+            From the asyncio.Queue to the session's, until it is stopped; or the other way, until the session's is
+            closed and empty.
+
+        Returns
+        -------
+        Bridge
+            ``async with`` stops it at the end of the block, or ends the block with its error; ``await bridge`` waits
+            for its end and gives the number of elements; ``await bridge.aclose()`` stops it.
+
+        Raises
+        ------
+        GraphError
+            If the session is of another graph, the queue is no asyncio.Queue, or there is no such direction.
+        SessionClosed
+            If the session is closed; by the bridge, if it is closed meanwhile.
+        QueueClosed
+            By the bridge, if an element comes when the session's queue is closed.
+        OpError
+            By the bridge, if an element does not fit; it is gone.
+
+        Examples
+        --------
+        >>> import asyncio, tagflow as tg
+        >>> with tg.Graph().as_default() as graph:
+        ...     queue = tg.FIFOQueue(1, "int32", shapes=[[]])
+        ...     square = queue.dequeue() ** 2
+        >>> async def main():
+        ...     numbers = asyncio.Queue()
+        ...     async with tg.Session(graph) as session, queue.bridge(session, numbers):
+        ...         for i in range(3):
+        ...             numbers.put_nowait(i)
+        ...         return [int(await session.run(square)) for _ in range(3)]
+        >>> asyncio.run(main())
+        [0, 1, 4]
+        """
+        return bridge(self, session, queue, direction)
 
     def _put(self, type: str, vals: Any, name: str) -> Operation:
         tensors = tensors_of(self.components_of(vals), self.dtypes)

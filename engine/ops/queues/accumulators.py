@@ -258,7 +258,7 @@ define(
 
 define(
     "AccumulatorApplyRows",
-    "handle: resource, local_step: host int64, values: host T, indices: host I, shape: host int64 -> applied: host bool",
+    "handle: resource, step: host int64, values: host T, indices: host I, shape: host int64 -> applied: host bool",
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX},
     shape=scalar,
     kernel=_apply_rows,

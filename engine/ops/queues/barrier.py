@@ -1,4 +1,4 @@
-"""A barrier: elements whose components come one after another, taken when they are whole, in the order of their keys."""
+"""A barrier: elements whose components come one after another, taken in the order of their keys as they are whole."""
 
 from __future__ import annotations
 

@@ -89,8 +89,11 @@ class ResourceManager:
 
     def drop_taken(self, number: int, give_back: Callable[[], object]) -> None:
         """Forget what was noted."""
-        if give_back in (noted := self.taken.get(number, [])):
+        noted = self.taken.get(number, [])
+        if give_back in noted:
             noted.remove(give_back)
+            if not noted:
+                del self.taken[number]
 
     def give_back(self, number: int) -> None:
         """Give back what a step has taken that ends early, what it took last first."""
