@@ -18,7 +18,7 @@ def reading(make, paths):
         files = tg.FIFOQueue(8, "string", shapes=[[]])
         reader = make()
         key, value = reader.read(files)
-        fill, done = files.enqueue_many(list(map(str, paths))), files.close()
+        fill, done = files.enqueue_many([list(map(str, paths))]), files.close()
         counts = reader.num_records_produced(), reader.num_work_units_completed()
         return graph, (key, value), (fill, done), counts, reader.reset()
 

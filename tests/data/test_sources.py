@@ -205,7 +205,10 @@ def test_files_of_patterns_come_in_order(tmp_path):
     names = [path[len(str(tmp_path)) + 1 :] for path in run(tg.data.from_files(f"{tmp_path}/**/*.txt"))]
     assert names == ["[x].txt", "a.txt", "b.txt", "sub/c.txt"]
     assert run(tg.data.from_files(tmp_path / "[x].txt")) == [f"{tmp_path}/[x].txt"]
-    assert run(tg.data.from_files([tmp_path / "b.txt", tmp_path / "a.txt"])) == [f"{tmp_path}/b.txt", f"{tmp_path}/a.txt"]
+    assert run(tg.data.from_files([tmp_path / "b.txt", tmp_path / "a.txt"])) == [
+        f"{tmp_path}/b.txt",
+        f"{tmp_path}/a.txt",
+    ]
 
 
 def test_unknown_compressions_are_refused(tmp_path):
