@@ -3,10 +3,19 @@
 See docs/pipelines.md, and docs/design/0032-pipelines.md.
 """
 
-from .dataset import Dataset, zip_datasets
+from .dataset import Dataset
 from .images import decode_image, from_images, random_crop, random_distort, random_flip
 from .iterator import DatasetIterator
-from .sources import from_arrays, from_async, from_files, from_iterable, from_npz, from_text, from_tfrecord
+from .sources import (
+    from_arrays,
+    from_async,
+    from_files,
+    from_iterable,
+    from_npz,
+    from_text,
+    from_tfrecord,
+    zip_datasets,
+)
 from .tfrecord import TFRecordWriter, make_example, parse_example
 
 __all__ = [

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 from ..base.errors import GraphError
-from ..base.shapes import Shape
+from ..base.source_lines import user_source
 from ..ir import scopes
 from ..ir.apply import apply, build, scoped_name
 from ..ir.entry import public
 from ..ir.tensor import Tensor
 from ..ops.queues import iterators as _operations  # noqa: F401  declares the operation types used below
 from ..runtime.functions.arguments import TensorSpec
-from .elements import leaves_of, packed
+from .arguments import batched_spec, check_counts
 from .iterator import DatasetIterator
 from .stages import batches, combining, mapping, prefetching, selecting, shuffling
+from .stages.elements import leaves_of, packed
 from .stages.stage import Context, Opens, Stage
 
 MakeStage = Callable[..., Stage]
@@ -51,6 +53,7 @@ class Dataset:
         self._make = stage
         self._inputs: tuple[Opens, ...] = tuple(inputs)
         self._parameters = parameters
+        self._line = user_source()
         self.element_spec: Any = spec
 
     def __repr__(self) -> str:
@@ -68,7 +71,9 @@ class Dataset:
         -------
         Stage
         """
-        return self._make(context, *self._inputs, **self._parameters)
+        stage = self._make(context, *self._inputs, **self._parameters)
+        stage.line = self._line
+        return stage
 
     def _then(self, stage: MakeStage, spec: Any, **parameters: Any) -> Dataset:
         return Dataset(stage, [self], spec, **parameters)
@@ -123,6 +128,8 @@ class Dataset:
             When a step runs it, at the end: the error of a closed queue.
         PipelineError
             When a step runs it, if the element can not be made or does not fit; the next step gets the one behind it.
+        OpError
+            When a step runs it, if its iterator is shared with another Dataset.
         """
         if self.element_spec is None:
             raise GraphError(
@@ -136,13 +143,8 @@ class Dataset:
         scope = scoped_name(name)
         shared = shared_name or scope
         graph = scopes.get_default_graph()
-        made: dict[str, tuple[Dataset, Dataset]] = graph.collections.setdefault("datasets", {})  # type: ignore[assignment]
-        if made.setdefault(shared, (self, self._flat()))[0] is not self:
-            raise GraphError(
-                f"iterator '{shared}' is that of another Dataset", got=self, hint="give it a shared_name of its own"
-            )
         with scopes.within(region=graph.root, control_inputs=(), name=scope):
-            handle: Tensor = apply("IteratorHandle", name="handle", shared_name=shared, dataset=made[shared][1])
+            handle: Tensor = apply("IteratorHandle", name="handle", shared_name=shared, dataset=self._components)
         op = build(
             "IteratorGetNext",
             [handle],
@@ -152,7 +154,9 @@ class Dataset:
         )
         return packed(spec, iter(op.outputs))
 
-    def _flat(self) -> Dataset:
+    @cached_property
+    def _components(self) -> Dataset:
+        """The same elements as tuples of arrays: one Dataset, so that operations can share an iterator of it."""
         return self._then(selecting.CheckStage, self.element_spec, check=self.element_spec, flat=True)
 
     # ---- one element at a time
@@ -219,7 +223,7 @@ class Dataset:
         threads: bool | None,
         seed: int | None,
     ) -> Dataset:
-        _check_positive(parallel=parallel)
+        check_counts(parallel=parallel)
         is_async = mapping.is_async(function)
         if threads and is_async:
             raise GraphError(
@@ -300,7 +304,7 @@ class Dataset:
         -------
         Dataset
         """
-        _check_positive(least=0, count=count)
+        check_counts(least=0, count=count)
         return self._then(selecting.TakeStage, self.element_spec, count=count)
 
     def skip(self, count: int) -> Dataset:
@@ -314,7 +318,7 @@ class Dataset:
         -------
         Dataset
         """
-        _check_positive(least=0, count=count)
+        check_counts(least=0, count=count)
         return self._then(selecting.SkipStage, self.element_spec, count=count)
 
     def repeat(self, count: int | None = None) -> Dataset:
@@ -330,7 +334,7 @@ class Dataset:
         Dataset
         """
         if count is not None:
-            _check_positive(least=0, count=count)
+            check_counts(least=0, count=count)
         return Dataset(combining.RepeatStage, [], self.element_spec, source=self, count=count)
 
     def shuffle(self, buffer_size: int, seed: int | None = None, reshuffle_each_iteration: bool = True) -> Dataset:
@@ -349,9 +353,9 @@ class Dataset:
         -------
         Dataset
         """
-        _check_positive(buffer_size=buffer_size)
+        check_counts(buffer_size=buffer_size)
         seed = secrets.randbits(63) if seed is None else seed
-        _check_positive(least=0, seed=seed)
+        check_counts(least=0, seed=seed)
         return self._then(
             shuffling.ShuffleStage, self.element_spec, size=buffer_size, seed=seed, reshuffle=reshuffle_each_iteration
         )
@@ -368,7 +372,7 @@ class Dataset:
         -------
         Dataset
         """
-        _check_positive(buffer_size=buffer_size)
+        check_counts(buffer_size=buffer_size)
         return self._then(prefetching.PrefetchStage, self.element_spec, size=buffer_size)
 
     # ---- batches
@@ -406,8 +410,8 @@ class Dataset:
         return self._batch(batch_size, drop_remainder, True, padding_values)
 
     def _batch(self, size: int, drop: bool, padded: bool, padding: Any) -> Dataset:
-        _check_positive(batch_size=size)
-        spec = _batched(self.element_spec, size if drop else None, padded)
+        check_counts(batch_size=size)
+        spec = batched_spec(self.element_spec, size if drop else None, padded)
         return self._then(batches.BatchStage, spec, size=size, drop_remainder=drop, padded=padded, padding=padding)
 
     def bucket_by_length(
@@ -445,10 +449,10 @@ class Dataset:
                 hint="bucket_by_length(len, [10, 20], [32, 16, 8])",
             )
         for size in sizes:
-            _check_positive(bucket_batch_size=size)
+            check_counts(bucket_batch_size=size)
         return self._then(
             batches.BucketStage,
-            _batched(self.element_spec, None, True),
+            batched_spec(self.element_spec, None, True),
             length=element_length,
             boundaries=bounds,
             sizes=tuple(sizes),
@@ -475,54 +479,5 @@ class Dataset:
         -------
         Dataset
         """
-        _check_positive(cycle_length=cycle_length, block_length=block_length)
+        check_counts(cycle_length=cycle_length, block_length=block_length)
         return self._then(combining.InterleaveStage, None, function=function, cycle=cycle_length, block=block_length)
-
-
-def zip_datasets(*datasets: Dataset) -> Dataset:
-    """Return tuples of an element of each Dataset, as long as all have some.
-
-    Parameters
-    ----------
-    *datasets : Dataset
-
-    Returns
-    -------
-    Dataset
-
-    Examples
-    --------
-    >>> import asyncio, tagflow as tg
-    >>> async def main():
-    ...     numbers, letters = tg.data.from_iterable(range(3)), tg.data.from_iterable("abcd")
-    ...     return [pair async for pair in tg.data.zip_datasets(numbers, letters)]
-    >>> asyncio.run(main())
-    [(0, 'a'), (1, 'b'), (2, 'c')]
-    """
-    if not datasets or not all(isinstance(each, Dataset) for each in datasets):
-        raise GraphError(
-            "Datasets are what is put side by side", wanted="one or more", got=datasets, hint="zip_datasets(a, b)"
-        )
-    specs = tuple(each.element_spec for each in datasets)
-    return Dataset(combining.ZipStage, datasets, None if None in specs else specs)
-
-
-def _batched(spec: Any, size: int | None, padded: bool) -> Any:
-    def whole(each: TensorSpec) -> TensorSpec:
-        shape: Shape = each.shape
-        if shape.rank is None:
-            return TensorSpec(None, each.dtype)
-        return TensorSpec([size, *([None] * shape.rank if padded and not shape.is_fully_known else shape)], each.dtype)
-
-    return None if spec is None else packed(spec, map(whole, leaves_of(spec)))
-
-
-def _check_positive(least: int = 1, **counts: Any) -> None:
-    for name, count in counts.items():
-        if not isinstance(count, int) or isinstance(count, bool) or count < least:
-            raise GraphError(
-                f"{name} is out of range",
-                wanted=f"an integer of at least {least}",
-                got=repr(count),
-                hint="count elements",
-            )

@@ -217,4 +217,5 @@ def random_distort(
     if pixels.shape[-1] == 3:
         gray = (pixels @ _GRAY)[..., None]
         pixels = gray + factor * (pixels - gray)
-    return np.clip(pixels, 0, 1, out=pixels)
+    clipped: Array = np.clip(pixels, 0, 1, out=pixels)
+    return clipped

@@ -13,7 +13,7 @@ from ..base.errors import GraphError, QueueClosed, SessionClosed
 from ..ops.control.py_function import AsyncResult
 from ..ops.queues.line import Attempt, Line
 from ..runtime.scheduling.blocking_calls import BlockingCalls
-from .elements import ChunkSize, Failure, Item, failure, restored_items, saved_items
+from .stages.elements import ChunkSize, Failure, Item, failure, restored_items, saved_items
 from .stages.stage import Context, Opens, Stage, end_task
 
 _THREADS = 8

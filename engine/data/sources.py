@@ -14,8 +14,9 @@ from ..base.dtypes import as_dtype
 from ..base.errors import GraphError, ShapeError
 from ..runtime.functions.arguments import TensorSpec
 from .dataset import Dataset
-from .elements import leaves_of, packed
+from .stages import combining
 from .stages import sources as stages
+from .stages.elements import leaves_of, packed
 
 Files = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
@@ -298,3 +299,31 @@ def _records(files: Files, format: str, unit: str, compression: str, spec: Tenso
         )
     patterns = stages.as_patterns(files)
     return Dataset(stages.RecordsStage, spec=spec, patterns=patterns, format=format, unit=unit, compression=compression)
+
+
+def zip_datasets(*datasets: Dataset) -> Dataset:
+    """Return tuples of an element of each Dataset, as long as all have some.
+
+    Parameters
+    ----------
+    *datasets : Dataset
+
+    Returns
+    -------
+    Dataset
+
+    Examples
+    --------
+    >>> import asyncio, tagflow as tg
+    >>> async def main():
+    ...     numbers, letters = tg.data.from_iterable(range(3)), tg.data.from_iterable("abcd")
+    ...     return [pair async for pair in tg.data.zip_datasets(numbers, letters)]
+    >>> asyncio.run(main())
+    [(0, 'a'), (1, 'b'), (2, 'c')]
+    """
+    if not datasets or not all(isinstance(each, Dataset) for each in datasets):
+        raise GraphError(
+            "Datasets are what is put side by side", wanted="one or more", got=datasets, hint="zip_datasets(a, b)"
+        )
+    specs = tuple(each.element_spec for each in datasets)
+    return Dataset(combining.ZipStage, datasets, None if None in specs else specs)

@@ -41,6 +41,8 @@ def test_an_error_stands_in_the_place_of_its_element(kind, parallel):
     assert [repr(error.__cause__) for error in errors] == ["ValueError('not 2')", "ValueError('not 6')"]
     assert "element 6 of the source" in str(errors[1])
     assert "ignore_errors()" in str(errors[1])
+    assert "test_iterators.py" in str(errors[1].source)
+    assert "map(later if" in str(errors[1].source)
     assert run(data.ignore_errors()) == [0, 1, 3, 4, 5, 7, 8, 9]
 
 

@@ -119,7 +119,7 @@ async def test_threads_run_at_the_same_time():
         meeting.wait()
         return x
 
-    assert [x async for x in NUMBERS.map(meet, parallel=2)] == list(range(10))
+    assert [x async for x in NUMBERS.take(2).map(meet, parallel=2)] == [0, 1]
 
 
 async def test_a_function_that_holds_the_loop_goes_to_threads():

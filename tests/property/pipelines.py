@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -105,7 +106,7 @@ def mixed_with_itself(program):
     pairs = data.zip_datasets(program.dataset, program.dataset.skip(1))
     return program.then(
         pairs.map(lambda pair: int(pair[0]) + 2 * int(pair[1])),
-        lambda values, _: [a + 2 * b for a, b in zip(values, values[1:], strict=False)],
+        lambda values, _: [a + 2 * b for a, b in pairwise(values)],
         "zipped()",
     )
 

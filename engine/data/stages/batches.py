@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from ..batching import batch_of, padded_batch_of
-from ..elements import Failure, Item, failed_function, failure, nbytes_of, restored_items, saved_items
+from .batching import batch_of, padded_batch_of
+from .elements import Failure, Item, nbytes_of, restored_items, saved_items
 from .stage import Context, Opens, Stage
 
 _LARGE = 1 << 20  # bytes that are copied in a thread
@@ -82,7 +82,7 @@ class BatchStage(Stage):
         except Exception as error:
             what = getattr(error, "what", f"a batch can not be made: {error}")
             fields = {name: getattr(error, name, None) for name in ("wanted", "got", "hint")}
-            return failure(what, self._number, origin, error, **fields), origin
+            return self.failure(what, self._number, origin, error, **fields), origin
 
     def own_state(self) -> Any:
         """Return what was gathered."""
@@ -126,7 +126,9 @@ class BucketStage(BatchStage):
         try:
             return bisect_right(self._boundaries, int(self._length(item[0])))
         except Exception as error:
-            self._failed.append((failed_function("gives the length of", self._length, item, number, error), item[1]))
+            self._failed.append(
+                (self.failed_function("gives the length of", self._length, item, number, error), item[1])
+            )
             return -1
 
     @property

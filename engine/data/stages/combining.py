@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...base.errors import GraphError
-from ..elements import Failure, Item, failed_function, failure, restored_items, saved_items
+from .elements import Failure, Item, restored_items, saved_items
 from .stage import Context, Opens, Stage
 
 
@@ -171,9 +171,9 @@ class InterleaveStage(Stage):
         try:
             made = self._function(item[0])
         except Exception as error:
-            return failed_function("interleaves", self._function, item, number, error)
+            return self.failed_function("interleaves", self._function, item, number, error)
         if not hasattr(made, "open_stage"):
-            return failure(
+            return self.failure(
                 "interleave is given a function that makes no pipelines",
                 number,
                 item[1],

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..elements import Failure, Item, failed_function, restored_items, saved_items
+from .elements import Failure, Item, restored_items, saved_items
 from .stage import HELD, SLICE, Context, Opens, Stage, end_task, is_cancelled
 
 _JOB_SECONDS = 2e-3  # that a thread should be busy with one job, which costs 0.1 ms to hand over
@@ -116,7 +116,7 @@ class ApplyStage(Stage):
         try:
             return self._function(item[0], *self._random(number))
         except Exception as error:
-            return failed_function(self.what, self._function, item, number, error)
+            return self.failed_function(self.what, self._function, item, number, error)
 
     async def _await(self, item: Item, number: int) -> Any:
         try:
@@ -124,7 +124,7 @@ class ApplyStage(Stage):
         except (Exception, asyncio.CancelledError) as error:
             if is_cancelled():
                 raise
-            return failed_function(self.what, self._function, item, number, error)
+            return self.failed_function(self.what, self._function, item, number, error)
 
     def _random(self, number: int) -> tuple[np.random.Generator, ...]:
         """Return the numbers to draw for an element, which depend on nothing but its epochs and its own number."""

@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 from ...base.errors import DtypeError, ShapeError
-from ..elements import Failure, Item, conform, failure, packed, skeleton
+from .elements import Failure, Item, conform, packed, skeleton
 from .stage import Context, Opens, Stage
 
 _logger = logging.getLogger("tagflow")
@@ -127,6 +127,6 @@ class CheckStage(CountingStage):
         try:
             leaves = conform(element, self._spec, self._wanted)
         except (DtypeError, ShapeError) as error:
-            made = failure(error.what, number, origin, error, wanted=error.wanted, got=error.got, hint=error.hint)
+            made = self.failure(error.what, number, origin, error, wanted=error.wanted, got=error.got, hint=error.hint)
             return made, origin
         return tuple(leaves) if self._flat else packed(self._spec, iter(leaves)), origin

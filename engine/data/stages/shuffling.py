@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..elements import Failure, Item, restored_items, saved_items
+from .elements import Failure, Item, restored_items, saved_items
 from .stage import Context, Opens, Stage
 
 _DRAWN_AT_ONCE = 256
@@ -78,7 +78,8 @@ class ShuffleStage(Stage):
 
     def _rest(self, most: int) -> list[Item]:
         """Return elements of the buffer, which nothing comes into any longer."""
-        buffer, found = self._buffer, []
+        buffer = self._buffer
+        found: list[Item] = []
         while buffer and len(found) < most:
             place = self._draws.below(len(buffer))
             buffer[place], buffer[-1] = buffer[-1], buffer[place]

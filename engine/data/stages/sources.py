@@ -15,7 +15,7 @@ import numpy as np
 
 from ...base.errors import GraphError
 from ...base.record_files import Block, DamagedRecord, RecordFile, matching_files
-from ..elements import Item, failure, leaves_of, packed
+from .elements import Item, leaves_of, packed
 from .stage import HELD, SLICE, Context, Stage, is_cancelled
 
 
@@ -105,7 +105,7 @@ class IterableStage(Stage):
         number = self._count + len(self._items)
         what = f"the {self.what} of a pipeline has raised {type(error).__name__}: {error}"
         hint = "see its cause; it ends with this element"
-        self._items.append((failure(what, number, ("", number), error, hint=hint), ("", number)))
+        self._items.append((self.failure(what, number, ("", number), error, hint=hint), ("", number)))
 
     def own_state(self) -> Any:
         """Return how many elements were handed on, and what the iterator says of itself."""
@@ -181,7 +181,7 @@ class ArraysStage(Stage):
             except (OSError, ValueError, KeyError, BadZipFile) as error:
                 self._leaves = []  # the end
                 what = f"the arrays of a pipeline can not be read: {error}"
-                return [(failure(what, 0, None, error, hint="repair the file"), None)]
+                return [(self.failure(what, 0, None, error, hint="repair the file"), None)]
             self._leaves = leaves_of(self._arrays)
         leaves, first = self._leaves, self._next
         rows = zip(*(_rows(leaf, first, first + most) for leaf in leaves), strict=True)
@@ -235,13 +235,13 @@ def _packer(structure: Any) -> Callable[[tuple[Any, ...]], Any]:
     return lambda row: packed(structure, iter(row))
 
 
-async def _found(context: Context, patterns: tuple[str, ...]) -> tuple[list[str], Item | None]:
+async def _found(stage: Stage, patterns: tuple[str, ...]) -> tuple[list[str], Item | None]:
     """Return the files that patterns match; or none, and the error."""
     try:
-        return await context.call(matching_files, patterns), None
+        return await stage.context.call(matching_files, patterns), None
     except OSError as error:
         hint = "look at the patterns, and at the directory that they begin in"
-        return [], (failure(f"files are not found: {error}", 0, None, error, hint=hint), None)
+        return [], (stage.failure(f"files are not found: {error}", 0, None, error, hint=hint), None)
 
 
 class PathsStage(Stage):
@@ -257,7 +257,7 @@ class PathsStage(Stage):
         """Return paths."""
         await self.context.clock.breathe()
         if self._paths is None:
-            self._paths, failed = await _found(self.context, self._patterns)
+            self._paths, failed = await _found(self, self._patterns)
             if failed is not None:
                 return [failed]
         first, self._next = self._next, min(self._next + most, len(self._paths))
@@ -295,7 +295,7 @@ class RecordsStage(Stage):
         await self.context.clock.breathe()
         while self._taken >= len(self._block.records):
             if self._paths is None:
-                self._paths, failed = await _found(self.context, self._patterns)
+                self._paths, failed = await _found(self, self._patterns)
                 if failed is not None:
                     return [failed]
             if self._number >= len(self._paths):
@@ -347,7 +347,7 @@ class RecordsStage(Stage):
     def _failed(self, error: Exception, number: int) -> Item:
         origin = (self._place(), number + 1)
         hint = "repair the file; ignore_errors() goes on behind what can not be read"
-        return failure(f"a {self._unit} can not be read: {error}", number, origin, error, hint=hint), origin
+        return self.failure(f"a {self._unit} can not be read: {error}", number, origin, error, hint=hint), origin
 
     def own_state(self) -> Any:
         """Return the files, if they were looked for, and the place in them."""
@@ -377,5 +377,5 @@ class RecordsStage(Stage):
 
 def as_patterns(files: Any) -> tuple[str, ...]:
     """Return paths and patterns, of one or several."""
-    listed = [files] if isinstance(files, (str, os.PathLike)) else list(files)
+    listed: list[Any] = [files] if isinstance(files, (str, os.PathLike)) else list(files)
     return tuple(map(os.fspath, listed))

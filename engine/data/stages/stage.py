@@ -9,8 +9,9 @@ from time import perf_counter
 from typing import Any, Protocol
 
 from ...base.errors import GraphError
+from ...base.source_lines import Source
 from ...ops.support.context import LongCall, until_ended
-from ..elements import Item
+from .elements import Failure, Item, Origin, failure
 
 SLICE = 1e-3  # seconds for which a pipeline may hold the event loop, and after which a chunk is handed on as it is
 HELD = 5e-3  # seconds in one call behind which the next ones go to threads
@@ -72,11 +73,18 @@ class Stage:
     Whatever it has taken from them and not handed on is in its fields wherever it awaits: `state` may be asked then.
     One task at a time pulls.
 
+    Attributes
+    ----------
+    line : Source or None
+        The user's, which has asked for it.
+
     Parameters
     ----------
     context : Context
     *inputs : Dataset
     """
+
+    line: Source | None = None
 
     def __init__(self, context: Context, *inputs: Opens) -> None:
         self.context = context
@@ -109,6 +117,21 @@ class Stage:
         for each, its in zip(self.inputs, state["inputs"], strict=True):
             each.restore(its)
         self.load(state["own"])
+
+    def failure(self, what: str, number: int, origin: Origin, error: BaseException | None, **fields: Any) -> Failure:
+        """Return what stands in the place of an element, with an error that says which one it is."""
+        return failure(what, number, origin, error, source=self.line, **fields)
+
+    def failed_function(self, what: str, function: Any, item: Item, number: int, error: BaseException) -> Failure:
+        """Return what stands in the place of an element for which a user's function has raised."""
+        name = getattr(function, "__qualname__", repr(function))
+        return self.failure(
+            f"{name}, which {what} elements, has raised {type(error).__name__}: {error}",
+            number,
+            item[1],
+            error,
+            hint="see its cause; ignore_errors() leaves such elements out",
+        )
 
     def own_state(self) -> Any:
         """Return the state without that of the inputs."""

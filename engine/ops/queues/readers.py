@@ -72,6 +72,8 @@ class ReaderStorage(SharedResource):
         self.spec: ReaderSpec = spec
         self._turn = Turns()
         self._file: RecordFile | None = None
+        self._block: Block = _NOTHING
+        self._start = self._before = self._taken = 0
         self.reset()
 
     def reset(self) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..base.array_like import as_array
-from ..base.errors import DtypeError, PipelineError, ShapeError
-from ..base.shapes import Shape
+from ...base.array_like import as_array
+from ...base.errors import DtypeError, PipelineError, ShapeError
+from ...base.shapes import Shape
 
 Origin = tuple[str, int] | None  # a file or another source, and the number of the line, record or element there
 Item = tuple[Any, Origin]  # an element, or the Failure in its place
@@ -40,18 +40,6 @@ def failure(what: str, number: int, origin: Origin, error: BaseException | None,
     made = PipelineError(what, element=number, origin=described(origin), **fields)
     made.__cause__ = error
     return Failure(made)
-
-
-def failed_function(what: str, function: Any, item: Item, number: int, error: BaseException) -> Failure:
-    """Return what stands in the place of an element for which a user's function has raised."""
-    name = getattr(function, "__qualname__", repr(function))
-    return failure(
-        f"{name}, which {what} elements, has raised {type(error).__name__}: {error}",
-        number,
-        item[1],
-        error,
-        hint="see its cause; ignore_errors() leaves such elements out",
-    )
 
 
 class ChunkSize:

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..base.array_like import as_array
-from ..base.dtypes import as_dtype
-from ..base.errors import DtypeError, ShapeError
+from ...base.array_like import as_array
+from ...base.dtypes import as_dtype
+from ...base.errors import DtypeError, ShapeError
 from .elements import leaves_of, packed, skeleton, summary
 
 Array = np.ndarray[Any, Any]
