@@ -61,7 +61,8 @@ class Round:
             self.total, self.trained = tg.Variable(np.int64(0), name="total"), tg.Variable(np.int64(0), name="trained")
             loss = tg.reduce_mean(tg.square(tg.tanh(row[None] @ weights) - 0.5))
             train = GradientDescentOptimizer(0.1).minimize(loss)
-            self.train = tg.group(train, self.total.assign_add(number), self.trained.assign_add(1))
+            with tg.control_dependencies([number.op]):
+                self.train = tg.group(train, self.total.assign_add(number), self.trained.assign_add(1))
             self.initializer = tg.global_variables_initializer()
         self.graph = graph
 
@@ -157,9 +158,14 @@ def figures():
     return {
         "tasks": len(asyncio.all_tasks()),
         "threads": threading.active_count(),
-        "files": len(os.listdir("/proc/self/fd")),
+        "files": open_files(),
         **{name: counts[name] for name in ("frames", "iterations", "values")},
     }
+
+
+def open_files():
+    """Return how many files and sockets are open."""
+    return len(os.listdir("/proc/self/fd"))
 
 
 def resident_bytes():
@@ -195,16 +201,12 @@ def main():
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
+    before = open_files()
     counts, memory = asyncio.run(soak(60 * options.minutes, options.seed))
     tenth = max(1, len(memory) // 10)
     early, late = (np.median(part) / 2**20 for part in (memory[tenth : 2 * tenth], memory[-tenth:]))
     print(f"{counts}\nresident: {early:.1f} MiB in the second tenth of the rounds, {late:.1f} MiB in the last")
-    print(f"left: {figures_alone()}")
-
-
-def figures_alone():
-    """Return threads and open files behind the event loop's end."""
-    return {"threads": [each.name for each in threading.enumerate()], "files": len(os.listdir("/proc/self/fd"))}
+    print(f"threads: {[each.name for each in threading.enumerate()]}; open files: {before} before, {open_files()} behind")
 
 
 if __name__ == "__main__":
