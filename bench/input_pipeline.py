@@ -1,9 +1,9 @@
 """Lines of text from a source that answers after 1 ms, made tokens and padded batches: one epoch is a step.
 
 tagflow asks for `at_once` lines at the same time in its event loop, which is what a loop is for; the peer has two
-worker processes, each of which waits for one line after the other. With two lines at once tagflow is as fast as its timers are
-(0.8 of the peer with uvloop's, which count in milliseconds). The lag of the loop is how late a sleeper beside the
-pipeline wakes.
+worker processes, each of which waits for one line after the other. With two lines at once tagflow is as fast as its
+timers are: 0.8 of the peer with uvloop's, which count in milliseconds. The lag of the loop is how late a sleeper beside
+the pipeline wakes.
 """
 
 from __future__ import annotations

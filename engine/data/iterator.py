@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from contextvars import copy_context
+from time import perf_counter
 from types import TracebackType
 from typing import Any
 
@@ -14,7 +15,7 @@ from ..ops.control.py_function import AsyncResult
 from ..ops.queues.line import Attempt, Line
 from ..runtime.scheduling.blocking_calls import BlockingCalls
 from .stages.elements import ChunkSize, Failure, Item, failure, restored_items, saved_items
-from .stages.stage import Context, Opens, Stage, end_task
+from .stages.stage import QUICKLY, Context, Opens, Stage, end_task
 
 _THREADS = 8
 _VERSION = 1
@@ -188,17 +189,29 @@ class DatasetIterator:
                 return
 
     async def _pull(self) -> None:
-        """Make more elements; goes on when who waited for them has been cancelled."""
-        try:
-            chunk = await self._stage.pull(self._chunk.most)
-        except Exception as error:
-            what = f"{self.name} has failed: {type(error).__name__}: {error}"
-            self._ended = True
-            chunk = [(failure(what, self._delivered, None, error, hint="see its cause"), None)]
+        """Make elements until there is a chunk, as long as they come quickly; those who wait get theirs at once.
+
+        It goes on when they have been cancelled.
+        """
+        stage, most, until = self._stage, self._chunk.most, perf_counter() + QUICKLY
+        while not self._ended and len(self._ready) < most:
+            try:
+                chunk = await stage.pull(most - len(self._ready))
+            except Exception as error:
+                ended = True
+                what = f"{self.name} has failed: {type(error).__name__}: {error}"
+                chunk = [(failure(what, self._delivered, None, error, hint="see its cause"), None)]
+            else:
+                ended = not chunk
+            if stage is not self._stage:
+                return  # a state was restored meanwhile
+            self._ended = ended
+            self._chunk.learn(chunk)
+            self._ready.extend(chunk)
+            if perf_counter() > until:
+                break
+            self._serve()
         self._pulling = None
-        self._chunk.learn(chunk)
-        self._ready.extend(chunk)
-        self._ended = self._ended or not chunk
         self._serve()
 
     # ---- state

@@ -303,3 +303,23 @@ def test_nothing_is_warned_of():
         data = tg.data.from_arrays(np.arange(1000)).shuffle(100, seed=1).batch(8).prefetch(2)
         assert sum(len(batch) for batch in run(data)) == 1000
         gc.collect()
+
+
+@pytest.mark.parametrize("turns", range(12))
+async def test_what_comes_late_of_before_a_restored_state_is_dropped(turns):
+    async def slow(x):
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return x
+
+    async with NUMBERS.map(slow).iterator() as iterator:
+        begin = iterator.state()
+        for _ in range(3):
+            await iterator.next()
+        waiting = asyncio.create_task(iterator.next())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        iterator.restore(begin)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        assert await rest_of(iterator) == list(range(10))

@@ -110,11 +110,11 @@ def _arrays(column: Sequence[Any]) -> list[Array] | Array:
         )
     if type(first) in (int, float, bool, str, complex):
         return as_array(list(column))
+    if isinstance(first, np.generic) and all(type(each) is type(first) for each in column):
+        return np.array(column, as_dtype(first.dtype).numpy)
     arrays = [each if isinstance(each, np.ndarray) else as_array(each) for each in column]
     if len({array.dtype for array in arrays}) > 1:
         raise _different("dtypes", arrays, "let a map give all elements one dtype")
-    if first is not None and isinstance(first, np.generic) and not any(array.ndim for array in arrays):
-        return np.array(column, arrays[0].dtype)
     as_dtype(arrays[0].dtype)  # refuses those that are no tensor's
     return arrays
 

@@ -143,6 +143,8 @@ def conform(element: Any, spec: Any, wanted: Any) -> list[Any]:
 
 
 def _conformed(leaf: Any, spec: Any) -> Any:
+    if isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype == spec.dtype.numpy and _fits(leaf.shape, spec.shape):
+        return leaf if isinstance(leaf, np.ndarray) else np.asarray(leaf)
     value = np.frombuffer(leaf, np.uint8) if isinstance(leaf, (bytes, bytearray)) else leaf
     try:
         array = as_array(value, spec.dtype)
@@ -153,7 +155,7 @@ def _conformed(leaf: Any, spec: Any) -> Any:
             got=summary(leaf),
             hint="cast it in a map, as by numpy.asarray(value, dtype)",
         ) from error
-    if not spec.shape.includes(Shape(array.shape)):
+    if not _fits(array.shape, spec.shape):
         raise ShapeError(
             "an element has another shape than its spec",
             wanted=spec,
@@ -161,6 +163,13 @@ def _conformed(leaf: Any, spec: Any) -> Any:
             hint="give None for dimensions that vary",
         )
     return array
+
+
+def _fits(got: tuple[int, ...], wanted: Shape) -> bool:
+    dims = wanted.dims if wanted.rank is not None else None
+    return dims is None or (
+        len(got) == len(dims) and all(want is None or want == size for want, size in zip(dims, got, strict=True))
+    )
 
 
 def summary(element: Any) -> str:

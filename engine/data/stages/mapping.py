@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .elements import Failure, Item, restored_items, saved_items
-from .stage import HELD, SLICE, Context, Opens, Stage, end_task, is_cancelled
+from .stage import HELD, QUICKLY, SLICE, Context, Opens, Stage, end_task, is_cancelled
 
 _JOB_SECONDS = 2e-3  # that a thread should be busy with one job, which costs 0.1 ms to hand over
 _LARGEST_JOB = 64
@@ -93,7 +93,7 @@ class ApplyStage(Stage):
         await self.context.clock.breathe()
         if not self._waiting:
             await self._take_in(most)
-        until = perf_counter() + (SLICE / 4 if self._is_async else SLICE)
+        until = perf_counter() + (QUICKLY if self._is_async else SLICE)
         while self._waiting and len(self._done) < most:
             item = self._waiting[0]
             begun = perf_counter()

@@ -16,7 +16,7 @@ import numpy as np
 from ...base.errors import GraphError
 from ...base.record_files import Block, DamagedRecord, RecordFile, matching_files
 from .elements import Item, leaves_of, packed
-from .stage import HELD, SLICE, Context, Stage, is_cancelled
+from .stage import HELD, QUICKLY, SLICE, Context, Stage, is_cancelled
 
 
 class IterableStage(Stage):
@@ -142,7 +142,7 @@ class AsyncIterableStage(IterableStage):
         return aiter(source() if _begins(source, "__aiter__") else source)
 
     async def _gather(self, most: int) -> None:
-        until = perf_counter() + SLICE / 4  # who was waited for is handed on at once
+        until = perf_counter() + QUICKLY
         first = self._count + len(self._items)
         try:
             for number in range(first, first + most):
