@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...base.dtypes import DType
-from ...base.errors import OpError
+from ...base.errors import GraphError, OpError
 from ...base.shapes import SCALAR, Shape
 from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.traits import Effect
@@ -16,6 +16,7 @@ from ..support.common import nothing, scalar
 from ..support.context import KernelContext
 from .figures import AccumulatorStatistics
 from .line import Attempt, Line
+from .saved import checked_state
 from .shared import SharedResource, shared
 
 CONTAINER = "accumulators"
@@ -98,13 +99,32 @@ class AccumulatorStorage(SharedResource):
 
     def restore(self, saved: Any) -> Callable[[], object]:
         """Return what puts a saved sum in the place of this one."""
-        total = np.array(saved["total"][0]) if saved["total"] else None
+        saved = checked_state(saved, {"total", "count", "step"}, f"accumulator '{self.name}'")
+        total = self._checked_total(**saved)
 
         def change() -> None:
             self.total, self.count, self.step = total, int(saved["count"]), int(saved["step"])
+            if total is not None:
+                self.shape = Shape(total.shape)
             self.serve()
 
         return change
+
+    def _checked_total(self, total: Any, count: Any, step: Any) -> Any:
+        """Return a copy of a saved sum, or None; an error if it does not fit, or is not of so many gradients."""
+        dtype, shape, _ = self.spec
+        fits = isinstance(total, list) and len(total) <= 1 and isinstance(count, int) and isinstance(step, int)
+        if fits and (total or count):
+            found = total[0] if count > 0 and total else None
+            fits = isinstance(found, np.ndarray) and found.dtype == dtype.numpy and shape.includes(Shape(found.shape))
+        if not fits:
+            raise GraphError(
+                f"what was saved of accumulator '{self.name}' does not fit it",
+                wanted=f"the sum of some gradients, {dtype} of shape {shape}",
+                got=f"{count} gradients, {total}",
+                hint="make the accumulator as it was when it was saved",
+            )
+        return np.array(total[0]) if total else None
 
     def apply(self, gradient: Any, local_step: int, operation: str) -> bool:
         """Add a gradient, unless it is of an earlier step than the accumulator's; say whether it was added.
