@@ -351,6 +351,7 @@ from .ops.nn.pooling import (
     max_pool_with_argmax,
     pool,
 )
+from .ops.queues.figures import AccumulatorStatistics, QueueStatistics
 from .ops.random.candidates import (
     Candidates,
     fixed_unigram_candidate_sampler,
@@ -407,6 +408,7 @@ if not _typing.TYPE_CHECKING:  # for which a module with `__getattr__` has all n
 
 bool: DType = _bool
 __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, range, round, slice
+    "AccumulatorStatistics",
     "Assert",
     "Barrier",
     "Bridge",
@@ -439,6 +441,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "Quantized",
     "QueueBase",
     "QueueClosed",
+    "QueueStatistics",
     "RandomShuffleQueue",
     "Report",
     "Runner",

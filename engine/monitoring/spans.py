@@ -58,7 +58,7 @@ class Spans:
     def __init__(self, tracer: Any = None) -> None:
         self._tracer = tracer if tracer is not None else _api().get_tracer("tagflow", VERSION)
 
-    def begin(self, fetches: tuple[str, ...]) -> Callable[[StepRecord], None]:
+    def begin_step(self, fetches: tuple[str, ...]) -> Callable[[StepRecord], None]:
         """Begin the span of a step, and make it current; return what ends it.
 
         Parameters

@@ -161,7 +161,7 @@ def _session(answer: Answer, rates: Rates) -> Iterator[RenderableType]:
         f"process {answer.pid}, session {_plain(told['session'])}: {per_second} steps/s; "
         f"{_number(found.get('steps_running'))} running, {_number(found.get('steps_waiting'))} waiting, "
         f"{_number(found.get('steps_finished'))} finished, {_number(found.get('steps_failed'))} failed; "
-        f"{_number(told.get('iterations'))} iterations in flight in the process"
+        f"{_number(told.get('iterations'))} iterations alive in the process, a step itself is one"
     )
     yield from _tables(answer, rates)
 
@@ -264,7 +264,7 @@ def _plain(text: object) -> str:
 def _bar(value: Any, whole: Any) -> str:
     if not value or not whole:
         return ""
-    return "#" * max(1, min(_BAR, round(_BAR * value / whole)))
+    return "#" * int(max(1, min(_BAR, round(_BAR * value / whole))))
 
 
 def _number(value: Any) -> str:

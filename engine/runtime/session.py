@@ -80,7 +80,9 @@ class Session(SessionView):
     settings : Settings, optional
         The knobs of the engine.
     on_step : callable, optional
-        Called with a :class:`StepRecord` when a step has ended, in whatever way; what it raises is logged.
+        Called with a :class:`StepRecord` when a step has ended, in whatever way; what it raises is logged. If it has a
+        method ``begin_step``, ``on_step.begin_step(fetches)`` is called when a step begins, where it is run, and what
+        that returns gets the record: so :class:`tagflow.monitoring.Spans` makes spans that are current meanwhile.
 
     Examples
     --------

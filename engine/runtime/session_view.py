@@ -65,7 +65,7 @@ class SessionView(SessionState):
             orphaned=self._threads.orphaned + self._cores.orphaned,
             **memory_figures(self._devices, self.resources),
             swapped_bytes=self._swapping.live_bytes,
-            figures={**self.resources.statistics(), **self._tellers.statistics()},
+            figures=self._tellers.statistics(self.resources.statistics()),
         )
 
     def include_statistics(self, kind: str, name: str, source: TellsStatistics) -> None:

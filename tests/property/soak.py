@@ -206,7 +206,9 @@ def main():
     tenth = max(1, len(memory) // 10)
     early, late = (np.median(part) / 2**20 for part in (memory[tenth : 2 * tenth], memory[-tenth:]))
     print(f"{counts}\nresident: {early:.1f} MiB in the second tenth of the rounds, {late:.1f} MiB in the last")
-    print(f"threads: {[each.name for each in threading.enumerate()]}; open files: {before} before, {open_files()} behind")
+    print(
+        f"threads: {[each.name for each in threading.enumerate()]}; open files: {before} before, {open_files()} behind"
+    )
 
 
 if __name__ == "__main__":

@@ -190,6 +190,40 @@ async def test_others_are_included_as_long_as_they_live(graph):
         assert session.statistics().figures == {}
 
 
+async def test_what_is_included_stands_beside_resources_of_its_kind():
+    queue = Queue("ring")
+    async with tg.Session(queue.graph) as session:
+        await session.run(queue.put, {queue.x: 1})
+        other = Pipeline(3)
+        session.include_statistics("queues", "q", other)
+        found = session.statistics().queues
+        assert (found["q"].size, found["q (2)"]) == (1, Count(3))
+
+
+async def test_what_was_swapped_is_told():
+    """Looked at between a loop and its gradient, which wants what the loop has saved."""
+    seen = []
+
+    def look(gradient, _):
+        seen.append(session.statistics().swapped_bytes)
+        return gradient
+
+    @tg.custom_gradient
+    def looked_at(x):
+        return tg.identity(x), lambda g: tg.py_function(look, [g, x], "float32", output_shapes=[16384])
+
+    with tg.Graph().as_default() as graph:
+        x = tg.ones([16384])
+        _, y = tg.while_loop(lambda i, a: i < 40, lambda i, a: (i + 1, tg.sin(a)), [0, x], swap_memory=True)
+        (g,) = tg.gradients(looked_at(y), [x])
+    async with tg.Session(graph, memory_limit="1MiB") as session:
+        assert session.statistics().swapped_bytes == {}
+        await session.run(g)
+        assert session.statistics().swapped_bytes["host"] == 0
+    (found,) = seen
+    assert found["host"] > 1 << 20
+
+
 async def test_checkpoints_are_told(tmp_path):
     with tg.Graph().as_default() as graph:
         w = tg.Variable(np.zeros(100, np.float32), name="w")

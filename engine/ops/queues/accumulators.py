@@ -9,7 +9,7 @@ import numpy as np
 
 from ...base import dtypes
 from ...base.dtypes import DType
-from ...base.errors import OpError
+from ...base.errors import GraphError, OpError
 from ...base.shapes import SCALAR, Shape
 from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.operation import Operation
@@ -19,6 +19,7 @@ from ..support.context import KernelContext
 from .figures import AccumulatorStatistics
 from .gradient_sums import DenseSum, SparseSum
 from .line import Attempt, Line
+from .saved import checked_state
 from .shared import SharedResource, shared
 
 CONTAINER = "accumulators"
@@ -108,16 +109,34 @@ class AccumulatorStorage(SharedResource):
 
     def restore(self, saved: Any) -> Callable[[], object]:
         """Return what puts a saved sum in the place of this one."""
-        total = list(map(np.array, saved["total"]))
-        shape = Shape([None if size < 0 else int(size) for size in saved["shape"][0]] if saved["shape"] else None)
+        saved = checked_state(saved, {"total", "shape", "count", "step"}, f"accumulator '{self.name}'")
+        total, shape, count, step = (saved[name] for name in ("total", "shape", "count", "step"))
+        known = _saved_shape(shape)
+        if not (isinstance(count, int) and isinstance(step, int) and self._fits(total, known, count)):
+            raise GraphError(
+                f"what was saved of accumulator '{self.name}' does not fit it",
+                wanted=f"the sum of some gradients, {self.spec.dtype} of shape {self.spec.shape}",
+                got=f"{count} gradients, {total}",
+                hint="make the accumulator as it was when it was saved",
+            )
+        assert known is not None
+        copies = list(map(np.array, total))
 
         def change() -> None:
-            self.sum.set(total)
-            self.sum.shape = shape
-            self.count, self.step = int(saved["count"]), int(saved["step"])
+            self.sum.set(copies)
+            self.sum.shape = known
+            self.count, self.step = count, step
             self.serve()
 
         return change
+
+    def _fits(self, total: Any, shape: Shape | None, count: int) -> bool:
+        """Say whether a saved sum, of a shape as far as that is known, is one of so many gradients."""
+        if not isinstance(total, list) or shape is None or not self.spec.shape.is_compatible_with(shape):
+            return False
+        if not total:
+            return count == 0
+        return count > 0 and all(isinstance(each, np.ndarray) for each in total) and self.sum.fits(total, shape)
 
     def apply(self, gradient: Any, local_step: int, operation: str) -> bool:
         """Add a gradient, unless it is of an earlier step than the accumulator's; say whether it was added.
@@ -187,6 +206,16 @@ class AccumulatorStorage(SharedResource):
         self.step += 1
         self.taken += 1
         return self.sum.take(count, self.spec.reduction == "MEAN")
+
+
+def _saved_shape(saved: Any) -> Shape | None:
+    """Return the shape that a snapshot has, None if that is none."""
+    if saved == []:
+        return Shape(None)
+    fits = isinstance(saved, list) and len(saved) == 1 and isinstance(saved[0], list)
+    if not fits or not all(isinstance(size, int) and size >= -1 for size in saved[0]):
+        return None
+    return Shape([None if size < 0 else size for size in saved[0]])
 
 
 _REASON = NotDifferentiable("an accumulator moves values outside the graph's edges")

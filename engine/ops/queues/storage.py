@@ -22,6 +22,7 @@ from .figures import QueueStatistics, statistics_of
 from .line import Line
 from .orders import FirstInFirstOut, InRing
 from .queue_spec import QueueSpec
+from .saved import checked_state, packed, packed_rows
 from .shared import SharedResource
 
 PIECE = 1 << 20  # bytes that are moved at once between memory and a ring
@@ -127,17 +128,22 @@ class QueueStorage(QueueBase, SharedResource):
     def snapshot(self) -> Any:
         """Return the elements, those gathered by a waiting batch first, whether it is closed, and the draws made."""
         gathered = [e for take in self.takers.waiting for e in self.order.elements_of(take.gathered)]
-        return {"elements": [*gathered, *self.order.elements()], "closed": self.closed, "state": self.order.state()}
+        if self.ring is not None and not gathered:
+            components = packed_rows(self.ring.rows())
+        else:
+            components = packed([*gathered, *self.order.elements()], self.spec.elements)
+        return {"components": components, "closed": self.closed, "state": self.order.state()}
 
     def restore(self, saved: Any) -> Callable[[], object]:
         """Return what puts saved elements in the place of those that are there."""
-        elements = [self.spec.elements.checked(element, self.name) for element in saved["elements"]]
+        saved = checked_state(saved, {"components", "closed", "state"}, f"queue '{self.name}'")
+        put_in = self.order.prepared(saved["components"], saved["state"], self.spec.elements, self.name)
 
         def change() -> None:
             for take in self.takers.waiting:
                 take.gathered, take.has = [], 0
-            self.order.set_state(elements, list(saved["state"]))
-            self.nbytes = sum(map(nbytes_of, elements))
+            put_in()
+            self.nbytes = self.order.nbytes
             self.closed = bool(saved["closed"])
             self.serve()
 

@@ -12,6 +12,7 @@ import secrets
 import socket
 import stat
 import struct
+import sys
 import tempfile
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from ...base.errors import TagflowError
 
 _NAME = re.compile(r"(\d{1,10})-[0-9a-f]{8}\.sock")
 _NEW = re.compile(r"\.new-(\d{1,10})-[0-9a-f]{8}")
-_LONGEST = 107  # bytes of a path that the kernel takes, without the zero behind it
+_LONGEST = 103 if sys.platform == "darwin" else 107  # bytes of a path that the kernel takes, without the zero behind it
 _CREDENTIALS = struct.Struct("3i")  # of SO_PEERCRED: process, user, group
 
 

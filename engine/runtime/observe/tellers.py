@@ -25,9 +25,9 @@ class Tellers:
         if not any(each() is teller and kind == known for known, _, each in self._known):
             self._known.append((kind, name, ref(teller)))
 
-    def statistics(self) -> dict[str, dict[str, Any]]:
-        """Return what all tell, by kind and name."""
-        found: dict[str, dict[str, Any]] = {}
+    def statistics(self, others: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        """Return what all tell, by kind and name, beside what others do."""
+        found = others
         for kind, name, reference in self._known:
             if (teller := reference()) is not None:
                 figures = found.setdefault(kind, {})

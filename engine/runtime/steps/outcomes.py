@@ -7,7 +7,7 @@ import inspect
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from ...base.errors import GraphError, SessionClosed, StepTimeout
 from .compiled_step import CompiledStep
@@ -87,13 +87,6 @@ class RandomState(NamedTuple):
 Hook = Callable[[StepRecord], object]
 
 
-class BeginsSteps(Protocol):
-    """A hook that is told of the beginnings of steps too, in the contexts of who runs them."""
-
-    def begin(self, fetches: tuple[str, ...]) -> Hook:
-        """Return what is called with the step's record, in the same context, in the place of the hook itself."""
-
-
 class Told:
     """One step of which a hook is told: what is called at its end, and its number."""
 
@@ -111,7 +104,9 @@ class StepCounts:
     Parameters
     ----------
     hook : callable or None
-        Called with a StepRecord when a step has ended.
+        Called with a StepRecord when a step has ended. If it has a method ``begin_step``, that is called with what the
+        step fetches when it begins, in the context of who runs it; what it returns is called with the record instead,
+        in the same context.
     peak_bytes : callable
         Returns the most that the session's arrays were so far.
 
@@ -157,11 +152,11 @@ class StepCounts:
             return None
         told = Told(names_of(step), self.hook, self._told)
         self._told += 1
-        if not alone and hasattr(self.hook, "begin"):
+        if not alone and hasattr(self.hook, "begin_step"):
             try:
-                told.hook = self.hook.begin(told.fetches)
+                told.hook = self.hook.begin_step(told.fetches)
             except Exception:
-                _logger.exception("begin of on_step raised an error")
+                _logger.exception("begin_step of on_step raised an error")
         return told
 
     def tell(self, told: Told | None, seconds: float, waited: float, error: BaseException | None) -> None:

@@ -54,7 +54,7 @@ class StepRunner:
     max_steps : int or None
         How many steps run at once; None for any number.
     on_step : callable or None
-        Called with a StepRecord when a step has ended; may be told of beginnings too, see BeginsSteps.
+        Called with a StepRecord when a step has ended; see StepCounts.
 
     Attributes
     ----------
