@@ -180,7 +180,7 @@ class Dataset:
             What it returns; checked, and Python's numbers and lists become arrays of these dtypes.
         parallel : int
             For how many elements it is called at the same time; more than 1 for functions that wait: ``async def``, or
-            in threads.
+            in threads, of which a pipeline has 64.
         threads : bool, optional
             Whether a plain function is called in threads. By default it is called on the event loop until a call takes
             more than 5 ms, then in threads.
@@ -462,7 +462,9 @@ class Dataset:
 
     # ---- several pipelines
 
-    def interleave(self, function: Callable[[Any], Any], cycle_length: int = 1, block_length: int = 1) -> Dataset:
+    def interleave(
+        self, function: Callable[[Any], Any], cycle_length: int = 1, block_length: int = 1, *, output: Any = None
+    ) -> Dataset:
         """Return the elements of the Datasets that a function makes of elements, some of each in turn.
 
         Parameters
@@ -474,10 +476,13 @@ class Dataset:
             How many Datasets are open at once; 1 for one after the other.
         block_length : int
             How many elements of one come in a row.
+        output : structure of TensorSpec, optional
+            What the elements are; see `check`.
 
         Returns
         -------
         Dataset
         """
         check_counts(cycle_length=cycle_length, block_length=block_length)
-        return self._then(combining.InterleaveStage, None, function=function, cycle=cycle_length, block=block_length)
+        mixed = self._then(combining.InterleaveStage, None, function=function, cycle=cycle_length, block=block_length)
+        return mixed if output is None else mixed.check(output)

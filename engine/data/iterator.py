@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections import deque
 from collections.abc import Callable
 from contextvars import copy_context
@@ -11,13 +12,14 @@ from types import TracebackType
 from typing import Any
 
 from ..base.errors import GraphError, QueueClosed, SessionClosed
+from ..base.settings import DEFAULTS
 from ..ops.control.py_function import AsyncResult
 from ..ops.queues.line import Attempt, Line
 from ..runtime.scheduling.blocking_calls import BlockingCalls
 from .stages.elements import ChunkSize, Failure, Item, failure, restored_items, saved_items
 from .stages.stage import QUICKLY, Context, Opens, Stage, end_task
 
-_THREADS = 8
+_THREADS = 64  # at most; they are made as they are needed
 _VERSION = 1
 
 
@@ -68,6 +70,10 @@ class DatasetIterator:
 
     def __repr__(self) -> str:
         return f"<DatasetIterator {self.name}, {self._delivered} elements given>"
+
+    def __del__(self) -> None:
+        if getattr(self, "_loop", None) is not None and self._closed is None and not self._ended:
+            warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=1)
 
     async def __aenter__(self) -> DatasetIterator:
         return self
@@ -300,7 +306,11 @@ class DatasetIterator:
         self._line.fail(lambda _: error)
 
     async def aclose(self) -> None:
-        """End all tasks, wait for threads, close files. Twice is fine."""
+        """End all tasks, wait for threads, close files. Twice is fine.
+
+        A function that is still in its thread after ``Settings.close_seconds`` ends in the background; a warning is
+        logged.
+        """
         self.cancel(SessionClosed(f"{self.name} was closed", hint="make another iterator of its Dataset"))
         pulling, self._pulling = self._pulling, None
         try:
@@ -308,7 +318,7 @@ class DatasetIterator:
             for each in list(self._closing):
                 await asyncio.wait([each])
         finally:
-            await self._threads.aclose(None)
+            await self._threads.aclose(DEFAULTS.close_seconds)
 
 
 async def _close(pulling: asyncio.Task[None] | None, stage: Stage) -> None:

@@ -224,3 +224,27 @@ def test_async_sources_begin_anew_and_give_what_they_have():
 
     assert run(tg.data.from_async(ticks).repeat(2)) == [0, 1, 2, 0, 1, 2]
     assert plain(asyncio.run(collect(tg.data.from_async(ticks, output=tg.TensorSpec([])).batch(3)))) == [[0, 1, 2]]
+
+
+@pytest.mark.parametrize("parallel", [1, 4])
+async def test_a_generator_runs_in_one_task(parallel):
+    tasks = []
+
+    async def ticks():
+        try:
+            async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+                for i in range(20):
+                    tasks.append(asyncio.current_task())
+                    yield await group.create_task(asyncio.sleep(0.001, i))
+        finally:
+            tasks.append(asyncio.current_task())
+
+    async def same(x):
+        return x
+
+    data = tg.data.from_async(ticks).map(same, parallel=parallel)
+    assert [x async for x in data] == list(range(20))
+    assert len(tasks) == 21
+    tasks.clear()
+    assert [x async for x in data.take(3).prefetch(2)] == [0, 1, 2]
+    assert len(set(tasks)) == 1

@@ -16,7 +16,7 @@ import numpy as np
 from ...base.errors import GraphError
 from ...base.record_files import Block, DamagedRecord, RecordFile, matching_files
 from .elements import Item, leaves_of, packed
-from .stage import HELD, QUICKLY, SLICE, Context, Stage, is_cancelled
+from .stage import HELD, QUICKLY, SLICE, Context, Stage, end_task, is_cancelled
 
 
 class IterableStage(Stage):
@@ -79,7 +79,7 @@ class IterableStage(Stage):
 
     async def _gather(self, most: int) -> None:
         if self._threads:
-            await self.context.call(self._take, most)
+            await self.context.threads(self._take, most)
         else:
             self._threads = self._take(most) > HELD and self._threads is None
 
@@ -124,7 +124,8 @@ class IterableStage(Stage):
     async def aclose(self) -> None:
         """Close a generator."""
         iterator, self._iterator, self._ended = self._iterator, None, True
-        if iterator is not None and iterator is not self._source and hasattr(iterator, "close"):
+        is_idle = not self._gathering  # as against one that a thread goes on with
+        if is_idle and iterator is not None and iterator is not self._source and hasattr(iterator, "close"):
             iterator.close()
 
 
@@ -134,19 +135,50 @@ def _begins(source: Any, method: str) -> bool:
 
 
 class AsyncIterableStage(IterableStage):
-    """The elements of an asynchronous iterable."""
+    """The elements of an asynchronous iterable, which a task of its own goes through, as far as it is asked to.
+
+    So whatever of asyncio belongs to a task, a timeout or a task group, may be around the user's ``yield``.
+    """
 
     what = "asynchronous iterable"
+
+    def __init__(self, context: Context, source: Any) -> None:
+        super().__init__(context, source)
+        self._task: asyncio.Task[None] | None = None
+        self._asked = asyncio.Event()
+        self._wanted = 0
+        self._reply: asyncio.Future[None] | None = None
 
     def _iterate(self, source: Any) -> Any:
         return aiter(source() if _begins(source, "__aiter__") else source)
 
     async def _gather(self, most: int) -> None:
-        until = perf_counter() + QUICKLY
+        self._wanted = most
+        self._asked.set()
+        self._reply = asyncio.get_running_loop().create_future()
+        if self._task is None:
+            self._task = asyncio.create_task(self._go_through())
+        await self._reply
+
+    async def _go_through(self) -> None:
+        iterator = self._iterator
+        try:
+            while not self._ended:
+                await self._asked.wait()
+                self._asked.clear()
+                await self._take_some(iterator)
+                self._answer()
+        finally:
+            self._answer()
+            if inspect.isasyncgen(iterator) and iterator is not self._source:
+                await iterator.aclose()
+
+    async def _take_some(self, iterator: Any) -> None:
+        until = perf_counter() + QUICKLY  # who was waited for is handed on at once
         first = self._count + len(self._items)
         try:
-            for number in range(first, first + most):
-                self._items.append((await anext(self._iterator), ("", number)))
+            for number in range(first, first + self._wanted):
+                self._items.append((await anext(iterator), ("", number)))
                 if perf_counter() > until:
                     return
         except StopAsyncIteration:
@@ -156,11 +188,14 @@ class AsyncIterableStage(IterableStage):
                 raise
             self._fail(error)
 
+    def _answer(self) -> None:
+        if self._reply is not None and not self._reply.done():
+            self._reply.set_result(None)
+
     async def aclose(self) -> None:
-        """Close an asynchronous generator."""
-        iterator, self._iterator, self._ended = self._iterator, None, True
-        if iterator is not None and iterator is not self._source and inspect.isasyncgen(iterator):
-            await iterator.aclose()
+        """End the task, which closes a generator."""
+        self._ended = True
+        await end_task(self._task)
 
 
 class ArraysStage(Stage):
