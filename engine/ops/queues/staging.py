@@ -70,8 +70,16 @@ class StagingStorage(QueueStorage):
     def _at(self, index: int) -> Element:
         return self.order.held[index]
 
+    def _push(self, element: Element) -> None:
+        super()._push(element)
+        self._show()
+
     def _settle(self) -> None:
         super()._settle()
+        self._show()
+
+    def _show(self) -> None:
+        """Let those look who wait for an element that is there by now."""
         for peek in self.peekers.alive() if self.peekers else ():
             if peek.index < len(self.order):
                 self.peekers.end(peek, result=self._at(peek.index))

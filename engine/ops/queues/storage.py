@@ -339,9 +339,9 @@ class QueueStorage(QueueBase, SharedResource):
             return None
         if isinstance(elements, Rows):  # what they are rows of may be written to meanwhile
             elements.columns = kept(elements.columns, pool)
-        first = not self.putters.waiting
+        first = not self.putters
         waiting = self.putters.join(put, self._go_on_putting, self._give_up_putting)
-        if first:
+        if first:  # else those in front wake it, who may have been woken but have not gone on
             self.serve()
         return waiting
 
@@ -401,6 +401,8 @@ class QueueStorage(QueueBase, SharedResource):
 
     def _has_room_for(self, put: Put) -> bool:
         """Say whether all that one puts has room beside what the woken ones put."""
+        if not put.elements:
+            return True  # also of a queue that has more than its capacity, as batches have gone back
         size = 0
         if self.spec.capacity_bytes >= 0:
             every = [each.elements for each in (*self.putters.woken, put)]
@@ -426,7 +428,7 @@ class QueueStorage(QueueBase, SharedResource):
                 if self.putters.waiting:
                     self.serve()
                 return taken
-        first = not self.takers.waiting
+        first = not self.takers
         waiting = self.takers.join(take, self._go_on_taking, self._give_up_taking)
         if first:
             self.serve()
