@@ -1,6 +1,7 @@
 """Elements of pipelines as operations of a graph."""
 
 import asyncio
+import pickle
 
 import numpy as np
 import pytest
@@ -222,9 +223,10 @@ async def test_arrays_of_elements_count_as_memory_of_the_session():
             await session.run(y)
 
 
-def test_graphs_with_pipelines_print():
+def test_graphs_with_pipelines_are_printed_and_pickled():
     with tg.Graph().as_default() as graph:
-        NUMBERS.next()
-    text = str(graph)
-    assert "IteratorGetNext" in text
-    assert "<Dataset of" in text
+        x = NUMBERS.shuffle(10, seed=1).next()
+    assert "iterator/handle = IteratorHandle() dataset=<object Dataset>" in graph.to_text()
+    again = pickle.loads(pickle.dumps(graph))
+    with tg.SyncSession(graph) as one, tg.SyncSession(again) as other:
+        assert [int(one.run(x)) for _ in range(3)] == [int(other.run(x.name)) for _ in range(3)]

@@ -219,12 +219,12 @@ def test_each_loop_has_an_iterator_of_its_own():
 
 
 def test_an_iterator_that_is_not_closed_is_warned_of():
-    async def main():
-        return await NUMBERS.iterator("forgotten").next()
+    def forget():
+        asyncio.run(NUMBERS.iterator("forgotten").next())
+        gc.collect()
 
     with pytest.warns(ResourceWarning, match="unclosed <DatasetIterator forgotten, 1 elements given>"):
-        asyncio.run(main())
-        gc.collect()
+        forget()
 
 
 @pytest.mark.parametrize("state", [None, {}, {"version": 1}, 3])

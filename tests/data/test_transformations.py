@@ -49,6 +49,8 @@ def test_padded_batches():
     assert run(pairs.padded_batch(2)) == [
         ([[[1, 1], [0, 0]], [[1, 0], [1, 0]]], [["a", ""], ["b", "c"]]),
     ]
+    scalars = tg.data.from_iterable([([1], 2.0), ([1, 2], 3.0)], output=(tg.TensorSpec([None]), tg.TensorSpec([])))
+    assert run(scalars.padded_batch(2)) == [([[1, 0], [1, 2]], [2, 3])]
     named = tg.data.from_iterable([{"x": [1], "n": 1}, {"x": [1, 2], "n": 2}])
     assert run(named.padded_batch(2, padding_values={"x": 9, "n": 0})) == [{"x": [[1, 9], [1, 2]], "n": [1, 2]}]
 

@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...base.array_like import as_array
-from ...base.errors import DtypeError, PipelineError, ShapeError
-from ...base.shapes import Shape
+from ...base.errors import PipelineError
 
 Origin = tuple[str, int] | None  # a file or another source, and the number of the line, record or element there
 Item = tuple[Any, Origin]  # an element, or the Failure in its place
@@ -110,66 +108,6 @@ def in_order_of(like: Any, element: Any) -> Any:
     if isinstance(like, dict):
         return {key: in_order_of(each, element[key]) for key, each in like.items()}
     return element
-
-
-def conform(element: Any, spec: Any, wanted: Any) -> list[Any]:
-    """Return the leaves of an element as arrays of a spec's dtypes and shapes.
-
-    Bytes become vectors of uint8, lists become arrays.
-
-    Parameters
-    ----------
-    element : object
-    spec : structure of TensorSpec
-    wanted : object
-        The spec's skeleton.
-
-    Raises
-    ------
-    DtypeError, ShapeError
-        If it does not fit.
-    """
-    if wanted is None:
-        return [_conformed(element, spec)]
-    if skeleton(element) != wanted:
-        raise ShapeError(
-            "an element has another structure than its spec",
-            wanted=spec,
-            got=summary(element),
-            hint="let the last map return the structure of the spec",
-        )
-    leaves = leaves_of(in_order_of(wanted, element))
-    return [_conformed(leaf, want) for leaf, want in zip(leaves, leaves_of(spec), strict=True)]
-
-
-def _conformed(leaf: Any, spec: Any) -> Any:
-    if isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype == spec.dtype.numpy and _fits(leaf.shape, spec.shape):
-        return leaf if isinstance(leaf, np.ndarray) else np.asarray(leaf)
-    value = np.frombuffer(leaf, np.uint8) if isinstance(leaf, (bytes, bytearray)) else leaf
-    try:
-        array = as_array(value, spec.dtype)
-    except DtypeError as error:
-        raise DtypeError(
-            f"an element has another dtype than its spec: {error.what}",
-            wanted=spec,
-            got=summary(leaf),
-            hint="cast it in a map, as by numpy.asarray(value, dtype)",
-        ) from error
-    if not _fits(array.shape, spec.shape):
-        raise ShapeError(
-            "an element has another shape than its spec",
-            wanted=spec,
-            got=f"{array.dtype}{list(array.shape)}",
-            hint="give None for dimensions that vary",
-        )
-    return array
-
-
-def _fits(got: tuple[int, ...], wanted: Shape) -> bool:
-    dims = wanted.dims if wanted.rank is not None else None
-    return dims is None or (
-        len(got) == len(dims) and all(want is None or want == size for want, size in zip(dims, got, strict=True))
-    )
 
 
 def summary(element: Any) -> str:
