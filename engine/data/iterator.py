@@ -16,7 +16,8 @@ from ..base.settings import DEFAULTS
 from ..ops.control.py_function import AsyncResult
 from ..ops.queues.line import Attempt, Line
 from ..runtime.scheduling.blocking_calls import BlockingCalls
-from .stages.elements import ChunkSize, Failure, Item, failure, restored_items, saved_items
+from .stages.elements import ChunkSize, Failure, Item, failure
+from .stages.saved_items import restored_items, saved_items
 from .stages.stage import QUICKLY, Context, Opens, Stage, end_task
 
 _THREADS = 64  # at most; they are made as they are needed

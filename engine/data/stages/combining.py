@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ...base.errors import GraphError
-from .elements import Failure, Item, restored_items, saved_items
+from .elements import Failure, Item
+from .saved_items import restored_items, saved_items
 from .stage import Context, Opens, Stage
 
 

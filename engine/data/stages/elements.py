@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -119,28 +119,3 @@ def summary(element: Any) -> str:
         return f"{type(each).__name__} {each!r}"[:80]
 
     return str(packed(element, map(leaf, leaves_of(element))))[:200]
-
-
-# ---- in states
-
-
-def saved_items(items: Iterable[Item]) -> list[Any]:
-    """Return elements for a state; a failure as what it says."""
-    return [_saved_failure(value, origin) if type(value) is Failure else (value, origin) for value, origin in items]
-
-
-def _saved_failure(failed: Failure, origin: Origin) -> Any:
-    error = failed.error
-    return None, origin, {"what": error.what, "number": error.element, "hint": error.hint}
-
-
-def restored_items(saved: Any) -> list[Item]:
-    """Return elements of a state, which may have come from a file."""
-    return [_restored(*each) for each in saved]
-
-
-def _restored(value: Any, origin: Any, failed: Any = None) -> Item:
-    place: Origin = None if origin is None else (str(origin[0]), int(origin[1]))
-    if failed is None:
-        return value, place
-    return failure(failed["what"], int(failed["number"]), place, None, hint=failed["hint"]), place

@@ -40,14 +40,15 @@ class Contents:
     step: int
     files: dict[str, list[tuple[str, Any]]] = field(default_factory=dict)
     manifest: dict[str, Any] = field(default_factory=dict)
-    _taken: set[str] = field(default_factory=set)
+    _taken: dict[str, int] = field(default_factory=dict)  # with the number that the next of this name gets
 
     def add(self, file: str, name: str, array: Any) -> str:
         """Put an array into a file; return its name there, which no other of the checkpoint has."""
-        chosen, number = name, 1
+        chosen = name
         while chosen in self._taken:
-            chosen, number = f"{name}#{number}", number + 1
-        self._taken.add(chosen)
+            chosen = f"{name}#{self._taken[name]}"
+            self._taken[name] += 1
+        self._taken[chosen] = 1
         self.files.setdefault(file, []).append((chosen, array))
         dtype, shape = as_dtype(array.dtype).name, list(array.shape)
         self.manifest["tensors"][chosen] = {"file": file, "dtype": dtype, "shape": shape}
