@@ -304,6 +304,7 @@ class DatasetIterator:
     def cancel(self, error: BaseException) -> None:
         """Let all who wait, and all who ask from now on, raise `error`."""
         self._closed = self._closed or error
+        self._ready.clear()
         self._line.fail(lambda _: error)
 
     async def aclose(self) -> None:

@@ -269,4 +269,16 @@ def test_elements_are_held_against_their_spec():
     for error, text in zip(errors, texts, strict=True):
         assert text in str(error)
         assert "wanted" in str(error)
+    for dtype, value in (
+        ("uint8", -1),
+        ("uint8", 256),
+        ("int64", 2**63),
+        ("float32", 1e39),
+        ("bool", 1),
+        ("int32", True),
+    ):
+        (error,) = asyncio.run(collect(tg.data.from_iterable([value], output=tg.TensorSpec([], dtype))))
+        assert "another dtype" in str(error), (dtype, value)
+    for dtype, value in (("int64", 2**63 - 1), ("int64", -(2**63)), ("float32", float("inf")), ("float64", 1)):
+        assert run(tg.data.from_iterable([value], output=tg.TensorSpec([], dtype))) == [value]
     assert run(tg.data.from_iterable([b"ab"], output=tg.TensorSpec([None], "uint8"))) == [[97, 98]]

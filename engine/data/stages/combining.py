@@ -9,7 +9,7 @@ from typing import Any
 from ...base.errors import GraphError
 from .elements import Failure, Item
 from .saved_items import restored_items, saved_items
-from .stage import Context, Opens, Stage
+from .stage import Context, Opens, Stage, close_all
 
 
 class RepeatStage(Stage):
@@ -225,7 +225,4 @@ class InterleaveStage(Stage):
 
     async def aclose(self) -> None:
         """End all pipelines that are open."""
-        for each in self._opened:
-            if each is not None:
-                await each.stage.aclose()
-        await super().aclose()
+        await close_all([*(each.stage for each in self._opened if each is not None), *self.inputs])

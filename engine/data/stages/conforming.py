@@ -55,23 +55,25 @@ class Conform:
 class _Leaf:
     """Returns a value as an array of a spec's dtype and shape."""
 
-    __slots__ = ("_dims", "_dtype", "_kind", "_most", "_spec")
+    __slots__ = ("_dims", "_dtype", "_kind", "_least", "_most", "_spec")
 
     def __init__(self, spec: Any) -> None:
         self._spec = spec
         self._dtype: np.dtype[Any] = spec.dtype.numpy
         self._dims: tuple[int | None, ...] | None = None if spec.shape.rank is None else spec.shape.dims
         self._kind: type | None = None  # of Python, that is taken as it is
-        self._most: float = 0.0  # its largest value
+        self._least: Any = 0  # of its values, which the dtype can hold
+        self._most: Any = 0
         if self._dims in ((), None):
             integral, floating = spec.dtype.is_integer, spec.dtype.is_floating
             self._kind = int if integral else float if floating else None
-            self._most = float(spec.dtype.max) if integral or floating else 0.0
+            if self._kind is not None:
+                self._least, self._most = spec.dtype.min, spec.dtype.max
 
     def __call__(self, value: Any) -> Array:
         if isinstance(value, np.ndarray) and value.dtype == self._dtype and self._fits(value.shape):
             return value
-        if type(value) is self._kind and -self._most <= value <= self._most:
+        if type(value) is self._kind and self._least <= value <= self._most:
             return np.array(value, self._dtype)
         return self._converted(value)
 
