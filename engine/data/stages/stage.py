@@ -181,8 +181,9 @@ async def end_task(task: asyncio.Future[Any] | None) -> None:
             await asyncio.wait([task])
         except asyncio.CancelledError as error:
             cancellation = error
-    if not task.cancelled() and (error := task.exception()) is not None:
-        _logger.warning("a part of a pipeline has failed as it was ended", exc_info=error)
+    failed = None if task.cancelled() else task.exception()
+    if failed is not None:
+        _logger.warning("a part of a pipeline has failed as it was ended", exc_info=failed)
     if cancellation is not None:
         try:
             raise cancellation

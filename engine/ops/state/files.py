@@ -78,7 +78,7 @@ def _read(xp: Any, context: KernelContext, filename: Any, *, dtype: DType) -> An
 def _write_content(path: str, contents: Any) -> None:
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
     is_text = getattr(contents, "dtype", None) != np.uint8
-    Path(path).write_bytes(str(contents).encode() if is_text else memoryview(np.ascontiguousarray(contents)))
+    Path(path).write_bytes(str(contents).encode() if is_text else np.ascontiguousarray(contents).data)
 
 
 def _write(xp: Any, context: KernelContext, filename: Any, contents: Any) -> Any:
