@@ -183,7 +183,7 @@ async def test_prefetch_is_as_far_ahead_as_it_may():
         assert await iterator.next() == 0
         for _ in range(50):
             await asyncio.sleep(0)
-        assert made == [0, 1, 2, 3] or made == [0, 1, 2]
+        assert made in ([0, 1, 2], [0, 1, 2, 3])  # room for one is not worth a turn
 
 
 async def test_nothing_is_made_before_somebody_asks():
