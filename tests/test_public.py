@@ -26,8 +26,8 @@ CONSTRUCTION = """
 RUNNING = "Session SyncSession Settings "
 ERRORS = """
     TagflowError GraphError ShapeError DtypeError BranchMismatchError LoopVariableError OpError DeadFetchError
-    TensorArrayError StackError StepTimeout QueueClosed PipelineError Overloaded DeviceMemoryError CheckpointError SessionClosed
-    UninitializedVariableError
+    TensorArrayError StackError StepTimeout QueueClosed PipelineError Overloaded DeviceMemoryError CheckpointError
+    SessionClosed UninitializedVariableError
 """
 
 ALIASES = {("floormod", "mod")}  # two names of one function, as in TensorFlow
