@@ -75,6 +75,10 @@ class Barrier(HasComponents):
         name : str, optional
             Name of the operation.
 
+        Returns
+        -------
+        Operation
+
         Raises
         ------
         GraphError
@@ -152,6 +156,10 @@ class Barrier(HasComponents):
             Whether they may not: elements that lack components are dropped.
         name : str, optional
             Name of the operation.
+
+        Returns
+        -------
+        Operation
 
         Raises
         ------

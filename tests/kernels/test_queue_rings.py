@@ -1,4 +1,4 @@
-"""The C kernels of Enqueue and Dequeue against the Python ones: the same elements, and no Python where there need be none.
+"""The C kernels of Enqueue and Dequeue against the Python ones: the same elements, and no Python where none is needed.
 
 The rings that they share as well: places that begin anew, growth, rows, elements that go back.
 """

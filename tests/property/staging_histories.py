@@ -42,7 +42,7 @@ class StagingModel:
 
     def step(self, kind):
         for each in [each for each in self.waiting if each[1] == kind]:
-            who, _, value = each
+            _, _, value = each
             if kind == "peek":
                 if value < len(self.items):
                     self.end(each, self.items[value])
@@ -141,7 +141,7 @@ class MapModel:
             pass  # who looks does so before anything is taken
 
     def step(self, each):
-        who, what, key, part = each
+        _, what, key, _ = each
         if what == "put":
             return self.put(each)
         if what == "peek" and key in self.whole:

@@ -29,7 +29,7 @@ class BarrierSpec(NamedTuple):
 class Incomplete(NamedTuple):
     """An element of which components are still to come: when its key came, and what is there."""
 
-    index: int
+    number: int
     components: list[Any]  # None for those that are still to come
 
 
@@ -87,8 +87,8 @@ class BarrierStorage(SharedResource):
     def snapshot(self) -> Any:
         """Return the elements, the next index, and whether it is closed."""
         waiting = [
-            (key, index, [c is not None for c in components], [c for c in components if c is not None])
-            for key, (index, components) in self.incomplete.items()
+            (key, number, [c is not None for c in components], [c for c in components if c is not None])
+            for key, (number, components) in self.incomplete.items()
         ]
         return {"ready": self.ready.snapshot(), "incomplete": waiting, "next": self.next_index, "closed": self.closed}
 
@@ -96,9 +96,9 @@ class BarrierStorage(SharedResource):
         """Return what puts saved elements in the place of those that are there."""
         ready = self.ready.restore(saved["ready"])
         incomplete = {}
-        for key, index, there, components in saved["incomplete"]:
+        for key, number, there, components in saved["incomplete"]:
             left = iter(components)
-            incomplete[str(key)] = Incomplete(int(index), [next(left) if is_there else None for is_there in there])
+            incomplete[str(key)] = Incomplete(int(number), [next(left) if is_there else None for is_there in there])
 
         def change() -> None:
             self.incomplete, self.next_index = incomplete, int(saved["next"])
@@ -162,7 +162,7 @@ class BarrierStorage(SharedResource):
         if all(c is not None for c in entry.components):
             del self.incomplete[key]
             name = np.array(key, dtypes.string.numpy)
-            self.ready.put((np.int64(entry.index), name, *entry.components), operation)
+            self.ready.put((np.int64(entry.number), name, *entry.components), operation)
 
     def take(self, count: int, small_batch: bool, wait_for_incomplete: bool, operation: str) -> Taken | AsyncResult:
         """Take a batch of whole elements, or return what waits until there is one.

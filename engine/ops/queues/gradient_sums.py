@@ -124,7 +124,7 @@ class SparseSum:
         if is_mean:
             divisors = counts.reshape(-1, *[1] * (values.ndim - 1))
             values = np.divide(values, divisors).astype(values.dtype, copy=False)
-        return indices, values, np.int64([-1 if size is None else size for size in self.shape])
+        return indices, values, np.array([-1 if size is None else size for size in self.shape], np.int64)
 
     def arrays(self) -> Iterable[Any]:
         """Return the sum, if there is one."""
