@@ -77,6 +77,13 @@ cdef class Ring:
                 return False
         return True
 
+    def reserve(self, Py_ssize_t wanted):
+        """Have memory for so many elements, or as many as there may be."""
+        if self.capacity >= 0:
+            wanted = min(wanted, self.capacity)
+        if wanted > self.places:
+            self.grow(wanted)
+
     def push(self, element):
         """Put an element in; there must be room."""
         cdef Py_ssize_t place

@@ -7,6 +7,7 @@ from tagflow.ops.queues.accumulators import AccumulatorSpec, AccumulatorStorage
 from tagflow.ops.queues.attempts import Taken
 from tagflow.ops.queues.barrier import FIRST, BarrierSpec, BarrierStorage
 from tagflow.ops.queues.elements import ElementSpec
+from tagflow.ops.queues.gradient_sums import Reduction
 from tagflow.ops.queues.map_staging import MapSpec, MapStorage
 from tagflow.ops.queues.queue_spec import QueueSpec
 from tagflow.ops.queues.staging import StagingStorage
@@ -390,6 +391,8 @@ class Accumulators(Waits):
         self.model.take(self.begin(lambda: self.sums.take(count, "take")), count)
 
     def told(self, end):
+        if isinstance(end, Reduction):
+            end = end.result()
         if isinstance(end, tuple):
             return {int(index): float(value[0]) for index, value in zip(end[0], end[1], strict=True)}
         return {0: float(end[0])} if isinstance(end, np.ndarray) else super().told(end)

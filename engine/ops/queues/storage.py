@@ -75,7 +75,7 @@ class QueueStorage(QueueBase, SharedResource):
         self.ring: Ring | None = self.order.ring if isinstance(self.order, InRing) else None
         self.may_put: bool = self.ring is not None
         self.may_take: bool = self.ring is not None
-        self.putters: Line[Put] = Line(self._went)
+        self.putters: Line[Put] = Line(lambda _: None)
         self.takers: Line[Take] = Line(self._give_back)
         self.closed: bool = False
         self.nbytes: int = 0
@@ -211,7 +211,7 @@ class QueueStorage(QueueBase, SharedResource):
             self.closed = True
             self.putters.fail(self._closed_by)
         elif self.putters:
-            return self.putters.join(Closing(operation, ()), self._went, self._give_up_putting)
+            return self.putters.join(Closing(operation, ()), lambda _: None, self._give_up_putting)
         self.closed = True
         self.serve()
         return None
@@ -292,7 +292,7 @@ class QueueStorage(QueueBase, SharedResource):
         take.gathered += taken
         take.has += count
         if self.spec.capacity_bytes >= 0:
-            self.nbytes -= sum(map(nbytes_of, self.order.elements_of(taken)))
+            self.nbytes -= self.order.nbytes_of(taken)
 
     def _give_back(self, take: Take) -> None:
         self._back(take.gathered)
@@ -300,7 +300,7 @@ class QueueStorage(QueueBase, SharedResource):
 
     def _back(self, entries: list[Any]) -> None:
         if self.spec.capacity_bytes >= 0:
-            self.nbytes += sum(map(nbytes_of, self.order.elements_of(entries)))
+            self.nbytes += self.order.nbytes_of(entries)
         self.order.give_back(entries)
 
     # ---- putting
@@ -324,6 +324,8 @@ class QueueStorage(QueueBase, SharedResource):
             return None
         if isinstance(elements, Rows):  # what they are rows of may be written to meanwhile
             elements.columns = kept(elements.columns, pool)
+            if self.ring is not None and put.need > self.piece:  # once, and not each time that a piece has no place
+                self.ring.reserve(self.ring.length + put.need)
         waiting = self.putters.join(put, self._go_on_putting, self._give_up_putting)
         self.serve()
         return waiting
@@ -336,9 +338,6 @@ class QueueStorage(QueueBase, SharedResource):
             self._push_all(put)
         finally:
             self.serve()
-
-    def _went(self, attempt: Put) -> None:
-        """Go on with nothing to do."""
 
     def _give_up_putting(self, put: Put) -> None:
         self.putters.leave(put)
@@ -423,17 +422,17 @@ class QueueStorage(QueueBase, SharedResource):
         return Taken(entries, self._batch if many else self._only, self._put_back, many and self._is_large(entries))
 
     def _is_large(self, entries: list[Any]) -> bool:
-        """Say whether making a batch of entries copies much."""
-        if self.ring is not None and len(entries) < 2:
-            return False  # one piece is the batch as it is
-        return sum(map(nbytes_of, self.order.elements_of(entries))) >= LARGE
+        """Say whether making a batch of entries takes long."""
+        if self.ring is not None:
+            return len(entries) > 1 and self.order.nbytes_of(entries) >= LARGE  # one piece is the batch as it is
+        return len(entries) > MANY or self.order.nbytes_of(entries) >= LARGE
 
     def _only(self, entries: list[Any]) -> Element:
         return self.order.element(entries[0])
 
     def _batch(self, entries: list[Any]) -> Element:
         rows = self.order.rows_of(entries)
-        return self.spec.elements.batch(self.order.elements_of(entries), self.spec.pads) if rows is None else rows
+        return self.spec.elements.batch(entries, self.order.element, self.spec.pads) if rows is None else rows
 
     def _put_back(self, entries: list[Any]) -> None:
         self._back(entries)
