@@ -232,7 +232,7 @@ WITHOUT: dict[str, str] = {
     **dict.fromkeys(("QueueHandle", "QueueClose", "QueueIsClosed", "QueueSize", "AccumulatorHandle"), _HANDLE),
     **dict.fromkeys(("AccumulatorNumAccumulated", "AccumulatorSetGlobalStep"), _HANDLE),
     **dict.fromkeys(("StageClear", "MapStageHandle", "MapStageSize", "MapStageClear"), _HANDLE),
-    **dict.fromkeys(("BarrierHandle", "BarrierClose", "BarrierSize"), _HANDLE),
+    **dict.fromkeys(("BarrierHandle", "BarrierClose", "BarrierSize", "AsyncSourceHandle"), _HANDLE),
     **dict.fromkeys(("VariableHandle", "IsInitialized", "StackNew", "StackClose"), _HANDLE),
     **dict.fromkeys(("TensorArrayNew", "TensorArrayClose", "TensorArraySize"), _HANDLE),
     **dict.fromkeys(("TensorArrayReadBlock", "TensorArrayRowOf"), "gives views"),

@@ -124,7 +124,7 @@ class Barrier(HasComponents):
         Returns
         -------
         indices : int64 Tensor of shape [n]
-            In which order the keys came; the first has the smallest int64.
+            With which `insert_many` each key came: the first that brought any has the smallest int64.
         keys : string Tensor of shape [n]
         values : list of Tensor of shape [n, ...]
             The components.

@@ -244,6 +244,7 @@ ELSEWHERE = {
     "AccumulatorSetGlobalStep",
     "AccumulatorTakeGradient",
     "AccumulatorTakeRows",
+    "AsyncSourceHandle",
     "BarrierClose",
     "BarrierHandle",
     "BarrierInsertMany",

@@ -229,7 +229,7 @@ class BarrierModel:
 
     def __init__(self):
         self.incomplete, self.ready, self.takes, self.ends = {}, [], [], {}
-        self.next, self.closed = FIRST, False
+        self.next, self.batch, self.closed = 0, FIRST, False
 
     def insert(self, who, component, keys):
         new = [key for key in keys if key not in self.incomplete]
@@ -242,18 +242,19 @@ class BarrierModel:
             self.ends[who] = None
             for key in keys:
                 self.insert_one(component, key)
+            self.batch += bool(new)
         self.settle()
 
     def insert_one(self, component, key):
         if key not in self.incomplete:
-            self.incomplete[key] = self.next, {component}
+            self.incomplete[key] = (self.next, self.batch), {component}
             self.next += 1
             return
-        index, there = self.incomplete[key]
+        number, there = self.incomplete[key]
         there.add(component)
         if len(there) == 2:
             del self.incomplete[key]
-            self.ready.append((index, key))
+            self.ready.append((*number, key))
 
     def take(self, who, count, small, patient):
         if self.closed and small and not patient and count:
@@ -286,7 +287,8 @@ class BarrierModel:
                     self.takes.pop(0)
                     continue
                 count = len(self.ready)
-            self.ends[who], self.ready = self.ready[:count], self.ready[count:]
+            self.ends[who] = [(batch, key) for _, batch, key in self.ready[:count]]
+            self.ready = self.ready[count:]
             self.takes.pop(0)
 
 
