@@ -4,8 +4,10 @@ Build a graph with ``cond``, ``while_loop`` and ``TensorArray``, differentiate i
 
 import typing as _typing
 
+from . import data as data
 from . import losses as losses
 from . import metrics as metrics
+from . import monitoring as monitoring
 from . import nn as nn
 from . import streams as streams
 from . import training as training
@@ -39,6 +41,7 @@ from .base.errors import (
     LoopVariableError,
     OpError,
     Overloaded,
+    PipelineError,
     QueueClosed,
     SessionClosed,
     ShapeError,
@@ -70,6 +73,7 @@ from .frontend.py_function import py_function
 from .frontend.queue_base import QueueBase
 from .frontend.queue_bridges import Bridge
 from .frontend.queues import FIFOQueue, PaddingFIFOQueue, PriorityQueue, RandomShuffleQueue
+from .frontend.readers import TextLineReader, TFRecordReader, WholeFileReader
 from .frontend.sampled import compute_accidental_hits, nce_loss, sampled_softmax_loss
 from .frontend.scattering import (
     scatter_add,
@@ -348,6 +352,7 @@ from .ops.nn.pooling import (
     max_pool_with_argmax,
     pool,
 )
+from .ops.queues.figures import AccumulatorStatistics, QueueStatistics
 from .ops.random.candidates import (
     Candidates,
     fixed_unigram_candidate_sampler,
@@ -370,6 +375,7 @@ from .ops.sparse.reducing import (
 )
 from .ops.sparse.rows import sparse_fill_empty_rows, sparse_reorder, sparse_retain, sparse_slice
 from .ops.sparse.sparse_tensor import SparseTensor, SparseTensorValue, sparse_placeholder
+from .ops.state.files import matching_files, read_file, write_file
 from .ops.state.saving import restore_v2, save_v2
 from .ops.state.session_handles import get_session_handle
 from .ops.state.stacks import stack_close, stack_pop, stack_push
@@ -385,6 +391,8 @@ from .runtime.functions.function import Function, function
 from .runtime.observe.statistics import Statistics
 from .runtime.observe.trace import Span, Trace
 from .runtime.observe.watch import Watch
+from .runtime.runners import Runners, runners
+from .runtime.scheduling.runner import Runner, RunnerStatistics
 from .runtime.session import Session
 from .runtime.steps.outcomes import StepRecord
 from .runtime.steps.partial_run import PartialRun
@@ -401,6 +409,7 @@ if not _typing.TYPE_CHECKING:  # for which a module with `__getattr__` has all n
 
 bool: DType = _bool
 __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, range, round, slice
+    "AccumulatorStatistics",
     "Assert",
     "Barrier",
     "BranchMismatchError",
@@ -428,12 +437,17 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "PaddingFIFOQueue",
     "PartialRun",
     "PartitionedVariable",
+    "PipelineError",
     "PriorityQueue",
     "Quantized",
     "QueueBase",
     "QueueClosed",
+    "QueueStatistics",
     "RandomShuffleQueue",
     "Report",
+    "Runner",
+    "RunnerStatistics",
+    "Runners",
     "Session",
     "SessionClosed",
     "Settings",
@@ -455,16 +469,19 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "SwapPolicy",
     "SwapReport",
     "SyncSession",
+    "TFRecordReader",
     "TagflowError",
     "Tensor",
     "TensorArray",
     "TensorArrayError",
     "TensorHandle",
     "TensorSpec",
+    "TextLineReader",
     "Trace",
     "UninitializedVariableError",
     "Variable",
     "Watch",
+    "WholeFileReader",
     "__version__",
     "accumulate_n",
     "acos",
@@ -705,6 +722,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "loop_cond",
     "lrn",
     "map_fn",
+    "matching_files",
     "matmul",
     "matrix_band_part",
     "matrix_determinant",
@@ -766,6 +784,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "random_shuffle",
     "random_uniform",
     "rank",
+    "read_file",
     "real",
     "reciprocal",
     "recompute_grad",
@@ -806,6 +825,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "roll",
     "rot90",
     "rsqrt",
+    "runners",
     "sampled_softmax_loss",
     "saturate_cast",
     "save_v2",
@@ -950,6 +970,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "weighted_moments",
     "where",
     "while_loop",
+    "write_file",
     "xdivy",
     "xlog1py",
     "xlogy",

@@ -1,4 +1,4 @@
-"""The command line: ``tagflow demo`` and ``tagflow info``."""
+"""The command line: ``tagflow demo``, ``tagflow info`` and ``tagflow top``."""
 
 from __future__ import annotations
 
@@ -46,7 +46,28 @@ def _parser() -> argparse.ArgumentParser:
         help="say of each operation whether it was verified on a GPU, and at which commit",
     )
     info.set_defaults(command=lambda parsed: _print(_operations() if parsed.operations else _facts()))
+    _add_top(commands.add_parser("top", help="show what the sessions of running processes do"))
     return parser
+
+
+def _add_top(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Show steps, queues, memory and checkpoints of sessions that let themselves be observed: those of "
+        "processes run with TAGFLOW_OBSERVE=1, or in `async with session.observe():`."
+    )
+    parser.add_argument("target", nargs="?", metavar="PID|PATH", help="a process, or a session's socket (all)")
+    parser.add_argument("--once", action="store_true", help="look once")
+    parser.add_argument("--json", action="store_true", help="print an array of what each session tells")
+    parser.add_argument(
+        "--interval", type=float, default=1.0, metavar="SECONDS", help="between two looks (%(default)s)"
+    )
+    parser.set_defaults(command=_top)
+
+
+def _top(parsed: argparse.Namespace) -> int:
+    from .monitoring.top import top
+
+    return top(parsed.target, parsed.once, parsed.json, parsed.interval)
 
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:

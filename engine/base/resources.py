@@ -44,6 +44,10 @@ class Resource:
     async def aclose(self) -> None:
         """Let go of what it holds; nobody uses it any longer. Must not wait for a step."""
 
+    def statistics(self) -> Any:
+        """Return its figures as a frozen dataclass, for the session's statistics, from any thread; None for none."""
+        return None
+
     def snapshot(self) -> Any:
         """Return a copy of what it holds, to be saved: arrays in a structure of tuples, lists and dicts.
 

@@ -100,6 +100,9 @@ class Settings:
     dump : str
         Names of passes, separated by commas, behind which the program is printed to the standard error, or "all". The
         environment variable TAGFLOW_DUMP gives the default.
+    observe : bool
+        Let `tagflow top`, and whoever else this user lets, look at the session while it is open: see
+        :meth:`Session.observe`. The environment variable TAGFLOW_OBSERVE=1 turns the default on.
 
     Examples
     --------
@@ -146,6 +149,7 @@ class Settings:
     shuffle_seed: int | None = None
     check_passes: bool = field(default_factory=lambda: os.environ.get("TAGFLOW_CHECK_PASSES") == "1")
     dump: str = field(default_factory=lambda: os.environ.get("TAGFLOW_DUMP", ""))
+    observe: bool = field(default_factory=lambda: os.environ.get("TAGFLOW_OBSERVE") == "1")
 
     def without(self, *names: str) -> Settings:
         """Return these settings with fast paths switched off.

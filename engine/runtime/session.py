@@ -23,31 +23,30 @@ from ..ir.tensor import Tensor
 from ..ops.internal import partial_run as _parts  # noqa: F401  declares the operation types of steps in parts
 from ..ops.internal import watch as _watching  # noqa: F401  declares the operation type that shows values
 from ..streams.contract import Device
-from .devices.session_devices import memory_figures, open_devices
+from .devices.session_devices import open_devices
 from .memory.arbiter import MemoryArbiter
 from .memory.limits import Limit, set_limits
 from .memory.session_swap import Swap, Swapping
 from .observe.numerics import require_finite
-from .observe.statistics import Statistics
 from .observe.trace import Trace
 from .observe.watch import Watch, watches_of_run
 from .resources.manager import ResourceManager
 from .scheduling.blocking_calls import BlockingCalls
 from .scheduling.timeouts import check_seconds
 from .scheduling.worker_pool import WorkerPool
-from .session_state import SessionState
+from .session_view import SessionView
 from .steps.environment import StepEnvironment
 from .steps.execution import executor_named
 from .steps.outcomes import StepRecord
 from .steps.partial_run import PartialRun, begin, run_part
-from .steps.report import Report, report_of
+from .steps.report import Report
 from .steps.request import feed_values, make_request, resolve_feeds
 from .steps.run_options import Feeds, RunOptions
 from .steps.runner import REOPEN, StepRunner
 from .steps.step import Step
 
 
-class Session(SessionState):
+class Session(SessionView):
     """Runs steps of a graph; owns its variables. ``async with Session(graph)`` makes the graph current as well.
 
     Parameters
@@ -81,7 +80,9 @@ class Session(SessionState):
     settings : Settings, optional
         The knobs of the engine.
     on_step : callable, optional
-        Called with a :class:`StepRecord` when a step has ended, in whatever way; what it raises is logged.
+        Called with a :class:`StepRecord` when a step has ended, in whatever way; what it raises is logged. If it has a
+        method ``begin_step``, ``on_step.begin_step(fetches)`` is called when a step begins, where it is run, and what
+        that returns gets the record: so :class:`tagflow.monitoring.Spans` makes spans that are current meanwhile.
 
     Examples
     --------
@@ -125,23 +126,22 @@ class Session(SessionState):
         resources, opened = ResourceManager(), open_devices(devices, settings)
         set_limits(opened, memory_limit)
         self._scope = PersistentScope(Scope(graph.root))
-        self._threads, self._cores = BlockingCalls(settings.blocking_threads), WorkerPool(settings)
-        self._swapping = Swapping(swap, opened)
+        threads, cores = BlockingCalls(settings.blocking_threads), WorkerPool(settings)
+        swapping = Swapping(swap, opened)
         environment = StepEnvironment(
             self.settings,
             opened,
             soft_placement,
             resources,
-            self._threads,
-            self._cores,
-            MemoryArbiter(self._threads, self._cores, devices=opened),
-            self._swapping,
+            threads,
+            cores,
+            MemoryArbiter(threads, cores, devices=opened),
+            swapping,
             require_finite if check_numerics else None,
         )
         kind = executor_named(executor, opened, check_numerics)
         steps = StepRunner(graph, environment, kind, timeout, max_steps, on_step)
-        super().__init__(graph, resources, opened, steps, self._cores)
-        self._last_report = Report()  # once it is closed
+        super().__init__(graph, resources, opened, steps, cores, threads, swapping)
 
     @property
     def timeout(self) -> float | None:
@@ -176,6 +176,7 @@ class Session(SessionState):
 
     async def __aenter__(self) -> Session:
         self._steps.enter_loop()
+        await self.observe_if_set()
         self._scope.open()
         return self
 
@@ -387,70 +388,6 @@ class Session(SessionState):
             )
         return await run_part(handle, fetches, feeds or {}, timeout)
 
-    def statistics(self) -> Statistics:
-        """Return a snapshot of counts; those of a closed session too."""
-        steps, counts, admission = self._steps, self._steps.counts, self._steps.admission
-        found = Statistics(
-            steps_started=counts.started,
-            steps_running=len(steps.running),
-            steps_finished=counts.finished,
-            steps_failed=counts.failed,
-            steps_cancelled=counts.cancelled,
-            steps_timed_out=counts.timed_out,
-            steps_compiled=steps.compiler.count,
-            compile_seconds=steps.compiler.seconds,
-            cached_steps=len(steps.compiler.cache),
-            orphaned=self._threads.orphaned + self._cores.orphaned,
-            **memory_figures(self._devices, self.resources),
-        )
-        if admission is None:
-            return found
-        waiting, refused, waited = admission.waiting, admission.refused, admission.waited
-        return replace(found, steps_waiting=waiting, steps_refused=refused, waited_seconds=waited)
-
-    def watch(self, tensor: Any, *, limit: int = 16, policy: str = "block") -> Watch:
-        """Return an async iterator over the values of a tensor in the steps that start from now on.
-
-        It gives one value for each iteration in which the tensor is computed, in the order of computation, and ends
-        with those steps. Only steps whose fetches need the loop or branch that the tensor is in compute it.
-
-        Parameters
-        ----------
-        tensor : Tensor or name
-            Of any dtype with values, in the body of a loop or branch, or outside.
-        limit : int, optional
-            Most values kept for the reader.
-        policy : {'block', 'latest'}, optional
-            When there is no room the step waits for the reader, at most a window of iterations ahead; or the oldest
-            value is dropped.
-
-        Returns
-        -------
-        Watch
-            Iterate with ``async for``; ``async with`` closes it early.
-
-        Raises
-        ------
-        GraphError
-            If it is no tensor with values of this graph, is watched already, or an option is out of range.
-        """
-        self._steps.check_admits()
-        return self._steps.watches.add(Watch(self.graph.as_graph_element(tensor), limit=limit, policy=policy))
-
-    def report(self) -> Report:
-        """Say of each loop of the last step how far its iterations overlapped and what kept them from more.
-
-        Steps of the same fetches and feeds that ran at the same time are counted together. A step that still runs is
-        reported as far as it got.
-
-        Returns
-        -------
-        Report
-            Empty before the first step; ``print`` it. That of a session which is closed stays as it was then.
-        """
-        last = self._steps.compiler.cache.last
-        return self._last_report if last is None else report_of(*last)
-
     @property
     def closed(self) -> bool:
         """Whether it was closed."""
@@ -496,5 +433,5 @@ class Session(SessionState):
             for each in self._devices:
                 if each.owned:
                     closing.push_async_callback(each.device.aclose)
-            for close in (self._swapping.aclose, self.resources.aclose, self._cores.aclose):
+            for close in (self._swapping.aclose, self.resources.aclose, self._cores.aclose, self._observing.aclose):
                 closing.push_async_callback(close)

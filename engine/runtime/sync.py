@@ -71,6 +71,8 @@ class SyncSession:
         self._why_closed = "this session is closed"
         self._thread.start()
         strand_in_children(self)
+        if self._session.settings.observe:
+            self._call(self._session.observe_if_set)
 
     def __repr__(self) -> str:
         return repr(self._session).replace("<Session", "<SyncSession", 1)

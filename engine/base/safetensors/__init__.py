@@ -6,13 +6,14 @@ read, and nothing in a file is ever executed. The format knows neither complex n
 say how these are stored: complex numbers as pairs, strings as their UTF-8 bytes and, beside them, lengths.
 """
 
-from .reading import DamagedFile, StoredTensor, TensorFile, parse_object
+from .reading import DamagedFile, StoredTensor, TensorFile, open_regular, parse_object
 from .writing import save_file, sync_directory, sync_file, write_tensors
 
 __all__ = [
     "DamagedFile",
     "StoredTensor",
     "TensorFile",
+    "open_regular",
     "parse_object",
     "save_file",
     "sync_directory",

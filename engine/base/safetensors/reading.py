@@ -60,7 +60,7 @@ class TensorFile(Mapping[str, "StoredTensor"]):
         self.path: str = os.fspath(path)
         self._lock = threading.Lock()  # guards the three below
         self._is_closed, self._readers = False, 0
-        self._file: int | None = _open(self.path, directory)
+        self._file: int | None = open_regular(self.path, directory)
         try:
             self.size: int = os.fstat(self._file).st_size
             self._data, entries = self._read_header(self._file)
@@ -322,8 +322,16 @@ def _are_sizes(value: Any) -> TypeGuard[list[int]]:
     return isinstance(value, list) and all(type(each) is int and 0 <= each < 1 << 62 for each in value)
 
 
-def _open(path: str, directory: int | None) -> int:
-    """Open a regular file for reading; a pipe of that name does not block."""
+def open_regular(path: str, directory: int | None) -> int:
+    """Open a regular file for reading, in an open directory without following links; a pipe does not block.
+
+    Raises
+    ------
+    DamagedFile
+        If there is none in the directory, or it is something else.
+    CheckpointError
+        If it can not be read.
+    """
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
     try:
         if directory is None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...base import dtypes
 from ...base.dtypes import DType
-from ...base.errors import OpError
+from ...base.errors import GraphError, OpError
 from ...base.shapes import SCALAR, Shape
 from ...base.turns import Turns
 from ...ir.definition import REQUIRED, NotDifferentiable, define
@@ -21,8 +21,10 @@ from ..control.py_function import AsyncResult
 from ..support.common import nothing, scalar
 from ..support.context import KernelContext, LongCall, succeeded, until_ended
 from ..support.copies import is_large
+from .figures import AccumulatorStatistics
 from .gradient_sums import DenseSum, Reduction, SparseSum
 from .line import Attempt, Line
+from .saved import checked_state
 from .shared import SharedResource, shared
 
 CONTAINER = "accumulators"
@@ -64,9 +66,11 @@ class AccumulatorStorage(SharedResource):
         Who waits.
     turns : Turns
         Taken while a thread adds a gradient; nobody takes the sum meanwhile.
+    applied, dropped, taken : int
+        Gradients added and left out, and sums taken, so far.
     """
 
-    __slots__ = ("count", "name", "spec", "step", "sum", "takers", "turns")
+    __slots__ = ("applied", "count", "dropped", "name", "spec", "step", "sum", "taken", "takers", "turns")
 
     def __init__(self, name: str, spec: AccumulatorSpec) -> None:
         self.name: str = name
@@ -76,6 +80,9 @@ class AccumulatorStorage(SharedResource):
         self.step: int = 0
         self.takers: Line[TakeGrad] = Line(lambda _: None)
         self.turns: Turns = Turns()
+        self.applied: int = 0
+        self.dropped: int = 0
+        self.taken: int = 0
 
     @property
     def label(self) -> str:
@@ -95,6 +102,13 @@ class AccumulatorStorage(SharedResource):
         self.sum.set([])
         self.count = 0
 
+    def statistics(self) -> AccumulatorStatistics:
+        """Return its figures."""
+        size = sum(array.nbytes for array in self.arrays())
+        return AccumulatorStatistics(
+            self.count, size, self.step, len(self.takers), self.applied, self.dropped, self.taken
+        )
+
     def snapshot(self) -> Any:
         """Return a copy of the sum, the count and the step."""
         total, shape = [each.copy() for each in self.sum.arrays()], self.sum.shape
@@ -103,16 +117,34 @@ class AccumulatorStorage(SharedResource):
 
     def restore(self, saved: Any) -> Callable[[], object]:
         """Return what puts a saved sum in the place of this one."""
-        total = list(map(np.array, saved["total"]))
-        shape = Shape([None if size < 0 else int(size) for size in saved["shape"][0]] if saved["shape"] else None)
+        saved = checked_state(saved, {"total", "shape", "count", "step"}, f"accumulator '{self.name}'")
+        total, shape, count, step = (saved[name] for name in ("total", "shape", "count", "step"))
+        known = _saved_shape(shape)
+        if not (isinstance(count, int) and isinstance(step, int) and self._fits(total, known, count)):
+            raise GraphError(
+                f"what was saved of accumulator '{self.name}' does not fit it",
+                wanted=f"the sum of some gradients, {self.spec.dtype} of shape {self.spec.shape}",
+                got=f"{count} gradients, {total}",
+                hint="make the accumulator as it was when it was saved",
+            )
+        assert known is not None
+        copies = list(map(np.array, total))
 
         def change() -> None:
-            self.sum.set(total)
-            self.sum.shape = shape
-            self.count, self.step = int(saved["count"]), int(saved["step"])
+            self.sum.set(copies)
+            self.sum.shape = known
+            self.count, self.step = count, step
             self.serve()
 
         return change
+
+    def _fits(self, total: Any, shape: Shape | None, count: int) -> bool:
+        """Say whether a saved sum, of a shape as far as that is known, is one of so many gradients."""
+        if not isinstance(total, list) or shape is None or not self.spec.shape.is_compatible_with(shape):
+            return False
+        if not total:
+            return count == 0
+        return count > 0 and all(isinstance(each, np.ndarray) for each in total) and self.sum.fits(total, shape)
 
     def apply(self, gradient: Any, local_step: int, operation: str) -> bool:
         """Add a gradient, unless it is of an earlier step than the accumulator's; say whether it was added.
@@ -123,9 +155,11 @@ class AccumulatorStorage(SharedResource):
             If it has another shape.
         """
         if local_step < self.step:
+            self.dropped += 1
             return False
         self.sum.add(gradient, operation)
         self.count += 1
+        self.applied += 1
         if self.takers:
             self.serve()
         return True
@@ -139,6 +173,7 @@ class AccumulatorStorage(SharedResource):
                 while self.takers.woken:  # they take the sum in this turn of the event loop
                     await asyncio.sleep(0)
                 if local_step < self.step:
+                    self.dropped += 1
                     return np.bool_(False)
                 await self._add_elsewhere(call(self.sum.add, gradient, operation))
             return np.bool_(True)
@@ -151,6 +186,7 @@ class AccumulatorStorage(SharedResource):
             running.result()
         finally:
             self.count += succeeded(running)
+            self.applied += succeeded(running)
             del running  # the traceback of its error refers to this frame
 
     def is_long(self, gradient: Any) -> bool:
@@ -206,7 +242,18 @@ class AccumulatorStorage(SharedResource):
     def _taken(self) -> Reduction:
         count, self.count = self.count, 0
         self.step += 1
+        self.taken += 1
         return self.sum.take(count, self.spec.reduction == "MEAN")  # type: ignore[no-any-return]
+
+
+def _saved_shape(saved: Any) -> Shape | None:
+    """Return the shape that a snapshot has, None if that is none."""
+    if saved == []:
+        return Shape(None)
+    fits = isinstance(saved, list) and len(saved) == 1 and isinstance(saved[0], list)
+    if not fits or not all(isinstance(size, int) and size >= -1 for size in saved[0]):
+        return None
+    return Shape([None if size < 0 else size for size in saved[0]])
 
 
 _REASON = NotDifferentiable("an accumulator moves values outside the graph's edges")

@@ -31,10 +31,11 @@ class DenseSum:
         Nobody else holds it.
     """
 
-    __slots__ = ("name", "shape", "total")
+    __slots__ = ("dtype", "name", "shape", "total")
 
     def __init__(self, name: str, dtype: DType, shape: Shape) -> None:
         self.name: str = name
+        self.dtype: DType = dtype
         self.shape: Shape = shape
         self.total: Any = None
 
@@ -60,6 +61,10 @@ class DenseSum:
     def arrays(self) -> Iterable[Any]:
         """Return the sum, if there is one."""
         return () if self.total is None else (self.total,)
+
+    def fits(self, arrays: list[Any], shape: Shape) -> bool:
+        """Say whether arrays may be such a sum, of gradients of a shape."""
+        return len(arrays) == 1 and arrays[0].dtype == self.dtype.numpy and shape.includes(Shape(arrays[0].shape))
 
     def set(self, arrays: list[Any]) -> None:
         """Hold copies of what `arrays` gave."""
@@ -147,6 +152,21 @@ class SparseSum:
     def arrays(self) -> Iterable[Any]:
         """Return the sum, if there is one."""
         return () if self.rows is None else self.rows
+
+    def fits(self, arrays: list[Any], shape: Shape) -> bool:
+        """Say whether arrays may be such rows, of gradients of a shape."""
+        if len(arrays) != 3:
+            return False
+        rows = Rows(*arrays)
+        whole = rows.indices.ndim == rows.counts.ndim == 1 <= rows.values.ndim and len(set(map(len, rows))) == 1
+        kinds = (each.dtype for each in rows)
+        return (
+            whole
+            and tuple(kinds) == (np.int64, self.dtype.numpy, np.int64)
+            and shape.is_compatible_with(Shape([None, *rows.values.shape[1:]]))
+            and not _outside(rows.indices, shape).size
+            and bool((rows.counts > 0).all())
+        )
 
     def set(self, arrays: list[Any]) -> None:
         """Hold copies of what `arrays` gave."""

@@ -50,6 +50,8 @@ class Line(Generic[A]):
     ----------
     dropped : callable
         Called with one whose wait was cancelled, before anybody behind it is served: it gives back what it has.
+    in_order : bool
+        Whether nobody goes on before the first; otherwise each waits for something of its own.
 
     Attributes
     ----------
@@ -61,10 +63,11 @@ class Line(Generic[A]):
         What the woken ones need together.
     """
 
-    __slots__ = ("dropped", "promised", "waiting", "woken")
+    __slots__ = ("dropped", "in_order", "promised", "waiting", "woken")
 
-    def __init__(self, dropped: Callable[[A], object]) -> None:
+    def __init__(self, dropped: Callable[[A], object], in_order: bool = True) -> None:
         self.dropped: Callable[[A], object] = dropped
+        self.in_order: bool = in_order
         self.woken: OrderedDict[A, int] = OrderedDict()
         self.waiting: OrderedDict[A, None] = OrderedDict()
         self.promised: int = 0
@@ -89,7 +92,7 @@ class Line(Generic[A]):
     def join(self, attempt: A, go_on: Callable[[A], Any], give_up: Callable[[A], None]) -> AsyncResult:
         """Let an attempt wait; return what gives ``go_on(attempt)``, unless it is given up."""
         self.waiting[attempt] = None
-        return AsyncResult(attempt.future, lambda _: go_on(attempt), lambda: give_up(attempt))
+        return AsyncResult(attempt.future, lambda _: go_on(attempt), lambda: give_up(attempt), self.in_order)
 
     def look(self, attempt: A) -> AsyncResult:
         """Let one wait that takes nothing; return what gives the result that it is ended with."""

@@ -97,8 +97,8 @@ class MapStorage(SharedResource):
         self.whole: OrderedDict[int, Entry] = OrderedDict()
         self.incomplete: dict[int, Entry] = {}
         self.nbytes: int = 0
-        self.putters: Line[PutAt] = Line(lambda _: None)
-        self.takers: Line[TakeAt] = Line(lambda _: None)
+        self.putters: Line[PutAt] = Line(lambda _: None, in_order=False)
+        self.takers: Line[TakeAt] = Line(lambda _: None, in_order=False)
         self.peekers: Line[TakeAt] = Line(lambda _: None)
         self._keys: list[int] = []  # of the whole ones, in order, where that matters
         self._promised: set[int] = set()

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from ...base.errors import GraphError
 from ...kernels.cpu.queue_rings import Ring
-from .elements import Element, nbytes_of
+from .elements import Element, ElementSpec, nbytes_of
+from .saved import elements_of, rows_of
 
 _MASK = (1 << 64) - 1
 
@@ -70,9 +73,26 @@ class FirstInFirstOut:
         """Return the arrays in whose memory the elements are."""
         return [value for element in self.elements() for value in element]
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements."""
+        return sum(value.nbytes for value in self.arrays())
+
     def state(self) -> list[int]:
         """Return what else decides what comes next."""
         return []
+
+    def prepared(self, saved: Any, state: Any, spec: ElementSpec, queue: str) -> Callable[[], None]:
+        """Return what lets this hold what a snapshot has; an error if that does not fit."""
+        wanted = len(self.state())
+        if not isinstance(state, list) or [type(each) for each in state] != [int] * wanted:
+            raise GraphError(
+                f"what was saved of queue '{queue}' is of a queue of another order",
+                wanted=f"a list of {wanted} numbers",
+                got=state,
+                hint="make the queue as it was when it was saved",
+            )
+        return partial(self.set_state, elements_of(saved, spec, queue), state)
 
     def set_state(self, elements: Iterable[Element], state: list[int]) -> None:
         """Hold what a snapshot has."""
@@ -148,6 +168,22 @@ class InRing(FirstInFirstOut):
     def arrays(self) -> Iterable[Any]:
         """Return the ring's memory."""
         return list(self.ring.columns)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements, which may be few of the ring's places."""
+        return self.ring.length * sum(column.strides[0] for column in self.ring.columns)
+
+    def prepared(self, saved: Any, state: Any, spec: ElementSpec, queue: str) -> Callable[[], None]:
+        """Return what lets this hold what a snapshot has; an error if that does not fit."""
+        rows = rows_of(saved, spec, queue)
+        if rows is None or state != []:
+            return super().prepared(saved, state, spec, queue)
+        return partial(self._set_rows, rows, spec.count(rows, queue))
+
+    def _set_rows(self, rows: list[Any], count: int) -> None:
+        self.ring.clear()
+        self.ring.push_rows(rows, 0, count)
 
     def set_state(self, elements: Iterable[Element], state: list[int]) -> None:
         """Hold what a snapshot has."""

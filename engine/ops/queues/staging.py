@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from ...base.errors import OpError
+from ...kernels.memory.pool import Pool
 from ..control.py_function import AsyncResult
 from .elements import Element
 from .line import Attempt, Line
@@ -70,8 +74,18 @@ class StagingStorage(QueueStorage):
     def _at(self, index: int) -> Element:
         return self.order.held[index]
 
+    def put(self, components: Sequence[Any], operation: str, pool: Pool | None = None) -> AsyncResult | None:
+        """Put an element in, or return what waits until there is room; see :meth:`QueueStorage.put`."""
+        waiting = super().put(components, operation, pool)
+        self._show()
+        return waiting
+
     def _settle(self) -> None:
         super()._settle()
+        self._show()
+
+    def _show(self) -> None:
+        """Let those look who wait for an element that is there."""
         for peek in self.peekers.alive() if self.peekers else ():
             if peek.index < len(self.order):
                 self.peekers.end(peek, result=self._at(peek.index))

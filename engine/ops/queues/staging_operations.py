@@ -39,10 +39,7 @@ def _one_or_all(element: Any) -> Any:
 
 def _then(found: Any, outputs: Any) -> Any:
     """Return ``outputs(found)``, or what gives it where that is awaited."""
-    if not isinstance(found, AsyncResult):
-        return outputs(found)
-    convert = found.convert
-    return AsyncResult(found.source, lambda result: outputs(convert(result)), found.give_up)
+    return found.then(outputs) if isinstance(found, AsyncResult) else outputs(found)
 
 
 def _peek(xp: Any, context: KernelContext, area: StagingStorage, index: Any, **_: Any) -> Any:

@@ -18,9 +18,12 @@ from ..control.py_function import AsyncResult
 from ..support.copies import LARGE
 from .attempts import Closing, Put, Rows, Take, Taken
 from .elements import Element, kept, nbytes_of
+from .figures import QueueStatistics, statistics_of
 from .line import Line
 from .orders import FirstInFirstOut, InRing
+from .queue_errors import closed_error, source_failed, too_large
 from .queue_spec import QueueSpec
+from .saved import checked_state, packed, packed_rows
 from .shared import SharedResource
 
 PIECE = 1 << 20  # bytes that are moved at once between memory and a ring
@@ -40,8 +43,8 @@ class QueueStorage(QueueBase, SharedResource):
         Holds the elements.
     ring : Ring or None
         The same elements, where they are small and of a fixed size.
-    may_put, may_take : bool
-        Whether kernels in C may put and take (`_settle`).
+    may_put, may_take, takers_wait, putters_wait : bool
+        What kernels in C may do, and whether they then call `serve` (`_settle`).
     putters, takers : Line
         Who waits for room, and for elements.
     closed : bool
@@ -73,8 +76,6 @@ class QueueStorage(QueueBase, SharedResource):
         self.spec: QueueSpec = spec
         self.order: FirstInFirstOut = spec.make_order()
         self.ring: Ring | None = self.order.ring if isinstance(self.order, InRing) else None
-        self.may_put: bool = self.ring is not None
-        self.may_take: bool = self.ring is not None
         self.putters: Line[Put] = Line(lambda _: None)
         self.takers: Line[Take] = Line(self._give_back)
         self.closed: bool = False
@@ -83,6 +84,7 @@ class QueueStorage(QueueBase, SharedResource):
         self.failure: tuple[int, BaseException] | None = None
         self._left: int = self.piece  # elements that may still be moved in this turn
         self._later: asyncio.Handle | None = None  # the next turn of a batch that is moved in pieces
+        self._settle()
 
     # ---- what every resource has
 
@@ -114,24 +116,35 @@ class QueueStorage(QueueBase, SharedResource):
         self.ring = None
 
     def _settle(self) -> None:
-        """Note whether kernels in C may put and take: nobody is in front of them, or is to be woken by them."""
-        self.may_put = self.ring is not None and not (self.closed or self.putters or self.takers.waiting)
-        self.may_take = self.ring is not None and not (self.takers or self.putters.waiting)
+        """Note for kernels in C whether somebody is in front of them, and whether they are to wake somebody."""
+        putters, takers = self.putters, self.takers
+        self.takers_wait, self.putters_wait = bool(takers.waiting), bool(putters.waiting)
+        self.may_put = not (self.putters_wait or self.closed or putters.woken)
+        self.may_take = not (self.takers_wait or takers.woken)
+
+    def statistics(self) -> QueueStatistics:
+        """Return its figures."""
+        return statistics_of(self)
 
     def snapshot(self) -> Any:
         """Return the elements, those gathered by a waiting batch first, whether it is closed, and the draws made."""
         gathered = [e for take in self.takers.waiting for e in self.order.elements_of(take.gathered)]
-        return {"elements": [*gathered, *self.order.elements()], "closed": self.closed, "state": self.order.state()}
+        if self.ring is not None and not gathered:
+            components = packed_rows(self.ring.rows())
+        else:
+            components = packed([*gathered, *self.order.elements()], self.spec.elements)
+        return {"components": components, "closed": self.closed, "state": self.order.state()}
 
     def restore(self, saved: Any) -> Callable[[], object]:
         """Return what puts saved elements in the place of those that are there."""
-        elements = [self.spec.elements.checked(element, self.name) for element in saved["elements"]]
+        saved = checked_state(saved, {"components", "closed", "state"}, f"queue '{self.name}'")
+        put_in = self.order.prepared(saved["components"], saved["state"], self.spec.elements, self.name)
 
         def change() -> None:
             for take in self.takers.waiting:
                 take.gathered, take.has = [], 0
-            self.order.set_state(elements, list(saved["state"]))
-            self.nbytes = sum(map(nbytes_of, elements))
+            put_in()
+            self.nbytes = self.order.nbytes
             self.closed = bool(saved["closed"])
             self.serve()
 
@@ -160,8 +173,6 @@ class QueueStorage(QueueBase, SharedResource):
         self._push(element)
         if self.takers.waiting:
             self.serve()
-        else:
-            self._settle()
         return None
 
     def rows(self, components: Sequence[Any], operation: str) -> list[Element] | Rows:
@@ -186,8 +197,8 @@ class QueueStorage(QueueBase, SharedResource):
         """
         if not self.takers and self.order.available(self.closed):
             entry = self.order.pop()
+            self.dequeued += 1
             self._gone(self.order.element(entry))
-            self._settle()
             return self._taken([entry], many=False)
         return self._take_later(Take(operation, 1, False, False))
 
@@ -220,18 +231,17 @@ class QueueStorage(QueueBase, SharedResource):
 
     def serve(self) -> None:
         """Let all go on who can, those first who came first."""
-        self._left = self.piece
-        while self._serve_putters() | self._serve_takers():
-            pass
+        self._left, self._later = self.piece, None
+        moved = True
+        while moved:
+            moved = bool(self.putters.waiting) and self._serve_putters()
+            if self.takers.waiting and self._serve_takers():
+                moved = True
         self._settle()
 
     def _serve_in_next_turn(self) -> None:
         if self._later is None:
-            self._later = asyncio.get_running_loop().call_soon(self._next_turn)
-
-    def _next_turn(self) -> None:
-        self._later = None
-        self.serve()
+            self._later = asyncio.get_running_loop().call_soon(self.serve)
 
     def _serve_putters(self) -> bool:
         """Wake who can put; say whether something changed for those who take."""
@@ -309,25 +319,24 @@ class QueueStorage(QueueBase, SharedResource):
         self, elements: list[Element] | Rows, operation: str, pool: Pool | None = None
     ) -> AsyncResult | None:
         if not isinstance(elements, Rows) and 0 <= self.spec.capacity_bytes < max(map(nbytes_of, elements), default=0):
-            raise OpError(
-                f"an element is larger than {self.spec.what} '{self.name}'",
-                wanted=f"at most {self.spec.capacity_bytes} bytes",
-                got=f"{max(map(nbytes_of, elements))} bytes",
-                operation=operation,
-                hint="make the queue with more capacity_bytes",
-            )
+            queue, largest = f"{self.spec.what} '{self.name}'", max(map(nbytes_of, elements))
+            raise too_large(queue, self.spec.capacity_bytes, largest, operation)
         if self.closed and not self.putters:
             raise self._put_when_closed(operation)
         put = Put(operation, elements)
         if not self.putters and put.need <= self.piece and self._has_room_for(put):
             self._push_all(put)
+            if self.takers.waiting:
+                self.serve()
             return None
         if isinstance(elements, Rows):  # what they are rows of may be written to meanwhile
             elements.columns = kept(elements.columns, pool)
             if self.ring is not None and put.need > self.piece:  # once, and not each time that a piece has no place
                 self.ring.reserve(self.ring.length + put.need)
+        first = not self.putters.waiting
         waiting = self.putters.join(put, self._go_on_putting, self._give_up_putting)
-        self.serve()
+        if first:
+            self.serve()
         return waiting
 
     def _go_on_putting(self, put: Put) -> None:
@@ -349,10 +358,6 @@ class QueueStorage(QueueBase, SharedResource):
         else:
             while put.elements:
                 self._push(put.elements.popleft())
-        if self.takers.waiting:
-            self.serve()
-        else:
-            self._settle()
 
     def _push_some(self, put: Put) -> bool:
         """Let the elements of one enter that have room, and may be moved in this turn; say whether any did."""
@@ -373,10 +378,12 @@ class QueueStorage(QueueBase, SharedResource):
     def _push_rows(self, rows: Rows, count: int) -> None:
         assert self.ring is not None  # otherwise they are elements
         self.ring.push_rows(rows.columns, rows.start, rows.start + count)
+        self.enqueued += count
         rows.start += count
 
     def _push(self, element: Element) -> None:
         self.order.push(element)
+        self.enqueued += 1
         if self.spec.capacity_bytes >= 0:
             self.nbytes += nbytes_of(element)
 
@@ -406,16 +413,20 @@ class QueueStorage(QueueBase, SharedResource):
                     raise self._insufficient(take, free)
                 take.count = free
             if take.need <= min(free, self.piece):
-                return self._take_all(take)
+                taken = self._take_all(take)
+                if self.putters.waiting:
+                    self.serve()
+                return taken
+        first = not self.takers.waiting
         waiting = self.takers.join(take, self._go_on_taking, self._give_up_taking)
-        self.serve()
+        if first:
+            self.serve()
         return waiting
 
     def _take_all(self, take: Take) -> Taken:
         """Take what is still missing."""
         self._gather(take, take.need)
-        if self.putters:
-            self.serve()
+        self.dequeued += take.count
         return self._taken(take.gathered, take.many)
 
     def _taken(self, entries: list[Any], many: bool) -> Taken:
@@ -435,6 +446,7 @@ class QueueStorage(QueueBase, SharedResource):
         return self.spec.elements.batch(entries, self.order.element, self.spec.pads) if rows is None else rows
 
     def _put_back(self, entries: list[Any]) -> None:
+        self.dequeued -= len(self.order.elements_of(entries))
         self._back(entries)
         self.serve()
 
@@ -446,12 +458,15 @@ class QueueStorage(QueueBase, SharedResource):
             if take.error is not None:
                 self._give_back(take)
                 raise take.error
-            return self._take_all(take)
-        finally:
-            if self.takers.waiting or self.putters:
-                self.serve()
-            else:
-                self._settle()
+            result = self._take_all(take)
+        except BaseException:
+            self.serve()
+            raise
+        if self.putters.waiting or not self.takers.woken:
+            self.serve()
+        else:  # those behind were woken already, as far as there is something for them
+            self._settle()
+        return result
 
     def _give_up_taking(self, take: Take) -> None:
         self.takers.leave(take)
@@ -461,7 +476,7 @@ class QueueStorage(QueueBase, SharedResource):
     def _gone(self, element: Element) -> None:
         if self.spec.capacity_bytes >= 0:
             self.nbytes -= nbytes_of(element)
-        if self.putters:
+        if self.putters.waiting:
             self.serve()
 
     # ---- errors
@@ -475,7 +490,7 @@ class QueueStorage(QueueBase, SharedResource):
 
     def _insufficient(self, take: Take, got: int) -> OpError:
         if self.failure is not None:
-            return self._source_failed(*self.failure, take.operation)
+            return source_failed(f"{self.spec.what} '{self.name}'", *self.failure, take.operation)
         return self._closed_error(
             "is closed and has insufficient elements",
             take.operation,
@@ -485,15 +500,4 @@ class QueueStorage(QueueBase, SharedResource):
         )
 
     def _closed_error(self, what: str, operation: str, **fields: Any) -> QueueClosed:
-        fields.setdefault("hint", "look at is_closed(), or let one step alone close the queue when all has been put in")
-        return QueueClosed(f"{self.spec.what} '{self.name}' {what}", operation=operation, **fields)
-
-    def _source_failed(self, count: int, failure: BaseException, operation: str) -> OpError:
-        error = OpError(
-            f"the source of {self.spec.what} '{self.name}' failed when it was asked for element {count}",
-            got=repr(failure),
-            operation=operation,
-            hint="see the cause of this error; the elements before it were given",
-        )
-        error.__cause__ = failure
-        return error
+        return closed_error(f"{self.spec.what} '{self.name}' {what}", operation, **fields)

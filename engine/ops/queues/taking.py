@@ -23,8 +23,7 @@ def given(context: KernelContext, taken: Taken | AsyncResult, only_fetched: bool
     """
 
     if isinstance(taken, AsyncResult):
-        convert = taken.convert
-        return AsyncResult(taken.source, lambda result: _outputs(context, convert(result), only_fetched), taken.give_up)
+        return taken.then(lambda found: _outputs(context, found, only_fetched))
     found = _outputs(context, taken, only_fetched)
     return found.call() if isinstance(found, Continuation) else found
 

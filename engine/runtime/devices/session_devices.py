@@ -134,6 +134,12 @@ def memory_figures(devices: Iterable[SessionDevice], resources: ResourceManager)
     return totals | {"devices": found}
 
 
+def peak_bytes(devices: Iterable[SessionDevice]) -> int | None:
+    """Return the sum of the most that the arrays of each device were so far; None where none counts."""
+    pools = [device.pool for device in devices if device.pool is not None]
+    return sum(pool.peak_bytes for pool in pools) if pools else None
+
+
 def homes_of(values: Sequence[Any], devices: Sequence[SessionDevice]) -> list[str]:
     """Return the name of the device that has each value, "cpu:0"; that of the first for what no device counts."""
     names = [short_device(place.spec) for place in devices]

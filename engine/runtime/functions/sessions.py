@@ -39,6 +39,7 @@ async def default_session(graph: Graph) -> Session:
         until_closed = _living(session, held)
         held[graph] = session, until_closed
         await anext(until_closed)
+        await session.observe_if_set()
     return held[graph][0]
 
 

@@ -63,6 +63,11 @@ class Swapping:
         is_limited = device.pool is not None and device.pool.limit is not None
         return self.everywhere is not False and is_limited and isinstance(device.device, SwapSupport)
 
+    @property
+    def live_bytes(self) -> dict[str, int]:
+        """Bytes in each tier now; nothing where there are no tiers yet."""
+        return {} if self._tiers is None else {tier: live for tier, (live, _) in self._tiers.figures.items()}
+
     async def aclose(self) -> None:
         """Give the tiers back."""
         if self._tiers is not None:

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from ...ops.queues.accumulators import CONTAINER as ACCUMULATORS
+from ...ops.queues.figures import AccumulatorStatistics, QueueStatistics
+from ...ops.queues.operations import CONTAINER as QUEUES
 from ..devices.session_devices import DeviceMemory
+
+CHECKPOINTS = "checkpoints"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,11 @@ class Statistics:
         Bytes of freed arrays kept for new ones.
     devices : mapping of str to DeviceMemory
         The same of each device, by its full name; the figures above are their sums.
+    swapped_bytes : mapping of str to int
+        Bytes of saved values that are in the tiers "host" and "disk" now; empty where nothing was swapped yet.
+    figures : mapping of str to mapping of str to object
+        What else tells statistics of itself, by kind and name: the resources of the session that do ("queues"), and
+        what :meth:`Session.include_statistics` has added ("checkpoints").
 
     Examples
     --------
@@ -67,3 +78,20 @@ class Statistics:
     peak_bytes: int | None = None
     cached_bytes: int | None = None
     devices: Mapping[str, DeviceMemory] = field(default_factory=dict)
+    swapped_bytes: Mapping[str, int] = field(default_factory=dict)
+    figures: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def queues(self) -> Mapping[str, QueueStatistics]:
+        """Queues by their shared names; those that a step has used."""
+        return self.figures.get(QUEUES, {})
+
+    @property
+    def accumulators(self) -> Mapping[str, AccumulatorStatistics]:
+        """Conditional accumulators by their shared names; those that a step has used."""
+        return self.figures.get(ACCUMULATORS, {})
+
+    @property
+    def checkpoints(self) -> Mapping[str, Any]:
+        """A CheckpointStatistics for each Checkpointer that lives and has saved or restored, by its directory."""
+        return self.figures.get(CHECKPOINTS, {})

@@ -114,6 +114,15 @@ class ResourceManager:
         """Return the bytes that the session's resources hold of each of some pools, each array once."""
         return {name: sum(size for size, *_ in resource_allocations(self, pool)) for name, pool in pools.items()}
 
+    def statistics(self) -> dict[str, dict[str, Any]]:
+        """Return what the session's resources tell of themselves, by container and name; from any thread."""
+        found: dict[str, dict[str, Any]] = {}
+        for container, resources in list(self._kinds.items()):
+            for name, resource in list(resources.items()):
+                if (figures := resource.statistics()) is not None:
+                    found.setdefault(container, {})[name] = figures
+        return found
+
     def snapshot(self) -> Snapshot:
         """Return what the session's resources hold, all at one time; arrays that are read-only are to be copied."""
         found = {container: dict(saved) for container, saved in self._saved.items() if saved}

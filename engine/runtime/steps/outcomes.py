@@ -31,6 +31,10 @@ class StepRecord:
         Seconds until it was admitted, among the session's `max_steps`.
     error : BaseException or None
         What it raised.
+    number : int
+        Among the session's steps that told of themselves, in the order in which they began.
+    peak_bytes : int or None
+        The most that the arrays of the session's devices were together so far, as in its statistics.
 
     Examples
     --------
@@ -50,6 +54,8 @@ class StepRecord:
     seconds: float
     waited: float = 0.0
     error: BaseException | None = None
+    number: int = 0
+    peak_bytes: int | None = None
 
 
 class RandomState(NamedTuple):
@@ -81,22 +87,37 @@ class RandomState(NamedTuple):
 Hook = Callable[[StepRecord], object]
 
 
+class Told:
+    """One step of which a hook is told: what is called at its end, and its number."""
+
+    __slots__ = ("fetches", "hook", "number")
+
+    def __init__(self, fetches: tuple[str, ...], hook: Hook, number: int) -> None:
+        self.fetches: tuple[str, ...] = fetches
+        self.hook: Hook = hook
+        self.number: int = number
+
+
 class StepCounts:
     """Counts the steps of a session, and how they ended.
 
     Parameters
     ----------
     hook : callable or None
-        Called with a StepRecord when a step has ended.
+        Called with a StepRecord when a step has ended. If it has a method ``begin_step``, that is called with what the
+        step fetches when it begins, in the context of who runs it; what it returns is called with the record instead,
+        in the same context.
+    peak_bytes : callable
+        Returns the most that the session's arrays were so far.
 
     Attributes
     ----------
     started, finished, failed, cancelled, timed_out : int
     """
 
-    __slots__ = ("cancelled", "failed", "finished", "hook", "started", "timed_out")
+    __slots__ = ("_peak_bytes", "_told", "cancelled", "failed", "finished", "hook", "started", "timed_out")
 
-    def __init__(self, hook: Hook | None) -> None:
+    def __init__(self, hook: Hook | None, peak_bytes: Callable[[], int | None]) -> None:
         if hook is not None and (not callable(hook) or inspect.iscoroutinefunction(hook)):
             raise GraphError(
                 "on_step is called when a step has ended, and not awaited",
@@ -105,6 +126,8 @@ class StepCounts:
                 hint="put what is to be awaited into an asyncio.Queue there",
             )
         self.hook: Hook | None = hook
+        self._peak_bytes = peak_bytes
+        self._told = 0
         self.started: int = 0
         self.finished: int = 0
         self.failed: int = 0
@@ -123,11 +146,26 @@ class StepCounts:
             case _:
                 self.failed += 1
 
-    def tell(self, step: CompiledStep, seconds: float, waited: float, error: BaseException | None) -> None:
-        """Call the hook; what it raises is logged."""
-        if self.hook is not None:
+    def begin(self, step: CompiledStep, alone: bool = False) -> Told | None:
+        """Note that a step begins of which the hook is to be told; `alone` if it ends in another context."""
+        if self.hook is None:
+            return None
+        told = Told(names_of(step), self.hook, self._told)
+        self._told += 1
+        if not alone and hasattr(self.hook, "begin_step"):
             try:
-                self.hook(StepRecord(names_of(step), outcome_of(error), seconds, waited, error))
+                told.hook = self.hook.begin_step(told.fetches)
+            except Exception:
+                _logger.exception("begin_step of on_step raised an error")
+        return told
+
+    def tell(self, told: Told | None, seconds: float, waited: float, error: BaseException | None) -> None:
+        """Tell the hook how a step ended; what it raises is logged."""
+        if told is not None:
+            try:
+                told.hook(
+                    StepRecord(told.fetches, outcome_of(error), seconds, waited, error, told.number, self._peak_bytes())
+                )
             except Exception:
                 _logger.exception("on_step raised an error")
 

@@ -387,7 +387,7 @@ def _begin(
     runner.check_admits()
     parts = PartialRunState(step)
     watches = runner.watches.of(step.watched)
-    began = perf_counter()
+    began, told = perf_counter(), runner.counts.begin(step, alone=True)
 
     def over(task: asyncio.Task[Any]) -> None:
         error = _error_of(task)
@@ -396,7 +396,7 @@ def _begin(
         runner.end(parts, watches)
         runner.leave(place)
         parts.over()
-        runner.counts.tell(step, perf_counter() - began, waited, error)
+        runner.counts.tell(told, perf_counter() - began, waited, error)
 
     execution = runner.begin(step, [], watches, trace, parts)
     runner.running.add(parts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from math import inf
 from time import perf_counter
 from typing import Any, NoReturn
@@ -16,6 +17,7 @@ from ...ir.tensor import Tensor
 from ...ops.state.session_handles import KeptTensor
 from ...ops.support.context import StepContext, Watcher
 from ..devices.device_values import copied_out
+from ..devices.session_devices import peak_bytes
 from ..observe.trace import Trace
 from ..observe.watch import SessionWatches, Watch, watchers
 from ..scheduling.admission import Admission, Place
@@ -52,7 +54,7 @@ class StepRunner:
     max_steps : int or None
         How many steps run at once; None for any number.
     on_step : callable or None
-        Called with a StepRecord when a step has ended.
+        Called with a StepRecord when a step has ended; see StepCounts.
 
     Attributes
     ----------
@@ -80,7 +82,7 @@ class StepRunner:
         self.environment = environment
         self.timeout: float | None = None
         self.set_timeout(timeout)
-        self.counts: StepCounts = StepCounts(on_step)
+        self.counts: StepCounts = StepCounts(on_step, partial(peak_bytes, environment.devices))
         self.compiler: StepCompiler = StepCompiler(graph, environment, self.counts)
         self.admission: Admission | None = (
             None if max_steps is None else Admission(max_steps, environment.settings.admission_seconds)
@@ -133,6 +135,25 @@ class StepRunner:
         if self._closing:
             self.check_open()
             raise SessionClosed(self._closing, hint=REOPEN)
+
+    def figures(self) -> dict[str, Any]:
+        """Return the session's figures about steps, by their names in Statistics."""
+        counts, admission, compiler = self.counts, self.admission, self.compiler
+        found: dict[str, Any] = {
+            "steps_started": counts.started,
+            "steps_running": len(self.running),
+            "steps_finished": counts.finished,
+            "steps_failed": counts.failed,
+            "steps_cancelled": counts.cancelled,
+            "steps_timed_out": counts.timed_out,
+            "steps_compiled": compiler.count,
+            "compile_seconds": compiler.seconds,
+            "cached_steps": len(compiler.cache),
+        }
+        if admission is not None:
+            found |= {"steps_waiting": admission.waiting, "steps_refused": admission.refused}
+            found["waited_seconds"] = admission.waited
+        return found
 
     def strand(self, parent: int) -> None:
         """Be closed for this process, a child of the one that has the session's threads and runs its steps."""
@@ -200,7 +221,7 @@ class StepRunner:
     ) -> Any:
         came = perf_counter()
         place = await self.admit(step)
-        began, error = perf_counter(), None
+        began, error, told = perf_counter(), None, self.counts.begin(step)
         try:
             self.check_admits()
             return await self._run(request, step, values, timeout, trace, watches, report)
@@ -209,7 +230,7 @@ class StepRunner:
             raise
         finally:
             self.leave(place)
-            self.counts.tell(step, perf_counter() - began, began - came, error)
+            self.counts.tell(told, perf_counter() - began, began - came, error)
             del error  # its traceback refers to this frame
 
     async def admit(self, step: CompiledStep) -> Place | None:

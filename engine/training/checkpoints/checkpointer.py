@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -10,6 +11,7 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from time import perf_counter
 from types import TracebackType
 from typing import Any
 
@@ -25,6 +27,7 @@ from ...base.version import VERSION
 from ...frontend.partitioned import PartitionedVariable
 from ...frontend.variables import Variable
 from ...ops.state.variables import CONTAINER
+from ...runtime.observe.statistics import CHECKPOINTS
 from ...runtime.session import Session
 from . import directory as files
 from .manifest import Contents, contents_of
@@ -36,6 +39,7 @@ from .saved import Saved
 from .saving import Check, Saving
 from .slices import aliases_of, slices_of
 
+_logger = logging.getLogger("tagflow")
 _LIBRARY = f"tagflow {VERSION}"
 
 
@@ -67,6 +71,8 @@ class Checkpointer:
         checkpointers with directories and policies of their own.
     wait_seconds : float
         How long a consistent checkpoint waits for steps under way.
+    on_save : callable, optional
+        Called with each Saving when it begins to be written, in the task that saves; what it raises is logged.
 
     Examples
     --------
@@ -102,6 +108,7 @@ class Checkpointer:
         consistent: bool = False,
         variables: Iterable[Variable | PartitionedVariable | str] | None = None,
         wait_seconds: float = 10.0,
+        on_save: Callable[[Saving], object] | None = None,
     ) -> None:
         self.directory: Path = Path(directory)
         self._retention = Retention(keep, keep_best)
@@ -109,10 +116,12 @@ class Checkpointer:
         self._consistent = consistent
         self._only = None if variables is None else _names_of(variables)
         self._wait_seconds = wait_seconds
+        self._on_save = on_save
         self._objects: dict[str, Any] = {}
         self._turns = Turns()  # one takes a snapshot at a time, in the order in which that was asked for
         self._writing: Saving | None = None
-        self._statistics = CheckpointStatistics()
+        self._statistics = CheckpointStatistics()  # changed by who writes; the next one begins when that has ended
+        self._restored = 0
         self._closed = False
 
     def __repr__(self) -> str:
@@ -181,6 +190,7 @@ class Checkpointer:
         source, noted = user_source(), _checked_metrics(metrics)
         if step < 0:
             raise GraphError("a step is no number of updates", wanted="0 or more", got=step, hint="count the updates")
+        self._tell(session)
         async with self._turns.turn():
             self._check_open()
             await self._until_written()
@@ -188,9 +198,14 @@ class Checkpointer:
             contents, size = await self._contents(session, int(step), noted)
             self._check_open()
             write = partial(self._write, contents, size)
-            self._statistics = replace(self._statistics, is_writing=True)
-            self._writing = Saving(int(step), write, source)
-            return self._writing
+            self._statistics = replace(self._statistics, is_writing=True, writing_step=int(step))
+            self._writing = saving = Saving(int(step), write, source, size)
+        if self._on_save is not None:
+            try:
+                self._on_save(saving)
+            except Exception:
+                _logger.exception("on_save raised an error")
+        return saving
 
     async def save_if_due(
         self, session: Session, step: int, metrics: Mapping[str, float] | None = None
@@ -241,15 +256,13 @@ class Checkpointer:
 
     def _write(self, contents: Contents, size: int, check: Check) -> Path:
         """Write a checkpoint and remove those that are not kept; in a thread."""
-        written = self._statistics
+        began = perf_counter()
         try:
             path = files.write(self.directory, contents, check)
-        except BaseException:
-            self._statistics = replace(written, failed=written.failed + 1, is_writing=False)
+        except BaseException as error:
+            self._statistics = self._statistics.with_failure(error)
             raise
-        self._statistics = CheckpointStatistics(
-            written.written + 1, written.failed, False, contents.step, str(path), None, size
-        )
+        self._statistics = self._statistics.with_written(contents.step, str(path), perf_counter() - began, size)
         self._retention.apply(self.directory)
         return path
 
@@ -315,6 +328,7 @@ class Checkpointer:
             there. If all checkpoints are damaged.
         """
         source = user_source()
+        self._tell(session)
         try:
             wanted = self._match(session, partial, rename, cast)
             if path is not None:
@@ -364,6 +378,7 @@ class Checkpointer:
                 await loading
         if saved.step is not None:
             self._schedule.begin(saved.step)
+        self._restored += 1
         return Restored(
             path,
             saved.step,
@@ -379,10 +394,8 @@ class Checkpointer:
     # ---- the end
 
     def statistics(self) -> CheckpointStatistics:
-        """Return a snapshot of counts."""
-        saving = self._writing
-        seconds = None if saving is None else saving.seconds
-        return replace(self._statistics, last_seconds=seconds) if seconds is not None else self._statistics
+        """Return a snapshot of counts; a session that this has saved has it in its statistics too."""
+        return replace(self._statistics, restored=self._restored)
 
     async def aclose(self, *, abandon: bool = False) -> None:
         """Wait until what is being written is on the disk, or, with `abandon`, until it is given up and gone.
@@ -413,6 +426,10 @@ class Checkpointer:
                 raise failure
             finally:
                 del failure  # its traceback refers to this frame
+
+    def _tell(self, session: Session) -> None:
+        """Let a session's statistics tell of this, as long as it lives."""
+        session.include_statistics(CHECKPOINTS, str(self.directory), self)
 
     def _check_open(self) -> None:
         if self._closed:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from time import time
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,18 @@ class CheckpointStatistics:
         How long writing it took.
     last_bytes : int or None
         Of its arrays.
+    last_time : float or None
+        When it was on the disk, in seconds since 1970.
+    last_error : str or None
+        Why the last that was not written was not; None when one was written since.
+    writing_step : int or None
+        Of the one that is being written.
+    written_bytes : int
+        Of the arrays of all that were written.
+    written_seconds : float
+        How long writing them took.
+    restored : int
+        How often a session got what was saved.
 
     Examples
     --------
@@ -98,3 +111,43 @@ class CheckpointStatistics:
     last_path: str | None = None
     last_seconds: float | None = None
     last_bytes: int | None = None
+    last_time: float | None = None
+    last_error: str | None = None
+    writing_step: int | None = None
+    written_bytes: int = 0
+    written_seconds: float = 0.0
+    restored: int = 0
+
+    def with_written(self, step: int, path: str, seconds: float, nbytes: int) -> CheckpointStatistics:
+        """Return these figures with one more that was written.
+
+        Parameters
+        ----------
+        step : int
+        path : str
+        seconds : float
+        nbytes : int
+
+        Returns
+        -------
+        CheckpointStatistics
+        """
+        return replace(
+            self,
+            written=self.written + 1,
+            is_writing=False,
+            writing_step=None,
+            last_step=step,
+            last_path=path,
+            last_seconds=seconds,
+            last_bytes=nbytes,
+            last_time=time(),
+            last_error=None,
+            written_bytes=self.written_bytes + nbytes,
+            written_seconds=self.written_seconds + seconds,
+        )
+
+    def with_failure(self, error: BaseException) -> CheckpointStatistics:
+        """Return these figures with one more that was not written, since writing it raised `error`."""
+        told = f"{type(error).__name__}: {error}".split("\n")[0]
+        return replace(self, failed=self.failed + 1, is_writing=False, writing_step=None, last_error=told)

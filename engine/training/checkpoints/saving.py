@@ -30,10 +30,13 @@ class Saving:
         ``write(check)`` writes it and returns its path, in a thread; what `check` raises ends it.
     source : Source or None
         The user's line that saves, for errors.
+    nbytes : int
+        Of its arrays.
 
     Attributes
     ----------
     step : int
+    nbytes : int
     seconds : float or None
         How long the writing took, when it has ended.
 
@@ -61,8 +64,9 @@ class Saving:
     ('checkpoint-0000000001', array([1., 2.], dtype=float32))
     """
 
-    def __init__(self, step: int, write: Callable[[Check], Path], source: Source | None) -> None:
+    def __init__(self, step: int, write: Callable[[Check], Path], source: Source | None, nbytes: int) -> None:
         self.step: int = step
+        self.nbytes: int = nbytes
         self.seconds: float | None = None
         self._source = source
         self._stop = threading.Event()
@@ -76,6 +80,26 @@ class Saving:
     def done(self) -> bool:
         """Whether the writing has ended."""
         return self._ended.done()
+
+    @property
+    def error(self) -> BaseException | None:
+        """Why it could not be written, when it has ended; that counts as told to nobody."""
+        return self._ended.exception() if self.done else None
+
+    @property
+    def path(self) -> Path | None:
+        """Where it is, when it was written."""
+        return self._ended.result() if self.done and self._ended.exception() is None else None
+
+    def add_done_callback(self, function: Callable[[Saving], object]) -> None:
+        """Call ``function(saving)`` when the writing has ended, in the thread that writes; at once if it has.
+
+        Parameters
+        ----------
+        function : callable
+            What it raises is logged.
+        """
+        self._ended.add_done_callback(lambda _: _called(function, self))
 
     def cancel(self) -> bool:
         """End the writing soon, and leave nothing of it; say no if it has ended. Await it for the end."""
@@ -159,6 +183,13 @@ class Saving:
     def __repr__(self) -> str:
         state = "being written" if not self.done else "failed" if self._ended.exception() else "written"
         return f"<Saving of step {self.step}, {state}>"
+
+
+def _called(function: Callable[[Saving], object], saving: Saving) -> None:
+    try:
+        function(saving)
+    except Exception:
+        _logger.exception("a callback of a checkpoint raised an error")
 
 
 def _without_result(future: Future[Path]) -> Future[None]:

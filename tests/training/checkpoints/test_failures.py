@@ -84,6 +84,14 @@ async def test_a_disk_that_is_full_at_any_call(tmp_path, monkeypatch, name):
     await assert_whole(tmp_path, 2)
 
 
+async def failure(saving):
+    """Return how saving fails, None if it does not."""
+    try:
+        await saving
+    except tg.CheckpointError as error:
+        return error
+
+
 async def failure_of(saving, monkeypatch, name, number):
     """Return how saving fails when the call of a name and a number does; None if there is no such call."""
     failing = Failing(name, number)
@@ -91,10 +99,52 @@ async def failure_of(saving, monkeypatch, name, number):
         patched.setattr(files, "os", failing)
         patched.setattr(writing, "os", failing)
         patched.setattr(streams, "os", failing)
-        try:
-            await saving
-        except tg.CheckpointError as error:
-            return error
+        return await failure(saving)
+
+
+@pytest.mark.parametrize("name", ["mkdir", "rename"])
+async def test_a_disk_that_has_no_room_for_names(tmp_path, monkeypatch, name):
+    """The n-th call fails for every n, as for `test_a_disk_that_is_full_at_any_call`."""
+    real, failures = getattr(files.Path, name), 0
+    for number in itertools.count(1):
+        await save(tmp_path, 1)
+        counted = itertools.count(1)
+
+        def call(self, *args, n=number, calls=counted, **kwargs):
+            if next(calls) == n:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self))
+            return real(self, *args, **kwargs)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(files.Path, name, call)
+            error = await failure(save(tmp_path, 2))
+        if error is None:
+            break
+        assert "No space left" in error.what
+        assert error.hint == "make room there, or keep fewer checkpoints"
+        failures += 1
+        await assert_whole(tmp_path, 1)
+        shutil.rmtree(tmp_path)
+    assert failures >= 1
+    await assert_whole(tmp_path, 2)
+
+
+async def test_failures_are_in_the_statistics_until_a_checkpoint_is_written(tmp_path, monkeypatch):
+    checkpointer = Checkpointer(tmp_path)
+    async with tg.Session(GRAPH) as session:
+        await session.run(GRAPH.init)
+        with monkeypatch.context() as patched:
+            patched.setattr(writing, "os", Failing("fsync", 1))
+            patched.setattr(streams, "os", Failing("fsync", 1))
+            with pytest.raises(tg.CheckpointError, match="No space"):
+                await (await checkpointer.save(session, 1))
+        found = session.statistics().checkpoints[str(tmp_path)]
+        assert (found.written, found.failed, found.is_writing, found.writing_step) == (0, 1, False, None)
+        assert "No space left" in found.last_error
+        assert found.last_time is found.last_step is None
+        await (await checkpointer.save(session, 2))
+        found = session.statistics().checkpoints[str(tmp_path)]
+        assert (found.written, found.failed, found.last_step, found.last_error) == (1, 1, 2, None)
 
 
 async def test_files_that_may_not_become_large(tmp_path):
@@ -359,6 +409,42 @@ async def test_text_that_exhausts_who_reads_it_is_refused(tmp_path):
         (newest(tmp_path) / "manifest.json").write_text(text)
         with pytest.raises(DamagedFile):
             await restore(tmp_path, newest(tmp_path))
+
+
+def a_pipe(path):
+    path.unlink()
+    os.mkfifo(path)
+
+
+def a_link(path):
+    path.rename(path.with_name("other.json"))
+    path.symlink_to("other.json")
+
+
+def a_directory(path):
+    path.unlink()
+    path.mkdir()
+
+
+def endless(path):
+    path.unlink()
+    path.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize(
+    "change", [a_pipe, a_link, a_directory, endless, lambda path: os.truncate(path, (1 << 28) + 1)]
+)
+async def test_a_manifest_is_a_file_of_its_directory(tmp_path, change):
+    """It neither keeps a thread waiting nor fills the memory: the one before is restored, and more are saved."""
+    for step in (1, 2):
+        await save(tmp_path, step)
+    change(newest(tmp_path) / "manifest.json")
+    with pytest.raises(DamagedFile):
+        await restore(tmp_path, newest(tmp_path))
+    with pytest.warns(RuntimeWarning, match="passed over"):
+        assert (await restore(tmp_path)).step == 1
+    await save(tmp_path, 3, Checkpointer(tmp_path, keep=1, keep_best=("loss", 1, "min")))  # which reads manifests
+    assert (await restore(tmp_path)).step == 3
 
 
 async def test_states_of_objects_are_never_executed(tmp_path):

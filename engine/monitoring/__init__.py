@@ -1,0 +1,6 @@
+"""What running sessions tell to those who look after them: metrics for Prometheus, spans for OpenTelemetry."""
+
+from ..runtime.observe.prometheus import prometheus_text
+from .spans import Spans
+
+__all__ = ["Spans", "prometheus_text"]

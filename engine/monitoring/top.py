@@ -1,0 +1,279 @@
+"""``tagflow top``: what the sessions of running processes do, live in a terminal or once for scripts."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from importlib.util import find_spec
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from ..base.errors import TagflowError
+from ..base.sizes import format_size
+from ..base.wording import short_device
+from .client import Answer, ask_all, sockets_of
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_BAR = 20  # characters
+_QUEUE = ("queue", "elements", "", "bytes", "putters", "takers", "in/s", "out/s")
+_CHECKPOINTS = ("checkpoints in", "last step", "ago", "took", "bytes", "failed")
+_Told = Mapping[str, Any]
+
+
+class Rates:
+    """Steps and elements a second, from one look at a session to the next."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, tuple[float, float]] = {}
+
+    def of(self, key: str, time: float, total: float) -> float | None:
+        """Return how much a total has grown a second since it was last looked at; None at the first look."""
+        before = self._before.get(key)
+        self._before[key] = time, total
+        if before is None or time <= before[0]:
+            return None
+        return (total - before[1]) / (time - before[0])
+
+
+def top(target: str | None, once: bool, as_json: bool, interval: float) -> int:
+    """Show the sessions of a process, a socket, or all processes, until they end or the user interrupts.
+
+    Parameters
+    ----------
+    target : str or None
+        Number of a process, or path of a socket.
+    once : bool
+        Look once.
+    as_json : bool
+        Print what was told, a JSON array of it at each look.
+    interval : float
+        Seconds between two looks.
+
+    Returns
+    -------
+    int
+        The exit status: 1 if none has answered at the first look.
+
+    Raises
+    ------
+    TagflowError
+        If there is nothing to look at, an option is out of range, or rich is not installed.
+    """
+    if not interval > 0:
+        raise TagflowError("interval is no time", wanted="seconds above 0", got=interval, hint="--interval 1")
+    sockets_of(target)  # nothing at all is an error at the first look only
+    with nullcontext(_print_json) if as_json else _shown(live=not once) as show:
+        for look in count():
+            answers = _look(target)
+            show(answers)
+            if once or not answers:
+                return int(look == 0 and not any(each.told for each in answers))
+            time.sleep(interval)
+    raise AssertionError("count() does not end")
+
+
+def _look(target: str | None) -> list[Answer]:
+    try:
+        return ask_all(sockets_of(target))
+    except TagflowError:
+        return []
+
+
+def _print_json(answers: list[Answer]) -> None:
+    told = [each.told or {"pid": each.pid, "problem": each.problem} for each in answers]
+    print(json.dumps(told), flush=True)
+
+
+@contextmanager
+def _shown(live: bool) -> Iterator[Callable[[list[Answer]], None]]:
+    """Have what shows answers on the terminal, in one place if it is one and `live` says so."""
+    if find_spec("rich") is None:
+        raise TagflowError(
+            "tables are shown by rich, which is not installed", hint='pip install "tagflow[top]", or give --json'
+        )
+    from rich.console import Console
+    from rich.live import Live
+
+    console, rates = Console(), Rates()
+    if not live or not console.is_terminal:
+        yield lambda answers: console.print(screen(answers, rates))
+        return
+    with Live(console=console, auto_refresh=False) as display:
+        yield lambda answers: display.update(screen(answers, rates), refresh=True)
+
+
+# ---- tables
+
+
+def screen(answers: list[Answer], rates: Rates) -> RenderableType:
+    """Return what is shown: of several processes a list, and of one all its sessions."""
+    from rich.console import Group
+    from rich.text import Text
+
+    if not answers:
+        return Text("nothing to look at any longer")
+    if len({each.pid for each in answers}) > 1:
+        return Group(_processes(answers, rates), Text("tagflow top PID shows one of them"))
+    return Group(*(part for each in answers for part in _session(each, rates)))
+
+
+def _processes(answers: list[Answer], rates: Rates) -> RenderableType:
+    columns = "pid", "session", "steps/s", "running", "failed", "memory", "command"
+    return _table(columns, [_process_row(each, rates) for each in answers])
+
+
+def _process_row(answer: Answer, rates: Rates) -> tuple[str, ...]:
+    if answer.told is None:
+        return str(answer.pid), "", "", "", "", "", _plain(answer.problem)
+    found = answer.told["statistics"]
+    return (
+        str(answer.pid),
+        _plain(answer.told["session"]),
+        _rate(_steps_per_second(answer, rates)),
+        _number(found.get("steps_running")),
+        _number(found.get("steps_failed")),
+        _size(found.get("live_bytes")),
+        _plain(answer.told.get("command", "")),
+    )
+
+
+def _steps_per_second(answer: Answer, rates: Rates) -> float | None:
+    assert answer.told is not None
+    found = answer.told["statistics"]
+    ended = sum(found.get(f"steps_{how}") or 0 for how in ("finished", "failed", "cancelled", "timed_out"))
+    return rates.of(str(answer.path), answer.told.get("time", 0.0), ended)
+
+
+def _session(answer: Answer, rates: Rates) -> Iterator[RenderableType]:
+    """Yield a line and the tables of one session."""
+    from rich.text import Text
+
+    if answer.told is None:
+        yield Text(f"process {answer.pid}: {_plain(answer.problem)}")
+        return
+    told, found = answer.told, answer.told["statistics"]
+    per_second = _rate(_steps_per_second(answer, rates))
+    yield Text(
+        f"process {answer.pid}, session {_plain(told['session'])}: {per_second} steps/s; "
+        f"{_number(found.get('steps_running'))} running, {_number(found.get('steps_waiting'))} waiting, "
+        f"{_number(found.get('steps_finished'))} finished, {_number(found.get('steps_failed'))} failed; "
+        f"{_number(told.get('iterations'))} iterations alive in the process, a step itself is one"
+    )
+    yield from _tables(answer, rates)
+
+
+def _tables(answer: Answer, rates: Rates) -> Iterator[RenderableType]:
+    assert answer.told is not None
+    told, found = answer.told, answer.told["statistics"]
+    figures, time = _mapping(found.get("figures")), told.get("time", 0.0)
+    queues, accumulators = _mapping(figures.get("queues")), _mapping(figures.get("accumulators"))
+    parts: list[tuple[tuple[str, ...], Iterable[tuple[str, ...]]]] = [
+        (("device", "memory", "", "at most", "kept from step to step"), _memory_rows(_mapping(found.get("devices")))),
+        (("swapped to", "bytes"), _swap_rows(_mapping(found.get("swapped_bytes")))),
+        (("loop", "iterations", "in flight", "limited by"), _loop_rows(told["loops"])),
+        (_QUEUE, _queue_rows(queues, str(answer.path), time, rates)),
+        (("accumulator", "gradients", "step", "takers", "dropped"), _accumulator_rows(accumulators)),
+        (_CHECKPOINTS, _checkpoint_rows(_mapping(figures.get("checkpoints")))),
+    ]
+    for columns, rows in parts:
+        if listed := list(rows):
+            yield _table(columns, listed)
+
+
+def _memory_rows(devices: _Told) -> Iterator[tuple[str, ...]]:
+    for name, each in devices.items():
+        live, limit = each.get("live_bytes"), each.get("limit_bytes")
+        used = _size(live) if limit is None else f"{_size(live)} of {_size(limit)}"
+        peak, kept = _size(each.get("peak_bytes")), _size(each.get("resource_bytes"))
+        yield _plain(short_device(name)), used, _bar(live, limit), peak, kept
+
+
+def _swap_rows(tiers: _Told) -> Iterator[tuple[str, ...]]:
+    for name, size in tiers.items():
+        yield _plain(name), _size(size)
+
+
+def _loop_rows(loops: list[_Told]) -> Iterator[tuple[str, ...]]:
+    for each in loops:
+        in_flight = f"{each.get('mean_in_flight', 0.0):.1f} of {_number(each.get('window'))}"
+        yield _plain(each.get("name")), _number(each.get("iterations")), in_flight, _plain(each.get("limiter"))
+
+
+def _queue_rows(queues: _Told, path: str, time: float, rates: Rates) -> Iterator[tuple[str, ...]]:
+    for name, each in queues.items():
+        size, capacity = each.get("size"), each.get("capacity")
+        full = _number(size) if capacity is None else f"{_number(size)} of {_number(capacity)}"
+        yield (
+            _plain(name) + (" (closed)" if each.get("closed") else ""),
+            full,
+            _bar(size, capacity),
+            _size(each.get("bytes")),
+            _number(each.get("waiting_putters")),
+            _number(each.get("waiting_takers")),
+            _rate(rates.of(f"{path} in {name}", time, each.get("enqueued", 0))),
+            _rate(rates.of(f"{path} out {name}", time, each.get("dequeued", 0))),
+        )
+
+
+def _accumulator_rows(accumulators: _Told) -> Iterator[tuple[str, ...]]:
+    for name, each in accumulators.items():
+        yield (_plain(name), *(_number(each.get(what)) for what in ("count", "step", "waiting_takers", "dropped")))
+
+
+def _checkpoint_rows(checkpoints: _Told) -> Iterator[tuple[str, ...]]:
+    for name, each in checkpoints.items():
+        last, took = each.get("last_time"), each.get("last_seconds")
+        step = "none" if each.get("last_step") is None else _number(each["last_step"])
+        if each.get("is_writing"):
+            step += f", writing {_number(each.get('writing_step'))}"
+        failed = _number(each.get("failed"))
+        if each.get("last_error"):
+            failed += f": {_plain(each['last_error'])}"
+        ago = "" if last is None else f"{max(0.0, time.time() - last):.0f} s"
+        yield _plain(name), step, ago, "" if took is None else f"{took:.2f} s", _size(each.get("last_bytes")), failed
+
+
+# ---- cells
+
+
+def _table(columns: Iterable[str], rows: Iterable[tuple[str, ...]]) -> RenderableType:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for name in columns:
+        table.add_column(name)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _mapping(value: Any) -> _Told:
+    return value if isinstance(value, dict) else {}
+
+
+def _plain(text: object) -> str:
+    """Return text that a terminal takes for nothing but text: names come from another process."""
+    return "".join(each if each.isprintable() else "?" for each in str(text))
+
+
+def _bar(value: Any, whole: Any) -> str:
+    if not value or not whole:
+        return ""
+    return "#" * int(max(1, min(_BAR, round(_BAR * value / whole))))
+
+
+def _number(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int | float) else ""
+
+
+def _rate(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.1f}"
+
+
+def _size(value: Any) -> str:
+    return format_size(value) if isinstance(value, int) else ""

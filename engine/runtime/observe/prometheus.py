@@ -1,0 +1,207 @@
+"""The figures of sessions as Prometheus reads them: its text format, version 0.0.4."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from ...base.errors import GraphError
+from .statistics import Statistics
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+Labels = Mapping[str, str]
+
+
+class HasStatistics(Protocol):
+    """A Session or SyncSession."""
+
+    def statistics(self) -> Statistics:
+        """Return its figures."""
+
+
+class Metric(NamedTuple):
+    """One figure, as it is read from what it is a figure of.
+
+    Attributes
+    ----------
+    name : str
+        Behind ``tagflow_``; ends with its base unit, and ``_total`` where it is a counter.
+    type : {'counter', 'gauge'}
+    help : str
+    read : callable
+        Returns the value; None where there is none.
+    labels : mapping of str to str
+    """
+
+    name: str
+    type: str
+    help: str
+    read: Callable[[Any], Any]
+    labels: Labels = {}
+
+
+def _counter(name: str, help: str, field: str, **labels: str) -> Metric:
+    return Metric(f"{name}_total", "counter", help, lambda figures: getattr(figures, field), labels)
+
+
+def _gauge(name: str, help: str, field: str, **labels: str) -> Metric:
+    return Metric(name, "gauge", help, lambda figures: getattr(figures, field), labels)
+
+
+_ENDED = "Steps that have ended, by outcome."
+_OF_SESSION = (
+    _counter("steps_started", "Steps that began.", "steps_started"),
+    _counter("steps_ended", _ENDED, "steps_finished", outcome="finished"),
+    _counter("steps_ended", _ENDED, "steps_failed", outcome="failed"),
+    _counter("steps_ended", _ENDED, "steps_cancelled", outcome="cancelled"),
+    _counter("steps_ended", _ENDED, "steps_timed_out", outcome="timed_out"),
+    _counter("steps_refused", "Steps that were not admitted in time.", "steps_refused"),
+    _counter("steps_compiled", "How often a step was compiled.", "steps_compiled"),
+    _counter("compile_seconds", "Time that compiling took.", "compile_seconds"),
+    _counter("admission_wait_seconds", "Time that steps waited to be admitted.", "waited_seconds"),
+    _gauge("steps_running", "Steps under way.", "steps_running"),
+    _gauge("steps_waiting", "Steps that wait to be admitted.", "steps_waiting"),
+    _gauge("steps_cached", "Compiled steps that are kept.", "cached_steps"),
+    _gauge("orphaned_kernels", "Kernels that outlived their step and still run.", "orphaned"),
+)
+_OF_DEVICE = (
+    _gauge("memory_live_bytes", "Bytes of arrays on a device.", "live_bytes"),
+    _gauge("memory_peak_bytes", "The most bytes of arrays on a device.", "peak_bytes"),
+    _gauge("memory_cached_bytes", "Bytes of freed arrays that are kept for new ones.", "cached_bytes"),
+    _gauge("memory_limit_bytes", "Bytes that arrays on a device may take.", "limit_bytes"),
+    _gauge("memory_resource_bytes", "Bytes of what the session keeps from step to step.", "resource_bytes"),
+)
+_OF_TIER = (
+    Metric("swapped_bytes", "gauge", "Bytes of saved values outside of the device's memory.", lambda size: size),
+)
+_WAITING = "Who waits at a queue, to put or to take."
+_OF_QUEUE = (
+    _gauge("queue_size", "Elements in a queue.", "size"),
+    _gauge("queue_capacity", "The most elements that may be in a queue.", "capacity"),
+    _gauge("queue_bytes", "Bytes of the elements in a queue.", "bytes"),
+    _gauge("queue_capacity_bytes", "The most bytes that the elements in a queue may have.", "capacity_bytes"),
+    _gauge("queue_waiting", _WAITING, "waiting_putters", side="put"),
+    _gauge("queue_waiting", _WAITING, "waiting_takers", side="take"),
+    _gauge("queue_closed", "Whether a queue is closed.", "closed"),
+    _counter("queue_enqueued", "Elements that were put into a queue.", "enqueued"),
+    _counter("queue_dequeued", "Elements that were taken from a queue.", "dequeued"),
+)
+_OF_ACCUMULATOR = (
+    _gauge("accumulator_count", "Gradients in the sum of an accumulator.", "count"),
+    _gauge("accumulator_step", "The step of an accumulator, below which gradients are dropped.", "step"),
+    _gauge("accumulator_bytes", "Bytes of the sum of an accumulator.", "bytes"),
+    _gauge("accumulator_waiting", "Who waits to take from an accumulator.", "waiting_takers"),
+    _counter("accumulator_applied", "Gradients that were added.", "applied"),
+    _counter("accumulator_dropped", "Gradients that came late.", "dropped"),
+    _counter("accumulator_taken", "How often the sum was taken.", "taken"),
+)
+_OF_CHECKPOINTER = (
+    _counter("checkpoints_written", "Checkpoints that were written.", "written"),
+    _counter("checkpoints_failed", "Checkpoints that could not be written.", "failed"),
+    _counter("checkpoints_restored", "How often a checkpoint was restored.", "restored"),
+    _counter("checkpoint_written_bytes", "Bytes of arrays that were written.", "written_bytes"),
+    _counter("checkpoint_written_seconds", "Time that writing took.", "written_seconds"),
+    _gauge("checkpoint_writing", "Whether a checkpoint is being written.", "is_writing"),
+    _gauge("checkpoint_last_step", "Step of the last checkpoint that was written.", "last_step"),
+    _gauge("checkpoint_last_bytes", "Bytes of its arrays.", "last_bytes"),
+    _gauge("checkpoint_last_duration_seconds", "How long writing it took.", "last_seconds"),
+    _gauge("checkpoint_last_timestamp_seconds", "When it was on the disk, since the epoch.", "last_time"),
+)
+
+# What a session has several of: the label that tells them apart, where they are in its statistics, and their figures.
+_FAMILIES: tuple[tuple[str, Callable[[Statistics], Mapping[str, Any]], tuple[Metric, ...]], ...] = (
+    ("device", lambda found: found.devices, _OF_DEVICE),
+    ("tier", lambda found: found.swapped_bytes, _OF_TIER),
+    ("queue", lambda found: found.queues, _OF_QUEUE),
+    ("accumulator", lambda found: found.accumulators, _OF_ACCUMULATOR),
+    ("directory", lambda found: found.checkpoints, _OF_CHECKPOINTER),
+)
+
+
+def prometheus_text(sessions: HasStatistics | Mapping[str, HasStatistics]) -> str:
+    """Return the statistics of sessions in Prometheus' text format, for the answer to its scrapes.
+
+    Parameters
+    ----------
+    sessions : Session, SyncSession, or mapping of str to them
+        With a mapping each figure has a label ``session``.
+
+    Returns
+    -------
+    str
+        Of content type ``text/plain; version=0.0.4; charset=utf-8``.
+
+    Raises
+    ------
+    GraphError
+        If it is no session.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     y = tg.constant(1.0) + 1.0
+    >>> with tg.SyncSession(graph) as session:
+    ...     value = session.run(y)
+    ...     text = tg.monitoring.prometheus_text({"demo": session})
+    >>> text.splitlines()[:3]
+    ['# HELP tagflow_steps_started_total Steps that began.', '# TYPE tagflow_steps_started_total counter', \
+'tagflow_steps_started_total{session="demo"} 1']
+    """
+    named = sessions.items() if isinstance(sessions, Mapping) else [("", sessions)]
+    families: dict[str, list[str]] = {}
+    for name, session in named:
+        if not hasattr(session, "statistics"):
+            raise GraphError(
+                "there are no statistics of this",
+                wanted="a session, or a mapping of names to sessions",
+                got=repr(session),
+                hint="prometheus_text(session)",
+            )
+        for metric, labels, value in _samples(session.statistics()):
+            lines = families.setdefault(
+                f"tagflow_{metric.name}",
+                [
+                    f"# HELP tagflow_{metric.name} {_escaped(metric.help)}",
+                    f"# TYPE tagflow_{metric.name} {metric.type}",
+                ],
+            )
+            own = {"session": name, **labels} if name else labels
+            lines.append(f"tagflow_{metric.name}{_in_braces(own)} {_number(value)}")
+    return "".join(f"{line}\n" for lines in families.values() for line in lines)
+
+
+def _samples(found: Statistics) -> Iterator[tuple[Metric, Labels, Any]]:
+    yield from _read(_OF_SESSION, found, {})
+    for label, where, metrics in _FAMILIES:
+        for name, figures in where(found).items():
+            yield from _read(metrics, figures, {label: name})
+
+
+def _read(metrics: Iterable[Metric], figures: Any, labels: Labels) -> Iterator[tuple[Metric, Labels, Any]]:
+    for metric in metrics:
+        if (value := metric.read(figures)) is not None:
+            yield metric, {**labels, **metric.labels}, value
+
+
+def _in_braces(labels: Labels) -> str:
+    if not labels:
+        return ""
+    return "{" + ",".join(f'{name}="{_quoted(value)}"' for name, value in labels.items()) + "}"
+
+
+def _quoted(value: str) -> str:
+    return _escaped(value).replace('"', '\\"')
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else f"{'+' if value > 0 else '-'}Inf"
+    return repr(value)

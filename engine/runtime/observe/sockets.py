@@ -1,0 +1,157 @@
+"""Where the sockets are over which running processes tell of their sessions, and who may open them.
+
+A directory that only its user may enter has a socket for each session that may be looked at, ``<pid>-<token>.sock``. It
+appears there when it listens, so that one which refuses a connection is what a dead process left, and is removed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import socket
+import stat
+import struct
+import sys
+import tempfile
+from pathlib import Path
+
+from ...base.errors import TagflowError
+
+_NAME = re.compile(r"(\d{1,10})-[0-9a-f]{8}\.sock")
+_NEW = re.compile(r"\.new-(\d{1,10})-[0-9a-f]{8}")
+_LONGEST = 103 if sys.platform == "darwin" else 107  # bytes of a path that the kernel takes, without the zero behind it
+_CREDENTIALS = struct.Struct("3i")  # of SO_PEERCRED: process, user, group
+
+
+def socket_directory() -> Path:
+    """Return this user's directory of sockets, which need not be there."""
+    of_user = os.environ.get("XDG_RUNTIME_DIR")
+    if of_user:
+        return Path(of_user, "tagflow")
+    return Path(tempfile.gettempdir(), f"tagflow-{os.geteuid()}")
+
+
+def checked_directory(make: bool) -> Path | None:
+    """Return this user's directory of sockets, made if it is not there and `make` says so, else None.
+
+    Raises
+    ------
+    TagflowError
+        If it can not be made, or others may open what is in it.
+    """
+    path = socket_directory()
+    try:
+        if make:
+            path.mkdir(mode=0o700, exist_ok=True)
+        found = path.lstat()
+    except FileNotFoundError as error:
+        if not make:
+            return None
+        raise _unusable(path, error) from error
+    except OSError as error:
+        raise _unusable(path, error) from error
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        raise TagflowError(
+            f"the directory of sockets {path} is not this user's alone",
+            wanted=f"a directory of user {os.geteuid()} with mode 0700",
+            got=f"{stat.filemode(found.st_mode)} of user {found.st_uid}",
+            hint="remove it, or let XDG_RUNTIME_DIR name a directory of your own",
+        )
+    return path
+
+
+def _unusable(path: Path, error: OSError) -> TagflowError:
+    return TagflowError(
+        f"the directory of sockets {path} can not be used: {error.strerror}",
+        hint="let XDG_RUNTIME_DIR name a directory of your own that is there",
+    )
+
+
+def process_sockets(directory: Path) -> dict[int, list[Path]]:
+    """Return the sockets of a directory by the number of their process, leftovers of dead ones among them."""
+    found: dict[int, list[Path]] = {}
+    for name in sorted(os.listdir(directory)):
+        if matched := _NAME.fullmatch(name):
+            found.setdefault(int(matched[1]), []).append(directory / name)
+    return found
+
+
+def remove_leftovers(directory: Path) -> None:
+    """Remove the sockets at which nobody listens any longer."""
+    for paths in process_sockets(directory).values():
+        for path in paths:
+            if is_left(path):
+                path.unlink(missing_ok=True)
+    for name in os.listdir(directory):
+        matched = _NEW.fullmatch(name)
+        if matched and not _lives(int(matched[1])):
+            (directory / name).unlink(missing_ok=True)
+
+
+def is_left(path: Path) -> bool:
+    """Say whether nobody listens at a socket any longer; does not wait."""
+    with socket.socket(socket.AF_UNIX) as own:
+        own.setblocking(False)
+        try:
+            own.connect(str(path))
+        except ConnectionRefusedError:
+            return True
+        except OSError:  # many wait there, or it is gone
+            return False
+    return False
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it is somebody else's
+        return True
+    return True
+
+
+def listen_in(directory: Path) -> tuple[socket.socket, Path]:
+    """Return a new socket that listens, not blocking, and its path.
+
+    Raises
+    ------
+    TagflowError
+        If the path is too long.
+    OSError
+        If there is no room for it.
+    """
+    name = f"{os.getpid()}-{secrets.token_hex(4)}"
+    path, hidden = directory / f"{name}.sock", directory / f".new-{name}"
+    if len(os.fsencode(hidden)) > _LONGEST:
+        raise TagflowError(
+            f"the path of a socket is too long: {hidden}",
+            wanted=f"at most {_LONGEST} bytes",
+            got=len(os.fsencode(hidden)),
+            hint="let XDG_RUNTIME_DIR name a directory with a shorter path",
+        )
+    made = socket.socket(socket.AF_UNIX)
+    try:
+        made.setblocking(False)
+        made.bind(str(hidden))
+        os.chmod(hidden, 0o600)
+        made.listen(16)
+        hidden.rename(path)
+    except BaseException:
+        made.close()
+        hidden.unlink(missing_ok=True)
+        raise
+    return made, path
+
+
+def is_of_this_user(descriptor: int) -> bool:
+    """Say whether the process at the other end of a connection is this user's.
+
+    Where the system does not tell, as macOS does not in this way, the directory alone keeps others out.
+    """
+    if not hasattr(socket, "SO_PEERCRED"):
+        return True
+    with socket.fromfd(descriptor, socket.AF_UNIX, socket.SOCK_STREAM) as own:
+        packed = own.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return bool(_CREDENTIALS.unpack(packed)[1] == os.geteuid())
