@@ -111,9 +111,7 @@ def links(case: Case, clock: Any, seed: int = 0) -> list[Any]:
     own = {WORK: work, **dict.fromkeys(COPIES, MESSAGE)}
     made = [LatencyDevice("/cpu:0", seconds=shared, bytes_per_second=SHARED_RATE * SCALE, clock=clock)]
     for k in range(case["workers"] + case["backup"]):
-        made.append(
-            LatencyDevice(f"/cpu:{k + 1}", seconds=own, bytes_per_second=RATE * SCALE, clock=clock, seed=seed)
-        )
+        made.append(LatencyDevice(f"/cpu:{k + 1}", seconds=own, bytes_per_second=RATE * SCALE, clock=clock, seed=seed))
     return made
 
 

@@ -232,7 +232,7 @@ WITHOUT: dict[str, str] = {
     **dict.fromkeys(("QueueHandle", "QueueClose", "QueueIsClosed", "QueueSize", "AccumulatorHandle"), _HANDLE),
     **dict.fromkeys(("AccumulatorNumAccumulated", "AccumulatorSetGlobalStep"), _HANDLE),
     **dict.fromkeys(("StageClear", "MapStageHandle", "MapStageSize", "MapStageClear"), _HANDLE),
-    **dict.fromkeys(("BarrierHandle", "BarrierClose", "BarrierSize"), _HANDLE),
+    **dict.fromkeys(("BarrierHandle", "BarrierClose", "BarrierSize", "AsyncSourceHandle"), _HANDLE),
     **dict.fromkeys(("IteratorHandle", "ReaderHandle", "ReaderReset"), _HANDLE),
     **dict.fromkeys(("ReaderNumRecordsProduced", "ReaderNumWorkUnitsCompleted"), _HANDLE),
     "MatchingFiles": "gives names, of files that it looks for in a thread",

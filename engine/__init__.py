@@ -70,8 +70,9 @@ from .frontend.loops import while_loop
 from .frontend.partitioned import PartitionedVariable
 from .frontend.partitioners import fixed_size_partitioner, min_max_variable_partitioner, variable_axis_size_partitioner
 from .frontend.py_function import py_function
+from .frontend.queue_base import QueueBase
 from .frontend.queue_bridges import Bridge
-from .frontend.queues import FIFOQueue, PaddingFIFOQueue, PriorityQueue, QueueBase, RandomShuffleQueue
+from .frontend.queues import FIFOQueue, PaddingFIFOQueue, PriorityQueue, RandomShuffleQueue
 from .frontend.readers import TextLineReader, TFRecordReader, WholeFileReader
 from .frontend.sampled import compute_accidental_hits, nce_loss, sampled_softmax_loss
 from .frontend.scattering import (
@@ -411,8 +412,8 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "AccumulatorStatistics",
     "Assert",
     "Barrier",
-    "Bridge",
     "BranchMismatchError",
+    "Bridge",
     "Candidates",
     "CheckpointError",
     "ClusterReport",
@@ -639,9 +640,9 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "foldl",
     "foldr",
     "frame",
-    "from_async",
     "fresnel_cos",
     "fresnel_sin",
+    "from_async",
     "full_softmax_loss",
     "function",
     "fused_batch_norm",

@@ -75,6 +75,10 @@ class Barrier(HasComponents):
         name : str, optional
             Name of the operation.
 
+        Returns
+        -------
+        Operation
+
         Raises
         ------
         GraphError
@@ -120,7 +124,7 @@ class Barrier(HasComponents):
         Returns
         -------
         indices : int64 Tensor of shape [n]
-            In which order the keys came; the first has the smallest int64.
+            With which `insert_many` each key came: the first that brought any has the smallest int64.
         keys : string Tensor of shape [n]
         values : list of Tensor of shape [n, ...]
             The components.
@@ -152,6 +156,10 @@ class Barrier(HasComponents):
             Whether they may not: elements that lack components are dropped.
         name : str, optional
             Name of the operation.
+
+        Returns
+        -------
+        Operation
 
         Raises
         ------

@@ -105,6 +105,10 @@ class StagingArea(_Area):
         name : str, optional
             Name of the operation.
 
+        Returns
+        -------
+        Operation
+
         Raises
         ------
         DtypeError, ShapeError, GraphError
@@ -214,6 +218,10 @@ class MapStagingArea(_Area):
             Numbers of the components in `vals`.
         name : str, optional
             Name of the operation.
+
+        Returns
+        -------
+        Operation
 
         Raises
         ------

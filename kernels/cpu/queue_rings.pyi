@@ -38,6 +38,9 @@ class Ring:
     length: int
     def __init__(self, dtypes: Sequence[np.dtype[Any]], shapes: Sequence[tuple[int, ...]], capacity: int) -> None: ...
     def __len__(self) -> int: ...
+    def reserve(self, wanted: int) -> None:
+        """Have memory for so many elements, or as many as there may be."""
+
     def push(self, element: Sequence[Any]) -> None:
         """Put an element in; there must be room."""
 

@@ -79,6 +79,13 @@ cdef class Ring:
                 return False
         return True
 
+    def reserve(self, Py_ssize_t wanted):
+        """Have memory for so many elements, or as many as there may be."""
+        if self.capacity >= 0:
+            wanted = min(wanted, self.capacity)
+        if wanted > self.places:
+            self.grow(wanted)
+
     cdef void copy(self, int component, Py_ssize_t index, char* rows, Py_ssize_t count, bint to_ring) noexcept:
         """Copy rows to elements from `index` on, or from there; in two pieces where the places begin anew between them."""
         cdef size_t size = self.sizes[component]

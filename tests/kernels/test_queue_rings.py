@@ -1,4 +1,4 @@
-"""The C kernels of Enqueue and Dequeue against the Python ones: the same elements, and no Python where there need be none.
+"""The C kernels of Enqueue and Dequeue against the Python ones: the same elements, and no Python where none is needed.
 
 The rings that they share as well: places that begin anew, growth, rows, elements that go back.
 """
@@ -159,7 +159,7 @@ def test_a_ring_is_a_list(name, capacity, seed):
         return elements, columns or [np.empty((0, *shape), kind) for kind, shape in zip(kinds, shapes)]
 
     for _ in range(200):
-        action, room = draw.choice(["push", "pop", "push rows", "pop rows", "back"]), 7 - len(model)
+        action, room = draw.choice(["push", "pop", "push rows", "pop rows", "back", "reserve"]), 7 - len(model)
         if action == "push" and room > 0:
             model.append(element(kinds, shapes, next(fresh)))
             ring.push(model[-1])
@@ -174,6 +174,10 @@ def test_a_ring_is_a_list(name, capacity, seed):
             count = draw.randrange(len(model) + 1)
             taken, model = model[:count], model[count:]
             same(list(zip(*ring.pop_rows(count))), taken)
+        elif action == "reserve":
+            wanted = draw.randrange(40)
+            ring.reserve(wanted)
+            assert ring.places >= (wanted if capacity < 0 else min(wanted, capacity))
         elif action == "back":
             elements, columns = rows(draw.randrange(1, 5))  # beyond the capacity, if need be
             ring.put_back(columns, len(elements))

@@ -97,6 +97,7 @@ WITHOUT_SAMPLES = WITHOUT_KERNEL | {
     "BarrierTakeMany",
     "BarrierClose",
     "BarrierSize",
+    "AsyncSourceHandle",
     "QueueHandle",
     "Enqueue",
     "EnqueueMany",

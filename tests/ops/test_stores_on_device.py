@@ -245,6 +245,7 @@ ELSEWHERE = {
     "AccumulatorSetGlobalStep",
     "AccumulatorTakeGradient",
     "AccumulatorTakeRows",
+    "AsyncSourceHandle",
     "BarrierClose",
     "BarrierHandle",
     "BarrierInsertMany",

@@ -7,6 +7,7 @@ from tagflow.ops.queues.accumulators import AccumulatorSpec, AccumulatorStorage
 from tagflow.ops.queues.attempts import Taken
 from tagflow.ops.queues.barrier import FIRST, BarrierSpec, BarrierStorage
 from tagflow.ops.queues.elements import ElementSpec
+from tagflow.ops.queues.gradient_sums import Reduction
 from tagflow.ops.queues.map_staging import MapSpec, MapStorage
 from tagflow.ops.queues.queue_spec import QueueSpec
 from tagflow.ops.queues.staging import StagingStorage
@@ -42,7 +43,7 @@ class StagingModel:
 
     def step(self, kind):
         for each in [each for each in self.waiting if each[1] == kind]:
-            who, _, value = each
+            _, _, value = each
             if kind == "peek":
                 if value < len(self.items):
                     self.end(each, self.items[value])
@@ -141,7 +142,7 @@ class MapModel:
             pass  # who looks does so before anything is taken
 
     def step(self, each):
-        who, what, key, part = each
+        _, what, key, _ = each
         if what == "put":
             return self.put(each)
         if what == "peek" and key in self.whole:
@@ -228,7 +229,7 @@ class BarrierModel:
 
     def __init__(self):
         self.incomplete, self.ready, self.takes, self.ends = {}, [], [], {}
-        self.next, self.closed = FIRST, False
+        self.next, self.batch, self.closed = 0, FIRST, False
 
     def insert(self, who, component, keys):
         new = [key for key in keys if key not in self.incomplete]
@@ -241,18 +242,19 @@ class BarrierModel:
             self.ends[who] = None
             for key in keys:
                 self.insert_one(component, key)
+            self.batch += bool(new)
         self.settle()
 
     def insert_one(self, component, key):
         if key not in self.incomplete:
-            self.incomplete[key] = self.next, {component}
+            self.incomplete[key] = (self.next, self.batch), {component}
             self.next += 1
             return
-        index, there = self.incomplete[key]
+        number, there = self.incomplete[key]
         there.add(component)
         if len(there) == 2:
             del self.incomplete[key]
-            self.ready.append((index, key))
+            self.ready.append((*number, key))
 
     def take(self, who, count, small, patient):
         if self.closed and small and not patient and count:
@@ -285,7 +287,8 @@ class BarrierModel:
                     self.takes.pop(0)
                     continue
                 count = len(self.ready)
-            self.ends[who], self.ready = self.ready[:count], self.ready[count:]
+            self.ends[who] = [(batch, key) for _, batch, key in self.ready[:count]]
+            self.ready = self.ready[count:]
             self.takes.pop(0)
 
 
@@ -390,6 +393,8 @@ class Accumulators(Waits):
         self.model.take(self.begin(lambda: self.sums.take(count, "take")), count)
 
     def told(self, end):
+        if isinstance(end, Reduction):
+            end = end.result()
         if isinstance(end, tuple):
             return {int(index): float(value[0]) for index, value in zip(end[0], end[1], strict=True)}
         return {0: float(end[0])} if isinstance(end, np.ndarray) else super().told(end)

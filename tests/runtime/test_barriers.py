@@ -43,11 +43,16 @@ def test_whole_elements_leave_in_the_order_of_their_keys(executor):
             assert await session.run(sizes) == [1, 2]
             await session.run(b, {keys: ["x"], "b:0": rows(10)})
             indices, names, (first, second) = await waiting
-            assert indices.tolist() == [FIRST, FIRST + 2]
+            assert indices.tolist() == [FIRST, FIRST]
             assert names.tolist() == ["x", "z"]
             assert first.tolist() == [1, 3]
             assert second.tolist() == rows(10, 30)
             assert await session.run(sizes) == [0, 1]
+            await session.run(b, {keys: ["w", "y"], "b:0": rows(1, 2)})
+            await session.run(a, {keys: ["w"], "a:0": [1]})
+            indices, names, _ = await session.run(take, {n: 2})
+            assert names.tolist() == ["y", "w"]
+            assert indices.tolist() == [FIRST, FIRST + 1]
 
     asyncio.run(main())
 

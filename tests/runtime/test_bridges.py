@@ -99,9 +99,7 @@ def test_a_bridge_that_is_stopped_at_any_time_loses_nothing(direction, turns):
                 size = queue.size()
             inside = [int(await session.run(take)) for _ in range(int(await session.run(size)))]
             there = [int(outside.get_nowait()) for _ in range(outside.qsize())]
-            assert (inside + there if direction == "in" else there + inside) == list(
-                range(6 if direction == "in" else 3)
-            )
+            assert (inside + there if direction == "in" else there + inside) == list(range(bound))
         assert others() == []
 
     asyncio.run(main())
@@ -170,6 +168,7 @@ def test_the_user_may_be_cancelled_in_the_block():
     asyncio.run(main())
 
 
+@pytest.mark.rule(48)
 @pytest.mark.parametrize("direction", ["in", "out"])
 def test_a_session_that_is_closed_ends_its_bridges(direction):
     async def main():

@@ -11,7 +11,7 @@ import pytest
 import tagflow as tg
 from tagflow.base import errors
 
-LATER = {"QueueClosed", "CheckpointError"}  # queues, checkpoints
+LATER = {"CheckpointError"}  # tests/training/checkpoints
 ELSEWHERE = {"SessionClosed", "StepTimeout", "Overloaded", "DeviceMemoryError", "SwapError"}
 CASES = []
 
@@ -235,6 +235,13 @@ def a_read_of_what_was_never_written():
 def a_write_beyond_the_end():
     array = tg.TensorArray("float32", 2, name="array")
     return [array.write(7, 1.0, name="far").stack()]  # here
+
+
+@case(tg.QueueClosed, "take", "is closed and has insufficient elements", rules=[128])
+def a_take_from_a_queue_that_is_closed():
+    queue = tg.FIFOQueue(1, "float32", shapes=[[]])
+    with tg.control_dependencies([queue.close()]):
+        return [queue.dequeue(name="take")]  # here
 
 
 @case(tg.StackError, "pop", "is empty", rules=[103])

@@ -53,6 +53,7 @@ def test_put_waits_for_room_and_get_for_an_element(executor):
     asyncio.run(main())
 
 
+@pytest.mark.rule(48)
 @EXECUTORS
 def test_peek_waits_and_takes_nothing(executor):
     async def main():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -11,13 +12,17 @@ from ...base import dtypes
 from ...base.dtypes import DType
 from ...base.errors import GraphError, OpError
 from ...base.shapes import SCALAR, Shape
+from ...base.turns import Turns
 from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.operation import Operation
 from ...ir.traits import Effect
+from ...kernels.scheduler.calls import Continuation
+from ..control.py_function import AsyncResult
 from ..support.common import nothing, scalar
-from ..support.context import KernelContext
+from ..support.context import KernelContext, LongCall, succeeded, until_ended
+from ..support.copies import is_large
 from .figures import AccumulatorStatistics
-from .gradient_sums import DenseSum, SparseSum
+from .gradient_sums import DenseSum, Reduction, SparseSum
 from .line import Attempt, Line
 from .saved import checked_state
 from .shared import SharedResource, shared
@@ -59,11 +64,13 @@ class AccumulatorStorage(SharedResource):
         Gradients of earlier steps are dropped.
     takers : Line
         Who waits.
+    turns : Turns
+        Taken while a thread adds a gradient; nobody takes the sum meanwhile.
     applied, dropped, taken : int
         Gradients added and left out, and sums taken, so far.
     """
 
-    __slots__ = ("applied", "count", "dropped", "name", "spec", "step", "sum", "taken", "takers")
+    __slots__ = ("applied", "count", "dropped", "name", "spec", "step", "sum", "taken", "takers", "turns")
 
     def __init__(self, name: str, spec: AccumulatorSpec) -> None:
         self.name: str = name
@@ -72,6 +79,7 @@ class AccumulatorStorage(SharedResource):
         self.count: int = 0
         self.step: int = 0
         self.takers: Line[TakeGrad] = Line(lambda _: None)
+        self.turns: Turns = Turns()
         self.applied: int = 0
         self.dropped: int = 0
         self.taken: int = 0
@@ -156,8 +164,38 @@ class AccumulatorStorage(SharedResource):
             self.serve()
         return True
 
+    async def apply_elsewhere(
+        self, call: Callable[..., LongCall], gradient: Any, local_step: int, operation: str
+    ) -> np.bool_:
+        """Have a thread add a gradient when it is its turn; one that has begun ends before a cancelled step does."""
+        try:
+            async with self.turns.turn():
+                while self.takers.woken:  # they take the sum in this turn of the event loop
+                    await asyncio.sleep(0)
+                if local_step < self.step:
+                    self.dropped += 1
+                    return np.bool_(False)
+                await self._add_elsewhere(call(self.sum.add, gradient, operation))
+            return np.bool_(True)
+        finally:
+            self.serve()
+
+    async def _add_elsewhere(self, running: LongCall) -> None:
+        try:
+            await until_ended(running)
+            running.result()
+        finally:
+            self.count += succeeded(running)
+            self.applied += succeeded(running)
+            del running  # the traceback of its error refers to this frame
+
+    def is_long(self, gradient: Any) -> bool:
+        """Say whether adding a gradient takes long, or has to wait for others."""
+        parts = gradient if isinstance(gradient, tuple) else (gradient,)
+        return self.turns.taken or any(map(is_large, (*parts, *self.arrays())))
+
     def take(self, count: int, operation: str) -> Any:
-        """Return the mean or sum of all gradients when there are `count`, or what waits for them.
+        """Return what has the sum of all gradients when there are `count`, or what waits for that.
 
         Raises
         ------
@@ -172,13 +210,13 @@ class AccumulatorStorage(SharedResource):
                 operation=operation,
                 hint="give take_grad a positive num_required",
             )
-        if not self.takers and self.count >= count:
-            return self._reduced()
+        if not self.takers and self.count >= count and not self.turns.taken:
+            return self._taken()
         return self.takers.join(TakeGrad(operation, count), self._go_on, self._give_up)
 
     def serve(self) -> None:
         """Wake the first in line if there is enough for it: it takes all, so nobody else is woken beside it."""
-        first = None if self.takers.woken else self.takers.first_waiting
+        first = None if self.takers.woken or self.turns.taken else self.takers.first_waiting
         if first is not None and self.count >= first.count:
             self.takers.wake(first)
 
@@ -193,7 +231,7 @@ class AccumulatorStorage(SharedResource):
                     operation=take.operation,
                     hint="restore between steps",
                 )
-            return self._reduced()
+            return self._taken()
         finally:
             self.serve()
 
@@ -201,11 +239,11 @@ class AccumulatorStorage(SharedResource):
         self.takers.leave(take)
         self.serve()
 
-    def _reduced(self) -> Any:
+    def _taken(self) -> Reduction:
         count, self.count = self.count, 0
         self.step += 1
         self.taken += 1
-        return self.sum.take(count, self.spec.reduction == "MEAN")
+        return self.sum.take(count, self.spec.reduction == "MEAN")  # type: ignore[no-any-return]
 
 
 def _saved_shape(saved: Any) -> Shape | None:
@@ -233,14 +271,29 @@ def _handle(xp: Any, context: KernelContext, *, shared_name: str, **about: Any) 
     )
 
 
-def _apply_rows(
-    xp: Any, context: KernelContext, accumulator: AccumulatorStorage, local_step: Any, *gradient: Any
-) -> np.bool_:
-    return np.bool_(accumulator.apply(gradient, int(local_step), context.operation))
+def _apply(xp: Any, context: KernelContext, accumulator: AccumulatorStorage, local_step: Any, *parts: Any) -> Any:
+    gradient = parts if accumulator.spec.sparse else parts[0]
+    if context.step.long_calls is None or not accumulator.is_long(gradient):
+        return np.bool_(accumulator.apply(gradient, int(local_step), context.operation))
+    return accumulator.apply_elsewhere(context.step.later(_called), gradient, int(local_step), context.operation)
+
+
+def _called(function: Callable[..., Any], *arguments: Any) -> Any:
+    return function(*arguments)
 
 
 def _take(xp: Any, context: KernelContext, accumulator: AccumulatorStorage, num_required: Any, **_: Any) -> Any:
-    return accumulator.take(int(num_required), context.operation)
+    def given(reduction: Reduction) -> Any:
+        if context.step.long_calls is None or not reduction.is_long:
+            return reduction.result()
+        return Continuation(lambda: context.step.later(reduction.result)())
+
+    found = accumulator.take(int(num_required), context.operation)
+    if isinstance(found, AsyncResult):
+        convert = found.convert
+        return AsyncResult(found.source, lambda result: given(convert(result)), found.give_up)
+    made = given(found)
+    return made.call() if isinstance(made, Continuation) else made
 
 
 def _rows_shapes(op: Operation) -> list[Shape]:
@@ -268,9 +321,7 @@ define(
     "AccumulatorApplyGradient",
     "handle: resource, local_step: host int64, gradient: host T -> applied: host bool",
     shape=scalar,
-    kernel=lambda xp, context, accumulator, local_step, gradient: np.bool_(
-        accumulator.apply(gradient, int(local_step), context.operation)
-    ),
+    kernel=_apply,
     gradient=_REASON,
     effects=Effect.WRITES,
 )
@@ -290,7 +341,7 @@ define(
     "handle: resource, step: host int64, values: host T, indices: host I, shape: host int64 -> applied: host bool",
     where={"T": dtypes.NUMERIC, "I": dtypes.INDEX},
     shape=scalar,
-    kernel=_apply_rows,
+    kernel=_apply,
     gradient=_REASON,
     effects=Effect.WRITES,
 )

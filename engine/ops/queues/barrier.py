@@ -17,7 +17,7 @@ from .queue_spec import QueueSpec
 from .shared import SharedResource
 from .storage import QueueStorage
 
-FIRST = -(1 << 63)  # index of the first element, as in TensorFlow
+FIRST = -(1 << 63)  # index of the first batch of keys, as in TensorFlow
 
 
 class BarrierSpec(NamedTuple):
@@ -27,9 +27,10 @@ class BarrierSpec(NamedTuple):
 
 
 class Incomplete(NamedTuple):
-    """An element of which components are still to come: when its key came, and what is there."""
+    """An element of which components are still to come: as which key it came, with which batch, and what is there."""
 
-    index: int
+    number: int
+    batch: int
     components: list[Any]  # None for those that are still to come
 
 
@@ -41,25 +42,26 @@ class BarrierStorage(SharedResource):
     name : str
     spec : BarrierSpec
     ready : QueueStorage
-        The whole elements, by the index of their key, which is their first component; the key is the second.
+        The whole elements, by the number of their key, which is their first component; then come the index of the batch
+        that brought the key, and the key.
     incomplete : dict
         The others, by key.
-    next_index : int
-        That of the next key.
+    next_number, next_index : int
+        That of the next key, and that of the next batch of keys.
     closed : bool
         Whether no more keys may come.
     """
 
-    __slots__ = ("closed", "incomplete", "name", "next_index", "ready", "spec")
+    __slots__ = ("closed", "incomplete", "name", "next_index", "next_number", "ready", "spec")
 
     def __init__(self, name: str, spec: BarrierSpec) -> None:
         self.name: str = name
         self.spec: BarrierSpec = spec
-        whole = ElementSpec(
-            (dtypes.int64, dtypes.string, *spec.elements.dtypes), (SCALAR, SCALAR, *spec.elements.shapes)
-        )
+        about = (dtypes.int64, dtypes.int64, dtypes.string)
+        whole = ElementSpec((*about, *spec.elements.dtypes), (SCALAR, SCALAR, SCALAR, *spec.elements.shapes))
         self.ready: QueueStorage = QueueStorage(name, QueueSpec("priority", whole, kind="barrier"))
         self.incomplete: dict[str, Incomplete] = {}
+        self.next_number: int = 0
         self.next_index: int = FIRST
         self.closed: bool = False
 
@@ -87,22 +89,24 @@ class BarrierStorage(SharedResource):
     def snapshot(self) -> Any:
         """Return the elements, the next index, and whether it is closed."""
         waiting = [
-            (key, index, [c is not None for c in components], [c for c in components if c is not None])
-            for key, (index, components) in self.incomplete.items()
+            (key, number, batch, [c is not None for c in components], [c for c in components if c is not None])
+            for key, (number, batch, components) in self.incomplete.items()
         ]
-        return {"ready": self.ready.snapshot(), "incomplete": waiting, "next": self.next_index, "closed": self.closed}
+        following = [self.next_number, self.next_index]
+        return {"ready": self.ready.snapshot(), "incomplete": waiting, "next": following, "closed": self.closed}
 
     def restore(self, saved: Any) -> Callable[[], object]:
         """Return what puts saved elements in the place of those that are there."""
         ready = self.ready.restore(saved["ready"])
         incomplete = {}
-        for key, index, there, components in saved["incomplete"]:
+        for key, number, batch, there, components in saved["incomplete"]:
             left = iter(components)
-            incomplete[str(key)] = Incomplete(int(index), [next(left) if is_there else None for is_there in there])
+            found = [next(left) if is_there else None for is_there in there]
+            incomplete[str(key)] = Incomplete(int(number), int(batch), found)
 
         def change() -> None:
-            self.incomplete, self.next_index = incomplete, int(saved["next"])
-            self.closed = bool(saved["closed"])
+            self.incomplete, self.closed = incomplete, bool(saved["closed"])
+            self.next_number, self.next_index = map(int, saved["next"])
             ready()
 
         return change
@@ -133,8 +137,10 @@ class BarrierStorage(SharedResource):
             If a key has the component already, or comes twice.
         """
         self._check_keys(component, rows[0], operation)
+        is_new = any(key not in self.incomplete for key in rows[0])
         for key, value in zip(*rows, strict=True):
             self._insert(component, key, value, operation)
+        self.next_index += is_new
         self._end_when_complete()
 
     def _check_keys(self, component: int, names: list[str], operation: str) -> None:
@@ -156,13 +162,15 @@ class BarrierStorage(SharedResource):
     def _insert(self, component: int, key: str, value: Any, operation: str) -> None:
         entry = self.incomplete.get(key)
         if entry is None:
-            entry = self.incomplete[key] = Incomplete(self.next_index, [None] * len(self.spec.elements.dtypes))
-            self.next_index += 1
+            entry = self.incomplete[key] = Incomplete(
+                self.next_number, self.next_index, [None] * len(self.spec.elements.dtypes)
+            )
+            self.next_number += 1
         entry.components[component] = value
         if all(c is not None for c in entry.components):
             del self.incomplete[key]
             name = np.array(key, dtypes.string.numpy)
-            self.ready.put((np.int64(entry.index), name, *entry.components), operation)
+            self.ready.put((np.int64(entry.number), np.int64(entry.batch), name, *entry.components), operation)
 
     def take(self, count: int, small_batch: bool, wait_for_incomplete: bool, operation: str) -> Taken | AsyncResult:
         """Take a batch of whole elements, or return what waits until there is one.
@@ -183,7 +191,11 @@ class BarrierStorage(SharedResource):
         """
         if self.closed and small_batch and not wait_for_incomplete and count > 0:
             count = max(1, min(count, len(self.ready)))
-        return self.ready.take_many(count, operation, small_batch)
+        taken = self.ready.take_many(count, operation, small_batch)
+        if not isinstance(taken, AsyncResult):
+            return _without_numbers(taken)
+        convert = taken.convert
+        return AsyncResult(taken.source, lambda result: _without_numbers(convert(result)), taken.give_up)
 
     def close(self, cancel_pending: bool, operation: str) -> None:
         """Let no more keys come, and with `cancel_pending` no components either.
@@ -210,3 +222,10 @@ class BarrierStorage(SharedResource):
             operation=operation,
             hint="let one step alone close the barrier when all keys have been inserted",
         )
+
+
+def _without_numbers(taken: Taken) -> Taken:
+    """Leave out the numbers of keys, by which they are in order."""
+    make = taken.make
+    taken.make = lambda entries: make(entries)[1:]
+    return taken

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,13 +68,21 @@ class ElementSpec:
             _check_shape(index, value.shape, shape, operation)
         return kept(components, pool)
 
-    def batch(self, elements: Sequence[Element], padded: bool) -> Element:
-        """Return arrays with the elements along a new first axis; `padded` with zeros to the largest (rule 130)."""
-        columns = zip(*elements, strict=True) if elements else [()] * len(self.dtypes)
+    def batch(self, entries: Sequence[Any], element: Callable[[Any], Element], padded: bool) -> Element:
+        """Return arrays with the elements of entries along a new first axis; may take long.
+
+        Parameters
+        ----------
+        entries : sequence
+        element : callable
+            ``element(entry)`` is an entry's element.
+        padded : bool
+            Whether they are padded with zeros to the largest (rule 130).
+        """
         stack = _padded if padded else _stacked
         return tuple(
-            stack(list(column), dtype, shape)
-            for column, dtype, shape in zip(columns, self.dtypes, self.shapes, strict=True)
+            stack(_Column(entries, element, index), dtype, shape)
+            for index, (dtype, shape) in enumerate(zip(self.dtypes, self.shapes, strict=True))
         )
 
     def count(self, components: Sequence[Any], operation: str) -> int:
@@ -95,8 +103,12 @@ class ElementSpec:
 
     def rows(self, components: Sequence[Any], operation: str) -> list[Element]:
         """Return the elements that lie along the first axes, which must be equally long; may take long."""
-        self.count(components, operation)
-        return list(zip(*map(_rows, components), strict=True))
+        found: list[Element] = []
+        for start in range(0, self.count(components, operation), BLOCK):
+            if start:
+                give_way()
+            found.extend(zip(*(_rows(value[start : start + BLOCK]) for value in components), strict=True))
+        return found
 
 
 def kept(components: Sequence[Any], pool: Pool | None = None) -> Element:
@@ -128,14 +140,9 @@ def _check_shape(index: int, got: tuple[int, ...], wanted: Shape, operation: str
 
 def _rows(value: Any) -> list[Any]:
     """Return the rows of an array; numbers as NumPy's scalars, which are made faster than arrays."""
-    found: list[Any] = []
-    as_scalars = value.ndim == 1 and value.dtype.kind in "biufc"
-    for start in range(0, len(value), BLOCK):
-        if start:
-            give_way()
-        block = value[start : start + BLOCK]
-        found.extend(block if as_scalars else [_copied(block[i, ...]) for i in range(len(block))])
-    return found
+    if value.ndim == 1 and value.dtype.kind in "biufc":
+        return list(value)
+    return [_copied(value[i, ...]) for i in range(len(value))]
 
 
 def _is_kept(value: Any, pool: Pool | None) -> bool:
@@ -154,23 +161,46 @@ def _copied(value: Any) -> Any:
     return copy
 
 
-def _stacked(column: list[Any], dtype: DType, shape: Shape) -> Any:
-    if not column:
-        return np.empty((0, *(size or 0 for size in shape)), dtype.numpy)
-    if isinstance(column[0], np.generic):
-        return np.array(column, dtype.numpy)
-    return np.stack(column)
+class _Column:
+    """One component of the elements of entries."""
+
+    def __init__(self, entries: Sequence[Any], element: Callable[[Any], Element], index: int) -> None:
+        self.entries = entries
+        self.element = element
+        self.index = index
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def blocks(self) -> Iterator[tuple[int, list[Any]]]:
+        """Yield values, a block at a time with the number of its first, and give way behind each."""
+        for start in range(0, len(self.entries), BLOCK):
+            if start:
+                give_way()
+            yield start, [self.element(entry)[self.index] for entry in self.entries[start : start + BLOCK]]
 
 
-def _padded(column: list[Any], dtype: DType, shape: Shape) -> Any:
-    if not column:
-        return _stacked(column, dtype, shape)
-    largest = [max(sizes) for sizes in zip(*(value.shape for value in column), strict=True)]
-    batch = np.zeros((len(column), *largest), dtype.numpy)
-    if batch.dtype.kind == "O":
-        batch.fill("")
-    for row, value in zip(batch, column, strict=True) if largest else ():
-        row[tuple(map(slice, value.shape))] = value
+def _stacked(column: _Column, dtype: DType, shape: Shape) -> Any:
+    batch = None
+    for start, values in column.blocks():
+        if batch is None:
+            batch = np.empty((len(column), *values[0].shape), dtype.numpy)
+        rows = batch[start : start + len(values)]
+        if values[0].ndim:
+            np.stack(values, out=rows)
+        else:
+            rows[:] = values
+    return np.empty((0, *(size or 0 for size in shape)), dtype.numpy) if batch is None else batch
+
+
+def _padded(column: _Column, dtype: DType, shape: Shape) -> Any:
+    largest = [size or 0 for size in shape] if not len(column) else [0] * (shape.rank or 0)
+    for _, values in column.blocks() if largest else ():
+        largest = [max(sizes) for sizes in zip(largest, *(value.shape for value in values), strict=True)]
     if not largest:
-        batch[:] = column
+        return _stacked(column, dtype, shape)
+    batch = np.zeros((len(column), *largest), dtype.numpy)
+    for start, values in column.blocks():
+        for row, value in zip(batch[start:], values, strict=False):
+            row[tuple(map(slice, value.shape))] = value
     return batch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +10,14 @@ import numpy as np
 from ...base.dtypes import DType
 from ...base.errors import OpError
 from ...base.shapes import Shape
+from ..support.copies import is_large
+
+
+class Reduction(NamedTuple):
+    """What a take gives: made by `result`, which any thread may call."""
+
+    result: Callable[[], Any]
+    is_long: bool
 
 
 class DenseSum:
@@ -41,10 +49,14 @@ class DenseSum:
             np.add(self.total, gradient, out=self.total)
         self.shape = Shape(self.total.shape)
 
-    def take(self, count: int, is_mean: bool) -> Any:
-        """Return the sum, or the mean of `count` arrays, and begin anew."""
+    def take(self, count: int, is_mean: bool) -> Reduction:
+        """Return what gives the sum, or the mean of `count` arrays, and begin anew."""
         total, self.total = self.total, None
-        return np.asarray(np.divide(total, count)).astype(total.dtype, copy=False) if is_mean else total
+
+        def result() -> Any:
+            return np.asarray(np.divide(total, count)).astype(total.dtype, copy=False) if is_mean else total
+
+        return Reduction(result, is_mean and is_large(total))
 
     def arrays(self) -> Iterable[Any]:
         """Return the sum, if there is one."""
@@ -122,14 +134,20 @@ class SparseSum:
             known = known.merge(got)
         return known
 
-    def take(self, count: int, is_mean: bool) -> tuple[Any, Any, Any]:
-        """Return indices, values and shape (-1 where it is not known) of the sum or mean, and begin anew."""
+    def take(self, count: int, is_mean: bool) -> Reduction:
+        """Return what gives indices, values and shape (-1 where it is not known) of the sum or mean; begin anew."""
         assert self.rows is not None
-        (indices, values, counts), self.rows = self.rows, None
-        if is_mean:
-            divisors = counts.reshape(-1, *[1] * (values.ndim - 1))
-            values = np.divide(values, divisors).astype(values.dtype, copy=False)
-        return indices, values, np.int64([-1 if size is None else size for size in self.shape])
+        rows, self.rows = self.rows, None
+        shape = np.array([-1 if size is None else size for size in self.shape], np.int64)
+
+        def result() -> tuple[Any, Any, Any]:
+            indices, values, counts = rows
+            if is_mean:
+                divisors = counts.reshape(-1, *[1] * (values.ndim - 1))
+                values = np.divide(values, divisors).astype(values.dtype, copy=False)
+            return indices, values, shape
+
+        return Reduction(result, is_mean and is_large(rows.values))
 
     def arrays(self) -> Iterable[Any]:
         """Return the sum, if there is one."""

@@ -89,7 +89,7 @@ class Line(Generic[A]):
             self.dropped(attempt)
         return None
 
-    def join(self, attempt: A, go_on: Callable[[A], Any], give_up: Callable[[A], object]) -> AsyncResult:
+    def join(self, attempt: A, go_on: Callable[[A], Any], give_up: Callable[[A], None]) -> AsyncResult:
         """Let an attempt wait; return what gives ``go_on(attempt)``, unless it is given up."""
         self.waiting[attempt] = None
         return AsyncResult(attempt.future, lambda _: go_on(attempt), lambda: give_up(attempt), self.in_order)

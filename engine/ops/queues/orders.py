@@ -12,7 +12,7 @@ import numpy as np
 
 from ...base.errors import GraphError
 from ...kernels.cpu.queue_rings import Ring
-from .elements import Element, ElementSpec
+from .elements import Element, ElementSpec, nbytes_of
 from .saved import elements_of, rows_of
 
 _MASK = (1 << 64) - 1
@@ -52,6 +52,10 @@ class FirstInFirstOut:
     def elements_of(self, entries: Iterable[Any]) -> list[Element]:
         """Return the elements of entries."""
         return [self.element(entry) for entry in entries]
+
+    def nbytes_of(self, entries: Iterable[Any]) -> int:
+        """Return how many bytes the elements of entries take."""
+        return sum(nbytes_of(self.element(entry)) for entry in entries)
 
     def rows_of(self, entries: list[Any]) -> Element | None:
         """Return the elements of entries as rows of arrays, where that is what they are; else None."""
@@ -140,6 +144,10 @@ class InRing(FirstInFirstOut):
         for values, count in entries:
             found += [values] if count == 1 else self._elements(values)
         return found
+
+    def nbytes_of(self, entries: Iterable[Any]) -> int:
+        """Return how many bytes the elements of entries take."""
+        return sum(map(nbytes_of, (values for values, _ in entries)))
 
     def rows_of(self, entries: list[Any]) -> Element | None:
         """Return the elements of entries as rows of arrays."""

@@ -21,6 +21,7 @@ from .elements import Element, kept, nbytes_of
 from .figures import QueueStatistics, statistics_of
 from .line import Line
 from .orders import FirstInFirstOut, InRing
+from .queue_errors import closed_error, source_failed, too_large
 from .queue_spec import QueueSpec
 from .saved import checked_state, packed, packed_rows
 from .shared import SharedResource
@@ -75,7 +76,7 @@ class QueueStorage(QueueBase, SharedResource):
         self.spec: QueueSpec = spec
         self.order: FirstInFirstOut = spec.make_order()
         self.ring: Ring | None = self.order.ring if isinstance(self.order, InRing) else None
-        self.putters: Line[Put] = Line(self._went)
+        self.putters: Line[Put] = Line(lambda _: None)
         self.takers: Line[Take] = Line(self._give_back)
         self.closed: bool = False
         self.nbytes: int = 0
@@ -221,7 +222,7 @@ class QueueStorage(QueueBase, SharedResource):
             self.closed = True
             self.putters.fail(self._closed_by)
         elif self.putters:
-            return self.putters.join(Closing(operation, ()), self._went, self._give_up_putting)
+            return self.putters.join(Closing(operation, ()), lambda _: None, self._give_up_putting)
         self.closed = True
         self.serve()
         return None
@@ -230,7 +231,7 @@ class QueueStorage(QueueBase, SharedResource):
 
     def serve(self) -> None:
         """Let all go on who can, those first who came first."""
-        self._left = self.piece
+        self._left, self._later = self.piece, None
         moved = True
         while moved:
             moved = bool(self.putters.waiting) and self._serve_putters()
@@ -240,11 +241,7 @@ class QueueStorage(QueueBase, SharedResource):
 
     def _serve_in_next_turn(self) -> None:
         if self._later is None:
-            self._later = asyncio.get_running_loop().call_soon(self._next_turn)
-
-    def _next_turn(self) -> None:
-        self._later = None
-        self.serve()
+            self._later = asyncio.get_running_loop().call_soon(self.serve)
 
     def _serve_putters(self) -> bool:
         """Wake who can put; say whether something changed for those who take."""
@@ -305,7 +302,7 @@ class QueueStorage(QueueBase, SharedResource):
         take.gathered += taken
         take.has += count
         if self.spec.capacity_bytes >= 0:
-            self.nbytes -= sum(map(nbytes_of, self.order.elements_of(taken)))
+            self.nbytes -= self.order.nbytes_of(taken)
 
     def _give_back(self, take: Take) -> None:
         self._back(take.gathered)
@@ -313,7 +310,7 @@ class QueueStorage(QueueBase, SharedResource):
 
     def _back(self, entries: list[Any]) -> None:
         if self.spec.capacity_bytes >= 0:
-            self.nbytes += sum(map(nbytes_of, self.order.elements_of(entries)))
+            self.nbytes += self.order.nbytes_of(entries)
         self.order.give_back(entries)
 
     # ---- putting
@@ -322,13 +319,8 @@ class QueueStorage(QueueBase, SharedResource):
         self, elements: list[Element] | Rows, operation: str, pool: Pool | None = None
     ) -> AsyncResult | None:
         if not isinstance(elements, Rows) and 0 <= self.spec.capacity_bytes < max(map(nbytes_of, elements), default=0):
-            raise OpError(
-                f"an element is larger than {self.spec.what} '{self.name}'",
-                wanted=f"at most {self.spec.capacity_bytes} bytes",
-                got=f"{max(map(nbytes_of, elements))} bytes",
-                operation=operation,
-                hint="make the queue with more capacity_bytes",
-            )
+            queue, largest = f"{self.spec.what} '{self.name}'", max(map(nbytes_of, elements))
+            raise too_large(queue, self.spec.capacity_bytes, largest, operation)
         if self.closed and not self.putters:
             raise self._put_when_closed(operation)
         put = Put(operation, elements)
@@ -339,6 +331,8 @@ class QueueStorage(QueueBase, SharedResource):
             return None
         if isinstance(elements, Rows):  # what they are rows of may be written to meanwhile
             elements.columns = kept(elements.columns, pool)
+            if self.ring is not None and put.need > self.piece:  # once, and not each time that a piece has no place
+                self.ring.reserve(self.ring.length + put.need)
         first = not self.putters
         waiting = self.putters.join(put, self._go_on_putting, self._give_up_putting)
         if first:  # else those in front wake it, who may have been woken but have not gone on
@@ -353,9 +347,6 @@ class QueueStorage(QueueBase, SharedResource):
             self._push_all(put)
         finally:
             self.serve()
-
-    def _went(self, attempt: Put) -> None:
-        """Go on with nothing to do."""
 
     def _give_up_putting(self, put: Put) -> None:
         self.putters.leave(put)
@@ -444,17 +435,17 @@ class QueueStorage(QueueBase, SharedResource):
         return Taken(entries, self._batch if many else self._only, self._put_back, many and self._is_large(entries))
 
     def _is_large(self, entries: list[Any]) -> bool:
-        """Say whether making a batch of entries copies much."""
-        if self.ring is not None and len(entries) < 2:
-            return False  # one piece is the batch as it is
-        return sum(map(nbytes_of, self.order.elements_of(entries))) >= LARGE
+        """Say whether making a batch of entries takes long."""
+        if self.ring is not None:
+            return len(entries) > 1 and self.order.nbytes_of(entries) >= LARGE  # one piece is the batch as it is
+        return len(entries) > MANY or self.order.nbytes_of(entries) >= LARGE
 
     def _only(self, entries: list[Any]) -> Element:
         return self.order.element(entries[0])
 
     def _batch(self, entries: list[Any]) -> Element:
         rows = self.order.rows_of(entries)
-        return self.spec.elements.batch(self.order.elements_of(entries), self.spec.pads) if rows is None else rows
+        return self.spec.elements.batch(entries, self.order.element, self.spec.pads) if rows is None else rows
 
     def _put_back(self, entries: list[Any]) -> None:
         self.dequeued -= len(self.order.elements_of(entries))
@@ -501,7 +492,7 @@ class QueueStorage(QueueBase, SharedResource):
 
     def _insufficient(self, take: Take, got: int) -> OpError:
         if self.failure is not None:
-            return self._source_failed(*self.failure, take.operation)
+            return source_failed(f"{self.spec.what} '{self.name}'", *self.failure, take.operation)
         return self._closed_error(
             "is closed and has insufficient elements",
             take.operation,
@@ -511,15 +502,4 @@ class QueueStorage(QueueBase, SharedResource):
         )
 
     def _closed_error(self, what: str, operation: str, **fields: Any) -> QueueClosed:
-        fields.setdefault("hint", "look at is_closed(), or let one step alone close the queue when all has been put in")
-        return QueueClosed(f"{self.spec.what} '{self.name}' {what}", operation=operation, **fields)
-
-    def _source_failed(self, count: int, failure: BaseException, operation: str) -> OpError:
-        error = OpError(
-            f"the source of {self.spec.what} '{self.name}' failed when it was asked for element {count}",
-            got=repr(failure),
-            operation=operation,
-            hint="see the cause of this error; the elements before it were given",
-        )
-        error.__cause__ = failure
-        return error
+        return closed_error(f"{self.spec.what} '{self.name}' {what}", operation, **fields)

@@ -22,34 +22,33 @@ def given(context: KernelContext, taken: Taken | AsyncResult, only_fetched: bool
         Whether the step does nothing with it but give it to its caller; if that does not come to be it goes back.
     """
 
-    resources, number = context.step.resources, context.step.number
-
-    def outputs(taken: Taken) -> Any:
-        result = taken.result()
-        if only_fetched:
-            resources.note_taken(number, taken.give_back)
-        return _one_or_all(result)
-
-    def told(taken: Taken, result: Any) -> Any:
-        if not only_fetched:
-            resources.drop_taken(number, taken.give_back)
-        return _one_or_all(result)
-
-    def make(taken: Taken) -> AsyncResult:
-        call = context.step.later(taken.make)(taken.entries)
-        return AsyncResult(call, lambda result: told(taken, result))
-
-    def make_elsewhere(taken: Taken) -> Continuation:
-        resources.note_taken(number, taken.give_back)  # until its outputs are there
-        return Continuation(lambda: make(taken))
-
-    def go_on(taken: Taken) -> Any:
-        return make_elsewhere(taken) if taken.is_long and context.step.long_calls is not None else outputs(taken)
-
     if isinstance(taken, AsyncResult):
-        return taken.then(go_on)
-    found = go_on(taken)
+        return taken.then(lambda found: _outputs(context, found, only_fetched))
+    found = _outputs(context, taken, only_fetched)
     return found.call() if isinstance(found, Continuation) else found
+
+
+def _outputs(context: KernelContext, taken: Taken, only_fetched: bool) -> Any:
+    """Return what was taken, or what goes on with making it."""
+    step = context.step
+    if taken.is_long and step.long_calls is not None:
+        step.resources.note_taken(step.number, taken.give_back)  # until it is made
+        return Continuation(lambda: _made_elsewhere(context, taken, only_fetched))
+    result = taken.result()
+    if only_fetched:
+        step.resources.note_taken(step.number, taken.give_back)
+    return _one_or_all(result)
+
+
+def _made_elsewhere(context: KernelContext, taken: Taken, only_fetched: bool) -> AsyncResult:
+    step = context.step
+
+    def outputs(result: Any) -> Any:
+        if not only_fetched:
+            step.resources.drop_taken(step.number, taken.give_back)
+        return _one_or_all(result)
+
+    return AsyncResult(step.later(taken.make)(taken.entries), outputs)
 
 
 def _one_or_all(element: Any) -> Any:

@@ -1,0 +1,52 @@
+"""What waits in queues and their kin is in a checkpoint."""
+
+import asyncio
+
+import numpy as np
+import tagflow as tg
+from tagflow.training import Checkpointer
+
+
+def test_elements_of_all_kinds_are_saved_and_restored(tmp_path):
+    async def main():
+        with tg.Graph().as_default() as graph:
+            queue = tg.PriorityQueue(9, "string", shapes=[[]])
+            area, by_key = tg.StagingArea("float32", [[2]]), tg.MapStagingArea(["int32", "bool"], [[], []])
+            barrier = tg.Barrier(["int32", "float32"], shapes=[[], []])
+            sums = tg.SparseConditionalAccumulator("float32")
+            fill = [
+                queue.enqueue_many([[2, 1], ["b", "a"]]),
+                area.put([[1.0, 2.0]]),
+                by_key.put(5, [7, True]),
+                by_key.put(6, [8], [0]),
+                barrier.insert_many(0, ["x", "y"], [1, 2]),
+                barrier.insert_many(1, ["y"], [20.0]),
+                sums.apply_grad([3], [[1.0]], [4, 1]),
+            ]
+            complete = [by_key.put(6, [False], [1]), barrier.insert_many(1, ["x"], [10.0])]
+            take = {
+                "queue": queue.dequeue_many(2)[1],
+                "area": area.get()[0],
+                "map": by_key.get(5)[1],
+                "later": by_key.get(6)[1],
+                "barrier": barrier.take_many(2)[1],
+                "sums": sums.take_grad(1),
+            }
+        async with Checkpointer(tmp_path) as checkpointer:
+            async with tg.Session(graph) as session:
+                for each in fill:
+                    await session.run(each)
+                await (await checkpointer.save(session, 1))
+            async with tg.Session(graph) as session:
+                await checkpointer.restore(session)
+                for each in complete:
+                    await session.run(each)
+                return await session.run(take)
+
+    found = asyncio.run(main())
+    assert found["queue"].tolist() == ["a", "b"]
+    assert found["area"].tolist() == [1, 2]
+    assert found["map"] == [7, True]
+    assert found["later"] == [8, False]
+    assert found["barrier"].tolist() == ["x", "y"]
+    assert [np.asarray(each).tolist() for each in found["sums"]] == [[3], [[1.0]], [4, 1]]
