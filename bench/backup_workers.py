@@ -61,8 +61,8 @@ MODELS = {
     "null, scalar": Model(4e-6, parts=1),
     "null, 100 MB": Model(100),
     "null, 1 GB": Model(1000),
-    "slowest 10 % behind": Model(100, parts=8, body=1.648, straggling=0.141),
-    "slowest 16 % behind": Model(100, parts=8, body=1.536, straggling=0.192),
+    "slowest 10 % behind": Model(100, parts=8, body=1.648, straggling=0.172),
+    "slowest 16 % behind": Model(100, parts=8, body=1.536, straggling=0.218),
 }
 STRAGGLERS, SPREAD = 0.12, 0.01
 NULL, TRAINING = list(MODELS)[:3], list(MODELS)[3:]
@@ -111,9 +111,7 @@ def links(case: Case, clock: Any, seed: int = 0) -> list[Any]:
     own = {WORK: work, **dict.fromkeys(COPIES, MESSAGE)}
     made = [LatencyDevice("/cpu:0", seconds=shared, bytes_per_second=SHARED_RATE * SCALE, clock=clock)]
     for k in range(case["workers"] + case["backup"]):
-        made.append(
-            LatencyDevice(f"/cpu:{k + 1}", seconds=own, bytes_per_second=RATE * SCALE, clock=clock, seed=seed)
-        )
+        made.append(LatencyDevice(f"/cpu:{k + 1}", seconds=own, bytes_per_second=RATE * SCALE, clock=clock, seed=seed))
     return made
 
 

@@ -98,6 +98,21 @@ class Runners:
     ----------
     session : Session
     clock : Clock
+
+    Examples
+    --------
+    >>> import asyncio, tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     count = tg.Variable(0)
+    ...     init, add = count.initializer, count.assign_add(1)
+    >>> async def main():
+    ...     async with tg.Session(graph) as session:
+    ...         await session.run(init)
+    ...         async with tg.runners(session) as group:
+    ...             runner = group.add(add, name="add", times=3)
+    ...         return group
+    >>> asyncio.run(main())
+    <Runners: add ended>
     """
 
     def __init__(self, session: Session, *, drain: float | bool = False, clock: Clock | None = None) -> None:

@@ -32,7 +32,9 @@ def test_quantiles_of_a_lognormal_are_those_of_the_normal():
     assert quantiles[840] == pytest.approx(4.0 * 2.718281828**0.25, rel=0.02)
 
 
-@pytest.mark.parametrize("make", [lambda: Exponential(-1), lambda: Lognormal(1, float("nan")), lambda: Mixture(1, 2, 3)])
+@pytest.mark.parametrize(
+    "make", [lambda: Exponential(-1), lambda: Lognormal(1, float("nan")), lambda: Mixture(1, 2, 3)]
+)
 def test_what_is_out_of_range_is_refused(make):
     with pytest.raises(TagflowError, match="out of range"):
         make()

@@ -89,9 +89,7 @@ async def test_sparse_gradients_are_made_dense():
         await session.run(init)
         async with tg.runners(session) as group:
             replicas.start(group, steps=1)
-        np.testing.assert_array_equal(
-            await session.run(table), [[-1.5, -1.5], [0, 0], [0, 0], [-0.5, -0.5]]
-        )
+        np.testing.assert_array_equal(await session.run(table), [[-1.5, -1.5], [0, 0], [0, 0], [-0.5, -0.5]])
 
 
 async def test_asynchronous_replicas_add_to_what_is_current():
@@ -312,9 +310,7 @@ async def test_what_steps_fetch_and_updates_are_told():
         seen.append((number, float(loss)))
 
     async with running(program, 1.0) as (session, clock):
-        await train(
-            program, session, clock, steps=4, fetches=program.losses, on_step=see, on_update=updates.append
-        )
+        await train(program, session, clock, steps=4, fetches=program.losses, on_step=see, on_update=updates.append)
     assert updates == [1, 2, 3, 4]
     losses = [loss for number, loss in seen if number == 0]
     assert losses == sorted(losses, reverse=True)

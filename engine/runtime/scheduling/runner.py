@@ -38,6 +38,21 @@ class RunnerStatistics:
         What its steps took together, those that failed too.
     last_error : str or None
         What went wrong last.
+
+    Examples
+    --------
+    >>> import asyncio, tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     count = tg.Variable(0)
+    ...     init, add = count.initializer, count.assign_add(1)
+    >>> async def main():
+    ...     async with tg.Session(graph) as session:
+    ...         await session.run(init)
+    ...         async with tg.runners(session) as group:
+    ...             runner = group.add(add, name="add", times=3)
+    ...         return group.statistics()[0].steps
+    >>> asyncio.run(main())
+    3
     """
 
     name: str
@@ -93,6 +108,21 @@ class Runner:
         Whether it goes on when its group is asked to end, until what it takes from ends.
     abandoned : bool
         Whether all its group was cancelled, so that it closes nothing.
+
+    Examples
+    --------
+    >>> import asyncio, tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     count = tg.Variable(0)
+    ...     init, add = count.initializer, count.assign_add(1)
+    >>> async def main():
+    ...     async with tg.Session(graph) as session:
+    ...         await session.run(init)
+    ...         async with tg.runners(session) as group:
+    ...             runner = group.add(add, name="add", times=3)
+    ...         return runner, int(runner.values)
+    >>> asyncio.run(main())
+    (<Runner add, ended: 3 steps>, 3)
     """
 
     def __init__(

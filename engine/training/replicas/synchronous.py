@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,38 +22,11 @@ from ...ops.math.casting import cast
 from ...ops.math.comparison import logical_not
 from ...runtime.runners import Runners, takes_from_queue
 from ..optimizer import Optimizer
-from .replica import Replica, Replicas
-from .running import Options, ReplicaGroup
-from .sync_group import SyncGroup
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Update:
-    """The step that makes an update of the first gradients.
-
-    Attributes
-    ----------
-    required : Tensor
-        An int32 scalar that may be fed: how many gradients it waits for.
-    done : Tensor
-        An int64 scalar: the number of updates behind it.
-    contributions : Tensor
-        Of int32: how many of the gradients are of each replica.
-    begin : Tensor
-        An int64 scalar: the number of updates so far. Lets gradients count that are computed from now on; to be
-        fetched before the first replica's step.
-    label : Tensor
-        An int64 scalar to be fed for `absence`: the number of an update.
-    absence : Tensor
-        A bool scalar: counts as a gradient of that update, where none is to come, and whether it did.
-    """
-
-    required: Tensor
-    done: Tensor
-    contributions: Tensor
-    begin: Tensor
-    label: Tensor
-    absence: Tensor
+from .options import Options
+from .replica import Replica
+from .replicas import Replicas
+from .running import ReplicaGroup
+from .sync_group import SyncGroup, Update
 
 
 class SyncReplicas(Replicas):
@@ -127,7 +99,10 @@ class SyncReplicas(Replicas):
         super().__init__(optimizer, replicas, global_step, name)
         if aggregate is None:
             aggregate = replicas - (backup or 0)
-        if not 1 <= aggregate <= replicas or aggregate + (replicas - aggregate if backup is None else backup) != replicas:
+        if (
+            not 1 <= aggregate <= replicas
+            or aggregate + (replicas - aggregate if backup is None else backup) != replicas
+        ):
             raise GraphError(
                 f"an update of '{name}' can not be made of these gradients",
                 wanted=f"aggregate + backup = {replicas} replicas, aggregate at least 1",
@@ -143,29 +118,12 @@ class SyncReplicas(Replicas):
     @property
     def update(self) -> Update:
         """The step that makes an update."""
-        self._check_complete()
-        assert self._update is not None
+        if self._update is None:
+            raise self._incomplete()
         return self._update
 
-    def start(self, group: Runners, **options: Any) -> ReplicaGroup:
-        """Run all replicas and the updates in a group of runners.
-
-        Parameters
-        ----------
-        group : Runners
-        **options
-            See :class:`Options`.
-
-        Returns
-        -------
-        ReplicaGroup
-
-        Raises
-        ------
-        GraphError
-            If not all replicas are built, or an option does not fit.
-        """
-        return SyncGroup(self, group, self.update, self.aggregate, Options(**options)).begin()
+    def _group(self, group: Runners, options: Options) -> ReplicaGroup:
+        return SyncGroup(self.name, self.replicas, group, options, self.update, self.aggregate)
 
     def _replica(self, number: int, pairs: list[tuple[Any, Variable]]) -> Replica:
         sums = self._accumulators(number, pairs)
@@ -199,7 +157,9 @@ class SyncReplicas(Replicas):
                         made = ConditionalAccumulator(variable.dtype, variable.shape, name="sum")
                     self._sums[variable.handle] = made, variable
                 with _at(self.global_step.device):
-                    self._arrivals = ConditionalAccumulator("int32", [self._count], name="arrivals", reduction_type="SUM")
+                    self._arrivals = ConditionalAccumulator(
+                        "int32", [self._count], name="arrivals", reduction_type="SUM"
+                    )
         if {variable.handle for _, variable in pairs} != set(self._sums):
             raise GraphError(
                 f"replica {number} of '{self.name}' has gradients of other variables than those before",
