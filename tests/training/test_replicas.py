@@ -163,25 +163,24 @@ async def test_the_last_failure_ends_the_group():
 
 async def test_nobody_waits_for_a_replica_that_is_cancelled_and_it_may_come_back():
     program = Program(synchronous(), 3)
-    async with running(program, 0.5, 0.5, 50) as (session, clock):
-        async with tg.runners(session, clock=clock) as group:
-            training = program.replicas.start(group, feeds=program.feeds(), steps=10)
-            await clock.sleep(20)
-            assert training.step == 0
-            with pytest.raises(tg.GraphError, match="can not join"):
-                training.join(2)
-            next(each for each in group.runners if each.name.endswith(" 2")).cancel()
-            await clock.sleep(5.5)
-            assert (training.step, training.active) == (6, {0, 1})
+    async with running(program, 0.5, 0.5, 50) as (session, clock), tg.runners(session, clock=clock) as group:
+        training = program.replicas.start(group, feeds=program.feeds(), steps=10)
+        await clock.sleep(20)
+        assert training.step == 0
+        with pytest.raises(tg.GraphError, match="can not join"):
             training.join(2)
-            await clock.sleep(50)
-            assert training.step == 7  # they wait for it again
-            await clock.sleep(100)
-            assert totals(training)[2] == (0, 1)  # as it had begun before that
-            await clock.sleep(100)
-            assert training.step == 8
-            for each in group.runners:
-                each.cancel()
+        next(each for each in group.runners if each.name.endswith(" 2")).cancel()
+        await clock.sleep(5.5)
+        assert (training.step, training.active) == (6, {0, 1})
+        training.join(2)
+        await clock.sleep(50)
+        assert training.step == 7  # they wait for it again
+        await clock.sleep(100)
+        assert totals(training)[2] == (0, 1)  # as it had begun before that
+        await clock.sleep(100)
+        assert training.step == 8
+        for each in group.runners:
+            each.cancel()
     assert training.active == set()
     assert totals(training)[2] == (1, 1)
     assert only_this_task()
@@ -190,9 +189,8 @@ async def test_nobody_waits_for_a_replica_that_is_cancelled_and_it_may_come_back
 async def test_replicas_leave_with_their_feeds():
     program = Program(synchronous(), 3)
     feeds = [[fed] * count for fed, count in zip(program.feeds(), (2, 5, 9), strict=True)]
-    async with running(program, 1.0) as (session, clock):
-        async with tg.runners(session, clock=clock) as group:
-            training = program.replicas.start(group, feeds=feeds)
+    async with running(program, 1.0) as (session, clock), tg.runners(session, clock=clock) as group:
+        training = program.replicas.start(group, feeds=feeds)
     assert totals(training) == {0: (2, 0), 1: (5, 0), 2: (9, 0)}
     assert training.step == 9
     assert {each.state for each in group.statistics()[:3]} == {"ended"}

@@ -118,7 +118,8 @@ class Replicas(ABC):
         ----------
         group : Runners
         steps : int, optional
-            Number of updates after which training is over; without it ends with the feeds, or when the group is stopped.
+            Number of updates after which training is over; without it, it ends with the feeds, or when the group is
+            stopped.
         feeds : sequence, optional
             For each replica what `Runners.add` takes: a mapping, or an iterable or async iterable of them. A replica
             whose feeds have ended, or the queue that it takes from, leaves: updates wait for the others only.

@@ -74,14 +74,14 @@ class SyncReplicas(Replicas):
     ...     replicas = SyncReplicas(GradientDescentOptimizer(0.1), replicas=3, backup=1)
     ...     for k in range(3):
     ...         with tg.device(f"/cpu:{k}"):
-    ...             replicas.minimize(tg.reduce_sum(tg.square(w)))
+    ...             _ = replicas.minimize(tg.reduce_sum(tg.square(w)))
     ...     init = tg.global_variables_initializer()
     >>> async def main():
     ...     async with tg.Session(graph, devices=3) as session:
     ...         await session.run(init)
     ...         async with tg.runners(session) as group:
     ...             training = replicas.start(group, steps=20)
-    ...         return training.step, abs(await session.run(w)).max() < 0.1
+    ...         return training.step, bool(abs(await session.run(w)).max() < 0.1)
     >>> asyncio.run(main())
     (20, True)
     """
