@@ -171,8 +171,10 @@ def picture(path: Path) -> None:
 
     medians = {
         (case["step"], case["workers"], case["backup"]): float(np.median(in_virtual_time(case)))
-        for case in cases(300, 15)
+        for case in EXPERIMENT.cases
     }
+    for case, seconds in medians.items():
+        print(*case, f"{seconds:.6f}", sep="\t", flush=True)
     figure, (above, middle, right) = pyplot.subplots(1, 3, figsize=(15, 4.2), layout="constrained")
     for step in TRAINING:
         seconds = [medians[step, 50, b] for b in BACKUPS]
@@ -198,7 +200,7 @@ def picture(path: Path) -> None:
 
 EXPERIMENT = Experiment(
     name="backup_workers",
-    cases=cases(200, 10),
+    cases=cases(150, 5),
     quick_cases=cases(20, 3, workers=(1, 10), backups=(0, 4)),
     engines={"tagflow": tagflow},
     metric="updates_per_second",

@@ -256,6 +256,7 @@ class Runners:
         self._runners[name] = runner
         self._feeding.update(keys)
         runner.task = self._tasks.create_task(self._run(runner, keys), name=f"runner {name}")
+        runner.task.add_done_callback(runner.end)
         return runner
 
     def stop(self, drain: float | bool | None = None) -> None:
@@ -275,6 +276,8 @@ class Runners:
         for each in self._runners.values():
             if not each.drains:
                 each.stop()
+        if self._timer is not None:
+            self._timer.cancel()
         if drain is not True:
             self._timer = self.clock.call_at(self.clock.now() + drain, self._cancel)
 
@@ -294,7 +297,7 @@ class Runners:
     def _step(self, fetches: Any, is_fed: bool, timeout: float | None) -> Callable[[Any], Awaitable[Any]]:
         """Return what does one step with its feeds."""
         if callable(fetches):
-            return fetches if is_fed else lambda _: fetches()  # type: ignore[no-any-return]
+            return fetches if is_fed else lambda _: fetches()
         session = self.session
         return lambda feeds: session.run(fetches, feeds, timeout=timeout)
 

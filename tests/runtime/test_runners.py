@@ -172,7 +172,7 @@ async def test_an_error_of_the_program_is_not_tried_again():
     with tg.Graph().as_default() as graph:
         x = tg.placeholder("int32", [])
     async with tg.Session(graph) as session:
-        with pytest.raises(tg.GraphError, match="[pP]laceholder"):
+        with pytest.raises(tg.GraphError, match=r"[pP]laceholder"):
             async with tg.runners(session) as group:
                 group.add(x, restarts=math.inf)
 
@@ -284,6 +284,13 @@ async def test_one_that_is_cancelled_closes_what_it_feeds():
         assert await session.run(line.closed[1])
 
 
+async def test_what_had_not_begun_is_cancelled_too():
+    async with tg.Session(tg.Graph()) as session, tg.runners(session) as group:
+        runner = group.add(forever)
+        group.stop()
+    assert runner.state == "cancelled"
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
 async def test_an_error_of_the_block_goes_on_as_it_is(error):
     line = Line()
@@ -298,7 +305,7 @@ async def test_an_error_of_the_block_goes_on_as_it_is(error):
     async with tg.Session(line.graph) as session:
         await session.run(line.init)
         group = tg.runners(session)
-        with pytest.raises(error, match="^stop$"):
+        with pytest.raises(error, match=r"^stop$"):
             await run(group)
         assert {each.state for each in group.runners} == {"cancelled"}
     assert only_this_task()

@@ -183,6 +183,8 @@ async def test_nobody_waits_for_a_replica_that_is_cancelled_and_it_may_come_back
             each.cancel()
     assert training.active == set()
     assert totals(training)[2] == (1, 1)
+    with pytest.raises(tg.GraphError, match="the last update was made"):
+        training.join(2)
     assert only_this_task()
 
 

@@ -193,6 +193,11 @@ class Runner:
             self._is_cancelled = True
             self.task.cancel()
 
+    def end(self, _: object = None) -> None:
+        """Note that its task is over; it has not begun if it was cancelled before."""
+        if self.state in ("running", "restarting"):
+            self.state = "cancelled"
+
     async def wait(self) -> None:
         """Wait until it has ended, and has closed what it closes."""
         assert self.task is not None

@@ -74,6 +74,7 @@ class ReplicaGroup(ABC):
         self._records: dict[int, _Record] = {}
         self._made: OrderedDict[int, float] = OrderedDict()  # when an update of parameters of this number was made
         self._ready = asyncio.Event()
+        self._is_over = False  # no update will be made
 
     def __repr__(self) -> str:
         active = f"{len(self._active)} of {len(self._replicas)} replicas"
@@ -105,13 +106,13 @@ class ReplicaGroup(ABC):
         Raises
         ------
         GraphError
-            If it runs, or there is no such replica.
+            If it runs, there is no such replica, or no update will be made any longer.
         """
-        if number in self._active or not 0 <= number < len(self._replicas):
+        if self._is_over or number in self._active or not 0 <= number < len(self._replicas):
             raise GraphError(
                 f"replica {number} can not join",
-                wanted=f"one of 0 to {len(self._replicas) - 1} that has left",
-                got=sorted(self._active),
+                wanted=f"one of 0 to {len(self._replicas) - 1} that has left, while there are updates",
+                got=f"{sorted(self._active)} have not left" if not self._is_over else "the last update was made",
                 hint="see active",
             )
         options, replica = self._options, self._replicas[number]

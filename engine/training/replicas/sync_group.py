@@ -60,7 +60,6 @@ class SyncGroup(ReplicaGroup):
         self._aggregate = aggregate
         self._wanted = 0  # gradients that the update under way has waited for
         self._updating: Runner | None = None  # what makes updates
-        self._is_over = False
 
     def begin(self) -> ReplicaGroup:
         """Add the runners."""
