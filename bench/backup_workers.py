@@ -19,6 +19,7 @@ The rate is that of the same replicas in real time, on devices that take none: w
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -164,35 +165,38 @@ def cases(training: int, null: int, workers: tuple[int, ...] = WORKERS, backups:
 
 def picture(path: Path) -> None:
     """Draw both figures, with the paper's numbers beside them."""
+    draw({_key(case): float(np.median(in_virtual_time(case))) for case in EXPERIMENT.cases}, path)
+
+
+def _key(case: Case) -> tuple[str, int, int]:
+    return case["step"], case["workers"], case["backup"]
+
+
+def draw(medians: Mapping[tuple[str, int, int], float], path: Path) -> None:
+    """Draw the median seconds of steps, by what they compute, workers and backup."""
     import matplotlib
 
     matplotlib.use("agg")
     from matplotlib import pyplot
 
-    medians = {
-        (case["step"], case["workers"], case["backup"]): float(np.median(in_virtual_time(case)))
-        for case in EXPERIMENT.cases
-    }
-    for case, seconds in medians.items():
-        print(*case, f"{seconds:.6f}", sep="\t", flush=True)
-    figure, (above, middle, right) = pyplot.subplots(1, 3, figsize=(15, 4.2), layout="constrained")
+    figure, (left, middle, right) = pyplot.subplots(1, 3, figsize=(15, 4.2), layout="constrained")
     for step in TRAINING:
         seconds = [medians[step, 50, b] for b in BACKUPS]
-        above.plot(BACKUPS, seconds, marker="o", label=step)
+        left.plot(BACKUPS, seconds, marker="o", label=step)
         speedups = [seconds[0] / t * 50 / (50 + b) for b, t in zip(BACKUPS, seconds, strict=True)]
         middle.plot(BACKUPS, speedups, marker="o", label=step)
-    above.plot(*PAPER_BEST, "k*", markersize=11, label="Figure 8: shortest step")
+    left.plot(*PAPER_BEST, "k*", markersize=11, label="Figure 8: shortest step")
     middle.plot(*PAPER_GAIN, "k*", markersize=11, label="Figure 8: largest speedup")
-    above.set(xlabel="backup workers, beside 50", ylabel="median step, s", title="backup workers")
+    left.set(xlabel="backup workers, beside 50", ylabel="median step, s", title="backup workers")
     middle.set(xlabel="backup workers, beside 50", ylabel="normalized speedup", title="for the resources used")
     for step in NULL:
         (line,) = right.plot(WORKERS, [1e3 * medians[step, n, 0] for n in WORKERS], marker="o", label=step)
         right.plot(PAPER[step].keys(), PAPER[step].values(), "*", color=line.get_color(), markersize=11)
     right.plot([], [], "k*", label="Figure 6")
-    right.set(xlabel="workers", ylabel="median step, ms", title="null steps", xscale="log", yscale="log")
+    right.set(xlabel="workers", ylabel="median step, ms", title="null steps", xscale="log", yscale="log", ylim=(1, 1e5))
     right.set_xticks(WORKERS, WORKERS)
-    for axes in (above, middle, right):
-        axes.legend()
+    for axes in (left, middle, right):
+        axes.legend(loc="upper left" if axes is right else "best", ncols=2 if axes is right else 1)
         axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=110)
     pyplot.close(figure)

@@ -255,8 +255,7 @@ class Runners:
         )
         self._runners[name] = runner
         self._feeding.update(keys)
-        runner.task = self._tasks.create_task(self._run(runner, keys), name=f"runner {name}")
-        runner.task.add_done_callback(runner.end)
+        runner.attach(self._tasks.create_task(self._run(runner, keys), name=f"runner {name}"))
         return runner
 
     def stop(self, drain: float | bool | None = None) -> None:

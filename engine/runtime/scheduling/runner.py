@@ -193,7 +193,12 @@ class Runner:
             self._is_cancelled = True
             self.task.cancel()
 
-    def end(self, _: object = None) -> None:
+    def attach(self, task: asyncio.Task[None]) -> None:
+        """Note the `task` that it runs in."""
+        self.task = task
+        task.add_done_callback(self._end)
+
+    def _end(self, _: object) -> None:
         """Note that its task is over; it has not begun if it was cancelled before."""
         if self.state in ("running", "restarting"):
             self.state = "cancelled"
