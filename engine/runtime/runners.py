@@ -191,8 +191,8 @@ class Runners:
         name : str, optional
             What errors and statistics call it; by default that of the first fetch, or of the function.
         feeds : mapping, or iterable or async iterable of mappings, optional
-            What each step is fed; the runner ends with the iterable, and closes it if that has `close` or `aclose`, as
-            a generator has. What a step that failed was fed is fed again.
+            What each step is fed; the runner ends with the iterable, which several may share. What a step that failed was
+            fed is fed again.
         times : int, optional
             Number of steps.
         every : float, optional
@@ -210,7 +210,7 @@ class Runners:
         until : callable, optional
             Asked in front of each step: True ends it.
         drains : bool, optional
-            Whether it goes on at `stop` until what it takes from ends; by default if it takes from a queue.
+            Whether it goes on at `stop` until what it takes from ends; by default if its fetches take from a queue.
         timeout : float, optional
             Seconds after which a step ends with StepTimeout, as for `Session.run`.
         on_step : callable, optional

@@ -27,13 +27,13 @@ def test_null_steps_are_fitted_to_one_worker_and_grow_with_their_number(step):
 
 def test_backup_workers_shorten_steps_and_their_gradients_are_late():
     alone, (helped, statistics) = (
-        backup_workers.in_virtual_time(training(10, 0)),
-        asyncio.run(backup_workers.virtual(training(10, 2))),
+        backup_workers.in_virtual_time(training(20, 0)),
+        asyncio.run(backup_workers.virtual(training(20, 3))),
     )
-    assert np.median(helped) < 0.97 * np.median(alone)
-    assert np.percentile(helped, 90) < 0.9 * np.percentile(alone, 90)
-    assert sum(each.counted for each in statistics) >= 31 * 10
-    assert sum(each.late for each in statistics) >= 31  # two each update, but for those under way
+    assert np.median(helped) < 0.95 * np.median(alone)
+    assert np.percentile(helped, 90) < 0.85 * np.percentile(alone, 90)
+    assert sum(each.counted for each in statistics) == 31 * 20
+    assert 75 <= sum(each.late for each in statistics) <= 31 * 3  # three of each update, but for those under way
 
 
 def test_the_same_seed_gives_the_same_times():

@@ -198,6 +198,28 @@ async def test_replicas_leave_with_their_feeds():
     assert {each.state for each in group.statistics()[:3]} == {"ended"}
 
 
+async def test_replicas_share_feeds_also_when_one_has_left():
+    with tg.Graph().as_default() as graph:
+        x, w = tg.placeholder("float32", []), tg.Variable(0.0)
+        replicas = AsyncReplicas(tg.training.GradientDescentOptimizer(1.0), 3)
+        for _ in range(3):
+            replicas.minimize(x * w)
+        init = tg.global_variables_initializer()
+    feeds = ({x: 1.0} for _ in range(50))
+    async with tg.Session(graph) as session:
+        await session.run(init)
+        async with tg.runners(session) as group:
+            training = replicas.start(group, feeds=[feeds] * 3)
+            while training.step < 5:
+                await asyncio.sleep(0)
+            group.runners[0].cancel()
+            await group.runners[0].wait()
+            training.join(0)
+        lost = 50 - training.step
+        assert 0 <= lost <= 1  # what the one that was cancelled was about to use
+        assert float(await session.run(w)) == -training.step
+
+
 @pytest.mark.parametrize("make", [synchronous(), synchronous(1), AsyncReplicas])
 async def test_replicas_share_a_queue_and_drain_it(make):
     with tg.Graph().as_default() as graph:

@@ -229,8 +229,6 @@ class Runner:
             if not (self._optional(self) if callable(self._optional) else self._optional):
                 raise
             _log.warning("runner '%s' has failed, the others go on", self.name, exc_info=error)
-        finally:
-            await _close(self._feeds)
         if self._on_end is not None and not self.abandoned:
             await finished(self._on_end(self))
 
@@ -327,14 +325,6 @@ async def _next(feeds: AsyncIterator[Any]) -> list[Any]:
     async for each in feeds:
         return [each]
     return []
-
-
-async def _close(feeds: Any) -> None:
-    """Let go of what a generator holds."""
-    if hasattr(feeds, "aclose"):
-        await feeds.aclose()
-    elif hasattr(feeds, "close"):
-        feeds.close()
 
 
 async def finished(found: Any) -> None:
