@@ -191,8 +191,8 @@ class Runners:
         name : str, optional
             What errors and statistics call it; by default that of the first fetch, or of the function.
         feeds : mapping, or iterable or async iterable of mappings, optional
-            What each step is fed; the runner ends with the iterable, which several may share. What a step that failed was
-            fed is fed again.
+            What each step is fed; the runner ends with the iterable, which several may share. What a step that failed
+            was fed is fed again.
         times : int, optional
             Number of steps.
         every : float, optional

@@ -70,6 +70,23 @@ async def test_the_first_count_and_others_are_reported():
     assert (slow.staleness, slow.most_stale, slow.seconds_late) == (21, 11, pytest.approx(19.8))
 
 
+async def test_tokens_of_a_replica_that_is_always_late_do_not_pile_up():
+    program = Program(synchronous(backup=1), 3)
+    with program.graph.as_default():
+        left = [each.size() for each in program.replicas._tokens]
+    async with running(program, 0.5, 0.5, 5.3) as (session, clock):
+        await train(program, session, clock, steps=100)
+        assert max(await session.run(left)) <= 12  # of the updates made since its last step
+
+
+async def test_replicas_that_have_left_before_the_first_update_end_it():
+    program = Program(synchronous(), 2)
+    async with running(program, 1.0) as (session, clock), tg.runners(session, clock=clock) as group:
+        training = program.replicas.start(group, feeds=[[], []], steps=3)
+    assert training.step == 0
+    assert {each.state for each in group.statistics()} <= {"ended", "cancelled"}
+
+
 async def test_without_backup_all_wait_for_the_slowest():
     program = Program(synchronous(), 3)
     async with running(program, 0.5, 0.5, 5) as (session, clock):

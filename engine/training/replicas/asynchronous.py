@@ -115,7 +115,7 @@ class AsyncGroup(ReplicaGroup):
         return {}  # it reads the number itself
 
     def _minimum(self) -> int:
-        return self._options.minimum or 1
+        return 1 if self._options.minimum is None else self._options.minimum
 
     async def _go_on_without(self, number: int) -> None:
         """Do nothing: nobody waits for another."""

@@ -78,6 +78,8 @@ class SyncGroup(ReplicaGroup):
         if not self._ready.is_set():
             self.step = int(await session.run(update.begin))
             self._ready.set()
+        if not self._active:  # the last one has left, and so this was asked to stop
+            return
         self._wanted = min(self._aggregate, len(self._active))
         try:
             step, contributions = await session.run(

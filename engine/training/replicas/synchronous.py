@@ -19,7 +19,7 @@ from ...ir.tensor import Tensor
 from ...ops.control.placeholders import identity, placeholder, placeholder_with_default
 from ...ops.math.arithmetic import maximum
 from ...ops.math.casting import cast
-from ...ops.math.comparison import logical_not
+from ...ops.math.comparison import logical_not, logical_or
 from ...runtime.runners import Runners, takes_from_queue
 from ..optimizer import Optimizer
 from .options import Options
@@ -194,13 +194,16 @@ class SyncReplicas(Replicas):
 def _newer(tokens: FIFOQueue, local: Tensor, now: Tensor) -> Tensor:
     """Return the number of updates as soon as it is more than a replica has computed with.
 
-    It takes all tokens that are in each time, as nobody else takes any: some may be of updates that it was late for.
+    It takes all tokens that are in, as nobody else takes any: some are of updates that it was late for.
     """
 
-    def take(_: Tensor) -> Tensor:
-        return tokens.dequeue_many(maximum(tokens.size(), 1))[-1]  # type: ignore[no-any-return]
+    def more(step: Tensor) -> Tensor:
+        return logical_or(step <= local, tokens.size() > 0)
 
-    return while_loop(lambda step: step <= local, take, [now], back_prop=False)  # type: ignore[no-any-return]
+    def take(step: Tensor) -> Tensor:
+        return maximum(step, tokens.dequeue_many(maximum(tokens.size(), 1))[-1])
+
+    return while_loop(more, take, [now], back_prop=False)  # type: ignore[no-any-return]
 
 
 def _at(device: str) -> Any:
