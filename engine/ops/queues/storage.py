@@ -169,7 +169,7 @@ class QueueStorage(QueueBase, SharedResource):
         if self.putters or not self._fits(element):
             return self._put_later([element], operation)
         if self.closed:
-            raise self._put_when_closed(operation)
+            raise self._closed_error("is closed", operation)
         self._push(element)
         if self.takers.waiting:
             self.serve()
@@ -184,7 +184,7 @@ class QueueStorage(QueueBase, SharedResource):
     def put_many(self, elements: list[Element] | Rows, operation: str, pool: Pool | None = None) -> AsyncResult | None:
         """Put elements in, one after another, or return what waits until all are in."""
         if self.closed and not self.putters:
-            raise self._put_when_closed(operation)
+            raise self._closed_error("is closed", operation)
         return self._put_later(elements, operation, pool) if elements or self.putters else None
 
     def take(self, operation: str) -> Taken | AsyncResult:
@@ -198,7 +198,10 @@ class QueueStorage(QueueBase, SharedResource):
         if not self.takers and self.order.available(self.closed):
             entry = self.order.pop()
             self.dequeued += 1
-            self._gone(self.order.element(entry))
+            if self.spec.capacity_bytes >= 0:
+                self.nbytes -= nbytes_of(self.order.element(entry))
+            if self.putters.waiting:
+                self.serve()
             return self._taken([entry], many=False)
         return self._take_later(Take(operation, 1, False, False))
 
@@ -322,7 +325,7 @@ class QueueStorage(QueueBase, SharedResource):
             queue, largest = f"{self.spec.what} '{self.name}'", max(map(nbytes_of, elements))
             raise too_large(queue, self.spec.capacity_bytes, largest, operation)
         if self.closed and not self.putters:
-            raise self._put_when_closed(operation)
+            raise self._closed_error("is closed", operation)
         put = Put(operation, elements)
         if not self.putters and put.need <= self.piece and self._has_room_for(put):
             self._push_all(put)
@@ -475,16 +478,7 @@ class QueueStorage(QueueBase, SharedResource):
         self._give_back(take)
         self.serve()
 
-    def _gone(self, element: Element) -> None:
-        if self.spec.capacity_bytes >= 0:
-            self.nbytes -= nbytes_of(element)
-        if self.putters.waiting:
-            self.serve()
-
     # ---- errors
-
-    def _put_when_closed(self, operation: str) -> QueueClosed:
-        return self._closed_error("is closed", operation)
 
     def _closed_by(self, attempt: Put) -> QueueClosed:
         what = "is already closed" if isinstance(attempt, Closing) else "is closed"
