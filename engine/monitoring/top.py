@@ -246,7 +246,7 @@ def _table(columns: Iterable[str], rows: Iterable[tuple[str, ...]]) -> Renderabl
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for name in columns:
-        table.add_column(name)
+        table.add_column(name, no_wrap=True, overflow="ellipsis")
     for row in rows:
         table.add_row(*map(Text, row))
     return table
