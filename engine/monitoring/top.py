@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _BAR = 20  # characters
+_COMMAND = 60  # characters of a process' command that are shown
 _QUEUE = ("queue", "elements", "", "bytes", "putters", "takers", "in/s", "out/s")
 _CHECKPOINTS = ("checkpoints in", "last step", "ago", "took", "bytes", "failed")
 _Told = Mapping[str, Any]
@@ -137,7 +138,7 @@ def _process_row(answer: Answer, rates: Rates) -> tuple[str, ...]:
         _number(found.get("steps_running")),
         _number(found.get("steps_failed")),
         _size(found.get("live_bytes")),
-        _plain(answer.told.get("command", "")),
+        _plain(answer.told.get("command", ""))[:_COMMAND],
     )
 
 
@@ -246,7 +247,7 @@ def _table(columns: Iterable[str], rows: Iterable[tuple[str, ...]]) -> Renderabl
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for name in columns:
-        table.add_column(name, no_wrap=True, overflow="ellipsis")
+        table.add_column(name)
     for row in rows:
         table.add_row(*map(Text, row))
     return table
