@@ -231,6 +231,8 @@ WITHOUT: dict[str, str] = {
     **dict.fromkeys(("NoOp", "ControlTrigger", "TripCount", "Instance", "PartialEnd", "SeriesEmpty"), "has no arrays"),
     **dict.fromkeys(("QueueHandle", "QueueClose", "QueueIsClosed", "QueueSize", "AccumulatorHandle"), _HANDLE),
     **dict.fromkeys(("AccumulatorNumAccumulated", "AccumulatorSetGlobalStep"), _HANDLE),
+    **dict.fromkeys(("StageClear", "MapStageHandle", "MapStageSize", "MapStageClear"), _HANDLE),
+    **dict.fromkeys(("BarrierHandle", "BarrierClose", "BarrierSize"), _HANDLE),
     **dict.fromkeys(("VariableHandle", "IsInitialized", "StackNew", "StackClose"), _HANDLE),
     **dict.fromkeys(("TensorArrayNew", "TensorArrayClose", "TensorArraySize"), _HANDLE),
     **dict.fromkeys(("TensorArrayReadBlock", "TensorArrayRowOf"), "gives views"),

@@ -209,6 +209,52 @@ def accumulated(n: int) -> Program:
         return Program(accumulator.take_grad(1), feeds)
 
 
+def accumulated_rows(n: int) -> Program:
+    """Return the mean of rows that are put into an accumulator."""
+    import tagflow as tg
+
+    feeds: dict[Any, np.ndarray] = {}
+    x = fed(floats(100, n // 100), feeds)
+    accumulator = tg.SparseConditionalAccumulator("float32")
+    with tg.control_dependencies([accumulator.apply_grad(np.arange(100), x, local_step=1 << 40)]):
+        return Program(accumulator.take_grad(1), feeds)
+
+
+def staged(n: int) -> Program:
+    """Return what goes through a staging area, looked at in between."""
+    import tagflow as tg
+
+    feeds: dict[Any, np.ndarray] = {}
+    area = tg.StagingArea("float32")
+    with tg.control_dependencies([area.put(fed(floats(n), feeds))]):
+        seen = area.peek()[0]
+    with tg.control_dependencies([seen]):
+        return Program([seen, area.get()], feeds)
+
+
+def staged_by_key(n: int) -> Program:
+    """Return what goes through a map staging area, looked at in between."""
+    import tagflow as tg
+
+    feeds: dict[Any, np.ndarray] = {}
+    area = tg.MapStagingArea("float32")
+    with tg.control_dependencies([area.put(1, fed(floats(n), feeds))]):
+        seen = area.peek(1)[0]
+    with tg.control_dependencies([seen]):
+        return Program([seen, area.get(1)], feeds)
+
+
+def through_barrier(n: int) -> Program:
+    """Return what is put together by keys."""
+    import tagflow as tg
+
+    feeds: dict[Any, np.ndarray] = {}
+    barrier = tg.Barrier("float32")
+    keys = [str(i) for i in range(100)]
+    with tg.control_dependencies([barrier.insert_many(0, keys, fed(floats(100, n // 100), feeds))]):
+        return Program(barrier.take_many(100), feeds)
+
+
 def series(use: Callable[[Any, Any, int], Any], count: int = 100) -> Build:
     """Return what builds a series of `count` rows and uses it; what makes one is an operation made for this."""
 
@@ -401,6 +447,14 @@ PROGRAMS: dict[str, Build] = {
     "DequeueMany": through_queue(many=True),
     "AccumulatorApplyGradient": accumulated,
     "AccumulatorTakeGradient": accumulated,
+    "AccumulatorApplyRows": accumulated_rows,
+    "AccumulatorTakeRows": accumulated_rows,
+    "StagePeek": staged,
+    "MapStagePut": staged_by_key,
+    "MapStageGet": staged_by_key,
+    "MapStagePeek": staged_by_key,
+    "BarrierInsertMany": through_barrier,
+    "BarrierTakeMany": through_barrier,
     "TensorArrayConcat": array(lambda tg, ta, x: ta.concat()),
     "TensorArrayGather": array(lambda tg, ta, x: ta.gather(tg.range(0, 100, 2))),
     "TensorArrayGrad": gradient_writes,

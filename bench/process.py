@@ -29,7 +29,8 @@ class EngineProcess:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
         arguments = (theirs, experiment.engines[engine])
-        self._process = context.Process(target=serve, args=arguments, name=f"bench-{engine}", daemon=True)
+        # No daemon, as an engine may have processes of its own; it ends when the pipe is closed.
+        self._process = context.Process(target=serve, args=arguments, name=f"bench-{engine}")
         self._process.start()
         theirs.close()
 

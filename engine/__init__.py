@@ -4,6 +4,7 @@ Build a graph with ``cond``, ``while_loop`` and ``TensorArray``, differentiate i
 
 import typing as _typing
 
+from . import data as data
 from . import losses as losses
 from . import metrics as metrics
 from . import monitoring as monitoring
@@ -40,6 +41,7 @@ from .base.errors import (
     LoopVariableError,
     OpError,
     Overloaded,
+    PipelineError,
     QueueClosed,
     SessionClosed,
     ShapeError,
@@ -54,7 +56,9 @@ from .base.settings import Settings
 from .base.shapes import Shape
 from .base.version import VERSION as __version__
 from .compile.liveness import liveness
-from .frontend.accumulators import ConditionalAccumulator
+from .frontend.accumulators import ConditionalAccumulator, SparseConditionalAccumulator
+from .frontend.async_sources import from_async
+from .frontend.barrier import Barrier
 from .frontend.candidates import learned_unigram_candidate_sampler
 from .frontend.conditional import case, cond, smart_cond, switch_case
 from .frontend.custom_gradient import custom_gradient, grad_pass_through, recompute_grad
@@ -66,7 +70,9 @@ from .frontend.loops import while_loop
 from .frontend.partitioned import PartitionedVariable
 from .frontend.partitioners import fixed_size_partitioner, min_max_variable_partitioner, variable_axis_size_partitioner
 from .frontend.py_function import py_function
-from .frontend.queues import FIFOQueue, PaddingFIFOQueue, PriorityQueue, RandomShuffleQueue
+from .frontend.queue_bridges import Bridge
+from .frontend.queues import FIFOQueue, PaddingFIFOQueue, PriorityQueue, QueueBase, RandomShuffleQueue
+from .frontend.readers import TextLineReader, TFRecordReader, WholeFileReader
 from .frontend.sampled import compute_accidental_hits, nce_loss, sampled_softmax_loss
 from .frontend.scattering import (
     scatter_add,
@@ -83,6 +89,7 @@ from .frontend.scattering import (
 from .frontend.scopes import colocate_with, control_dependencies, device, name_scope
 from .frontend.sparse_embedding import embedding_lookup_sparse
 from .frontend.stacking import parallel_stack, stack
+from .frontend.staging import MapStagingArea, StagingArea
 from .frontend.tensor_array import TensorArray
 from .frontend.variables import (
     Variable,
@@ -367,6 +374,7 @@ from .ops.sparse.reducing import (
 )
 from .ops.sparse.rows import sparse_fill_empty_rows, sparse_reorder, sparse_retain, sparse_slice
 from .ops.sparse.sparse_tensor import SparseTensor, SparseTensorValue, sparse_placeholder
+from .ops.state.files import matching_files, read_file, write_file
 from .ops.state.saving import restore_v2, save_v2
 from .ops.state.session_handles import get_session_handle
 from .ops.state.stacks import stack_close, stack_pop, stack_push
@@ -382,6 +390,8 @@ from .runtime.functions.function import Function, function
 from .runtime.observe.statistics import Statistics
 from .runtime.observe.trace import Span, Trace
 from .runtime.observe.watch import Watch
+from .runtime.runners import Runners, runners
+from .runtime.scheduling.runner import Runner, RunnerStatistics
 from .runtime.session import Session
 from .runtime.steps.outcomes import StepRecord
 from .runtime.steps.partial_run import PartialRun
@@ -400,6 +410,8 @@ bool: DType = _bool
 __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, range, round, slice
     "AccumulatorStatistics",
     "Assert",
+    "Barrier",
+    "Bridge",
     "BranchMismatchError",
     "Candidates",
     "CheckpointError",
@@ -417,28 +429,36 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "IndexedSlices",
     "LoopReport",
     "LoopVariableError",
+    "MapStagingArea",
     "OpError",
     "Operation",
     "Overloaded",
     "PaddingFIFOQueue",
     "PartialRun",
     "PartitionedVariable",
+    "PipelineError",
     "PriorityQueue",
     "Quantized",
+    "QueueBase",
     "QueueClosed",
     "QueueStatistics",
     "RandomShuffleQueue",
     "Report",
+    "Runner",
+    "RunnerStatistics",
+    "Runners",
     "Session",
     "SessionClosed",
     "Settings",
     "Shape",
     "ShapeError",
     "Span",
+    "SparseConditionalAccumulator",
     "SparseTensor",
     "SparseTensorValue",
     "SplitStrings",
     "StackError",
+    "StagingArea",
     "Statistics",
     "Step",
     "StepRecord",
@@ -448,16 +468,19 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "SwapPolicy",
     "SwapReport",
     "SyncSession",
+    "TFRecordReader",
     "TagflowError",
     "Tensor",
     "TensorArray",
     "TensorArrayError",
     "TensorHandle",
     "TensorSpec",
+    "TextLineReader",
     "Trace",
     "UninitializedVariableError",
     "Variable",
     "Watch",
+    "WholeFileReader",
     "__version__",
     "accumulate_n",
     "acos",
@@ -616,6 +639,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "foldl",
     "foldr",
     "frame",
+    "from_async",
     "fresnel_cos",
     "fresnel_sin",
     "full_softmax_loss",
@@ -697,6 +721,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "loop_cond",
     "lrn",
     "map_fn",
+    "matching_files",
     "matmul",
     "matrix_band_part",
     "matrix_determinant",
@@ -758,6 +783,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "random_shuffle",
     "random_uniform",
     "rank",
+    "read_file",
     "real",
     "reciprocal",
     "recompute_grad",
@@ -798,6 +824,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "roll",
     "rot90",
     "rsqrt",
+    "runners",
     "sampled_softmax_loss",
     "saturate_cast",
     "save_v2",
@@ -942,6 +969,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "weighted_moments",
     "where",
     "while_loop",
+    "write_file",
     "xdivy",
     "xlog1py",
     "xlogy",

@@ -5,9 +5,10 @@ from .clock import LoopClock, VirtualClock
 from .contract import Buffer, Clock, Device, Stream, StreamStatistics
 from .cpu import CpuDevice
 from .cuda import CudaBuffer, CudaDevice, CudaUnavailable, cuda_devices
+from .distributions import Distribution, Exponential, Lognormal, Mixture, Sum
 from .event import DeviceClosed, Event, Withdrawn
 from .host import HostDevice
-from .simulated import LatencyDevice, ManualDevice
+from .simulated import InjectedError, LatencyDevice, ManualDevice
 
 __all__ = [
     "Buffer",
@@ -18,14 +19,20 @@ __all__ = [
     "CudaUnavailable",
     "Device",
     "DeviceClosed",
+    "Distribution",
     "Event",
+    "Exponential",
     "HostDevice",
+    "InjectedError",
     "LatencyDevice",
+    "Lognormal",
     "LoopClock",
     "ManualDevice",
+    "Mixture",
     "SimulatedTime",
     "Stream",
     "StreamStatistics",
+    "Sum",
     "SwapSupport",
     "VirtualClock",
     "Withdrawn",

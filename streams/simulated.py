@@ -13,16 +13,22 @@ from abc import abstractmethod
 from asyncio import get_running_loop
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from random import Random
 from typing import Any, SupportsIndex, TypeVar
 
 from ..base.errors import TagflowError
 from .capabilities import SimulatedTime
 from .contract import Clock
+from .distributions import Time, mean, sample
 from .event import Event, Loop, call_on
 from .host import HostDevice
 from .queued import QueuedStream, StreamOp
 
 T = TypeVar("T")
+
+
+class InjectedError(TagflowError):
+    """What a device was made to fail with."""
 
 
 class SimulatedStream(QueuedStream):
@@ -117,18 +123,27 @@ class LatencyStream(SimulatedStream):
     clock : Clock
     seconds : callable
         Gets the kind and the bytes of a piece of work.
+    failure : callable, optional
+        Gets the kind; returns what the work fails with when its time is over, or None.
     """
 
-    def __init__(self, name: str, clock: Clock, seconds: Callable[[str, int], float]) -> None:
+    def __init__(
+        self,
+        name: str,
+        clock: Clock,
+        seconds: Callable[[str, int], float],
+        failure: Callable[[str], BaseException | None] = lambda kind: None,
+    ) -> None:
         super().__init__(name, clock)
         self._seconds = seconds
+        self._failure = failure
 
     def _begun(self, event: Event[Any], began: float) -> None:
-        seconds = self._seconds(event.kind, event.nbytes)
+        seconds, failure = self._seconds(event.kind, event.nbytes), self._failure(event.kind)
         if seconds == 0.0:
-            self._finish(began)
+            self._finish(began, failure)
         else:
-            self.clock.call_at(began + seconds, partial(self._finish, began + seconds))
+            self.clock.call_at(began + seconds, partial(self._finish, began + seconds, failure))
 
 
 class ManualStream(SimulatedStream):
@@ -159,10 +174,14 @@ class LatencyDevice(HostDevice[LatencyStream], SimulatedTime):
     Parameters
     ----------
     name : str
-    seconds : mapping of str to float
+    seconds : mapping of str to float or Distribution
         What a piece of work takes by its kind, a type of operation, "HostToDevice" or "DeviceToHost"; others take none.
     bytes_per_second : float
         What moves bytes takes so much longer.
+    failures : mapping of str to float
+        How probable it is, by its kind, that a piece of work fails with InjectedError when its time is over.
+    seed : int
+        Of what is drawn: devices of different names draw different times by the same seed.
     limit, clock, pool, most_cached
         See :class:`HostDevice`. Devices that are to be seen in the same virtual time share a clock.
     """
@@ -171,21 +190,33 @@ class LatencyDevice(HostDevice[LatencyStream], SimulatedTime):
         self,
         name: str,
         *,
-        seconds: Mapping[str, float] | None = None,
+        seconds: Mapping[str, Time] | None = None,
         bytes_per_second: float = float("inf"),
+        failures: Mapping[str, float] | None = None,
+        seed: int = 0,
         limit: SupportsIndex | str | None = None,
         **options: Any,
     ) -> None:
-        table = dict(seconds or {})
+        self._table = dict(seconds or {})
+        self._rate = bytes_per_second
+        self._failures = dict(failures or {})
+        self._random = Random(f"{seed} {name}")
+        stream = partial(LatencyStream, seconds=self.seconds, failure=self._failure)
+        super().__init__(name, stream, limit=limit, **options)
 
-        def estimate(kind: str, nbytes: int) -> float:
-            return table.get(kind, 0.0) + nbytes / bytes_per_second
-
-        super().__init__(name, partial(LatencyStream, seconds=estimate), limit=limit, **options)
-        self.seconds = estimate
+    def seconds(self, kind: str, nbytes: int = 0) -> float:
+        """Return what a piece of work takes; drawn anew if that is by chance."""
+        return sample(self._table.get(kind, 0.0), self._random) + nbytes / self._rate
 
     def models_time(self, kind: str, nbytes: int = 0) -> bool:
-        return self.seconds(kind, nbytes) > 0
+        return mean(self._table.get(kind, 0.0)) + nbytes / self._rate > 0 or kind in self._failures
+
+    def _failure(self, kind: str) -> BaseException | None:
+        if kind not in self._failures or self._random.random() >= self._failures[kind]:
+            return None
+        return InjectedError(
+            f"{kind} fails on {self.name}, as it was made to", hint="this device is for tests: see its failures="
+        )
 
 
 class ManualDevice(HostDevice[ManualStream], SimulatedTime):

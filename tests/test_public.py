@@ -14,7 +14,7 @@ import pytest
 import tagflow
 import tagflow.frontend
 import tagflow.ops
-from tagflow import losses, metrics, monitoring, nn, training
+from tagflow import data, losses, metrics, monitoring, nn, training
 from tagflow.ir.entry import PUBLIC as PUBLIC_NAMES
 
 CONSTRUCTION = """
@@ -26,14 +26,14 @@ CONSTRUCTION = """
 RUNNING = "Session SyncSession Settings "
 ERRORS = """
     TagflowError GraphError ShapeError DtypeError BranchMismatchError LoopVariableError OpError DeadFetchError
-    TensorArrayError StackError StepTimeout QueueClosed Overloaded DeviceMemoryError CheckpointError SessionClosed
+    TensorArrayError StackError StepTimeout QueueClosed PipelineError Overloaded DeviceMemoryError CheckpointError SessionClosed
     UninitializedVariableError
 """
 
 ALIASES = {("floormod", "mod")}  # two names of one function, as in TensorFlow
 HOMONYMS = {"stack"}  # one name for two functions: see frontend/stacking.py
 
-MODULES = {"losses", "metrics", "monitoring", "nn", "streams", "training"}
+MODULES = {"data", "losses", "metrics", "monitoring", "nn", "streams", "training"}
 PUBLIC = {name: getattr(tagflow, name) for name in dir(tagflow) if name not in MODULES}
 CALLABLE = {n: v for n, v in PUBLIC.items() if inspect.isfunction(v)}
 CLASSES = {n: v for n, v in PUBLIC.items() if inspect.isclass(v)}
@@ -130,7 +130,9 @@ def test_docstring_of_a_function_is_whole(name):
 
 
 SHOWN = {n: v for n, v in (CALLABLE | CLASSES).items() if not (inspect.isclass(v) and issubclass(v, Exception))}
-SHOWN |= {f"{m.__name__}.{n}": getattr(m, n) for m in (losses, metrics, monitoring, nn, training) for n in m.__all__}
+SHOWN |= {
+    f"{m.__name__}.{n}": getattr(m, n) for m in (data, losses, metrics, monitoring, nn, training) for n in m.__all__
+}
 
 
 @pytest.mark.parametrize("name", SHOWN)
@@ -147,7 +149,7 @@ METHODS = {
         CLASSES
         | {
             n: getattr(m, n)
-            for m in (losses, metrics, monitoring, nn, training)
+            for m in (data, losses, metrics, monitoring, nn, training)
             for n in m.__all__
             if inspect.isclass(getattr(m, n))
         }

@@ -23,7 +23,7 @@ class Family:
         By names, as "x" or "x, y", what stands behind the colon: a type, and in lines of their own what it means.
         Functions that do not have them are left as they are; of names that come in several, the first holds.
     returns : str
-        The section.
+        The section; empty where there is none, of classes.
     raises : mapping of str to str
         When each error is raised.
     """
@@ -38,7 +38,8 @@ class Family:
         Parameters
         ----------
         function : callable
-            Its docstring may have any of the sections; parameters come to stand in the order of the signature.
+            A function or a class. Its docstring may have any of the sections; parameters come to stand in the order of
+            the signature.
 
         Returns
         -------
@@ -50,9 +51,10 @@ class Family:
         parameters = self._parameters(_entries(found.get("Parameters", "")), names)
         raises = {error: f"{error}\n    {when}" for error, when in self.raises.items()}
         found["Parameters"] = "\n".join(parameters)
-        found.setdefault("Returns", self.returns)
+        if self.returns:
+            found.setdefault("Returns", self.returns)
         found["Raises"] = "\n".join((raises | _entries(found.get("Raises", ""))).values())
-        sections = [f"{name}\n{'-' * len(name)}\n{found[name]}" for name in _SECTIONS if name in found]
+        sections = [f"{name}\n{'-' * len(name)}\n{found[name]}" for name in _SECTIONS if found.get(name)]
         function.__doc__ = "\n\n".join([summary, *sections]) + "\n"
         return function
 

@@ -142,6 +142,26 @@ class QueueClosed(OpError):
     """A queue was closed: nothing can be put into it any longer, or it has too few elements left."""
 
 
+class PipelineError(OpError):
+    """An element of an input pipeline could not be made; whoever asks again gets the elements behind it.
+
+    Attributes
+    ----------
+    element : int
+        Its number at the stage that failed, from 0.
+    origin : str or None
+        Where it comes from: a file and a line, or the like.
+    """
+
+    def __init__(self, what: str, *, element: int, origin: str | None = None, **fields: Any) -> None:
+        self.element = element
+        self.origin = origin
+        super().__init__(what, **fields)
+
+    def details(self) -> list[tuple[str, Any]]:
+        return [("element", self.element), ("comes from", self.origin), *super().details()]
+
+
 class Overloaded(TagflowError):
     """More steps were asked for than the session admits; it stays usable.
 

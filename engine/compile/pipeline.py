@@ -34,6 +34,7 @@ from .loops.release import release_saved
 from .loops.slice_matmul import narrow_products
 from .loops.weight_gradients import batch_products
 from .lower.lowering import lower
+from .mark_fetched import mark_fetched
 from .native.cluster import cluster
 from .native.rules import ON_CPU, ON_CUDA
 from .native.wrap import can_be_native, run_natively
@@ -155,6 +156,7 @@ PIPELINE: tuple[Pass, ...] = (
     # Saved values: how long they stay, and whether they may leave the device.
     _structured("release", release_saved, "release"),
     _structured("mark_swappable", mark_swapped),
+    _structured("mark_fetched", mark_fetched),
     # Loops, and what else is connected, as native programs, where one device computes all.
     Pass("straight", _straight, "structured", "straight", _is_plain, about_loops=True),
     Pass("cluster", lambda p, t: cluster(p, t.settings), "structured", "cluster", _is_one_cpu),

@@ -1,8 +1,10 @@
-"""Conditional accumulators as in TensorFlow 1."""
+"""Conditional accumulators as in TensorFlow 1: of gradients that are tensors, and of rows of them."""
 
 from __future__ import annotations
 
 from typing import Any
+
+import numpy as np
 
 from ..base import dtypes
 from ..base.dtypes import DType
@@ -14,9 +16,70 @@ from ..ir.entry import public
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
 from ..ops.queues.accumulators import REDUCTIONS
+from ..ops.support.indexed_slices import IndexedSlices
 
 
-class ConditionalAccumulator:
+class ConditionalAccumulatorBase:
+    """What conditional accumulators have in common; make one of the classes below.
+
+    Attributes
+    ----------
+    dtype : DType
+    shape : Shape
+        Of the gradients, as far as it is known.
+    name : str
+        Unique in the graph.
+    shared_name : str
+        What the session knows it by.
+    accumulator_ref : Tensor
+        The resource handle.
+    """
+
+    __slots__ = ("accumulator_ref", "dtype", "name", "shape", "shared_name")
+
+    def __init__(
+        self, dtype: Any, shape: Any, shared_name: str | None, name: str, reduction_type: str, sparse: bool
+    ) -> None:
+        if reduction_type not in REDUCTIONS:
+            raise GraphError(
+                "an accumulator has no such reduction",
+                wanted=" or ".join(REDUCTIONS),
+                got=reduction_type,
+                hint="leave reduction_type out for the mean",
+            )
+        self.dtype: DType = dtypes.as_dtype(dtype)
+        self.shape: Shape = Shape(shape)
+        self.name: str = scoped_name(name)
+        self.shared_name: str = shared_name or self.name
+        with scopes.within(region=scopes.get_default_graph().root, control_inputs=(), name=self.name):
+            self.accumulator_ref: Tensor = apply(
+                "AccumulatorHandle",
+                name="handle",
+                shared_name=self.shared_name,
+                dtype=self.dtype,
+                shape=self.shape,
+                reduction=reduction_type,
+                sparse=sparse,
+            )
+
+    @property
+    def graph(self) -> Any:
+        """The graph it belongs to."""
+        return self.accumulator_ref.graph
+
+    @public
+    def num_accumulated(self, name: str | None = None) -> Tensor:
+        """Return how many gradients were applied since the last take, an int32 scalar."""
+        return apply("AccumulatorNumAccumulated", self.accumulator_ref, name=name or "num_accumulated")  # type: ignore[no-any-return]
+
+    @public
+    def set_global_step(self, new_global_step: Any, name: str | None = None) -> Operation:
+        """Return an operation that sets the step to `new_global_step`; gradients of earlier ones are dropped."""
+        step = convert_to_tensor(new_global_step, dtypes.int64)
+        return apply("AccumulatorSetGlobalStep", self.accumulator_ref, step, name=name or "set_global_step")  # type: ignore[no-any-return]
+
+
+class ConditionalAccumulator(ConditionalAccumulatorBase):
     """Adds up gradients until enough have come; those that were computed for an earlier step are dropped.
 
     Parameters
@@ -52,7 +115,7 @@ class ConditionalAccumulator:
     2.5
     """
 
-    __slots__ = ("accumulator_ref", "dtype", "name", "shape", "shared_name")
+    __slots__ = ()
 
     def __init__(
         self,
@@ -62,31 +125,7 @@ class ConditionalAccumulator:
         name: str = "conditional_accumulator",
         reduction_type: str = "MEAN",
     ) -> None:
-        if reduction_type not in REDUCTIONS:
-            raise GraphError(
-                "an accumulator has no such reduction",
-                wanted=" or ".join(REDUCTIONS),
-                got=reduction_type,
-                hint="leave reduction_type out for the mean",
-            )
-        self.dtype: DType = dtypes.as_dtype(dtype)
-        self.shape: Shape = Shape(shape)
-        self.name: str = scoped_name(name)
-        self.shared_name: str = shared_name or self.name
-        with scopes.within(region=scopes.get_default_graph().root, control_inputs=(), name=self.name):
-            self.accumulator_ref: Tensor = apply(
-                "AccumulatorHandle",
-                name="handle",
-                shared_name=self.shared_name,
-                dtype=self.dtype,
-                shape=self.shape,
-                reduction=reduction_type,
-            )
-
-    @property
-    def graph(self) -> Any:
-        """The graph it belongs to."""
-        return self.accumulator_ref.graph
+        super().__init__(dtype, shape, shared_name, name, reduction_type, sparse=False)
 
     @public
     def apply_grad(self, grad: Any, local_step: Any = 0, name: str | None = None) -> Operation:
@@ -150,13 +189,191 @@ class ConditionalAccumulator:
             shape=self.shape,
         )
 
-    @public
-    def num_accumulated(self, name: str | None = None) -> Tensor:
-        """Return how many gradients were applied since the last take, an int32 scalar."""
-        return apply("AccumulatorNumAccumulated", self.accumulator_ref, name=name or "num_accumulated")  # type: ignore[no-any-return]
+
+class SparseConditionalAccumulator(ConditionalAccumulatorBase):
+    """Adds up rows of gradients until enough have come; those that were computed for an earlier step are dropped.
+
+    Parameters
+    ----------
+    dtype : dtype-like
+        Of the gradients.
+    shape : shape, optional
+        Of the whole tensors that the rows are of; the first gradient fixes what is not known.
+    shared_name : str, optional
+        Accumulators of one shared name are one in a session; by default its own name.
+    name : str
+        Its name in the graph.
+    reduction_type : {'MEAN', 'SUM'}
+        What a take gives of all gradients applied. The mean of a row is that of the gradients which had it.
+
+    Raises
+    ------
+    GraphError
+        For another reduction.
+    OpError
+        When a step uses it, if it shares its name with one that differs.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     mean = tg.SparseConditionalAccumulator("float32", shape=[10, 1])
+    ...     puts = [mean.apply_grad([3, 1], [[1.0], [2.0]]), mean.apply_grad([3], [[5.0]])]
+    ...     indices, values, _ = mean.take_grad(2)
+    >>> with tg.SyncSession(graph) as session:
+    ...     for put in puts:
+    ...         session.run(put)
+    ...     [value.tolist() for value in session.run([indices, values])]
+    [[1, 3], [[2.0], [3.0]]]
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        dtype: Any,
+        shape: Any = None,
+        shared_name: str | None = None,
+        name: str = "sparse_conditional_accumulator",
+        reduction_type: str = "MEAN",
+    ) -> None:
+        super().__init__(dtype, shape, shared_name, name, reduction_type, sparse=True)
 
     @public
-    def set_global_step(self, new_global_step: Any, name: str | None = None) -> Operation:
-        """Return an operation that sets the step to `new_global_step`; gradients of earlier ones are dropped."""
-        step = convert_to_tensor(new_global_step, dtypes.int64)
-        return apply("AccumulatorSetGlobalStep", self.accumulator_ref, step, name=name or "set_global_step")  # type: ignore[no-any-return]
+    def apply_indexed_slices_grad(self, grad: IndexedSlices, local_step: Any = 0, name: str | None = None) -> Operation:
+        """Return an operation that adds rows, or drops them if their `local_step` is behind the accumulator's.
+
+        Parameters
+        ----------
+        grad : IndexedSlices
+            Of the accumulator's dtype.
+        local_step : int64 scalar
+            The step that it was computed for.
+        name : str, optional
+            Name of the operation.
+
+        Returns
+        -------
+        Operation
+            Its output, a bool scalar, says whether they were added.
+
+        Raises
+        ------
+        GraphError
+            If `grad` is not IndexedSlices.
+        OpError
+            When a step runs it, if it does not fit those before.
+        """
+        if not isinstance(grad, IndexedSlices):
+            raise GraphError(
+                "a sparse accumulator adds up IndexedSlices",
+                wanted="IndexedSlices",
+                got=grad,
+                hint="apply_grad(indices, values), or a ConditionalAccumulator for gradients that are tensors",
+            )
+        return self.apply_grad(grad.indices, grad.values, grad.dense_shape, local_step, name)
+
+    @public
+    def apply_grad(
+        self,
+        grad_indices: Any,
+        grad_values: Any,
+        grad_shape: Any = None,
+        local_step: Any = 0,
+        name: str | None = None,
+    ) -> Operation:
+        """Return an operation that adds rows, or drops them if their `local_step` is behind the accumulator's.
+
+        Parameters
+        ----------
+        grad_indices : int32 or int64 vector
+            Where the rows stand, in any order; rows of one index add up.
+        grad_values : Tensor of shape [n, ...]
+            The rows.
+        grad_shape : int32 or int64 vector, optional
+            Shape of the whole tensor.
+        local_step : int64 scalar
+            The step that they were computed for.
+        name : str, optional
+            Name of the operation.
+
+        Returns
+        -------
+        Operation
+            Its output, a bool scalar, says whether they were added.
+
+        Raises
+        ------
+        OpError
+            When a step runs it, if indices, rows and shape do not fit each other, or those before.
+        """
+        indices = convert_to_tensor(grad_indices, None if isinstance(grad_indices, Tensor) else dtypes.int64)
+        values = convert_to_tensor(grad_values, None if isinstance(grad_values, Tensor) else self.dtype)
+        if grad_shape is None:
+            grad_shape = np.zeros(0, np.int64)
+        shape = convert_to_tensor(grad_shape, None if isinstance(grad_shape, Tensor) else dtypes.int64)
+        applied: Tensor = apply(
+            "AccumulatorApplyRows",
+            self.accumulator_ref,
+            convert_to_tensor(local_step, dtypes.int64),
+            values,
+            indices,
+            shape if shape.dtype is dtypes.int64 else apply("Cast", shape, dtype=dtypes.int64),
+            name=name or "apply_grad",
+        )
+        return applied.op
+
+    @public
+    def take_grad(self, num_required: Any, name: str | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the mean or sum of all gradients as soon as `num_required` were applied; the step goes up by 1.
+
+        Parameters
+        ----------
+        num_required : int32 scalar
+        name : str, optional
+            Name of the operation.
+
+        Returns
+        -------
+        indices : int64 Tensor of shape [n]
+            In order, each once.
+        values : Tensor of shape [n, ...]
+        shape : int64 Tensor
+            Of the whole tensor; the first dimension is -1 if nobody has said it.
+
+        Raises
+        ------
+        OpError
+            When a step runs it, if `num_required` is not positive.
+        """
+        indices, values, shape = apply(
+            "AccumulatorTakeRows",
+            self.accumulator_ref,
+            convert_to_tensor(num_required, dtypes.int32),
+            name=name or "take_grad",
+            dtype=self.dtype,
+            shape=self.shape,
+        )
+        return indices, values, shape
+
+    @public
+    def take_indexed_slices_grad(self, num_required: Any, name: str | None = None) -> IndexedSlices:
+        """Return what `take_grad` gives as IndexedSlices.
+
+        Parameters
+        ----------
+        num_required : int32 scalar
+        name : str, optional
+            Name of the operation.
+
+        Returns
+        -------
+        IndexedSlices
+
+        Raises
+        ------
+        OpError
+            When a step runs it, if `num_required` is not positive.
+        """
+        indices, values, shape = self.take_grad(num_required, name)
+        return IndexedSlices(values, indices, shape)

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from ..ir.other_names import NAMES, name_here
 
 _PACKAGE = __name__.partition(".")[0]
-_MODULES = ("losses", "metrics", "monitoring", "nn", "streams", "training")  # those for users
+_MODULES = ("data", "losses", "metrics", "monitoring", "nn", "streams", "training")  # those for users
 _FLAT = ("bitwise", "debugging", "linalg", "manip", "math", "random", "strings")
 
 

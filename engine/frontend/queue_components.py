@@ -1,12 +1,100 @@
-"""Shapes and names of the components of a queue's elements, as users give them."""
+"""What elements are made of: components, their dtypes, shapes and names, as users give them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..base import dtypes as kinds
+from ..base.dtypes import DType
 from ..base.errors import GraphError
 from ..base.shapes import Shape
+from ..ir import scopes
+from ..ir.apply import apply, convert_to_tensor, scoped_name
+from ..ir.tensor import Tensor
+
+
+class HasComponents:
+    """What holds elements of some components, and is found by a shared name.
+
+    Attributes
+    ----------
+    name : str
+        Unique in the graph.
+    shared_name : str
+        What the session knows it by; what has one shared name is one.
+    dtypes, shapes : tuple
+        Of an element's components.
+    names : tuple of str or None
+        Of the components, if elements are dicts.
+    handle : Tensor
+        Of the resource.
+    """
+
+    __slots__ = ("dtypes", "handle", "name", "names", "shapes", "shared_name")
+    _what = "queue"  # in errors
+
+    def __init__(
+        self, type: str, dtypes: Any, shapes: Any, names: Any, shared_name: str | None, name: str, **about: Any
+    ) -> None:
+        listed = dtypes if isinstance(dtypes, (list, tuple)) else [dtypes]
+        self.dtypes: tuple[DType, ...] = tuple(map(kinds.as_dtype, listed))
+        self.shapes: tuple[Shape, ...] = component_shapes(shapes, len(self.dtypes))
+        self.names: tuple[str, ...] | None = component_names(names, len(self.dtypes))
+        self.name: str = scoped_name(name)
+        self.shared_name: str = shared_name or self.name
+        graph = scopes.get_default_graph()
+        with scopes.within(region=graph.root, control_inputs=(), name=self.name):
+            self.handle: Tensor = apply(
+                type, name="handle", dtypes_=self.dtypes, shapes=self.shapes, shared_name=self.shared_name, **about
+            )
+
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{d}{s}" for d, s in zip(self.dtypes, self.shapes, strict=True))
+        return f"<{type(self).__name__} {self.name} {parts}>"
+
+    @property
+    def graph(self) -> Any:
+        """The graph it belongs to."""
+        return self.handle.graph
+
+    def components_of(self, vals: Any) -> list[Any]:
+        """Return the components of an element that a user gives: a list, a dict by name, or one value.
+
+        Raises
+        ------
+        GraphError
+            If there are others than there should be.
+        """
+        if self.names is not None and isinstance(vals, Mapping) and set(vals) == set(self.names):
+            return [vals[name] for name in self.names]
+        one = not isinstance(vals, (list, tuple)) or (len(self.dtypes) == 1 and len(vals) != 1)
+        listed = [vals] if one else list(vals)
+        if self.names is not None or isinstance(vals, Mapping) or len(listed) != len(self.dtypes):
+            raise self.other_components(vals)
+        return listed
+
+    def other_components(self, vals: Any) -> GraphError:
+        """Return the error for components that are not those of an element."""
+        count = len(vals) if isinstance(vals, (list, tuple)) else 1
+        return GraphError(
+            f"{self._what} '{self.name}' was given other components than it has",
+            wanted=f"a dict of {list(self.names)}" if self.names else f"{len(self.dtypes)} components",
+            got=sorted(vals) if isinstance(vals, Mapping) else f"{count} components",
+            hint="give a list with a tensor for each dtype, or a dict if it has names",
+        )
+
+    def named(self, values: Sequence[Any], indices: Sequence[int] | None = None) -> Any:
+        """Return components, those of some `indices`, as a list, or as a dict if they have names."""
+        if self.names is None:
+            return list(values)
+        chosen = self.names if indices is None else [self.names[i] for i in indices]
+        return dict(zip(chosen, values, strict=True))
+
+
+def tensors_of(values: Sequence[Any], dtypes: Sequence[DType]) -> list[Tensor]:
+    """Return tensors of values; what is none yet gets the dtype of its component."""
+    return [convert_to_tensor(v, None if isinstance(v, Tensor) else d) for v, d in zip(values, dtypes, strict=True)]
 
 
 def component_shapes(given: Any, count: int) -> tuple[Shape, ...]:

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
 from typing import Any
 
 from ..base import dtypes as kinds
-from ..base.dtypes import DType
+from ..base.docstrings import Family
 from ..base.errors import GraphError
-from ..base.shapes import SCALAR, Shape
+from ..base.shapes import SCALAR
 from ..ir import scopes
-from ..ir.apply import apply, build, convert_to_tensor, scoped_name
+from ..ir.apply import apply, build, convert_to_tensor
 from ..ir.entry import public
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
 from ..ops.queues import operations as _operations  # noqa: F401  declares the operation types used below
-from .queue_components import component_names, component_shapes
+from .queue_bridges import Bridge, HasResources, bridge
+from .queue_components import HasComponents, component_shapes, tensors_of
 
 
-class QueueBase:
-    """What queues have in common; make one of the classes below.
+class QueueBase(HasComponents):
+    """What queues have in common; make one of its subclasses.
 
     A queue is a session's, which makes it when a step first uses it. Steps that put and steps that take run beside each
     other; whoever must wait does so strictly first come, first served, and a wait that is cancelled or times out
-    has neither taken nor put anything.
+    has neither taken nor put anything. Nor has a step that only fetches what it takes, and does not come to its end.
 
     Attributes
     ----------
@@ -37,46 +38,26 @@ class QueueBase:
         Of the components, if elements are dicts.
     queue_ref : Tensor
         The resource handle.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default():
+    ...     isinstance(tg.FIFOQueue(10, "int32"), tg.QueueBase)
+    True
     """
 
-    __slots__ = ("dtypes", "name", "names", "queue_ref", "shapes", "shared_name")
+    __slots__ = ()
 
     def __init__(
-        self,
-        order: str,
-        dtypes: Any,
-        shapes: Any,
-        names: Any,
-        shared_name: str | None,
-        name: str,
-        **about: int,
+        self, order: str, dtypes: Any, shapes: Any, names: Any, shared_name: str | None, name: str, **about: int
     ) -> None:
-        listed = dtypes if isinstance(dtypes, (list, tuple)) else [dtypes]
-        self.dtypes: tuple[DType, ...] = tuple(map(kinds.as_dtype, listed))
-        self.shapes: tuple[Shape, ...] = component_shapes(shapes, len(self.dtypes))
-        self.names: tuple[str, ...] | None = component_names(names, len(self.dtypes))
-        self.name: str = scoped_name(name)
-        self.shared_name: str = shared_name or self.name
-        graph = scopes.get_default_graph()
-        with scopes.within(region=graph.root, control_inputs=(), name=self.name):
-            self.queue_ref: Tensor = apply(
-                "QueueHandle",
-                name="handle",
-                order=order,
-                dtypes_=self.dtypes,
-                shapes=self.shapes,
-                shared_name=self.shared_name,
-                **about,
-            )
-
-    def __repr__(self) -> str:
-        parts = ", ".join(f"{d}{s}" for d, s in zip(self.dtypes, self.shapes, strict=True))
-        return f"<{type(self).__name__} {self.name} {parts}>"
+        super().__init__("QueueHandle", dtypes, shapes, names, shared_name, name, order=order, **about)
 
     @property
-    def graph(self) -> Any:
-        """The graph it belongs to."""
-        return self.queue_ref.graph
+    def queue_ref(self) -> Tensor:
+        """The resource handle."""
+        return self.handle
 
     @public
     def enqueue(self, vals: Any, name: str | None = None) -> Operation:
@@ -135,7 +116,7 @@ class QueueBase:
         QueueClosed
             When a step runs it, if the queue is closed and has no element left.
         """
-        op = build("Dequeue", [self.queue_ref], name=name or "dequeue", dtypes_=self.dtypes, shapes=self.shapes)
+        op = build("Dequeue", [self.handle], name=name or "dequeue", dtypes_=self.dtypes, shapes=self.shapes)
         return self._result(op)
 
     @public
@@ -192,7 +173,7 @@ class QueueBase:
     @public
     def size(self, name: str | None = None) -> Tensor:
         """Return how many elements are in, an int32 scalar."""
-        return apply("QueueSize", self.queue_ref, name=name or "size")  # type: ignore[no-any-return]
+        return apply("QueueSize", self.handle, name=name or "size")  # type: ignore[no-any-return]
 
     @public
     def close(self, cancel_pending_enqueues: bool = False, name: str | None = None) -> Operation:
@@ -211,41 +192,73 @@ class QueueBase:
             When a step runs it, if the queue is closed already.
         """
         return apply(  # type: ignore[no-any-return]
-            "QueueClose", self.queue_ref, name=name or "close", cancel_pending=bool(cancel_pending_enqueues)
+            "QueueClose", self.handle, name=name or "close", cancel_pending=bool(cancel_pending_enqueues)
         )
 
     @public
     def is_closed(self, name: str | None = None) -> Tensor:
         """Return whether it is closed, a bool scalar."""
-        return apply("QueueIsClosed", self.queue_ref, name=name or "is_closed")  # type: ignore[no-any-return]
+        return apply("QueueIsClosed", self.handle, name=name or "is_closed")  # type: ignore[no-any-return]
+
+    def bridge(self, session: HasResources, queue: asyncio.Queue[Any], direction: str = "in") -> Bridge:
+        """Move elements between an asyncio.Queue and this one, in a task that ends with the session.
+
+        One element at a time is under way, so that who puts waits as he would without. An element is what `enqueue`
+        takes and `dequeue` gives: a value, a tuple of components, or a dict of them by name. Where the bridge is
+        stopped, the element that has not arrived goes back to where it was. The task starts at once.
+
+        Parameters
+        ----------
+        session : Session
+            In which this queue is meant.
+        queue : asyncio.Queue
+            Of the running event loop. ``task_done()`` is called for elements that have entered the session's queue.
+        direction : {'in', 'out'}
+            From the asyncio.Queue to the session's, until it is stopped; or the other way, until the session's is
+            closed and empty.
+
+        Returns
+        -------
+        Bridge
+            ``async with`` stops it at the end of the block, or ends the block with its error; ``await bridge`` waits
+            for its end and gives the number of elements; ``await bridge.aclose()`` stops it.
+
+        Raises
+        ------
+        GraphError
+            If the session is of another graph, the queue is no asyncio.Queue, or there is no such direction.
+        SessionClosed
+            If the session is closed; by the bridge, if it is closed meanwhile.
+        QueueClosed
+            By the bridge, if an element comes when the session's queue is closed.
+        OpError
+            By the bridge, if an element does not fit; it is gone.
+
+        Examples
+        --------
+        >>> import asyncio, tagflow as tg
+        >>> with tg.Graph().as_default() as graph:
+        ...     queue = tg.FIFOQueue(1, "int32", shapes=[[]])
+        ...     square = queue.dequeue() ** 2
+        >>> async def main():
+        ...     numbers = asyncio.Queue()
+        ...     async with tg.Session(graph) as session, queue.bridge(session, numbers):
+        ...         for i in range(3):
+        ...             numbers.put_nowait(i)
+        ...         return [int(await session.run(square)) for _ in range(3)]
+        >>> asyncio.run(main())
+        [0, 1, 4]
+        """
+        return bridge(self, session, queue, direction)
 
     def _put(self, type: str, vals: Any, name: str) -> Operation:
-        values = self._components(vals)
-        tensors = [
-            convert_to_tensor(v, None if isinstance(v, Tensor) else d) for v, d in zip(values, self.dtypes, strict=True)
-        ]
-        return build(type, [self.queue_ref, *tensors], name=name, dtypes_=self.dtypes, shapes=self.shapes)
-
-    def _components(self, vals: Any) -> list[Any]:
-        if self.names is not None and isinstance(vals, Mapping) and set(vals) == set(self.names):
-            return [vals[name] for name in self.names]
-        one = not isinstance(vals, (list, tuple)) or (len(self.dtypes) == 1 and len(vals) != 1)
-        listed = [vals] if one else list(vals)
-        if self.names is not None or isinstance(vals, Mapping) or len(listed) != len(self.dtypes):
-            raise GraphError(
-                f"queue '{self.name}' was given other components than it has",
-                wanted=f"a dict of {list(self.names)}" if self.names else f"{len(self.dtypes)} components",
-                got=sorted(vals) if isinstance(vals, Mapping) else f"{len(listed)} components",
-                hint="give a list with a tensor for each dtype, or a dict if the queue has names",
-            )
-        return listed
+        tensors = tensors_of(self.components_of(vals), self.dtypes)
+        return build(type, [self.handle, *tensors], name=name, dtypes_=self.dtypes, shapes=self.shapes)
 
     def _take_many(self, n: Any, name: str, up_to: bool) -> Any:
         self._require_shapes(name)
         count = convert_to_tensor(n, kinds.int32)
-        op = build(
-            "DequeueMany", [self.queue_ref, count], name=name, dtypes_=self.dtypes, shapes=self.shapes, up_to=up_to
-        )
+        op = build("DequeueMany", [self.handle, count], name=name, dtypes_=self.dtypes, shapes=self.shapes, up_to=up_to)
         return self._result(op)
 
     def _require_shapes(self, name: str) -> None:
@@ -258,35 +271,36 @@ class QueueBase:
             )
 
     def _result(self, op: Operation) -> Any:
-        if self.names is not None:
-            return dict(zip(self.names, op.outputs, strict=True))
-        return op.outputs[0] if len(op.outputs) == 1 else list(op.outputs)
+        return op.outputs[0] if self.names is None and len(op.outputs) == 1 else self.named(op.outputs)
 
 
+_QUEUE = Family(
+    {
+        "capacity": """int
+    Most elements that it holds; below 0 there is no bound.""",
+        "dtypes": """dtype-like or list of them
+    Of an element's components.""",
+        "shapes": """list of shapes, optional
+    Of the components; needed to dequeue several at once.""",
+        "names": """list of str, optional
+    Of the components; elements are dicts then.""",
+        "shared_name": """str, optional
+    Queues of one shared name are one in a session; by default its own name.""",
+        "name": """str
+    Its name in the graph.""",
+        "capacity_bytes": """int
+    Most bytes that it holds; below 0 there is no bound.""",
+    },
+    returns="",
+    raises={
+        "OpError": "When a step uses it, if another kind of queue, or of other dtypes or shapes, has its shared name."
+    },
+)
+
+
+@_QUEUE.complete
 class FIFOQueue(QueueBase):
     """A queue that gives its elements in the order in which they came.
-
-    Parameters
-    ----------
-    capacity : int
-        Most elements that it holds; below 0 there is no bound.
-    dtypes : dtype-like or list of them
-        Of an element's components.
-    shapes : list of shapes, optional
-        Of the components; needed to dequeue several at once.
-    names : list of str, optional
-        Of the components; elements are dicts then.
-    shared_name : str, optional
-        Queues of one shared name are one in a session; by default its own name.
-    name : str
-        Its name in the graph.
-    capacity_bytes : int
-        Most bytes that it holds; below 0 there is no bound.
-
-    Raises
-    ------
-    OpError
-        When a step uses it, if it shares its name with a queue of another kind, capacity, dtypes or shapes.
 
     Examples
     --------
@@ -319,13 +333,12 @@ class FIFOQueue(QueueBase):
         )
 
 
+@_QUEUE.complete
 class PaddingFIFOQueue(QueueBase):
     """A FIFOQueue whose batches are padded with zeros, empty strings or False to the largest of their elements.
 
     Parameters
     ----------
-    capacity, dtypes, names, shared_name, name, capacity_bytes
-        As of a FIFOQueue.
     shapes : list of shapes
         Of the components: ranks must be known, None dimensions vary from element to element.
 
@@ -375,6 +388,7 @@ class PaddingFIFOQueue(QueueBase):
             )
 
 
+@_QUEUE.complete
 class PriorityQueue(QueueBase):
     """A queue that gives the element of the smallest priority first, and equal ones in the order in which they came.
 
@@ -382,8 +396,8 @@ class PriorityQueue(QueueBase):
 
     Parameters
     ----------
-    capacity, names, shared_name, name, capacity_bytes
-        As of a FIFOQueue; `names` include that of the priority.
+    names : list of str, optional
+        Of all components, that of the priority first; elements are dicts then.
     types : dtype-like or list of them
         Of the components behind the priority.
     shapes : list of shapes, optional
@@ -429,13 +443,12 @@ class PriorityQueue(QueueBase):
         )
 
 
+@_QUEUE.complete
 class RandomShuffleQueue(QueueBase):
     """A queue that gives its elements in random order.
 
     Parameters
     ----------
-    capacity, dtypes, shapes, names, shared_name, name, capacity_bytes
-        As of a FIFOQueue.
     min_after_dequeue : int
         How many elements stay in, so that they are mixed, until the queue is closed.
     seed : int, optional

@@ -17,6 +17,7 @@ from .ftrl import FtrlOptimizer
 from .global_step import assert_global_step, create_global_step, get_global_step, get_or_create_global_step
 from .lbfgs import LBFGS, LBFGSResult, minimize_lbfgs
 from .optimizer import Optimizer
+from .replicas import AsyncReplicas, LateGradient, Replica, ReplicaGroup, ReplicaStatistics, SyncReplicas
 from .schedules import (
     exponential_decay,
     inverse_time_decay,
@@ -31,6 +32,7 @@ __all__ = [
     "AdagradOptimizer",
     "AdamOptimizer",
     "AdamWOptimizer",
+    "AsyncReplicas",
     "CheckpointStatistics",
     "Checkpointer",
     "ExponentialMovingAverage",
@@ -40,11 +42,16 @@ __all__ = [
     "LBFGS",
     "LBFGSResult",
     "LambOptimizer",
+    "LateGradient",
     "MomentumOptimizer",
     "Optimizer",
     "RMSPropOptimizer",
+    "Replica",
+    "ReplicaGroup",
+    "ReplicaStatistics",
     "Restored",
     "Saving",
+    "SyncReplicas",
     "assert_global_step",
     "cosine_decay",
     "cosine_decay_restarts",

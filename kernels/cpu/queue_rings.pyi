@@ -1,4 +1,4 @@
-"""The elements of queues that have a fixed size, and the kernels that put one in and take one out."""
+"""The elements of queues that have a fixed size, and the kernels that put some in and take some out."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -66,10 +66,10 @@ class QueueBase:
     ----------
     ring : Ring or None
         Its elements; None where they have no fixed size, or leave in another order.
-    may_put : bool
-        Whether it is open, and nobody waits to put or is to be woken by what is put.
-    may_take : bool
-        Whether nobody waits to take or is to be woken by what is taken.
+    may_put, may_take : bool
+        Whether nobody is in front of kernels that put and take, and the queue is open.
+    takers_wait, putters_wait : bool
+        Whether somebody waits to take, or to put, who was not woken; a kernel then calls `serve`.
     enqueued, dequeued : int
         Elements that were put in, and taken, so far.
     """
@@ -77,5 +77,9 @@ class QueueBase:
     ring: Ring | None
     may_put: bool
     may_take: bool
+    takers_wait: bool
+    putters_wait: bool
     enqueued: int
     dequeued: int
+    def serve(self) -> None:
+        """Wake those who can go on."""

@@ -21,6 +21,7 @@ from tagflow.kernels.scheduler.calls cimport call_kernel
 from tagflow.kernels.scheduler.copying cimport copy_received
 from tagflow.kernels.scheduler.delivery cimport Machine
 from tagflow.kernels.scheduler.guard cimport drop_outputs
+from tagflow.kernels.scheduler.lines cimport stands_behind
 from tagflow.kernels.scheduler.primitives cimport resolve
 from tagflow.kernels.scheduler.ready cimport Ready, pop_ring, pop_stack
 from tagflow.kernels.scheduler.report cimport frame_path_of
@@ -167,6 +168,8 @@ cdef class StepMachine(StepState):
                 return self._emit(ready, False) + 1
             self._launch(ready, coming)
             return SLICE
+        elif self.lines is not None and stands_behind(self.lines, m, ready):
+            return 1
         elif self.declined is not None and self._wants_python(ready):
             prepared = False
         elif node.native != NULL:

@@ -38,6 +38,7 @@ cdef class StepState:
     cdef dict resumed  # (iteration, node) -> what is left of an instance that has waited for its inputs
     cdef dict unfinished  # (iteration, node) -> what a C kernel goes on with that has done a slice of its work; or None
     cdef set declined  # (iteration, node) of instances that want their Python kernel, as their C kernel found; or None
+    cdef dict lines  # node -> OperationLine of instances that wait for one another, or None
     cdef list launched  # what `launches` will return
     cdef Workers workers  # None: all work is done in the drain
     cdef Inbox inbox  # where the workers put what is done; open while `workers` is there

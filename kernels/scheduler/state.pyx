@@ -30,6 +30,7 @@ from tagflow.kernels.scheduler.delivery cimport (
 from tagflow.kernels.scheduler.guard cimport (
     drop_outputs, guard_outputs, guarded_bytes, guarded_outputs, made_bytes,
 )
+from tagflow.kernels.scheduler.lines cimport all_behind, let_next_go_on, open_line
 from tagflow.kernels.scheduler.log cimport open_log
 from tagflow.kernels.scheduler.plan cimport CompiledPlan
 from tagflow.kernels.scheduler.ready cimport Ready, close_queue, open_queue, push
@@ -261,7 +262,7 @@ cdef class StepState:
         """Return lines that say what each iteration waits for, runs and holds (rule 50)."""
         active = [_who((<PendingInstance>each).ready) for each in self.pending_instances.values()]
         active += [_who((<OffloadedWork>each).ready) for each in self.offloaded]
-        return dump_lines(&self.machine, self.compiled, active)
+        return dump_lines(&self.machine, self.compiled, active + all_behind(self.lines))
 
     cdef bint is_ready(self) noexcept:
         """Say whether a drain would find something to run."""
@@ -376,6 +377,8 @@ cdef class StepState:
             guard_outputs(m, node, self.guard)
         drop_inputs(m, ready.iteration, node)
         emit_outputs(m, ready.iteration, node)
+        if self.lines is not None:
+            self.lines = let_next_go_on(self.lines, m, ready)
         complete(m, ready.iteration)
         if m.trouble:
             self._look_after(ready)
@@ -437,6 +440,8 @@ cdef class StepState:
         self.machine.in_flight += 1
         count_launch(ready.iteration.frame, self.machine.in_flight)
         self.pending_instances[self.tickets] = instance
+        if self.log is None and getattr(awaitable, "in_order", False):  # a trace shows every wait
+            self.lines = open_line(self.lines, &self.machine, ready)
         self.launched.append((self.tickets, awaitable, ready.node, tag_of(ready.iteration, ready.node, self.compiled)))
         return instance
 
@@ -458,7 +463,7 @@ cdef class StepState:
             self.rendezvous.clear()
         self._dismiss()
         self.resumed.clear()
-        self.declined = self.unfinished = None
+        self.declined = self.unfinished = self.lines = None
         for instance in self.pending_instances.values():
             (<PendingInstance>instance).ready.iteration = NULL
             (<PendingInstance>instance).forget_outputs()

@@ -35,6 +35,7 @@ LAYERS = {
     "tagflow.compile.plan": 4,
     "tagflow.compile": 5,
     "tagflow.runtime": 6,
+    "tagflow.data": 7,
     "tagflow.losses": 7,
     "tagflow.metrics": 7,
     "tagflow.monitoring": 7,

@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 import pytest
+import tagflow.data
 import tagflow.frontend
 import tagflow.ops
 from tagflow.base import dtypes
@@ -81,6 +82,21 @@ WITHOUT_SAMPLES = WITHOUT_KERNEL | {
     "AccumulatorTakeGradient",
     "AccumulatorNumAccumulated",
     "AccumulatorSetGlobalStep",
+    "AccumulatorApplyRows",
+    "AccumulatorTakeRows",
+    "StagePeek",
+    "StageClear",
+    "MapStageHandle",
+    "MapStagePut",
+    "MapStageGet",
+    "MapStagePeek",
+    "MapStageSize",
+    "MapStageClear",
+    "BarrierHandle",
+    "BarrierInsertMany",
+    "BarrierTakeMany",
+    "BarrierClose",
+    "BarrierSize",
     "QueueHandle",
     "Enqueue",
     "EnqueueMany",
@@ -89,6 +105,16 @@ WITHOUT_SAMPLES = WITHOUT_KERNEL | {
     "QueueClose",
     "QueueSize",
     "QueueIsClosed",
+    "IteratorGetNext",
+    "IteratorHandle",
+    "MatchingFiles",
+    "ReadFile",
+    "ReaderHandle",
+    "ReaderNumRecordsProduced",
+    "ReaderNumWorkUnitsCompleted",
+    "ReaderRead",
+    "ReaderReset",
+    "WriteFile",
     "RandomUniform",
     "RandomUniformInt",
     "RandomStandardNormal",
@@ -321,8 +347,8 @@ HELPERS = {"arguments", "common", "families", "leaves", "literals", "windows"}
 
 
 def public_functions():
-    """Yield every public function, and every method of a public class, of the operations and the frontend."""
-    for package in (tagflow.ops, tagflow.frontend):
+    """Yield every public function, and every method of a public class, of the operations and what stands on them."""
+    for package in (tagflow.ops, tagflow.frontend, tagflow.data):
         for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if info.name.rpartition(".")[2] not in HELPERS:
                 yield from published(importlib.import_module(info.name))

@@ -236,20 +236,43 @@ WITHOUT_ARRAYS = {
 
 ELSEWHERE = {
     "GetSessionHandle",  # what it gives outlives the step: tests/runtime/test_session_handles.py
-    # What is in these is the host's, whatever the device: tests/runtime/test_queues.py, test_accumulators.py.
+    # What is in these is the host's, whatever the device: tests/runtime/test_queues.py, test_staging.py,
+    # tests/data/test_in_graphs.py and others.
     "AccumulatorApplyGradient",
+    "AccumulatorApplyRows",
     "AccumulatorHandle",
     "AccumulatorNumAccumulated",
     "AccumulatorSetGlobalStep",
     "AccumulatorTakeGradient",
+    "AccumulatorTakeRows",
+    "BarrierClose",
+    "BarrierHandle",
+    "BarrierInsertMany",
+    "BarrierSize",
+    "BarrierTakeMany",
     "Dequeue",
     "DequeueMany",
     "Enqueue",
     "EnqueueMany",
+    "MapStageClear",
+    "MapStageGet",
+    "MapStageHandle",
+    "MapStagePeek",
+    "MapStagePut",
+    "MapStageSize",
+    "IteratorGetNext",
+    "IteratorHandle",
     "QueueClose",
     "QueueHandle",
     "QueueIsClosed",
     "QueueSize",
+    "StageClear",
+    "StagePeek",
+    "ReaderHandle",
+    "ReaderNumRecordsProduced",
+    "ReaderNumWorkUnitsCompleted",
+    "ReaderRead",
+    "ReaderReset",
 }
 
 

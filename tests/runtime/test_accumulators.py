@@ -41,3 +41,72 @@ def test_what_does_not_fit_is_refused():
             session.run(other)
         with pytest.raises(tg.OpError, match="asked for no gradient"):
             session.run(none)
+
+
+@pytest.mark.rule(131)
+@pytest.mark.parametrize("executor", ["machine", "reference"])
+@pytest.mark.parametrize(("reduction", "wanted"), [("MEAN", [[3.0], [7.0]]), ("SUM", [[6.0], [7.0]])])
+def test_rows_are_added_up_by_index(executor, reduction, wanted):
+    async def main():
+        with tg.Graph().as_default() as graph:
+            sums = tg.SparseConditionalAccumulator("float32", [10, 1], reduction_type=reduction)
+            indices, values = tg.placeholder("int32", [None]), tg.placeholder("float32", [None, 1])
+            step = tg.placeholder("int64", [])
+            slices = tg.IndexedSlices(values, indices, tg.constant([10, 1]))
+            apply = sums.apply_indexed_slices_grad(slices, step).outputs[0]
+            taken, count = sums.take_indexed_slices_grad(2), sums.num_accumulated()
+            dense = tg.convert_to_tensor(taken)
+        async with tg.Session(graph, executor=executor) as session:
+            waiting = asyncio.create_task(session.run([taken.indices, taken.values, taken.dense_shape, dense]))
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert await session.run(apply, {indices: [7, 3, 7], values: [[3.0], [2.0], [4.0]], step: 0})
+            assert await session.run(apply, {indices: [3], values: [[4.0]], step: 0})
+            found, rows, shape, whole = await waiting
+            assert found.tolist() == [3, 7]
+            assert rows.tolist() == wanted
+            assert shape.tolist() == [10, 1]
+            assert whole[[3, 7]].tolist() == wanted
+            assert not await session.run(apply, {indices: [3], values: [[4.0]], step: 0})
+            assert await session.run(count) == 0
+
+    asyncio.run(main())
+
+
+@pytest.mark.rule(131)
+def test_rows_that_do_not_fit_are_refused():
+    with tg.Graph().as_default() as graph:
+        sums = tg.SparseConditionalAccumulator("float32")
+        put, take = sums.apply_grad([1], [[1.0, 2.0]], [4, 2]), sums.take_grad(1)
+        wrong = {
+            "another shape": sums.apply_grad([1], [[1.0]]),
+            "out of range": sums.apply_grad([4], [[1.0, 2.0]]),
+            "not as many": sums.apply_grad([1, 2], [[1.0, 2.0]]),
+        }
+        with pytest.raises(tg.GraphError, match="adds up IndexedSlices"):
+            sums.apply_indexed_slices_grad(tg.constant([1.0]))
+    with tg.SyncSession(graph) as session:
+        session.run(put)
+        for match, each in wrong.items():
+            with pytest.raises(tg.OpError, match=match):
+                session.run(each)
+        saved = session.snapshot()
+        indices, values, shape = session.run(take)
+        assert [indices.tolist(), values.tolist(), shape.tolist()] == [[1], [[1.0, 2.0]], [4, 2]]
+    with tg.SyncSession(graph) as session:
+        session.restore(saved)
+        assert session.run(take)[0].tolist() == [1]
+
+
+@pytest.mark.rule(131)
+def test_no_rows_are_a_gradient_too():
+    with tg.Graph().as_default() as graph:
+        sums = tg.SparseConditionalAccumulator("float32", [None, 2])
+        empty = tg.zeros([0, 2])
+        puts = [sums.apply_grad(tg.constant([], "int64", [0]), empty), sums.apply_grad([5], [[1.0, 3.0]])]
+        take = sums.take_grad(2)
+    with tg.SyncSession(graph) as session:
+        for put in puts:
+            session.run(put)
+        indices, values, shape = session.run(take)
+    assert [indices.tolist(), values.tolist(), shape.tolist()] == [[5], [[1.0, 3.0]], [-1, 2]]

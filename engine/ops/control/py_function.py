@@ -59,14 +59,27 @@ class AsyncResult:
         Makes the kernel's outputs from the source's result, or raises OpError.
     give_up : callable, optional
         Called instead of `convert`, perhaps more than once, when the wait was cancelled: also one that had its result.
+    in_order : bool
+        Whether what is waited for is given out in order: later instances of the same operation that want it of the same
+        resource could only wait behind this one, and need not begin before.
     """
 
     def __init__(
-        self, source: Awaitable[Any], convert: Callable[[Any], Any], give_up: Callable[[], None] | None = None
+        self,
+        source: Awaitable[Any],
+        convert: Callable[[Any], Any],
+        give_up: Callable[[], None] | None = None,
+        in_order: bool = False,
     ) -> None:
         self.source = source
         self.convert = convert
         self.give_up = give_up
+        self.in_order = in_order
+
+    def then(self, function: Callable[[Any], Any]) -> AsyncResult:
+        """Return what gives a function of this result."""
+        convert = self.convert
+        return AsyncResult(self.source, lambda result: function(convert(result)), self.give_up, self.in_order)
 
     def __await__(self) -> Generator[Any, Any, Any]:
         return self._converted().__await__()

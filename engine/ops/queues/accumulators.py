@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...base import dtypes
 from ...base.dtypes import DType
 from ...base.errors import GraphError, OpError
 from ...base.shapes import SCALAR, Shape
 from ...ir.definition import REQUIRED, NotDifferentiable, define
+from ...ir.operation import Operation
 from ...ir.traits import Effect
 from ..support.common import nothing, scalar
 from ..support.context import KernelContext
 from .figures import AccumulatorStatistics
+from .gradient_sums import DenseSum, SparseSum
 from .line import Attempt, Line
 from .saved import checked_state
 from .shared import SharedResource, shared
@@ -33,18 +36,23 @@ class TakeGrad(Attempt):
         self.count: int = count
 
 
+class AccumulatorSpec(NamedTuple):
+    """What an accumulator is; those of one shared name must agree."""
+
+    dtype: DType
+    shape: Shape
+    reduction: str
+    sparse: bool
+
+
 class AccumulatorStorage(SharedResource):
     """The sum of the gradients applied since the last take; used on the loop's thread only.
 
     Attributes
     ----------
     name : str
-    spec : tuple
-        Dtype, shape and reduction; accumulators of one shared name must agree.
-    shape : Shape
-        The first gradient fixes what is not known.
-    total : numpy.ndarray or None
-        The sum; nobody else holds it.
+    spec : AccumulatorSpec
+    sum : DenseSum or SparseSum
     count : int
         How many are in it.
     step : int
@@ -55,13 +63,12 @@ class AccumulatorStorage(SharedResource):
         Gradients added and left out, and sums taken, so far.
     """
 
-    __slots__ = ("applied", "count", "dropped", "name", "shape", "spec", "step", "taken", "takers", "total")
+    __slots__ = ("applied", "count", "dropped", "name", "spec", "step", "sum", "taken", "takers")
 
-    def __init__(self, name: str, spec: tuple[DType, Shape, str]) -> None:
+    def __init__(self, name: str, spec: AccumulatorSpec) -> None:
         self.name: str = name
-        self.spec: tuple[DType, Shape, str] = spec
-        self.shape: Shape = spec[1]
-        self.total: Any = None
+        self.spec: AccumulatorSpec = spec
+        self.sum: Any = (SparseSum if spec.sparse else DenseSum)(name, spec.dtype, spec.shape)
         self.count: int = 0
         self.step: int = 0
         self.takers: Line[TakeGrad] = Line(lambda _: None)
@@ -75,8 +82,8 @@ class AccumulatorStorage(SharedResource):
         return f"sum of accumulator {self.name}"
 
     def arrays(self) -> Iterable[Any]:
-        """Return the sum, if there is one."""
-        return () if self.total is None else (self.total,)
+        """Return the arrays of the sum, if there is one."""
+        return self.sum.arrays()  # type: ignore[no-any-return]
 
     def cancel(self, error: BaseException) -> None:
         """Wake all who wait with an error."""
@@ -84,7 +91,8 @@ class AccumulatorStorage(SharedResource):
 
     async def aclose(self) -> None:
         """Let go of the sum."""
-        self.total, self.count = None, 0
+        self.sum.set([])
+        self.count = 0
 
     def statistics(self) -> AccumulatorStatistics:
         """Return its figures."""
@@ -95,36 +103,40 @@ class AccumulatorStorage(SharedResource):
 
     def snapshot(self) -> Any:
         """Return a copy of the sum, the count and the step."""
-        return {"total": [] if self.total is None else [self.total.copy()], "count": self.count, "step": self.step}
+        total, shape = [each.copy() for each in self.sum.arrays()], self.sum.shape
+        known = [] if shape.rank is None else [[-1 if size is None else size for size in shape]]
+        return {"total": total, "shape": known, "count": self.count, "step": self.step}
 
     def restore(self, saved: Any) -> Callable[[], object]:
         """Return what puts a saved sum in the place of this one."""
-        saved = checked_state(saved, {"total", "count", "step"}, f"accumulator '{self.name}'")
-        total = self._checked_total(**saved)
+        saved = checked_state(saved, {"total", "shape", "count", "step"}, f"accumulator '{self.name}'")
+        total, shape, count, step = (saved[name] for name in ("total", "shape", "count", "step"))
+        known = _saved_shape(shape)
+        if not (isinstance(count, int) and isinstance(step, int) and self._fits(total, known, count)):
+            raise GraphError(
+                f"what was saved of accumulator '{self.name}' does not fit it",
+                wanted=f"the sum of some gradients, {self.spec.dtype} of shape {self.spec.shape}",
+                got=f"{count} gradients, {total}",
+                hint="make the accumulator as it was when it was saved",
+            )
+        assert known is not None
+        copies = list(map(np.array, total))
 
         def change() -> None:
-            self.total, self.count, self.step = total, int(saved["count"]), int(saved["step"])
-            if total is not None:
-                self.shape = Shape(total.shape)
+            self.sum.set(copies)
+            self.sum.shape = known
+            self.count, self.step = count, step
             self.serve()
 
         return change
 
-    def _checked_total(self, total: Any, count: Any, step: Any) -> Any:
-        """Return a copy of a saved sum, or None; an error if it does not fit, or is not of so many gradients."""
-        dtype, shape, _ = self.spec
-        fits = isinstance(total, list) and len(total) <= 1 and isinstance(count, int) and isinstance(step, int)
-        if fits and (total or count):
-            found = total[0] if count > 0 and total else None
-            fits = isinstance(found, np.ndarray) and found.dtype == dtype.numpy and shape.includes(Shape(found.shape))
-        if not fits:
-            raise GraphError(
-                f"what was saved of accumulator '{self.name}' does not fit it",
-                wanted=f"the sum of some gradients, {dtype} of shape {shape}",
-                got=f"{count} gradients, {total}",
-                hint="make the accumulator as it was when it was saved",
-            )
-        return np.array(total[0]) if total else None
+    def _fits(self, total: Any, shape: Shape | None, count: int) -> bool:
+        """Say whether a saved sum, of a shape as far as that is known, is one of so many gradients."""
+        if not isinstance(total, list) or shape is None or not self.spec.shape.is_compatible_with(shape):
+            return False
+        if not total:
+            return count == 0
+        return count > 0 and all(isinstance(each, np.ndarray) for each in total) and self.sum.fits(total, shape)
 
     def apply(self, gradient: Any, local_step: int, operation: str) -> bool:
         """Add a gradient, unless it is of an earlier step than the accumulator's; say whether it was added.
@@ -137,19 +149,7 @@ class AccumulatorStorage(SharedResource):
         if local_step < self.step:
             self.dropped += 1
             return False
-        if not self.shape.includes(Shape(np.shape(gradient))):
-            raise OpError(
-                f"a gradient for accumulator '{self.name}' has another shape",
-                wanted=self.shape,
-                got=Shape(np.shape(gradient)),
-                operation=operation,
-                hint="apply gradients of one shape, that of the variable",
-            )
-        if self.total is None:
-            self.total = np.array(gradient)
-        else:
-            np.add(self.total, gradient, out=self.total)
-        self.shape = Shape(self.total.shape)
+        self.sum.add(gradient, operation)
         self.count += 1
         self.applied += 1
         if self.takers:
@@ -202,23 +202,51 @@ class AccumulatorStorage(SharedResource):
         self.serve()
 
     def _reduced(self) -> Any:
-        total, count = self.total, self.count
-        if self.spec[2] == "MEAN":
-            total = np.asarray(np.divide(total, count)).astype(total.dtype, copy=False)
-        self.total, self.count = None, 0
+        count, self.count = self.count, 0
         self.step += 1
         self.taken += 1
-        return total
+        return self.sum.take(count, self.spec.reduction == "MEAN")
+
+
+def _saved_shape(saved: Any) -> Shape | None:
+    """Return the shape that a snapshot has, None if that is none."""
+    if saved == []:
+        return Shape(None)
+    fits = isinstance(saved, list) and len(saved) == 1 and isinstance(saved[0], list)
+    if not fits or not all(isinstance(size, int) and size >= -1 for size in saved[0]):
+        return None
+    return Shape([None if size < 0 else size for size in saved[0]])
 
 
 _REASON = NotDifferentiable("an accumulator moves values outside the graph's edges")
 
 
-def _handle(
-    xp: Any, context: KernelContext, *, shared_name: str, dtype: DType, shape: Shape, reduction: str
-) -> AccumulatorStorage:
-    spec = (dtype, shape, reduction)
-    return shared(context, CONTAINER, shared_name, spec, AccumulatorStorage, "dtype, shape and reduction_type")
+def _handle(xp: Any, context: KernelContext, *, shared_name: str, **about: Any) -> AccumulatorStorage:
+    return shared(
+        context.step.resources,
+        CONTAINER,
+        shared_name,
+        AccumulatorSpec(**about),
+        AccumulatorStorage,
+        "dtype, shape, reduction_type and kind of gradient",
+        context.operation,
+    )
+
+
+def _apply_rows(
+    xp: Any, context: KernelContext, accumulator: AccumulatorStorage, local_step: Any, *gradient: Any
+) -> np.bool_:
+    return np.bool_(accumulator.apply(gradient, int(local_step), context.operation))
+
+
+def _take(xp: Any, context: KernelContext, accumulator: AccumulatorStorage, num_required: Any, **_: Any) -> Any:
+    return accumulator.take(int(num_required), context.operation)
+
+
+def _rows_shapes(op: Operation) -> list[Shape]:
+    shape = Shape(op.attrs["shape"])
+    rows = Shape(None) if shape.rank is None else Shape([None, *shape[1:]])
+    return [Shape([None]), rows, Shape([shape.rank])]
 
 
 def _set_step(xp: Any, context: KernelContext, accumulator: AccumulatorStorage, step: Any) -> None:
@@ -228,7 +256,7 @@ def _set_step(xp: Any, context: KernelContext, accumulator: AccumulatorStorage, 
 define(
     "AccumulatorHandle",
     "-> handle: resource",
-    attrs={"shared_name": REQUIRED, "dtype": REQUIRED, "shape": Shape(None), "reduction": "MEAN"},
+    attrs={"shared_name": REQUIRED, "dtype": REQUIRED, "shape": Shape(None), "reduction": "MEAN", "sparse": False},
     shape=lambda op: SCALAR,
     kernel=_handle,
     gradient=_REASON,
@@ -252,7 +280,27 @@ define(
     "handle: resource, num_required: host int32 -> gradient: host @dtype",
     attrs={"dtype": REQUIRED, "shape": Shape(None)},
     shape=lambda op: Shape(op.attrs["shape"]),
-    kernel=lambda xp, context, accumulator, num_required, **_: accumulator.take(int(num_required), context.operation),
+    kernel=_take,
+    gradient=_REASON,
+    effects=Effect.READS | Effect.WRITES | Effect.WAITS,
+)
+
+define(
+    "AccumulatorApplyRows",
+    "handle: resource, step: host int64, values: host T, indices: host I, shape: host int64 -> applied: host bool",
+    where={"T": dtypes.NUMERIC, "I": dtypes.INDEX},
+    shape=scalar,
+    kernel=_apply_rows,
+    gradient=_REASON,
+    effects=Effect.WRITES,
+)
+
+define(
+    "AccumulatorTakeRows",
+    "handle: resource, num_required: host int32 -> indices: host int64, values: host @dtype, shape: host int64",
+    attrs={"dtype": REQUIRED, "shape": Shape(None)},
+    shape=_rows_shapes,
+    kernel=_take,
     gradient=_REASON,
     effects=Effect.READS | Effect.WRITES | Effect.WAITS,
 )

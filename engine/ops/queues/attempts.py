@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,3 +61,38 @@ class Take(Attempt):
     def need(self) -> int:
         """How many elements it still needs."""
         return self.count - self.has
+
+
+@dataclass(slots=True, eq=False)
+class Taken:
+    """What one has taken: entries of the queue's order, until it has what is made of them.
+
+    Attributes
+    ----------
+    entries : list
+    make : callable
+        ``make(entries)`` returns the components, or the batch; any thread may call it.
+    put_back : callable
+        ``put_back(entries)`` puts them to where they were.
+    is_long : bool
+        Whether making them takes long.
+    """
+
+    entries: list[Any]
+    make: Callable[[list[Any]], Element]
+    put_back: Callable[[list[Any]], object]
+    is_long: bool = False
+
+    def result(self) -> Element:
+        """Return what was taken; if it can not be made it goes back."""
+        try:
+            return self.make(self.entries)
+        except BaseException:
+            self.give_back()
+            raise
+
+    def give_back(self) -> None:
+        """Put what was taken to where it was, in order: who took it has not got it. Once is enough."""
+        entries, self.entries = self.entries, []
+        if entries:
+            self.put_back(entries)

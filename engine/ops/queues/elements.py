@@ -12,6 +12,9 @@ from ...base.dtypes import DType
 from ...base.errors import OpError
 from ...base.shapes import Shape
 from ...kernels.cpu.queue_rings import Ring
+from ...kernels.memory.pool import Pool
+from ..support.copies import is_large
+from ..support.interpreter import BLOCK, give_way
 
 MOST_DIMS = 16  # of an element that kernels in C copy
 SMALL = 4096  # bytes of an element up to which it is copied in and out
@@ -53,11 +56,17 @@ class ElementSpec:
         """Return what holds elements that are small, at most `capacity` of them if that is not below 0."""
         return Ring([np.dtype(d.numpy) for d in self.dtypes], [s.as_tuple() for s in self.shapes], capacity)
 
-    def checked(self, components: Sequence[Any], operation: str) -> Element:
+    @property
+    def nbytes(self) -> int:
+        """What the components of an element take, as far as that is known."""
+        known = [(d.numpy, s.num_elements or 0) for d, s in zip(self.dtypes, self.shapes, strict=True)]
+        return sum(count * np.dtype(dtype).itemsize for dtype, count in known if dtype is not None)
+
+    def checked(self, components: Sequence[Any], operation: str, pool: Pool | None = None) -> Element:
         """Return an element that nobody changes; OpError where it does not fit."""
         for index, (value, shape) in enumerate(zip(components, self.shapes, strict=True)):
             _check_shape(index, value.shape, shape, operation)
-        return tuple(map(_kept, components))
+        return kept(components, pool)
 
     def batch(self, elements: Sequence[Element], padded: bool) -> Element:
         """Return arrays with the elements along a new first axis; `padded` with zeros to the largest (rule 130)."""
@@ -85,9 +94,19 @@ class ElementSpec:
         return int(count or 0)
 
     def rows(self, components: Sequence[Any], operation: str) -> list[Element]:
-        """Return the elements that lie along the first axes, which must be equally long."""
+        """Return the elements that lie along the first axes, which must be equally long; may take long."""
         self.count(components, operation)
         return list(zip(*map(_rows, components), strict=True))
+
+
+def kept(components: Sequence[Any], pool: Pool | None = None) -> Element:
+    """Return components that nobody writes to, and that are no parts of larger arrays: copies of those that may be."""
+    return tuple([value if _is_kept(value, pool) else _copied(value) for value in components])
+
+
+def are_copied(components: Sequence[Any], pool: Pool | None, parts: bool = False) -> bool:
+    """Say whether keeping components, or their `parts`, copies so much that it is worth a thread."""
+    return any(is_large(value) and (parts or not _is_kept(value, pool)) for value in components)
 
 
 def nbytes_of(element: Element) -> int:
@@ -109,17 +128,27 @@ def _check_shape(index: int, got: tuple[int, ...], wanted: Shape, operation: str
 
 def _rows(value: Any) -> list[Any]:
     """Return the rows of an array; numbers as NumPy's scalars, which are made faster than arrays."""
-    if value.ndim == 1 and value.dtype.kind != "O":
-        return list(value)
-    return [_kept(value[i, ...]) for i in range(len(value))]
+    found: list[Any] = []
+    as_scalars = value.ndim == 1 and value.dtype.kind in "biufc"
+    for start in range(0, len(value), BLOCK):
+        if start:
+            give_way()
+        block = value[start : start + BLOCK]
+        found.extend(block if as_scalars else [_copied(block[i, ...]) for i in range(len(block))])
+    return found
 
 
-def _kept(value: Any) -> Any:
-    """Return an array that is neither written to nor a part of a larger one: a copy if it may be."""
+def _is_kept(value: Any, pool: Pool | None) -> bool:
+    """Say whether nobody writes to a value as long as a queue holds it.
+
+    Kernels write in place only to what nobody else holds; what is fed is the user's, who may do as he likes.
+    """
     if not isinstance(value, np.ndarray):
-        return value
-    if value.base is None and not value.flags.writeable:
-        return value
+        return True
+    return value.base is None and (not value.flags.writeable or (pool is not None and pool.counts(value)))
+
+
+def _copied(value: Any) -> Any:
     copy = value.copy()
     copy.flags.writeable = False
     return copy

@@ -22,7 +22,7 @@ class Attempt:
     operation : str
         Who it is, in errors.
     future : asyncio.Future
-        Done as soon as it can go on.
+        Done as soon as it can go on; has what one gets who only looks.
     error : BaseException or None
         What it is to raise when it goes on, if that changed after it was woken.
     """
@@ -31,7 +31,7 @@ class Attempt:
 
     def __init__(self, operation: str) -> None:
         self.operation: str = operation
-        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.error: BaseException | None = None
 
     @property
@@ -50,6 +50,8 @@ class Line(Generic[A]):
     ----------
     dropped : callable
         Called with one whose wait was cancelled, before anybody behind it is served: it gives back what it has.
+    in_order : bool
+        Whether nobody goes on before the first; otherwise each waits for something of its own.
 
     Attributes
     ----------
@@ -61,10 +63,11 @@ class Line(Generic[A]):
         What the woken ones need together.
     """
 
-    __slots__ = ("dropped", "promised", "waiting", "woken")
+    __slots__ = ("dropped", "in_order", "promised", "waiting", "woken")
 
-    def __init__(self, dropped: Callable[[A], object]) -> None:
+    def __init__(self, dropped: Callable[[A], object], in_order: bool = True) -> None:
         self.dropped: Callable[[A], object] = dropped
+        self.in_order: bool = in_order
         self.woken: OrderedDict[A, int] = OrderedDict()
         self.waiting: OrderedDict[A, None] = OrderedDict()
         self.promised: int = 0
@@ -86,25 +89,40 @@ class Line(Generic[A]):
             self.dropped(attempt)
         return None
 
-    def join(self, attempt: A, go_on: Callable[[A], Any], give_up: Callable[[A], None]) -> AsyncResult:
+    def join(self, attempt: A, go_on: Callable[[A], Any], give_up: Callable[[A], object]) -> AsyncResult:
         """Let an attempt wait; return what gives ``go_on(attempt)``, unless it is given up."""
         self.waiting[attempt] = None
-        return AsyncResult(attempt.future, lambda _: go_on(attempt), lambda: give_up(attempt))
+        return AsyncResult(attempt.future, lambda _: go_on(attempt), lambda: give_up(attempt), self.in_order)
+
+    def look(self, attempt: A) -> AsyncResult:
+        """Let one wait that takes nothing; return what gives the result that it is ended with."""
+        self.waiting[attempt] = None
+        return AsyncResult(attempt.future, lambda result: result, lambda: self._forget(attempt))
+
+    def alive(self) -> list[A]:
+        """Return all that were not woken, the first first; those that were cancelled leave the line."""
+        for attempt in [each for each in self.waiting if each.future.done()]:
+            del self.waiting[attempt]
+            self.dropped(attempt)
+        return list(self.waiting)
 
     def wake(self, attempt: A) -> None:
-        """Let the first that waits go on when its turn comes."""
+        """Let one that waits go on when its turn comes."""
         del self.waiting[attempt]
         self.woken[attempt] = attempt.need
         self.promised += attempt.need
         attempt.future.set_result(None)
 
-    def end(self, attempt: A, error: BaseException | None = None) -> None:
+    def end(self, attempt: A, error: BaseException | None = None, result: Any = None) -> None:
         """Let one that waits go on, with nothing left to do but to raise `error`, if any."""
         del self.waiting[attempt]
         if error is None:
-            attempt.future.set_result(None)
+            attempt.future.set_result(result)
         else:
             attempt.future.set_exception(error)
+
+    def _forget(self, attempt: A) -> None:
+        self.leave(attempt)
 
     def leave(self, attempt: A) -> bool:
         """Take an attempt out of the line; say whether it was woken, so that what it was promised is free."""

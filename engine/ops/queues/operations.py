@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,17 +14,34 @@ from ...base.shapes import SCALAR, Shape
 from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.operation import Operation
 from ...ir.traits import Effect
-from ..control.py_function import AsyncResult
+from ...kernels.memory.pool import Pool
+from ...kernels.scheduler.calls import Continuation
 from ..support.common import nothing, scalar
-from ..support.context import KernelContext
-from .elements import ElementSpec
+from ..support.context import KernelContext, LongCall, Resources
+from .elements import ElementSpec, are_copied, kept
+from .queue_spec import QueueSpec
 from .shared import shared
-from .storage import QueueSpec, QueueStorage
+from .staging import StagingStorage
+from .storage import MANY, QueueStorage
+from .taking import given
 
 CONTAINER = "queues"
+AGREE = "kind, capacity, dtypes and shapes"
 
 _REASON = NotDifferentiable("a queue moves values outside the graph's edges")
 _WAITS = Effect.READS | Effect.WRITES | Effect.WAITS
+
+
+def storage_of(resources: Resources, shared_name: str, spec: QueueSpec, who: str) -> QueueStorage:
+    """Return a session's queue or staging area of a name, made when it is first asked for; OpError if it is another."""
+    if spec.stages:
+        return shared(resources, "staging areas", shared_name, spec, StagingStorage, AGREE, who)
+    return shared(resources, CONTAINER, shared_name, spec, QueueStorage, AGREE, who)
+
+
+def queue_spec(*, dtypes_: Sequence[DType], shapes: Sequence[Shape], **about: Any) -> QueueSpec:
+    """Return what the attributes of a QueueHandle say, but for its shared name."""
+    return QueueSpec(elements=ElementSpec(tuple(dtypes_), tuple(shapes)), **about)
 
 
 def _handle(
@@ -35,8 +53,8 @@ def _handle(
     shapes: Sequence[Shape],
     **about: Any,
 ) -> QueueStorage:
-    spec = QueueSpec(elements=ElementSpec(tuple(dtypes_), tuple(shapes)), **about)
-    return shared(context, CONTAINER, shared_name, spec, QueueStorage, "kind, capacity, dtypes and shapes")
+    spec = queue_spec(dtypes_=dtypes_, shapes=shapes, **about)
+    return storage_of(context.step.resources, shared_name, spec, context.operation)
 
 
 define(
@@ -88,11 +106,29 @@ def _put_many_shapes(op: Operation) -> list[Shape]:
 
 
 def _put(xp: Any, context: KernelContext, queue: QueueStorage, *components: Any, **_: Any) -> Any:
-    return queue.put(components, context.operation)
+    pool = context.step.contexts.pool
+    put = partial(queue.put, operation=context.operation, pool=pool)
+    if context.step.long_calls is None or not are_copied(components, pool):
+        return put(components)
+    return first(context.step.later(kept), (components, pool), put)
 
 
 def _put_many(xp: Any, context: KernelContext, queue: QueueStorage, *components: Any, **_: Any) -> Any:
-    return queue.put_many(components, context.operation)
+    pool = context.step.contexts.pool
+    put = partial(queue.put_many, operation=context.operation, pool=pool)
+    copied = are_copied(components, pool, parts=queue.ring is None)
+    if context.step.long_calls is None or not (copied or (queue.ring is None and len(components[0]) > MANY)):
+        return put(queue.rows(components, context.operation))
+    return first(context.step.later(_rows_kept), (queue, components, context.operation, pool), put)
+
+
+def _rows_kept(queue: QueueStorage, components: Sequence[Any], operation: str, pool: Pool | None) -> Any:
+    return queue.rows(kept(components, pool) if queue.ring is not None else components, operation)
+
+
+async def first(call: Callable[..., LongCall], arguments: tuple[Any, ...], put: Callable[..., Any]) -> Continuation:
+    """Have a thread make what is to be put; the instance comes to the queue when that is there."""
+    return Continuation(partial(put, await call(*arguments)))
 
 
 for _type, _kernel, _shapes in (("Enqueue", _put, _put_shapes), ("EnqueueMany", _put_many, _put_many_shapes)):
@@ -107,30 +143,20 @@ for _type, _kernel, _shapes in (("Enqueue", _put, _put_shapes), ("EnqueueMany", 
     )
 
 
-def _outputs(element: Any) -> Any:
-    return element[0] if len(element) == 1 else element
+def _take(xp: Any, context: KernelContext, queue: QueueStorage, *, only_fetched: bool, **_: Any) -> Any:
+    return given(context, queue.take(context.operation), only_fetched)
 
 
-def _given(taken: Any) -> Any:
-    """Return a kernel's outputs, or what gives them."""
-    if not isinstance(taken, AsyncResult):
-        return _outputs(taken)
-    convert = taken.convert
-    return AsyncResult(taken.source, lambda result: _outputs(convert(result)), taken.give_up)
-
-
-def _take(xp: Any, context: KernelContext, queue: QueueStorage, **_: Any) -> Any:
-    return _given(queue.take(context.operation))
-
-
-def _take_many(xp: Any, context: KernelContext, queue: QueueStorage, count: Any, *, up_to: bool, **_: Any) -> Any:
-    return _given(queue.take_many(int(count), context.operation, up_to))
+def _take_many(
+    xp: Any, context: KernelContext, queue: QueueStorage, count: Any, *, up_to: bool, only_fetched: bool, **_: Any
+) -> Any:
+    return given(context, queue.take_many(int(count), context.operation, up_to), only_fetched)
 
 
 define(
     "Dequeue",
     "handle: resource -> components: host *@dtypes_",
-    attrs={"dtypes_": REQUIRED, "shapes": REQUIRED},
+    attrs={"dtypes_": REQUIRED, "shapes": REQUIRED, "only_fetched": False},
     shape=lambda op: list(op.attrs["shapes"]),
     kernel=_take,
     gradient=_REASON,
@@ -146,7 +172,7 @@ def _batch_shapes(op: Operation) -> list[Shape]:
 define(
     "DequeueMany",
     "handle: resource, count: host int32 -> components: host *@dtypes_",
-    attrs={"dtypes_": REQUIRED, "shapes": REQUIRED, "up_to": False},
+    attrs={"dtypes_": REQUIRED, "shapes": REQUIRED, "up_to": False, "only_fetched": False},
     shape=_batch_shapes,
     kernel=_take_many,
     gradient=_REASON,

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from ...base.errors import OpError
 from ...base.resources import Resource
-from ..support.context import KernelContext
+from ..support.context import Resources
 
 
 class SharedResource(Resource):
@@ -28,13 +28,13 @@ S = TypeVar("S", bound=SharedResource)
 
 
 def shared(
-    context: KernelContext, container: str, name: str, spec: Any, make: Callable[[str, Any], S], agreeing: str
+    resources: Resources, container: str, name: str, spec: Any, make: Callable[[str, Any], S], agreeing: str, who: str
 ) -> S:
     """Return the session's resource of a name, made by ``make(name, spec)`` when nobody has asked for it yet.
 
     Parameters
     ----------
-    context : KernelContext
+    resources : Resources
     container : str
         The kind of state, in the plural.
     name : str
@@ -44,19 +44,21 @@ def shared(
     make : callable
     agreeing : str
         In what all of one name must agree, for the error.
+    who : str
+        The operation that asks.
 
     Raises
     ------
     OpError
         If it is another than `spec` says (rule 130).
     """
-    found = context.step.resources.get_or_create(container, name, lambda name: make(name, spec))
+    found = resources.get_or_create(container, name, lambda name: make(name, spec))
     if found.spec != spec:
         raise OpError(
             f"{container[:-1]} '{name}' is shared by what differs",
             wanted=found.spec,
             got=spec,
-            operation=context.operation,
+            operation=who,
             hint=f"give {container} of one shared_name the same {agreeing}",
         )
     return found

@@ -2,63 +2,31 @@
 
 An element enters or leaves when the instance that puts or takes it goes on, not when it is woken, so a wait that is
 cancelled loses and doubles nothing (rule 129). Only a batch that does not fit at once is moved piece by piece when it
-is at the head (rule 126); what a batch has gathered goes back when it is given up.
+is at the head (rule 126), or that would hold the event loop up; what it has gathered goes back when it is given up.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
-
-import numpy as np
 
 from ...base.errors import OpError, QueueClosed
 from ...kernels.cpu.queue_rings import QueueBase, Ring
+from ...kernels.memory.pool import Pool
 from ..control.py_function import AsyncResult
-from .attempts import Closing, Put, Rows, Take
-from .elements import Element, ElementSpec, nbytes_of
+from ..support.copies import LARGE
+from .attempts import Closing, Put, Rows, Take, Taken
+from .elements import Element, kept, nbytes_of
 from .figures import QueueStatistics, statistics_of
 from .line import Line
-from .orders import FirstInFirstOut, InRing, Shuffled, SmallestFirst
+from .orders import FirstInFirstOut, InRing
+from .queue_spec import QueueSpec
 from .saved import checked_state, packed, packed_rows
 from .shared import SharedResource
 
-ORDERS = ("fifo", "padding", "priority", "shuffle")
-
-
-@dataclass(frozen=True, slots=True)
-class QueueSpec:
-    """What a queue is; those of one shared name must agree (rule 130).
-
-    Attributes
-    ----------
-    order : {'fifo', 'padding', 'priority', 'shuffle'}
-    elements : ElementSpec
-    capacity : int
-        Most elements; below 0 there is no bound.
-    capacity_bytes : int
-        Most bytes; below 0 there is no bound.
-    min_after_dequeue : int
-        Elements that stay in until the queue is closed, where it shuffles.
-    seed : int
-    """
-
-    order: str
-    elements: ElementSpec
-    capacity: int = -1
-    capacity_bytes: int = -1
-    min_after_dequeue: int = 0
-    seed: int = field(default=0, compare=False)
-
-    def make_order(self) -> FirstInFirstOut:
-        """Return what gives elements in this order."""
-        if self.order == "shuffle":
-            return Shuffled(self.seed, self.min_after_dequeue)
-        if self.order == "priority":
-            return SmallestFirst()
-        fixed = self.order == "fifo" and self.capacity_bytes < 0 and self.elements.is_small
-        return InRing(self.elements.make_ring(self.capacity)) if fixed else FirstInFirstOut()
+PIECE = 1 << 20  # bytes that are moved at once between memory and a ring
+MANY = 2048  # elements that are moved at once, each by itself
 
 
 class QueueStorage(QueueBase, SharedResource):
@@ -74,36 +42,55 @@ class QueueStorage(QueueBase, SharedResource):
         Holds the elements.
     ring : Ring or None
         The same elements, where they are small and of a fixed size.
-    may_put, may_take : bool
-        Whether kernels in C may put and take (`_settle`).
+    may_put, may_take, takers_wait, putters_wait : bool
+        What kernels in C may do, and whether they then call `serve` (`_settle`).
     putters, takers : Line
         Who waits for room, and for elements.
     closed : bool
         Whether no more elements may come.
     nbytes : int
         Of the elements, where there is a bound on them.
+    piece : int
+        Most elements that are moved in one turn of the event loop; longer batches take several.
+    failure : tuple of (int, BaseException), or None
+        Where what puts elements has failed: how many it had put before, and why there are no more.
     """
 
-    __slots__ = ("closed", "name", "nbytes", "order", "putters", "spec", "takers")
+    __slots__ = (
+        "_left",
+        "_later",
+        "closed",
+        "failure",
+        "name",
+        "nbytes",
+        "order",
+        "piece",
+        "putters",
+        "spec",
+        "takers",
+    )
 
     def __init__(self, name: str, spec: QueueSpec) -> None:
         self.name: str = name
         self.spec: QueueSpec = spec
         self.order: FirstInFirstOut = spec.make_order()
         self.ring: Ring | None = self.order.ring if isinstance(self.order, InRing) else None
-        self.may_put: bool = self.ring is not None
-        self.may_take: bool = self.ring is not None
         self.putters: Line[Put] = Line(self._went)
         self.takers: Line[Take] = Line(self._give_back)
         self.closed: bool = False
         self.nbytes: int = 0
+        self.piece: int = MANY if self.ring is None else max(1, PIECE // max(1, spec.elements.nbytes))
+        self.failure: tuple[int, BaseException] | None = None
+        self._left: int = self.piece  # elements that may still be moved in this turn
+        self._later: asyncio.Handle | None = None  # the next turn of a batch that is moved in pieces
+        self._settle()
 
     # ---- what every resource has
 
     @property
     def label(self) -> str:
         """What it is called in errors."""
-        return f"elements of queue {self.name}"
+        return f"elements of {self.spec.what} {self.name}"
 
     def arrays(self) -> Iterable[Any]:
         """Return the components of its elements, and of those that a waiting batch has gathered."""
@@ -119,15 +106,20 @@ class QueueStorage(QueueBase, SharedResource):
 
     async def aclose(self) -> None:
         """Let go of all elements."""
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
         self.closed = True
         self.may_put = self.may_take = False
         self.order = self.spec.make_order()
         self.ring = None
 
     def _settle(self) -> None:
-        """Note whether kernels in C may put and take: nobody is in front of them, or is to be woken by them."""
-        self.may_put = self.ring is not None and not (self.closed or self.putters or self.takers.waiting)
-        self.may_take = self.ring is not None and not (self.takers or self.putters.waiting)
+        """Note for kernels in C whether somebody is in front of them, and whether they are to wake somebody."""
+        putters, takers = self.putters, self.takers
+        self.takers_wait, self.putters_wait = bool(takers.waiting), bool(putters.waiting)
+        self.may_put = not (self.putters_wait or self.closed or putters.woken)
+        self.may_take = not (self.takers_wait or takers.woken)
 
     def statistics(self) -> QueueStatistics:
         """Return its figures."""
@@ -162,8 +154,8 @@ class QueueStorage(QueueBase, SharedResource):
     def __len__(self) -> int:
         return len(self.order)
 
-    def put(self, components: Sequence[Any], operation: str) -> AsyncResult | None:
-        """Put an element in, or return what waits until there is room.
+    def put(self, components: Sequence[Any], operation: str, pool: Pool | None = None) -> AsyncResult | None:
+        """Put an element in, or return what waits until there is room; `pool` is where kernels make arrays.
 
         Raises
         ------
@@ -172,7 +164,7 @@ class QueueStorage(QueueBase, SharedResource):
         OpError
             If the element does not fit the queue.
         """
-        element = self.spec.elements.checked(components, operation)
+        element = self.spec.elements.checked(components, operation, pool)
         if self.putters or not self._fits(element):
             return self._put_later([element], operation)
         if self.closed:
@@ -180,22 +172,21 @@ class QueueStorage(QueueBase, SharedResource):
         self._push(element)
         if self.takers.waiting:
             self.serve()
-        else:
-            self._settle()
         return None
 
-    def put_many(self, components: Sequence[Any], operation: str) -> AsyncResult | None:
-        """Put the rows of `components` in, one after another, or return what waits until all are in."""
+    def rows(self, components: Sequence[Any], operation: str) -> list[Element] | Rows:
+        """Return the rows of `components` as elements to be put; any thread may ask for them."""
+        if self.ring is None:
+            return self.spec.elements.rows(components, operation)
+        return Rows(tuple(components), 0, self.spec.elements.count(components, operation))
+
+    def put_many(self, elements: list[Element] | Rows, operation: str, pool: Pool | None = None) -> AsyncResult | None:
+        """Put elements in, one after another, or return what waits until all are in."""
         if self.closed and not self.putters:
             raise self._put_when_closed(operation)
-        elements: list[Element] | Rows
-        if self.ring is None:
-            elements = self.spec.elements.rows(components, operation)
-        else:
-            elements = Rows(tuple(components), 0, self.spec.elements.count(components, operation))
-        return self._put_later(elements, operation) if elements or self.putters else None
+        return self._put_later(elements, operation, pool) if elements or self.putters else None
 
-    def take(self, operation: str) -> Any:
+    def take(self, operation: str) -> Taken | AsyncResult:
         """Take an element, or return what waits until there is one.
 
         Raises
@@ -204,14 +195,13 @@ class QueueStorage(QueueBase, SharedResource):
             If it is closed and empty.
         """
         if not self.takers and self.order.available(self.closed):
-            element = self.order.element(self.order.pop())
+            entry = self.order.pop()
             self.dequeued += 1
-            self._left(element)
-            self._settle()
-            return element
+            self._gone(self.order.element(entry))
+            return self._taken([entry], many=False)
         return self._take_later(Take(operation, 1, False, False))
 
-    def take_many(self, count: int, operation: str, up_to: bool = False) -> Any:
+    def take_many(self, count: int, operation: str, up_to: bool = False) -> Taken | AsyncResult:
         """Take a batch, or return what waits until there is one; from a closed queue fewer where `up_to` allows it."""
         if count < 0:
             raise OpError(
@@ -221,12 +211,6 @@ class QueueStorage(QueueBase, SharedResource):
                 operation=operation,
                 hint="give dequeue_many a size of 0 or more",
             )
-        if self.ring is not None and not self.takers and count <= self.ring.length:
-            rows = self.ring.pop_rows(count)
-            self.dequeued += count
-            if self.putters:
-                self.serve()
-            return rows
         return self._take_later(Take(operation, count, True, up_to))
 
     def close(self, cancel_pending: bool, operation: str) -> AsyncResult | None:
@@ -246,9 +230,21 @@ class QueueStorage(QueueBase, SharedResource):
 
     def serve(self) -> None:
         """Let all go on who can, those first who came first."""
-        while self._serve_putters() | self._serve_takers():
-            pass
+        self._left = self.piece
+        moved = True
+        while moved:
+            moved = bool(self.putters.waiting) and self._serve_putters()
+            if self.takers.waiting and self._serve_takers():
+                moved = True
         self._settle()
+
+    def _serve_in_next_turn(self) -> None:
+        if self._later is None:
+            self._later = asyncio.get_running_loop().call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._later = None
+        self.serve()
 
     def _serve_putters(self) -> bool:
         """Wake who can put; say whether something changed for those who take."""
@@ -261,7 +257,7 @@ class QueueStorage(QueueBase, SharedResource):
                     break
                 self.closed = changed = True
                 self.putters.end(put)
-            elif self._has_room_for(put):
+            elif put.need <= self.piece and self._has_room_for(put):
                 self.putters.wake(put)
             else:
                 if not self.putters.woken and len(put.elements) > 1:
@@ -274,26 +270,35 @@ class QueueStorage(QueueBase, SharedResource):
         changed = False
         while (take := self.takers.first_waiting) is not None:
             free = self.order.available(self.closed) - self.takers.promised
-            if take.need <= free:
+            if take.need <= min(free, self.piece):
                 self.takers.wake(take)
             elif self.takers.woken:
                 break
-            elif self.closed:
+            elif self.closed and take.need > free:
                 self._take_the_rest(take, free)
+            elif take.need > free and not self.spec.gathers:
+                break
             else:
-                self._gather(take, free)
-                return changed or free > 0
+                return self._gather_some(take, free) or changed
         return changed
 
     def _take_the_rest(self, take: Take, free: int) -> None:
         """Serve one who wants more than a closed queue has."""
         if take.up_to and take.has + free > 0:
             take.count = take.has + free
-            self.takers.wake(take)
             return
         got = take.has + free
         self._give_back(take)
         self.takers.end(take, self._insufficient(take, got))
+
+    def _gather_some(self, take: Take, free: int) -> bool:
+        """Let one gather what may be moved in this turn; say whether that is anything."""
+        count = max(0, min(free, take.need, self._left))
+        self._gather(take, count)
+        self._left -= count
+        if take.need and count < free:
+            self._serve_in_next_turn()
+        return count > 0
 
     def _gather(self, take: Take, count: int) -> None:
         taken = self.order.pop_many(count)
@@ -303,17 +308,22 @@ class QueueStorage(QueueBase, SharedResource):
             self.nbytes -= sum(map(nbytes_of, self.order.elements_of(taken)))
 
     def _give_back(self, take: Take) -> None:
-        if self.spec.capacity_bytes >= 0:
-            self.nbytes += sum(map(nbytes_of, self.order.elements_of(take.gathered)))
-        self.order.give_back(take.gathered)
+        self._back(take.gathered)
         take.gathered, take.has = [], 0
+
+    def _back(self, entries: list[Any]) -> None:
+        if self.spec.capacity_bytes >= 0:
+            self.nbytes += sum(map(nbytes_of, self.order.elements_of(entries)))
+        self.order.give_back(entries)
 
     # ---- putting
 
-    def _put_later(self, elements: list[Element] | Rows, operation: str) -> AsyncResult | None:
+    def _put_later(
+        self, elements: list[Element] | Rows, operation: str, pool: Pool | None = None
+    ) -> AsyncResult | None:
         if not isinstance(elements, Rows) and 0 <= self.spec.capacity_bytes < max(map(nbytes_of, elements), default=0):
             raise OpError(
-                f"an element is larger than queue '{self.name}'",
+                f"an element is larger than {self.spec.what} '{self.name}'",
                 wanted=f"at most {self.spec.capacity_bytes} bytes",
                 got=f"{max(map(nbytes_of, elements))} bytes",
                 operation=operation,
@@ -322,13 +332,17 @@ class QueueStorage(QueueBase, SharedResource):
         if self.closed and not self.putters:
             raise self._put_when_closed(operation)
         put = Put(operation, elements)
-        if not self.putters and self._has_room_for(put):
+        if not self.putters and put.need <= self.piece and self._has_room_for(put):
             self._push_all(put)
+            if self.takers.waiting:
+                self.serve()
             return None
         if isinstance(elements, Rows):  # what they are rows of may be written to meanwhile
-            elements.columns = tuple(np.array(column) for column in elements.columns)
+            elements.columns = kept(elements.columns, pool)
+        first = not self.putters.waiting
         waiting = self.putters.join(put, self._go_on_putting, self._give_up_putting)
-        self.serve()
+        if first:
+            self.serve()
         return waiting
 
     def _go_on_putting(self, put: Put) -> None:
@@ -353,21 +367,22 @@ class QueueStorage(QueueBase, SharedResource):
         else:
             while put.elements:
                 self._push(put.elements.popleft())
-        if self.takers.waiting:
-            self.serve()
-        else:
-            self._settle()
 
     def _push_some(self, put: Put) -> bool:
+        """Let the elements of one enter that have room, and may be moved in this turn; say whether any did."""
         if isinstance(put.elements, Rows):
-            count = max(0, min(len(put.elements), self.spec.capacity - len(self.order)))  # batches may have gone back
+            room = put.need if self.spec.capacity < 0 else self.spec.capacity - len(self.order)
+            count = max(0, min(put.need, room, self._left))  # batches may have gone back, so that there is no room
             self._push_rows(put.elements, count)
-            return count > 0
-        moved = False
-        while put.elements and self._fits(put.elements[0]):
-            self._push(put.elements.popleft())
-            moved = True
-        return moved
+        else:
+            count = 0
+            while put.elements and count < self._left and self._fits(put.elements[0]):
+                self._push(put.elements.popleft())
+                count += 1
+        self._left -= count
+        if not self._left:
+            self._serve_in_next_turn()
+        return count > 0
 
     def _push_rows(self, rows: Rows, count: int) -> None:
         assert self.ring is not None  # otherwise they are elements
@@ -399,37 +414,50 @@ class QueueStorage(QueueBase, SharedResource):
 
     # ---- taking
 
-    def _take_later(self, take: Take) -> Any:
+    def _take_later(self, take: Take) -> Taken | AsyncResult:
         if not self.takers:
             free = self.order.available(self.closed)
             if self.closed and take.need > free:
                 if not take.up_to or not free:
                     raise self._insufficient(take, free)
                 take.count = free
-            if take.need <= free:
-                return self._take_all(take)
+            if take.need <= min(free, self.piece):
+                taken = self._take_all(take)
+                if self.putters.waiting:
+                    self.serve()
+                return taken
+        first = not self.takers.waiting
         waiting = self.takers.join(take, self._go_on_taking, self._give_up_taking)
-        self.serve()
+        if first:
+            self.serve()
         return waiting
 
-    def _take_all(self, take: Take) -> Any:
-        """Take what is still missing and return the result; all goes back if that can not be made."""
+    def _take_all(self, take: Take) -> Taken:
+        """Take what is still missing."""
         self._gather(take, take.need)
-        try:
-            result = self._result(take)
-        except BaseException:
-            self._give_back(take)
-            raise
         self.dequeued += take.count
-        if self.putters:
-            self.serve()
-        return result
+        return self._taken(take.gathered, take.many)
 
-    def _result(self, take: Take) -> Any:
-        if take.many and (rows := self.order.rows_of(take.gathered)) is not None:
-            return rows
-        elements = self.order.elements_of(take.gathered)
-        return self.spec.elements.batch(elements, self.spec.order == "padding") if take.many else elements[0]
+    def _taken(self, entries: list[Any], many: bool) -> Taken:
+        return Taken(entries, self._batch if many else self._only, self._put_back, many and self._is_large(entries))
+
+    def _is_large(self, entries: list[Any]) -> bool:
+        """Say whether making a batch of entries copies much."""
+        if self.ring is not None and len(entries) < 2:
+            return False  # one piece is the batch as it is
+        return sum(map(nbytes_of, self.order.elements_of(entries))) >= LARGE
+
+    def _only(self, entries: list[Any]) -> Element:
+        return self.order.element(entries[0])
+
+    def _batch(self, entries: list[Any]) -> Element:
+        rows = self.order.rows_of(entries)
+        return self.spec.elements.batch(self.order.elements_of(entries), self.spec.pads) if rows is None else rows
+
+    def _put_back(self, entries: list[Any]) -> None:
+        self.dequeued -= len(self.order.elements_of(entries))
+        self._back(entries)
+        self.serve()
 
     def _go_on_taking(self, take: Take) -> Any:
         self.takers.leave(take)
@@ -439,22 +467,25 @@ class QueueStorage(QueueBase, SharedResource):
             if take.error is not None:
                 self._give_back(take)
                 raise take.error
-            return self._take_all(take)
-        finally:
-            if self.takers.waiting or self.putters:
-                self.serve()
-            else:
-                self._settle()
+            result = self._take_all(take)
+        except BaseException:
+            self.serve()
+            raise
+        if self.putters.waiting or not self.takers.woken:
+            self.serve()
+        else:  # those behind were woken already, as far as there is something for them
+            self._settle()
+        return result
 
     def _give_up_taking(self, take: Take) -> None:
         self.takers.leave(take)
         self._give_back(take)
         self.serve()
 
-    def _left(self, element: Element) -> None:
+    def _gone(self, element: Element) -> None:
         if self.spec.capacity_bytes >= 0:
             self.nbytes -= nbytes_of(element)
-        if self.putters:
+        if self.putters.waiting:
             self.serve()
 
     # ---- errors
@@ -466,7 +497,9 @@ class QueueStorage(QueueBase, SharedResource):
         what = "is already closed" if isinstance(attempt, Closing) else "is closed"
         return self._closed_error(what, attempt.operation)
 
-    def _insufficient(self, take: Take, got: int) -> QueueClosed:
+    def _insufficient(self, take: Take, got: int) -> OpError:
+        if self.failure is not None:
+            return self._source_failed(*self.failure, take.operation)
         return self._closed_error(
             "is closed and has insufficient elements",
             take.operation,
@@ -477,18 +510,14 @@ class QueueStorage(QueueBase, SharedResource):
 
     def _closed_error(self, what: str, operation: str, **fields: Any) -> QueueClosed:
         fields.setdefault("hint", "look at is_closed(), or let one step alone close the queue when all has been put in")
-        return QueueClosed(f"queue '{self.name}' {what}", operation=operation, **fields)
+        return QueueClosed(f"{self.spec.what} '{self.name}' {what}", operation=operation, **fields)
 
-    # ---- without a graph
-
-    async def async_put(self, *components: Any) -> None:
-        """Put an element in as soon as there is room; a cancelled wait has put nothing."""
-        waiting = self.put(components, self.name)
-        if waiting is not None:
-            await waiting
-
-    async def async_take(self) -> Element:
-        """Take an element as soon as there is one; a cancelled wait has taken nothing."""
-        taken = self.take(self.name)
-        element: Element = await taken if isinstance(taken, AsyncResult) else taken
-        return element
+    def _source_failed(self, count: int, failure: BaseException, operation: str) -> OpError:
+        error = OpError(
+            f"the source of {self.spec.what} '{self.name}' failed when it was asked for element {count}",
+            got=repr(failure),
+            operation=operation,
+            hint="see the cause of this error; the elements before it were given",
+        )
+        error.__cause__ = failure
+        return error

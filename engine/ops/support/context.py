@@ -32,6 +32,12 @@ class Resources(Protocol):
     def add_to_step(self, number: int, resource: Resource) -> None:
         """Close a resource, if it still lives, when the step of this number ends."""
 
+    def note_taken(self, number: int, give_back: Callable[[], object]) -> None:
+        """Call `give_back` if the step of this number ends without giving its caller what it fetches."""
+
+    def drop_taken(self, number: int, give_back: Callable[[], object]) -> None:
+        """Forget what was noted."""
+
     def __iter__(self) -> Iterator[Resource]:
         """Yield what outlives steps."""
 

@@ -32,15 +32,18 @@ class ResourceManager:
     of_steps : dict of int to dict
         Weak references to what steps that run have made, by number of the step, in the order of making; a step that
         made nothing is not there.
+    taken : dict of int to list of callable
+        By number of the step, what gives back what it has taken but not given to its caller yet.
     """
 
-    __slots__ = ("_kinds", "_made", "_saved", "of_steps")
+    __slots__ = ("_kinds", "_made", "_saved", "of_steps", "taken")
 
     def __init__(self) -> None:
         self._kinds: dict[str, dict[str, Any]] = {}  # resources by container and name
         self._made: list[Resource] = []  # the same, in the order of making
         self._saved: Snapshot = {}  # restored, but not asked for yet
         self.of_steps: dict[int, dict[ref[Resource], None]] = {}
+        self.taken: dict[int, list[Callable[[], object]]] = {}
 
     # ---- used by kernels
 
@@ -79,6 +82,23 @@ class ResourceManager:
             alive = self.of_steps[number] = {}
         # A loop may make an array in each iteration, so a reference goes when its array does.
         alive[ref(resource, alive.pop)] = None
+
+    def note_taken(self, number: int, give_back: Callable[[], object]) -> None:
+        """Call `give_back` if the step of this number ends without giving its caller what it fetches."""
+        self.taken.setdefault(number, []).append(give_back)
+
+    def drop_taken(self, number: int, give_back: Callable[[], object]) -> None:
+        """Forget what was noted."""
+        noted = self.taken.get(number, [])
+        if give_back in noted:
+            noted.remove(give_back)
+            if not noted:
+                del self.taken[number]
+
+    def give_back(self, number: int) -> None:
+        """Give back what a step has taken that ends early, what it took last first."""
+        for give_back in reversed(self.taken.pop(number, [])):
+            give_back()
 
     def __iter__(self) -> Iterator[Resource]:
         """Yield what outlives steps, in the order of making; from any thread."""

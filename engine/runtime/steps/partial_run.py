@@ -391,6 +391,7 @@ def _begin(
 
     def over(task: asyncio.Task[Any]) -> None:
         error = _error_of(task)
+        runner.environment.resources.give_back(execution.context.number)
         runner.counts.note(error)
         runner.end(parts, watches)
         runner.leave(place)

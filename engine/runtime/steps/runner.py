@@ -289,8 +289,10 @@ class StepRunner:
             else:
                 result = request.pack(fetched)
         except BaseException as error:
+            self.environment.resources.give_back(execution.context.number)
             self.counts.note(error)
             raise
+        self.environment.resources.taken.pop(execution.context.number, None)
         self.counts.finished += 1
         return result
 

@@ -1,0 +1,184 @@
+"""Files of records: lines of text, TFRecords, files that are one record; plain or compressed by gzip.
+
+A file is read in blocks of many records, in a thread. Where a block begins says what is in it, so that a position in a
+file is the begin of a block and how many of its records were taken.
+"""
+
+from __future__ import annotations
+
+import glob
+import gzip
+import os
+import struct
+from collections.abc import Callable, Iterable
+from typing import Any, BinaryIO, NamedTuple
+
+from .crc32c import masked_crc32c
+
+BLOCK_BYTES = 1 << 16  # as many as are read at once, and what is needed to end with a record
+ENDED = -1
+_LENGTH = struct.Struct("<Q")
+_CHECKSUM = struct.Struct("<I")
+_HEAD = _LENGTH.size + _CHECKSUM.size
+
+
+class DamagedRecord(ValueError):
+    """A record can not be read; those behind it may be."""
+
+
+class Block(NamedTuple):
+    """Records that were read at once.
+
+    Attributes
+    ----------
+    records : list
+        A DamagedRecord in the place of each that can not be read. Empty at the end of the file.
+    end : int
+        Where the next block begins, ENDED behind the last byte of a file that is one record.
+    """
+
+    records: list[Any]
+    end: int
+
+
+ReadBlock = Callable[[BinaryIO], list[Any]]
+
+
+class RecordFile:
+    """A file that is open; used by one thread at a time.
+
+    Parameters
+    ----------
+    path : str
+    format : str
+        One of `FORMATS`.
+    compression : {'auto', 'gzip', ''}
+        'auto' for gzip if the path ends with .gz.
+    """
+
+    def __init__(self, path: str, format: str, compression: str = "auto") -> None:
+        self._read = FORMATS[format]
+        zipped = path.endswith(".gz") if compression == "auto" else compression == "gzip"
+        self._file: BinaryIO = gzip.open(path) if zipped else open(path, "rb")  # type: ignore[assignment]  # noqa: SIM115
+
+    def read_block(self, start: int) -> Block:
+        """Read the block that begins at a byte of the content, or ENDED.
+
+        Raises
+        ------
+        OSError, EOFError
+            If the file can not be read.
+        DamagedRecord
+            If no record can be found from there on.
+        """
+        if start == ENDED:
+            return Block([], ENDED)
+        if self._file.tell() != start:
+            self._file.seek(start)
+        records, end = self._read(self._file), self._file.tell()
+        return Block(records, end if end > start else ENDED)
+
+    def close(self) -> None:
+        """Close the file; twice is fine."""
+        self._file.close()
+
+
+def _read_lines(file: BinaryIO) -> list[Any]:
+    data = file.read(BLOCK_BYTES)
+    if not data:
+        return []
+    if not data.endswith(b"\n"):
+        data += file.readline()
+    lines = data.removesuffix(b"\n").split(b"\n")
+    try:
+        return [line.removesuffix("\r") for line in data.removesuffix(b"\n").decode().split("\n")]
+    except UnicodeDecodeError:
+        return [_decoded(line.removesuffix(b"\r")) for line in lines]
+
+
+def _decoded(line: bytes) -> str | DamagedRecord:
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        return DamagedRecord(f"this line is not UTF-8: {error.reason} at byte {error.start}: {line[:40]!r}")
+
+
+def _read_tfrecords(file: BinaryIO) -> list[Any]:
+    records: list[Any] = []
+    size = 0
+    while size < BLOCK_BYTES:
+        start = file.tell()
+        try:
+            data = _read_framed(file)
+        except DamagedRecord:
+            if not records:
+                raise
+            file.seek(start)  # what was read before comes first; the next block begins here
+            break
+        if data is None:
+            break
+        size += _HEAD + len(data)
+        records.append(_record(data))
+    return records
+
+
+def _read_framed(file: BinaryIO) -> bytes | None:
+    """Return a record and its checksum, None at the end of the file."""
+    head = file.read(_HEAD)
+    if not head:
+        return None
+    length = _length(head)
+    try:
+        data = file.read(length + _CHECKSUM.size)
+    except (MemoryError, OverflowError) as error:
+        raise DamagedRecord(f"a record says that it has {length} bytes") from error
+    if len(data) != length + _CHECKSUM.size:
+        raise DamagedRecord(f"the file ends within a record of {length} bytes, behind {len(data)}")
+    return data
+
+
+def _length(head: bytes) -> int:
+    if len(head) < _HEAD:
+        raise DamagedRecord(f"the file ends within the head of a record, behind {len(head)} of {_HEAD} bytes")
+    (wanted,) = _CHECKSUM.unpack_from(head, _LENGTH.size)
+    if masked_crc32c(head[: _LENGTH.size]) != wanted:
+        raise DamagedRecord("the length of a record does not fit its checksum, so that no record behind it is found")
+    return int(_LENGTH.unpack_from(head)[0])
+
+
+def _record(data: bytes) -> bytes | DamagedRecord:
+    record = data[: -_CHECKSUM.size]
+    (wanted,) = _CHECKSUM.unpack_from(data, len(record))
+    found = masked_crc32c(record)
+    if found == wanted:
+        return record
+    return DamagedRecord(f"a record of {len(record)} bytes has checksum {found:#010x} instead of {wanted:#010x}")
+
+
+def tfrecord(record: bytes | bytearray | memoryview) -> bytes:
+    """Return a record with its length and checksums, as a TFRecord file has it."""
+    length = _LENGTH.pack(len(record))
+    return b"".join([length, _CHECKSUM.pack(masked_crc32c(length)), record, _CHECKSUM.pack(masked_crc32c(record))])
+
+
+def _read_whole(file: BinaryIO) -> list[Any]:
+    """Return the content as one record, empty or not, where it begins."""
+    return [] if file.tell() else [file.read()]
+
+
+FORMATS: dict[str, ReadBlock] = {"text": _read_lines, "tfrecord": _read_tfrecords, "file": _read_whole}
+
+
+def matching_files(patterns: Iterable[str]) -> list[str]:
+    """Return the files that paths and patterns name, those of a pattern sorted; FileNotFoundError where there is none.
+
+    A path with ``*``, ``?`` or ``[`` in it is a pattern, unless there is a file of that very name.
+    """
+    found: list[str] = []
+    for pattern in patterns:
+        is_path = not glob.has_magic(pattern) or os.path.exists(pattern)
+        paths = [pattern] if is_path else sorted(glob.glob(pattern, recursive=True))
+        if not paths:
+            raise FileNotFoundError(f"no file matches {pattern!r}")
+        found += paths
+    return found

@@ -1,0 +1,40 @@
+"""Input pipelines: elements from files, arrays and iterables, changed, shuffled and put into batches on their way.
+
+See docs/pipelines.md, and docs/design/0032-pipelines.md.
+"""
+
+from .dataset import Dataset
+from .images import decode_image, from_images, random_crop, random_distort, random_flip
+from .iterator import DatasetIterator
+from .sources import (
+    from_arrays,
+    from_async,
+    from_files,
+    from_iterable,
+    from_npz,
+    from_text,
+    from_tfrecord,
+    zip_datasets,
+)
+from .tfrecord import TFRecordWriter, make_example, parse_example
+
+__all__ = [
+    "Dataset",
+    "DatasetIterator",
+    "TFRecordWriter",
+    "decode_image",
+    "from_arrays",
+    "from_async",
+    "from_files",
+    "from_images",
+    "from_iterable",
+    "from_npz",
+    "from_text",
+    "from_tfrecord",
+    "make_example",
+    "parse_example",
+    "random_crop",
+    "random_distort",
+    "random_flip",
+    "zip_datasets",
+]

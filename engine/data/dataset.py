@@ -1,0 +1,488 @@
+"""Datasets: descriptions of input pipelines, and what they are made of."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+from ..base.errors import GraphError
+from ..base.source_lines import user_source
+from ..ir import scopes
+from ..ir.apply import apply, build, scoped_name
+from ..ir.entry import public
+from ..ir.tensor import Tensor
+from ..ops.queues import iterators as _operations  # noqa: F401  declares the operation types used below
+from ..runtime.functions.arguments import TensorSpec
+from .arguments import batched_spec, check_counts
+from .iterator import DatasetIterator
+from .stages import batches, combining, mapping, prefetching, selecting, shuffling
+from .stages.elements import leaves_of, packed
+from .stages.stage import Context, Opens, Stage
+
+MakeStage = Callable[..., Stage]
+
+
+class Dataset:
+    """An input pipeline: where elements come from and what is done with them. It can be gone through many times.
+
+    Made by the functions of `tagflow.data`, as `from_text`; its methods give new ones, and nothing is read before
+    somebody asks for an element. ``async for element in dataset`` goes through it; `iterator` does so too, and can save
+    its state; `next` gives its elements to a graph.
+
+    Elements are tuples (named ones, too) or dicts of arrays, or single arrays; before they are in a batch they may be
+    whatever a function makes, and lists count as arrays.
+
+    Attributes
+    ----------
+    element_spec : structure of TensorSpec or None
+        Dtypes and shapes of an element; None if they are not known, as behind a `map` without `output`.
+
+    Examples
+    --------
+    >>> import asyncio, numpy as np, tagflow as tg
+    >>> async def main():
+    ...     squares = tg.data.from_iterable(range(5)).map(lambda x: x * x)
+    ...     return [batch.tolist() async for batch in squares.filter(lambda x: x != 4).batch(3)]
+    >>> asyncio.run(main())
+    [[0, 1, 9], [16]]
+    """
+
+    def __init__(self, stage: MakeStage, inputs: Sequence[Opens] = (), spec: Any = None, **parameters: Any) -> None:
+        self._make = stage
+        self._inputs: tuple[Opens, ...] = tuple(inputs)
+        self._parameters = parameters
+        self._line = user_source()
+        self.element_spec: Any = spec
+
+    def __repr__(self) -> str:
+        spec = "unknown" if self.element_spec is None else self.element_spec
+        return f"<Dataset of {spec}>"
+
+    def open_stage(self, context: Context) -> Stage:
+        """Return the last stage of a running pipeline; for iterators.
+
+        Parameters
+        ----------
+        context : Context
+
+        Returns
+        -------
+        Stage
+        """
+        stage = self._make(context, *self._inputs, **self._parameters)
+        stage.line = self._line
+        return stage
+
+    def _then(self, stage: MakeStage, spec: Any, **parameters: Any) -> Dataset:
+        return Dataset(stage, [self], spec, **parameters)
+
+    # ---- going through it
+
+    def iterator(self, name: str = "pipeline") -> DatasetIterator:
+        """Return one way through it, of which a state can be saved.
+
+        Parameters
+        ----------
+        name : str
+            What errors call it.
+
+        Returns
+        -------
+        DatasetIterator
+            Close it, by ``async with`` or `aclose`.
+        """
+        return DatasetIterator(self, name)
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        async with self.iterator() as iterator:
+            async for element in iterator:
+                yield element
+
+    @public
+    def next(self, shared_name: str | None = None, name: str = "iterator") -> Any:
+        """Return an operation's outputs: the next element, each time that a step runs it.
+
+        The iterator is the session's, which makes it when a step first asks and closes it at its own end. Its state is
+        a part of ``Session.snapshot()`` and of what a `Checkpointer` saves. Steps that ask at the same time get
+        different elements, first come, first served.
+
+        Parameters
+        ----------
+        shared_name : str, optional
+            Calls with one shared name have one iterator in a session; by default the operation's own name.
+        name : str
+            Name of the operations in the graph.
+
+        Returns
+        -------
+        Tensor or structure of them
+            As `element_spec` says.
+
+        Raises
+        ------
+        GraphError
+            If `element_spec` is not known.
+        QueueClosed
+            When a step runs it, at the end: the error of a closed queue.
+        PipelineError
+            When a step runs it, if the element can not be made or does not fit; the next step gets the one behind it.
+        OpError
+            When a step runs it, if its iterator is shared with another Dataset.
+        """
+        if self.element_spec is None:
+            raise GraphError(
+                "a graph needs to know the dtypes and shapes of a pipeline's elements",
+                wanted="a Dataset with an element_spec",
+                got=self,
+                hint="tell them to the last map: map(f, output=tagflow.TensorSpec([None], 'int32')), or by check(spec)",
+            )
+        spec = self.element_spec
+        leaves = leaves_of(spec)
+        scope = scoped_name(name)
+        shared = shared_name or scope
+        graph = scopes.get_default_graph()
+        with scopes.within(region=graph.root, control_inputs=(), name=scope):
+            handle: Tensor = apply("IteratorHandle", name="handle", shared_name=shared, dataset=self._components)
+        op = build(
+            "IteratorGetNext",
+            [handle],
+            name=f"{scope}/next",
+            dtypes_=tuple(each.dtype for each in leaves),
+            shapes=tuple(each.shape for each in leaves),
+        )
+        return packed(spec, iter(op.outputs))
+
+    @cached_property
+    def _components(self) -> Dataset:
+        """The same elements as tuples of arrays: one Dataset, so that operations can share an iterator of it."""
+        return self._then(selecting.CheckStage, self.element_spec, check=self.element_spec, flat=True)
+
+    # ---- one element at a time
+
+    def map(
+        self,
+        function: Callable[..., Any],
+        *,
+        output: Any = None,
+        parallel: int = 1,
+        threads: bool | None = None,
+        seed: int | None = None,
+    ) -> Dataset:
+        """Return what a function makes of each element, in the same order.
+
+        Parameters
+        ----------
+        function : callable
+            Plain or ``async def``; given an element. It must not change the arrays in it.
+        output : structure of TensorSpec, optional
+            What it returns; checked, and Python's numbers and lists become arrays of these dtypes.
+        parallel : int
+            For how many elements it is called at the same time; more than 1 for functions that wait: ``async def``, or
+            in threads, of which a pipeline has 64.
+        threads : bool, optional
+            Whether a plain function is called in threads. By default it is called on the event loop until a call takes
+            more than 5 ms, then in threads.
+        seed : int, optional
+            If given the function is given a `numpy.random.Generator` as well. What it draws is a function of the seed,
+            the epoch and the number of the element: not of how many run at the same time, nor of where a state was
+            saved.
+
+        Returns
+        -------
+        Dataset
+        """
+        mapped = self._apply(mapping.MapStage, None, function, parallel, threads, seed)
+        return mapped if output is None else mapped.check(output)
+
+    def filter(
+        self, predicate: Callable[..., Any], *, parallel: int = 1, threads: bool | None = None, seed: int | None = None
+    ) -> Dataset:
+        """Return the elements for which a function returns True.
+
+        Parameters
+        ----------
+        predicate : callable
+            Plain or ``async def``; given an element.
+        parallel, threads, seed
+            As for `map`.
+
+        Returns
+        -------
+        Dataset
+        """
+        return self._apply(mapping.FilterStage, self.element_spec, predicate, parallel, threads, seed)
+
+    def _apply(
+        self,
+        stage: MakeStage,
+        spec: Any,
+        function: Callable[..., Any],
+        parallel: int,
+        threads: bool | None,
+        seed: int | None,
+    ) -> Dataset:
+        check_counts(parallel=parallel)
+        is_async = mapping.is_async(function)
+        if threads and is_async:
+            raise GraphError(
+                "an async function is awaited, not called in a thread", got=function, hint="leave threads out"
+            )
+        if parallel > 1 and not is_async:
+            threads = True if threads is None else threads
+            if not threads:
+                raise GraphError(
+                    "a plain function is called for several elements at the same time by threads only",
+                    wanted="threads=True, or parallel=1",
+                    got=f"parallel={parallel}, threads=False",
+                    hint="leave threads out",
+                )
+        return self._then(stage, spec, function=function, parallel=parallel, threads=threads, seed=seed)
+
+    def check(self, spec: Any) -> Dataset:
+        """Return the elements as arrays of given dtypes and shapes; each that does not fit is an error.
+
+        Parameters
+        ----------
+        spec : structure of TensorSpec
+            Tuples and dicts of them. Numbers and lists take the dtype, arrays must have it; bytes become vectors of
+            uint8.
+
+        Returns
+        -------
+        Dataset
+        """
+        if not all(isinstance(each, TensorSpec) for each in leaves_of(spec)):
+            raise GraphError(
+                "elements are described by TensorSpecs",
+                wanted="a TensorSpec, or a tuple or dict of them",
+                got=repr(spec),
+                hint="tagflow.TensorSpec([None], 'int32')",
+            )
+        return self._then(selecting.CheckStage, spec, check=spec)
+
+    def enumerate(self, start: int = 0) -> Dataset:
+        """Return pairs of a number and an element.
+
+        Parameters
+        ----------
+        start : int
+            The first number.
+
+        Returns
+        -------
+        Dataset
+        """
+        spec = None if self.element_spec is None else (TensorSpec([], "int64"), self.element_spec)
+        return self._then(selecting.EnumerateStage, spec, start=start)
+
+    def ignore_errors(self, log: bool = False) -> Dataset:
+        """Return the elements that can be made; those that can not are left out.
+
+        Parameters
+        ----------
+        log : bool
+            Whether each is a warning of the logger "tagflow".
+
+        Returns
+        -------
+        Dataset
+        """
+        return self._then(selecting.IgnoreErrorsStage, self.element_spec, log=log)
+
+    # ---- how many, and in which order
+
+    def take(self, count: int) -> Dataset:
+        """Return the first elements.
+
+        Parameters
+        ----------
+        count : int
+
+        Returns
+        -------
+        Dataset
+        """
+        check_counts(least=0, count=count)
+        return self._then(selecting.TakeStage, self.element_spec, count=count)
+
+    def skip(self, count: int) -> Dataset:
+        """Return all but the first elements.
+
+        Parameters
+        ----------
+        count : int
+
+        Returns
+        -------
+        Dataset
+        """
+        check_counts(least=0, count=count)
+        return self._then(selecting.SkipStage, self.element_spec, count=count)
+
+    def repeat(self, count: int | None = None) -> Dataset:
+        """Return all elements again and again.
+
+        Parameters
+        ----------
+        count : int, optional
+            How many times; for ever by default.
+
+        Returns
+        -------
+        Dataset
+        """
+        if count is not None:
+            check_counts(least=0, count=count)
+        return Dataset(combining.RepeatStage, [], self.element_spec, source=self, count=count)
+
+    def shuffle(self, buffer_size: int, seed: int | None = None, reshuffle_each_iteration: bool = True) -> Dataset:
+        """Return the elements in random order: each from a random place of a buffer, where the next one goes.
+
+        Parameters
+        ----------
+        buffer_size : int
+            How many elements the buffer has. As many as there are mix them all.
+        seed : int, optional
+            The order is a function of it, of the epoch and of the elements; by default one that is drawn here.
+        reshuffle_each_iteration : bool
+            Whether each epoch of a later `repeat` has an order of its own.
+
+        Returns
+        -------
+        Dataset
+        """
+        check_counts(buffer_size=buffer_size)
+        seed = secrets.randbits(63) if seed is None else seed
+        check_counts(least=0, seed=seed)
+        return self._then(
+            shuffling.ShuffleStage, self.element_spec, size=buffer_size, seed=seed, reshuffle=reshuffle_each_iteration
+        )
+
+    def prefetch(self, buffer_size: int) -> Dataset:
+        """Let the stages before work ahead, while the elements that they have made are used.
+
+        Parameters
+        ----------
+        buffer_size : int
+            How many elements they may be ahead.
+
+        Returns
+        -------
+        Dataset
+        """
+        check_counts(buffer_size=buffer_size)
+        return self._then(prefetching.PrefetchStage, self.element_spec, size=buffer_size)
+
+    # ---- batches
+
+    def batch(self, batch_size: int, drop_remainder: bool = False) -> Dataset:
+        """Return batches: arrays with elements along a new first axis. They must have one structure, dtype and shape.
+
+        Parameters
+        ----------
+        batch_size : int
+        drop_remainder : bool
+            Whether a last batch of fewer elements is left out.
+
+        Returns
+        -------
+        Dataset
+        """
+        return self._batch(batch_size, drop_remainder, False, None)
+
+    def padded_batch(self, batch_size: int, padding_values: Any = None, drop_remainder: bool = False) -> Dataset:
+        """Return batches in which each element is padded, at the end of its axes, to the largest of its batch.
+
+        Parameters
+        ----------
+        batch_size : int
+        padding_values : scalar or structure of scalars, optional
+            By default zero, the empty string or False.
+        drop_remainder : bool
+            Whether a last batch of fewer elements is left out.
+
+        Returns
+        -------
+        Dataset
+        """
+        return self._batch(batch_size, drop_remainder, True, padding_values)
+
+    def _batch(self, size: int, drop: bool, padded: bool, padding: Any) -> Dataset:
+        check_counts(batch_size=size)
+        spec = batched_spec(self.element_spec, size if drop else None, padded)
+        return self._then(batches.BatchStage, spec, size=size, drop_remainder=drop, padded=padded, padding=padding)
+
+    def bucket_by_length(
+        self,
+        element_length: Callable[[Any], int],
+        bucket_boundaries: Sequence[int],
+        bucket_batch_sizes: int | Sequence[int],
+        padding_values: Any = None,
+        drop_remainder: bool = False,
+    ) -> Dataset:
+        """Return padded batches of elements of about the same length.
+
+        Parameters
+        ----------
+        element_length : callable
+            Returns the length of an element.
+        bucket_boundaries : sequence of int
+            Increasing; the first bucket is for lengths below the first, the last one for those from the last on.
+        bucket_batch_sizes : int or sequence of int
+            Of each bucket, one more than boundaries.
+        padding_values, drop_remainder
+            As for `padded_batch`.
+
+        Returns
+        -------
+        Dataset
+        """
+        bounds = tuple(map(int, bucket_boundaries))
+        sizes = (bucket_batch_sizes,) * (len(bounds) + 1) if isinstance(bucket_batch_sizes, int) else bucket_batch_sizes
+        if list(bounds) != sorted(set(bounds)) or len(sizes) != len(bounds) + 1:
+            raise GraphError(
+                "buckets need increasing boundaries, and a batch size each",
+                wanted=f"{len(bounds) + 1} batch sizes",
+                got=f"boundaries {list(bounds)}, batch sizes {list(sizes)}",
+                hint="bucket_by_length(len, [10, 20], [32, 16, 8])",
+            )
+        for size in sizes:
+            check_counts(bucket_batch_size=size)
+        return self._then(
+            batches.BucketStage,
+            batched_spec(self.element_spec, None, True),
+            length=element_length,
+            boundaries=bounds,
+            sizes=tuple(sizes),
+            drop_remainder=drop_remainder,
+            padding=padding_values,
+        )
+
+    # ---- several pipelines
+
+    def interleave(
+        self, function: Callable[[Any], Any], cycle_length: int = 1, block_length: int = 1, *, output: Any = None
+    ) -> Dataset:
+        """Return the elements of the Datasets that a function makes of elements, some of each in turn.
+
+        Parameters
+        ----------
+        function : callable
+            Given an element, as a path; returns a Dataset. It must depend on nothing else, so that a state is
+            restored.
+        cycle_length : int
+            How many Datasets are open at once; 1 for one after the other.
+        block_length : int
+            How many elements of one come in a row.
+        output : structure of TensorSpec, optional
+            What the elements are; see `check`.
+
+        Returns
+        -------
+        Dataset
+        """
+        check_counts(cycle_length=cycle_length, block_length=block_length)
+        mixed = self._then(combining.InterleaveStage, None, function=function, cycle=cycle_length, block=block_length)
+        return mixed if output is None else mixed.check(output)

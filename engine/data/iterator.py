@@ -1,0 +1,328 @@
+"""A pipeline that runs: its elements one after another, and the state that makes those to come what they are."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections import deque
+from collections.abc import Callable
+from contextvars import copy_context
+from time import perf_counter
+from types import TracebackType
+from typing import Any
+
+from ..base.errors import GraphError, QueueClosed, SessionClosed
+from ..base.settings import DEFAULTS
+from ..ops.control.py_function import AsyncResult
+from ..ops.queues.line import Attempt, Line
+from ..runtime.scheduling.blocking_calls import BlockingCalls
+from .stages.elements import ChunkSize, Failure, Item, failure, restored_items, saved_items
+from .stages.stage import QUICKLY, Context, Opens, Stage, end_task
+
+_THREADS = 64  # at most; they are made as they are needed
+_VERSION = 1
+
+
+class DatasetIterator:
+    """One way through a Dataset, of one event loop: made by :meth:`Dataset.iterator`, closed by ``async with``.
+
+    Nothing is read before somebody asks. Then a few elements may be made ahead, where they are small and come quickly.
+    Who waits is served first come, first served; a wait that is cancelled takes no element, and work that is under way
+    for it goes on for the next.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    name : str
+        What errors call it.
+
+    Examples
+    --------
+    >>> import asyncio, tagflow as tg
+    >>> async def main():
+    ...     dataset = tg.data.from_iterable(range(6)).shuffle(4, seed=1).batch(2)
+    ...     async with dataset.iterator() as iterator:
+    ...         await iterator.next()
+    ...         state = iterator.state()
+    ...         rest = [batch.tolist() async for batch in iterator]
+    ...     async with dataset.iterator() as iterator:
+    ...         iterator.restore(state)
+    ...         return rest == [batch.tolist() async for batch in iterator]
+    >>> asyncio.run(main())
+    True
+    """
+
+    def __init__(self, dataset: Opens, name: str = "pipeline") -> None:
+        self.name: str = name
+        self._dataset = dataset
+        self._threads = BlockingCalls(_THREADS, "tagflow-data")
+        self._context = copy_context()
+        self._stage = self._open()
+        self._chunk = ChunkSize()
+        self._ready: deque[Item] = deque()
+        self._line: Line[Attempt] = Line(lambda _: None)
+        self._pulling: asyncio.Task[None] | None = None
+        self._closing: set[asyncio.Task[None]] = set()  # stages that a restored state has replaced
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ended = False
+        self._closed: BaseException | None = None  # why
+        self._delivered = 0
+
+    def __repr__(self) -> str:
+        return f"<DatasetIterator {self.name}, {self._delivered} elements given>"
+
+    def __del__(self) -> None:
+        if getattr(self, "_loop", None) is not None and self._closed is None and not self._ended:
+            warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=1)
+
+    async def __aenter__(self) -> DatasetIterator:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __aiter__(self) -> DatasetIterator:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            if self._ready and not self._line:
+                return self._pop()
+            taken = self.take(self.name)
+            return await taken if isinstance(taken, AsyncResult) else taken
+        except QueueClosed:
+            raise StopAsyncIteration from None
+
+    async def next(self) -> Any:
+        """Return the next element.
+
+        Returns
+        -------
+        object
+            A structure of arrays, or of what the last map has returned.
+
+        Raises
+        ------
+        QueueClosed
+            At the end.
+        PipelineError
+            If this element can not be made; the next call gives the one behind it.
+        """
+        taken = self.take(self.name)
+        return await taken if isinstance(taken, AsyncResult) else taken
+
+    def take(self, operation: str) -> Any:
+        """Return the next element if it is there, else the AsyncResult that gives it.
+
+        Parameters
+        ----------
+        operation : str
+            Who asks, for errors.
+
+        Returns
+        -------
+        object or AsyncResult
+        """
+        self._enter()
+        if not self._line:
+            if self._ready:
+                return self._pop()
+            if self._ended:
+                raise self._end(operation)
+        waiting = self._line.join(Attempt(operation), self._go_on, self._give_up)
+        self._serve()
+        return waiting
+
+    def _enter(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._closed is not None:
+            raise self._closed
+        if self._loop is not loop:
+            if self._loop is not None:
+                raise GraphError(
+                    f"{self.name} belongs to another event loop",
+                    wanted="the loop in which it gave its first element",
+                    got=loop,
+                    hint="make an iterator for each loop, and carry its state() over",
+                )
+            self._loop = loop
+
+    def _pop(self) -> Any:
+        value = self._ready.popleft()[0]
+        self._delivered += 1
+        if type(value) is Failure:
+            raise value.error
+        return value
+
+    def _end(self, operation: str) -> QueueClosed:
+        return QueueClosed(
+            f"{self.name} has no element left",
+            got=f"the end, behind {self._delivered} elements",
+            operation=operation,
+            hint="catch QueueClosed as the end of the data, or let the pipeline repeat()",
+        )
+
+    def _go_on(self, attempt: Attempt) -> Any:
+        self._line.leave(attempt)
+        try:
+            if attempt.error is not None:
+                raise attempt.error
+            if not self._ready:
+                raise GraphError(
+                    f"{self.name} was restored while an element was waited for", hint="restore between two steps"
+                )
+            return self._pop()
+        finally:
+            self._serve()
+
+    def _give_up(self, attempt: Attempt) -> None:
+        self._line.leave(attempt)
+        self._serve()
+
+    def _serve(self) -> None:
+        """Wake those for whom there are elements; for the next one, begin to make some."""
+        line = self._line
+        while (first := line.first_waiting) is not None:
+            if line.promised < len(self._ready):
+                line.wake(first)
+            elif self._ended:
+                line.end(first, self._end(first.operation))
+            else:
+                if self._pulling is None and self._loop is not None:
+                    self._pulling = self._loop.create_task(self._pull(), context=self._context.copy())
+                return
+
+    async def _pull(self) -> None:
+        """Make elements until there is a chunk, as long as they come quickly; those who wait get theirs at once.
+
+        It goes on when they have been cancelled.
+        """
+        stage, most, until = self._stage, self._chunk.most, perf_counter() + QUICKLY
+        while not self._ended and len(self._ready) < most:
+            try:
+                chunk = await stage.pull(most - len(self._ready))
+            except Exception as error:
+                ended = True
+                what = f"{self.name} has failed: {type(error).__name__}: {error}"
+                chunk = [(failure(what, self._delivered, None, error, hint="see its cause"), None)]
+            else:
+                ended = not chunk
+            if stage is not self._stage:
+                return  # a state was restored meanwhile
+            self._ended = ended
+            self._chunk.learn(chunk)
+            self._ready.extend(chunk)
+            if perf_counter() > until:
+                break
+            self._serve()
+        self._pulling = None
+        self._serve()
+
+    # ---- state
+
+    def state(self) -> dict[str, Any]:
+        """Return what makes the elements to come what they are.
+
+        It has the places in files, the numbers of epochs, what random numbers come next, and the elements that stages
+        hold, as in a shuffle buffer. Whoever has taken an element finds it in no state from then on.
+
+        Returns
+        -------
+        dict
+            Tuples, lists and dicts of numbers, strings, bytes and elements; a `Checkpointer` can save it if elements
+            are made of arrays, numbers, strings and bytes.
+        """
+        return {
+            "version": _VERSION,
+            "delivered": self._delivered,
+            "ready": saved_items(self._ready),
+            "stage": self._stage.state(),
+        }
+
+    def restore(self, state: Any) -> None:
+        """Go on where an iterator of an equal Dataset was.
+
+        Parameters
+        ----------
+        state : dict
+            What `state` gave, perhaps in another process.
+
+        Raises
+        ------
+        GraphError
+            If it is that of another pipeline; then nothing has changed.
+        """
+        self.prepare(state)()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return `state()`, for ``Checkpointer.add``."""
+        return self.state()
+
+    def load_state_dict(self, state: Any) -> None:
+        """Take a `state`, for ``Checkpointer.add``."""
+        self.restore(state)
+
+    def prepare(self, state: Any) -> Callable[[], None]:
+        """Make what it takes to go on from a `state`; return what does that at once."""
+        try:
+            stage, version = self._open(), state["version"]
+            ready, delivered = restored_items(state["ready"]), int(state["delivered"])
+            stage.restore(state["stage"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise GraphError(
+                "this is no state of a pipeline",
+                wanted="what DatasetIterator.state() returned",
+                got=str(state)[:100],
+                hint="give the state of an iterator of the same Dataset",
+            ) from error
+        if version != _VERSION:
+            raise GraphError(
+                "the state of a pipeline has another version", wanted=_VERSION, got=version, hint="make it anew"
+            )
+
+        def change() -> None:
+            old, self._stage = self._stage, stage
+            pulling, self._pulling = self._pulling, None
+            self._ready, self._delivered, self._ended = deque(ready), delivered, False
+            self._chunk = ChunkSize()
+            if self._loop is not None and not self._loop.is_closed():
+                closing = self._loop.create_task(_close(pulling, old))
+                self._closing.add(closing)
+                closing.add_done_callback(self._closing.discard)
+            self._serve()
+
+        return change
+
+    def _open(self) -> Stage:
+        return self._dataset.open_stage(Context(self._threads))
+
+    # ---- the end
+
+    def cancel(self, error: BaseException) -> None:
+        """Let all who wait, and all who ask from now on, raise `error`."""
+        self._closed = self._closed or error
+        self._line.fail(lambda _: error)
+
+    async def aclose(self) -> None:
+        """End all tasks, wait for threads, close files. Twice is fine.
+
+        A function that is still in its thread after ``Settings.close_seconds`` ends in the background; a warning is
+        logged.
+        """
+        self.cancel(SessionClosed(f"{self.name} was closed", hint="make another iterator of its Dataset"))
+        pulling, self._pulling = self._pulling, None
+        try:
+            await _close(pulling, self._stage)
+            for each in list(self._closing):
+                await asyncio.wait([each])
+        finally:
+            await self._threads.aclose(DEFAULTS.close_seconds)
+
+
+async def _close(pulling: asyncio.Task[None] | None, stage: Stage) -> None:
+    try:
+        await end_task(pulling)
+    finally:
+        await stage.aclose()

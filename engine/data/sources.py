@@ -1,0 +1,329 @@
+"""Where Datasets begin."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from ..base.array_like import as_array
+from ..base.dtypes import as_dtype
+from ..base.errors import GraphError, ShapeError
+from ..runtime.functions.arguments import TensorSpec
+from .dataset import Dataset
+from .stages import combining
+from .stages import sources as stages
+from .stages.elements import leaves_of, packed
+
+Files = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
+
+def from_iterable(
+    source: Iterable[Any] | Callable[[], Iterable[Any]], *, output: Any = None, threads: bool | None = None
+) -> Dataset:
+    """Return the elements of an iterable of Python.
+
+    A state of it is how many elements were taken, which are passed over when it is restored; an iterator with
+    ``state_dict()`` and ``load_state_dict(state)`` is asked for its own.
+
+    Parameters
+    ----------
+    source : iterable or callable
+        A list, a range; or a function, as a generator function, that is called in each epoch.
+    output : structure of TensorSpec, optional
+        What elements are; see `Dataset.check`.
+    threads : bool, optional
+        Whether its elements are asked for in a thread, as where it reads a disk. By default they are asked for on the
+        event loop until that takes more than 5 ms.
+
+    Returns
+    -------
+    Dataset
+
+    Raises
+    ------
+    GraphError
+        If it is neither.
+
+    Examples
+    --------
+    >>> import asyncio, tagflow as tg
+    >>> async def main():
+    ...     return [x async for x in tg.data.from_iterable(range(10)).skip(7)]
+    >>> asyncio.run(main())
+    [7, 8, 9]
+    """
+    if not hasattr(source, "__iter__") and not callable(source):
+        raise GraphError("this is no iterable", got=repr(source), hint="give a list, or a generator function")
+    made = Dataset(stages.IterableStage, source=source, threads=threads)
+    return made if output is None else made.check(output)
+
+
+def from_async(source: Any, *, output: Any = None) -> Dataset:
+    """Return the elements of an asynchronous iterable, as an async generator function.
+
+    A state of it is as that of `from_iterable`.
+
+    Parameters
+    ----------
+    source : async iterable or callable
+        A function that returns an async iterable is called in each epoch.
+    output : structure of TensorSpec, optional
+        What elements are; see `Dataset.check`.
+
+    Returns
+    -------
+    Dataset
+
+    Raises
+    ------
+    GraphError
+        If it is neither.
+
+    Examples
+    --------
+    >>> import asyncio, tagflow as tg
+    >>> async def ticks():
+    ...     for i in range(3):
+    ...         await asyncio.sleep(0)
+    ...         yield i
+    >>> async def main():
+    ...     return [pair.tolist() async for pair in tg.data.from_async(ticks).repeat(2).batch(3)]
+    >>> asyncio.run(main())
+    [[0, 1, 2], [0, 1, 2]]
+    """
+    if not hasattr(source, "__aiter__") and not callable(source):
+        raise GraphError("this is no asynchronous iterable", got=repr(source), hint="give an async generator function")
+    made = Dataset(stages.AsyncIterableStage, source=source)
+    return made if output is None else made.check(output)
+
+
+def from_arrays(arrays: Any) -> Dataset:
+    """Return the slices of arrays along axis 0.
+
+    Parameters
+    ----------
+    arrays : structure of array-like
+        A tuple or dict of arrays, or one; all equally long. They must not be changed meanwhile.
+
+    Returns
+    -------
+    Dataset
+        Of read-only views.
+
+    Raises
+    ------
+    ShapeError
+        If they are not equally long.
+
+    Examples
+    --------
+    >>> import asyncio, numpy as np, tagflow as tg
+    >>> async def main():
+    ...     data = tg.data.from_arrays({"x": np.eye(3), "y": np.arange(3)})
+    ...     return [element async for element in data.shuffle(3, seed=0).take(1).batch(1)]
+    >>> asyncio.run(main())
+    [{'x': array([[0., 1., 0.]]), 'y': array([1])}]
+    """
+    leaves = [as_array(each) for each in leaves_of(arrays)]
+    lengths = {array.shape[0] if array.ndim else None for array in leaves}
+    if len(lengths) != 1 or None in lengths:
+        raise ShapeError(
+            "arrays that are sliced along axis 0 must be equally long",
+            wanted="one or more arrays of one length",
+            got=[array.shape for array in leaves],
+            hint="cut them to one length, or make one Dataset of each and zip_datasets",
+        )
+    spec = packed(arrays, (TensorSpec(array.shape[1:], array.dtype) for array in leaves))
+    return Dataset(stages.ArraysStage, spec=spec, arrays=packed(arrays, iter(leaves)))
+
+
+def from_npz(path: str | os.PathLike[str], names: Iterable[str] | None = None) -> Dataset:
+    """Return the slices of the arrays of an ``.npz`` file along axis 0, as dicts by their names.
+
+    Shapes and dtypes are read at once, the arrays, in a thread, when an element is asked for.
+
+    Parameters
+    ----------
+    path : str or Path
+    names : iterable of str, optional
+        Of the arrays; all by default.
+
+    Returns
+    -------
+    Dataset
+
+    Raises
+    ------
+    OSError, ValueError
+        If the file can not be read.
+    GraphError, ShapeError
+        If it has no array of a name, or they are not equally long.
+
+    Examples
+    --------
+    >>> import asyncio, tempfile, numpy as np, tagflow as tg
+    >>> async def main(directory):
+    ...     np.savez(directory + "/digits.npz", x=np.arange(4), y=np.arange(4) % 2)
+    ...     return [element["x"].tolist() async for element in tg.data.from_npz(directory + "/digits.npz").batch(3)]
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     asyncio.run(main(directory))
+    [[0, 1, 2], [3]]
+    """
+    name_of = os.fspath(path)
+    headers = _headers(name_of)
+    wanted = list(headers) if names is None else list(names)
+    if missing := [name for name in wanted if name not in headers]:
+        raise GraphError(
+            f"{name_of} has no such arrays", wanted=missing, got=list(headers), hint="see numpy.load(path).files"
+        )
+    lengths = {headers[name][0][0] if headers[name][0] else None for name in wanted}
+    if len(lengths) != 1 or None in lengths:
+        raise ShapeError(
+            f"the arrays of {name_of} must be equally long",
+            got={name: headers[name][0] for name in wanted},
+            hint="choose some by names=",
+        )
+    spec = {name: TensorSpec(headers[name][0][1:], as_dtype(headers[name][1])) for name in wanted}
+    return Dataset(stages.ArchiveStage, spec=spec, arrays=(name_of, wanted))
+
+
+_READ_HEADER = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+
+def _headers(path: str) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+    found = {}
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.namelist():
+            with archive.open(member) as file:
+                shape, _, dtype = _READ_HEADER[np.lib.format.read_magic(file)](file)
+            found[member.removesuffix(".npy")] = (shape, dtype)
+    return found
+
+
+def from_files(files: Files) -> Dataset:
+    """Return the paths of files.
+
+    Parameters
+    ----------
+    files : str, Path or iterable of them
+        Paths, or patterns with ``*``, ``?``, ``[...]`` and ``**``, whose files come in the order of their names. They
+        are looked for, in a thread, when an element is asked for; a pattern that matches nothing is an error then.
+
+    Returns
+    -------
+    Dataset
+        Of strings.
+
+    Examples
+    --------
+    >>> import asyncio, pathlib, tempfile, tagflow as tg
+    >>> async def main(directory):
+    ...     for name in "ab":
+    ...         pathlib.Path(directory, name + ".txt").write_text(name * 3)
+    ...     paths = tg.data.from_files(directory + "/*.txt")
+    ...     return [text async for text in paths.map(lambda path: pathlib.Path(path).read_text(), threads=True)]
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     asyncio.run(main(directory))
+    ['aaa', 'bbb']
+    """
+    return Dataset(stages.PathsStage, spec=TensorSpec([], "string"), patterns=stages.as_patterns(files))
+
+
+def from_text(files: Files, compression: str = "auto") -> Dataset:
+    """Return the lines of files of text in UTF-8, without their ends.
+
+    Parameters
+    ----------
+    files : str, Path or iterable of them
+        As for `from_files`.
+    compression : {'auto', 'gzip', ''}
+        By default gzip for paths that end with .gz.
+
+    Returns
+    -------
+    Dataset
+        Of strings.
+
+    Examples
+    --------
+    >>> import asyncio, pathlib, tempfile, tagflow as tg
+    >>> async def main(directory):
+    ...     pathlib.Path(directory, "verse.txt").write_text("one two\\nthree\\n")
+    ...     lines = tg.data.from_text(directory + "/*.txt")
+    ...     return [words async for words in lines.map(lambda line: line.split())]
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     asyncio.run(main(directory))
+    [['one', 'two'], ['three']]
+    """
+    return _records(files, "text", "line", compression, TensorSpec([], "string"))
+
+
+def from_tfrecord(files: Files, compression: str = "auto") -> Dataset:
+    """Return the records of TFRecord files; their checksums are looked at.
+
+    Parameters
+    ----------
+    files : str, Path or iterable of them
+        As for `from_files`.
+    compression : {'auto', 'gzip', ''}
+        By default gzip for paths that end with .gz.
+
+    Returns
+    -------
+    Dataset
+        Of bytes; in a graph they are vectors of uint8. See `parse_example`.
+
+    Examples
+    --------
+    >>> import asyncio, tempfile, tagflow as tg
+    >>> async def main(directory):
+    ...     with tg.data.TFRecordWriter(directory + "/data.tfrecord") as writer:
+    ...         writer.write(tg.data.make_example({"label": [3]}))
+    ...     records = tg.data.from_tfrecord(directory + "/data.tfrecord")
+    ...     return [example["label"] async for example in records.map(tg.data.parse_example)]
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     asyncio.run(main(directory))
+    [array([3])]
+    """
+    return _records(files, "tfrecord", "record", compression, TensorSpec([None], "uint8"))
+
+
+def _records(files: Files, format: str, unit: str, compression: str, spec: TensorSpec) -> Dataset:
+    if compression not in ("auto", "gzip", ""):
+        raise GraphError(
+            "files of this compression are not read", wanted="'auto', 'gzip' or ''", got=compression, hint="use gzip"
+        )
+    patterns = stages.as_patterns(files)
+    return Dataset(stages.RecordsStage, spec=spec, patterns=patterns, format=format, unit=unit, compression=compression)
+
+
+def zip_datasets(*datasets: Dataset) -> Dataset:
+    """Return tuples of an element of each Dataset, as long as all have some.
+
+    Parameters
+    ----------
+    *datasets : Dataset
+
+    Returns
+    -------
+    Dataset
+
+    Examples
+    --------
+    >>> import asyncio, tagflow as tg
+    >>> async def main():
+    ...     numbers, letters = tg.data.from_iterable(range(3)), tg.data.from_iterable("abcd")
+    ...     return [pair async for pair in tg.data.zip_datasets(numbers, letters)]
+    >>> asyncio.run(main())
+    [(0, 'a'), (1, 'b'), (2, 'c')]
+    """
+    if not datasets or not all(isinstance(each, Dataset) for each in datasets):
+        raise GraphError(
+            "Datasets are what is put side by side", wanted="one or more", got=datasets, hint="zip_datasets(a, b)"
+        )
+    specs = tuple(each.element_spec for each in datasets)
+    return Dataset(combining.ZipStage, datasets, None if None in specs else specs)

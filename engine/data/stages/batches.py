@@ -1,0 +1,146 @@
+"""Stages that put several elements into one: batch, padded_batch, bucket_by_length."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from .batching import batch_of, padded_batch_of
+from .elements import Failure, Item, nbytes_of, restored_items, saved_items
+from .stage import Context, Opens, Stage
+
+_LARGE = 1 << 20  # bytes that are copied in a thread
+
+
+class BatchStage(Stage):
+    """Batches of `size` elements, and at the end one of what is left; from where the first element of each comes."""
+
+    def __init__(
+        self, context: Context, source: Opens, size: int, drop_remainder: bool, padded: bool, padding: Any = None
+    ) -> None:
+        super().__init__(context, source)
+        self._drop_remainder = drop_remainder
+        self._make: Callable[[Sequence[Any]], Any] = partial(padded_batch_of, padding=padding) if padded else batch_of
+        self._gathered: dict[int, list[Item]] = {}  # by bucket; here there is one
+        self._failed: deque[Item] = deque()
+        self._number = 0
+        self._size = size
+        self._ended = False
+
+    def size_of(self, bucket: int) -> int:
+        """Return how many elements of a bucket are a batch."""
+        return self._size
+
+    def bucket_of(self, item: Item) -> int:
+        """Return the bucket that an element belongs to."""
+        return 0
+
+    async def pull(self, most: int) -> list[Item]:
+        """Return one batch, or errors of the stages before."""
+        while True:
+            if self._failed:
+                return [self._failed.popleft() for _ in range(min(most, len(self._failed)))]
+            if (full := self._full()) is not None:
+                made = await self._batch(self._gathered[full])
+                del self._gathered[full]
+                self._number += 1
+                return [made]
+            if self._ended:
+                return []
+            await self._gather()
+
+    def _full(self) -> int | None:
+        """Return a bucket that is to be handed on, if there is one."""
+        for bucket, items in self._gathered.items():
+            if len(items) >= self.size_of(bucket) or (self._ended and not self._drop_remainder):
+                return bucket
+        return None
+
+    @property
+    def _missing(self) -> int:
+        """How many elements may be asked for, so that no batch gets too large."""
+        return self._size - len(self._gathered.get(0, ()))
+
+    async def _gather(self) -> None:
+        chunk = await self.inputs[0].pull(self._missing)
+        self._ended = not chunk
+        for item in chunk:
+            if type(item[0]) is Failure:
+                self._failed.append(item)
+            elif (bucket := self.bucket_of(item)) >= 0:
+                self._gathered.setdefault(bucket, []).append(item)
+
+    async def _batch(self, items: list[Item]) -> Item:
+        elements, origin = [value for value, _ in items], items[0][1]
+        try:
+            if nbytes_of(elements[0]) * len(elements) > _LARGE:
+                return await self.context.call(self._make, elements), origin
+            return self._make(elements), origin
+        except Exception as error:
+            what = getattr(error, "what", f"a batch can not be made: {error}")
+            fields = {name: getattr(error, name, None) for name in ("wanted", "got", "hint")}
+            return self.failure(what, self._number, origin, error, **fields), origin
+
+    def own_state(self) -> Any:
+        """Return what was gathered."""
+        return {
+            "number": self._number,
+            "failed": saved_items(self._failed),
+            "gathered": [(bucket, saved_items(items)) for bucket, items in self._gathered.items()],
+        }
+
+    def load(self, own: Any) -> None:
+        """Go on gathering."""
+        self._number = int(own["number"])
+        self._failed.extend(restored_items(own["failed"]))
+        self._gathered = {int(bucket): restored_items(items) for bucket, items in own["gathered"]}
+
+
+class BucketStage(BatchStage):
+    """Padded batches of elements of about the same length."""
+
+    def __init__(
+        self,
+        context: Context,
+        source: Opens,
+        length: Callable[[Any], int],
+        boundaries: tuple[int, ...],
+        sizes: tuple[int, ...],
+        drop_remainder: bool,
+        padding: Any,
+    ) -> None:
+        super().__init__(context, source, 1, drop_remainder, True, padding)
+        self._length, self._boundaries, self._sizes = length, boundaries, sizes
+        self._seen = 0
+
+    def size_of(self, bucket: int) -> int:
+        """Return how many elements of a bucket are a batch."""
+        return self._sizes[bucket]
+
+    def bucket_of(self, item: Item) -> int:
+        """Return the bucket that an element belongs to; -1 if its length is not known."""
+        number, self._seen = self._seen, self._seen + 1
+        try:
+            return bisect_right(self._boundaries, int(self._length(item[0])))
+        except Exception as error:
+            self._failed.append(
+                (self.failed_function("gives the length of", self._length, item, number, error), item[1])
+            )
+            return -1
+
+    @property
+    def _missing(self) -> int:
+        """How many elements may be asked for: as many as the bucket that misses the fewest."""
+        return min(size - len(self._gathered.get(bucket, ())) for bucket, size in enumerate(self._sizes))
+
+    def own_state(self) -> Any:
+        """Return what was gathered, and how many elements have come."""
+        return {**super().own_state(), "seen": self._seen}
+
+    def load(self, own: Any) -> None:
+        """Go on gathering."""
+        super().load(own)
+        self._seen = int(own["seen"])

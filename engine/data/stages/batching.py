@@ -1,0 +1,137 @@
+"""Batches: arrays of several elements along a new first axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...base.array_like import as_array
+from ...base.dtypes import as_dtype
+from ...base.errors import DtypeError, ShapeError
+from .elements import leaves_of, packed, skeleton, summary
+
+Array = np.ndarray[Any, Any]
+
+
+def batch_of(elements: Sequence[Any]) -> Any:
+    """Return a batch of elements of one structure, dtypes and shapes.
+
+    Raises
+    ------
+    ShapeError, DtypeError
+        If they differ.
+    """
+    return _joined(elements, _stacked, None)
+
+
+def padded_batch_of(elements: Sequence[Any], padding: Any = None) -> Any:
+    """Return a batch of elements of one structure and dtypes, each padded at the end of its axes to the largest.
+
+    Parameters
+    ----------
+    elements : sequence
+    padding : scalar or structure of them, optional
+        Zero, the empty string or False by default.
+
+    Raises
+    ------
+    ShapeError, DtypeError
+        If structures, dtypes or ranks differ.
+    """
+    return _joined(elements, _padded, padding)
+
+
+def _joined(elements: Sequence[Any], join: Any, padding: Any) -> Any:
+    first = elements[0]
+    wanted = skeleton(first)
+    if wanted is None:
+        return join(elements, padding)
+    for each in elements:
+        if skeleton(each) != wanted:
+            raise ShapeError(
+                "the elements of a batch have different structures",
+                wanted=summary(first),
+                got=summary(each),
+                hint="let a map give all elements one structure",
+            )
+    if isinstance(first, dict):
+        columns = [[each[key] for each in elements] for key in first]
+        fillings = [padding[key] if isinstance(padding, dict) else padding for key in first]
+        return {
+            key: _joined(column, join, filling) for key, column, filling in zip(first, columns, fillings, strict=True)
+        }
+    parts = [
+        _joined(column, join, padding[i] if isinstance(padding, tuple) else padding)
+        for i, column in enumerate(zip(*elements, strict=True))
+    ]
+    return packed(tuple([None] * len(parts)), iter(parts)) if not hasattr(first, "_fields") else type(first)(*parts)
+
+
+def _stacked(column: Sequence[Any], _: Any) -> Array:
+    arrays = _arrays(column)
+    if isinstance(arrays, np.ndarray):
+        return arrays
+    if len({array.shape for array in arrays}) > 1:
+        raise _different("shapes", arrays, "make batches by padded_batch, or let a map give all elements one shape")
+    return np.stack(arrays)
+
+
+def _padded(column: Sequence[Any], padding: Any) -> Array:
+    arrays = _arrays(column)
+    if isinstance(arrays, np.ndarray):
+        return arrays
+    first = arrays[0]
+    if len({array.ndim for array in arrays}) > 1:
+        raise _different("ranks", arrays, "let a map give all elements one rank")
+    largest = [max(sizes) for sizes in zip(*(array.shape for array in arrays), strict=True)]
+    is_text = first.dtype.kind == "T"
+    filling = ("" if is_text else 0) if padding is None else padding
+    batch = np.full((len(arrays), *largest), filling, first.dtype)
+    if len(largest) == 1:
+        for row, array in zip(batch, arrays, strict=True):
+            row[: len(array)] = array
+    else:
+        for row, array in zip(batch, arrays, strict=True):
+            row[tuple(map(slice, array.shape))] = array
+    return batch
+
+
+def _arrays(column: Sequence[Any]) -> list[Array] | Array:
+    """Return the arrays of a column, or, of scalars, the array of all; DtypeError where dtypes differ."""
+    first = column[0]
+    if isinstance(first, (bytes, bytearray)):
+        raise DtypeError(
+            "bytes can not be in a batch",
+            wanted="arrays, numbers or strings",
+            got=summary(first),
+            hint="decode them in a map before",
+        )
+    if type(first) in (int, float, bool, str, complex):
+        return as_array(list(column))
+    if isinstance(first, np.generic) and all(type(each) is type(first) for each in column):
+        return np.array(column, as_dtype(first.dtype).numpy)
+    arrays = [each if isinstance(each, np.ndarray) else as_array(each) for each in column]
+    if len({array.dtype for array in arrays}) > 1:
+        raise _different("dtypes", arrays, "let a map give all elements one dtype")
+    as_dtype(arrays[0].dtype)  # refuses those that are no tensor's
+    return arrays
+
+
+def _different(what: str, arrays: Sequence[Array], hint: str) -> ShapeError | DtypeError:
+    kind = DtypeError if what == "dtypes" else ShapeError
+    other = next(
+        each
+        for each in arrays
+        if (each.dtype if what == "dtypes" else each.ndim if what == "ranks" else each.shape)
+        != (arrays[0].dtype if what == "dtypes" else arrays[0].ndim if what == "ranks" else arrays[0].shape)
+    )
+    return kind(
+        f"the elements of a batch have different {what}", wanted=summary(arrays[0]), got=summary(other), hint=hint
+    )
+
+
+def length_of(element: Any) -> int:
+    """Return the length of an element's first leaf."""
+    return len(leaves_of(element)[0])

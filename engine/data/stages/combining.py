@@ -1,0 +1,217 @@
+"""Stages that put pipelines one after another, side by side, or into each other: repeat, zip, interleave."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from ...base.errors import GraphError
+from .elements import Failure, Item, restored_items, saved_items
+from .stage import Context, Opens, Stage
+
+
+class RepeatStage(Stage):
+    """A pipeline that begins anew when it has ended, `count` times in all, or for ever if that is None."""
+
+    def __init__(self, context: Context, source: Opens, count: int | None) -> None:
+        super().__init__(context)
+        self._source, self._count = source, count
+        self._epoch = 0
+        self._stage: Stage | None = None
+        self._is_empty = True  # so far, in this epoch
+
+    async def pull(self, most: int) -> list[Item]:
+        """Return elements of one epoch."""
+        while self._count is None or self._epoch < self._count:
+            if self._stage is None:
+                self._open()
+                assert self._stage is not None
+            chunk = await self._stage.pull(most)
+            if chunk:
+                self._is_empty = False
+                return chunk
+            await self._stage.aclose()
+            if self._is_empty and self._count is None:
+                self._count = self._epoch  # for ever nothing
+                return []
+            self._stage = None
+            self._epoch += 1
+        return []
+
+    def _open(self) -> None:
+        self._stage = self._source.open_stage(self.context.at_epoch(self._epoch))
+        self._is_empty = True
+
+    def own_state(self) -> Any:
+        """Return the number of the epoch, and the state of the pipeline in it."""
+        its = None if self._stage is None else self._stage.state()
+        return {"epoch": self._epoch, "empty": self._is_empty, "its": its}
+
+    def load(self, own: Any) -> None:
+        """Go on within an epoch."""
+        self._epoch = int(own["epoch"])
+        if own["its"] is not None:
+            self._open()
+            assert self._stage is not None
+            self._stage.restore(own["its"])
+        self._is_empty = bool(own["empty"])
+
+    async def aclose(self) -> None:
+        """End the pipeline of this epoch."""
+        stage, self._stage = self._stage, None
+        if stage is not None:
+            await stage.aclose()
+
+
+class ZipStage(Stage):
+    """Tuples of an element of each pipeline, as long as all have some."""
+
+    def __init__(self, context: Context, *inputs: Opens) -> None:
+        super().__init__(context, *inputs)
+        self._columns: list[deque[Item]] = [deque() for _ in inputs]
+
+    async def pull(self, most: int) -> list[Item]:
+        """Return tuples; an error in the place of one, if there is one in it."""
+        for source, column in zip(self.inputs, self._columns, strict=True):
+            if not column:
+                chunk = await source.pull(most)
+                if not chunk:
+                    return []
+                column.extend(chunk)
+        count = min(most, *map(len, self._columns))
+        return [self._joined([column.popleft() for column in self._columns]) for _ in range(count)]
+
+    def _joined(self, items: list[Item]) -> Item:
+        for item in items:
+            if type(item[0]) is Failure:
+                return item
+        return tuple(value for value, _ in items), items[0][1]
+
+    def own_state(self) -> Any:
+        """Return the elements whose others have not come yet."""
+        return [saved_items(column) for column in self._columns]
+
+    def load(self, own: Any) -> None:
+        """Go on with elements that wait for others."""
+        for column, saved in zip(self._columns, own, strict=True):
+            column.extend(restored_items(saved))
+
+
+class _Opened:
+    """The pipeline that a function has made of an element."""
+
+    __slots__ = ("item", "stage")
+
+    def __init__(self, item: Item, stage: Stage) -> None:
+        self.item = item
+        self.stage = stage
+
+
+class InterleaveStage(Stage):
+    """The elements of pipelines that a function makes of elements, `block` of each of `cycle` in turn.
+
+    Where one has ended, the next one that is made takes its place.
+    """
+
+    def __init__(self, context: Context, source: Opens, function: Callable[[Any], Any], cycle: int, block: int) -> None:
+        super().__init__(context, source)
+        self._function, self._cycle, self._block = function, cycle, block
+        self._opened: list[_Opened | None] = [None] * cycle
+        self._turn = 0
+        self._given = 0  # elements, in this turn
+        self._number = 0  # elements of the input that were taken
+        self._ended = False
+
+    async def pull(self, most: int) -> list[Item]:
+        """Return elements of one of the pipelines."""
+        idle = 0  # places in a row where there is nothing
+        while idle < self._cycle:
+            opened = self._opened[self._turn]
+            if opened is None and not self._ended:
+                failed = await self._open_next()
+                if failed is not None:
+                    return [failed]
+                continue
+            if opened is None:
+                idle += 1
+                self._next_turn()
+                continue
+            chunk = await opened.stage.pull(min(most, self._block - self._given))
+            if chunk:
+                self._given += len(chunk)
+                if self._given == self._block:
+                    self._next_turn()
+                return chunk
+            await opened.stage.aclose()
+            self._opened[self._turn] = None
+            self._given, idle = 0, 0
+        return []
+
+    def _next_turn(self) -> None:
+        self._turn, self._given = (self._turn + 1) % self._cycle, 0
+
+    async def _open_next(self) -> Item | None:
+        """Open the next pipeline in the place whose turn it is; return an error if there is one."""
+        chunk = await self.inputs[0].pull(1)
+        if not chunk:
+            self._ended = True
+            return None
+        (item,) = chunk
+        if type(item[0]) is Failure:
+            return item
+        number, self._number = self._number, self._number + 1
+        opened = self._open(item, number)
+        if isinstance(opened, Failure):
+            return opened, item[1]
+        self._opened[self._turn] = opened
+        return None
+
+    def _open(self, item: Item, number: int) -> _Opened | Failure:
+        try:
+            made = self._function(item[0])
+        except Exception as error:
+            return self.failed_function("interleaves", self._function, item, number, error)
+        if not hasattr(made, "open_stage"):
+            return self.failure(
+                "interleave is given a function that makes no pipelines",
+                number,
+                item[1],
+                None,
+                wanted="a Dataset",
+                got=repr(made)[:200],
+                hint="return one of the sources, as tagflow.data.from_text(path)",
+            )
+        return _Opened(item, made.open_stage(self.context))
+
+    def own_state(self) -> Any:
+        """Return the elements whose pipelines are open, with the states of these, and whose turn it is."""
+        opened = [
+            None if each is None else {"item": saved_items([each.item]), "its": each.stage.state()}
+            for each in self._opened
+        ]
+        return {"opened": opened, "turn": self._turn, "given": self._given, "number": self._number}
+
+    def load(self, own: Any) -> None:
+        """Open the same pipelines again."""
+        self._turn, self._given, self._number = int(own["turn"]), int(own["given"]), int(own["number"])
+        for place, saved in enumerate(own["opened"]):
+            if saved is None:
+                continue
+            (item,) = restored_items(saved["item"])
+            opened = self._open(item, self._number)
+            if isinstance(opened, Failure):
+                raise GraphError(
+                    f"a pipeline can not be opened again: {opened.error.what}",
+                    got=repr(item[0])[:200],
+                    hint="let the function of interleave depend on its element alone",
+                ) from opened.error
+            opened.stage.restore(saved["its"])
+            self._opened[place] = opened
+
+    async def aclose(self) -> None:
+        """End all pipelines that are open."""
+        for each in self._opened:
+            if each is not None:
+                await each.stage.aclose()
+        await super().aclose()

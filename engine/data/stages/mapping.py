@@ -1,0 +1,266 @@
+"""Stages that call a function of the user for each element: map and filter."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from .elements import Failure, Item, restored_items, saved_items
+from .stage import HELD, QUICKLY, SLICE, Context, Opens, Stage, end_task, is_cancelled
+
+_JOB_SECONDS = 2e-3  # that a thread should be busy with one job, which costs 0.1 ms to hand over
+_LARGEST_JOB = 64
+
+
+class _Job:
+    """Elements that a function is called for elsewhere: one in a task, some in a thread."""
+
+    __slots__ = ("future", "items")
+
+    def __init__(self, items: list[Item], future: asyncio.Future[Any]) -> None:
+        self.items = items
+        self.future = future
+
+
+class ApplyStage(Stage):
+    """Calls a function for each element, in order, or for `parallel` of them at the same time; results are in order.
+
+    A plain function is called on the event loop, or in threads if it is told to, or has held the loop for long.
+
+    Elements are first in `_waiting`, then perhaps in a job, and their results in `_done`. They are numbered in the
+    order of coming; `_number` is that of the first without result.
+    """
+
+    what = "maps"
+
+    def __init__(
+        self,
+        context: Context,
+        source: Opens,
+        function: Callable[..., Any],
+        parallel: int = 1,
+        threads: bool | None = None,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(context, source)
+        self._function = function
+        self._is_async = is_async(function)
+        self._parallel = parallel
+        self._threads = threads
+        self._seed = seed
+        self._waiting: deque[Item] = deque()
+        self._jobs: deque[_Job] = deque()
+        self._done: deque[Item] = deque()
+        self._number = 0
+        self._feeding: asyncio.Task[None] | None = None
+        self._ended = False  # the input is
+        self._job_size = 1
+        self._running = 0  # jobs that have not ended
+        self._waiter: asyncio.Future[None] | None = None  # of who pulls
+        self._closed = False
+
+    @abstractmethod
+    def finish(self, item: Item, result: Any) -> Item | None:
+        """Return what an element and the function's result give, if anything."""
+
+    async def pull(self, most: int) -> list[Item]:
+        """Return results that are there, at least one."""
+        while not self._done:
+            if self._jobs or self._feeding is not None or self._elsewhere:
+                if not await self._by_jobs():
+                    return []
+            elif self._waiting or not self._ended:
+                await self._here(most)
+            else:
+                return []
+        done = self._done
+        return [done.popleft() for _ in range(min(most, len(done)))]
+
+    @property
+    def _elsewhere(self) -> bool:
+        return bool(self._threads) or (self._is_async and self._parallel > 1)
+
+    # ---- in the task that pulls
+
+    async def _here(self, most: int) -> None:
+        await self.context.clock.breathe()
+        if not self._waiting:
+            await self._take_in(most)
+        until = perf_counter() + (QUICKLY if self._is_async else SLICE)
+        while self._waiting and len(self._done) < most:
+            item = self._waiting[0]
+            begun = perf_counter()
+            if type(item[0]) is Failure:
+                result = item[0]
+            elif self._is_async:
+                result = await self._await(item, self._number)
+            else:
+                result = self._call(item, self._number)
+            self._waiting.popleft()
+            self._finish(item, result)
+            now = perf_counter()
+            if now - begun > HELD and self._threads is None and not self._is_async:
+                self._threads = True
+                return
+            if now > until:
+                return
+
+    def _call(self, item: Item, number: int) -> Any:
+        try:
+            return self._function(item[0], *self._random(number))
+        except Exception as error:
+            return self.failed_function(self.what, self._function, item, number, error)
+
+    async def _await(self, item: Item, number: int) -> Any:
+        try:
+            return await self._function(item[0], *self._random(number))
+        except (Exception, asyncio.CancelledError) as error:
+            if is_cancelled():
+                raise
+            return self.failed_function(self.what, self._function, item, number, error)
+
+    def _random(self, number: int) -> tuple[np.random.Generator, ...]:
+        """Return the numbers to draw for an element, which depend on nothing but its epochs and its own number."""
+        if self._seed is None:
+            return ()
+        return (np.random.default_rng([self._seed, *self.context.epochs, number]),)
+
+    def _finish(self, item: Item, result: Any) -> None:
+        self._number += 1
+        made = (result, item[1]) if type(result) is Failure else self.finish(item, result)
+        if made is not None:
+            self._done.append(made)
+
+    async def _take_in(self, most: int) -> None:
+        items = await self.inputs[0].pull(most)
+        self._waiting.extend(items)
+        self._ended = not items
+
+    # ---- in tasks and threads
+
+    async def _by_jobs(self) -> bool:
+        """Wait until the first job has ended, and all that have ended behind it; say whether there was one."""
+        self._advance()
+        while not self._jobs or not self._jobs[0].future.done():
+            if self._feeding is not None and self._feeding.done():
+                feeding, self._feeding = self._feeding, None
+                feeding.result()
+                self._advance()
+            elif not self._jobs and not self._waiting and self._feeding is None:
+                return False
+            else:
+                self._waiter = asyncio.get_running_loop().create_future()
+                await self._waiter
+        while self._jobs and self._jobs[0].future.done():
+            self._end_job()
+        self._advance()
+        return True
+
+    def _advance(self) -> None:
+        """Begin jobs, and take elements in, as there is room; jobs that have ended early take some, too."""
+        if self._closed:
+            return
+        while self._waiting and self._running < self._parallel and len(self._jobs) < 2 * self._parallel:
+            self._begin_job()
+        room = self._parallel * self._job_size
+        if self._feeding is None and not self._ended and 2 * len(self._waiting) <= room:
+            self._feeding = asyncio.create_task(self._take_in(room - len(self._waiting)))
+            self._feeding.add_done_callback(self._fed)
+
+    def _fed(self, feeding: asyncio.Task[None]) -> None:
+        if not feeding.cancelled() and feeding.exception() is None and feeding is self._feeding:
+            self._feeding = None
+            self._advance()
+        self._wake()
+
+    def _ran(self, future: asyncio.Future[Any]) -> None:
+        self._running -= 1
+        self._advance()
+        if self._jobs and self._jobs[0].future.done():
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _begin_job(self) -> None:
+        first = self._number + sum(len(job.items) for job in self._jobs)
+        count = 1 if self._is_async else min(self._job_size, len(self._waiting))
+        items = [self._waiting.popleft() for _ in range(count)]
+        future: asyncio.Future[Any]
+        if self._is_async:
+            future = asyncio.create_task(self._task(items[0], first))
+        else:
+            future = self.context.threads(self._in_thread, items, first)
+        self._jobs.append(_Job(items, future))
+        self._running += 1
+        future.add_done_callback(self._ran)
+
+    async def _task(self, item: Item, number: int) -> list[Any]:
+        return [item[0] if type(item[0]) is Failure else await self._await(item, number)]
+
+    def _in_thread(self, items: list[Item], first: int) -> list[Any]:
+        begun = perf_counter()
+        results = [
+            item[0] if type(item[0]) is Failure else self._call(item, number)
+            for number, item in enumerate(items, first)
+        ]
+        each = (perf_counter() - begun) / len(items)
+        self._job_size = max(1, min(2 * self._job_size, _LARGEST_JOB, int(_JOB_SECONDS / max(each, 1e-7))))
+        return results
+
+    def _end_job(self) -> None:
+        job = self._jobs.popleft()
+        for item, result in zip(job.items, job.future.result(), strict=True):
+            self._finish(item, result)
+
+    # ---- state
+
+    def own_state(self) -> Any:
+        """Return results, elements without one, and the number of the first of those."""
+        waiting = [item for job in self._jobs for item in job.items] + list(self._waiting)
+        return {"number": self._number, "done": saved_items(self._done), "waiting": saved_items(waiting)}
+
+    def load(self, own: Any) -> None:
+        """Go on with the elements that were under way."""
+        self._number = int(own["number"])
+        self._done.extend(restored_items(own["done"]))
+        self._waiting.extend(restored_items(own["waiting"]))
+
+    async def aclose(self) -> None:
+        """End all calls that are under way; the threads wait for those in them."""
+        self._closed = True
+        await end_task(self._feeding)
+        for job in self._jobs:
+            await end_task(job.future)
+        await super().aclose()
+
+
+class MapStage(ApplyStage):
+    """What a function returns for each element."""
+
+    def finish(self, item: Item, result: Any) -> Item:
+        """Return the result, which comes from where the element does."""
+        return result, item[1]
+
+
+class FilterStage(ApplyStage):
+    """The elements for which a function returns True."""
+
+    what = "filters"
+
+    def finish(self, item: Item, result: Any) -> Item | None:
+        """Return the element, or nothing."""
+        return item if result else None
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Say whether a function is ``async def``, or an object that is called like one."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004

@@ -1,0 +1,70 @@
+"""A stage that is ahead of those behind it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any
+
+from .elements import ChunkSize, Item, restored_items, saved_items
+from .stage import Context, Opens, Stage, end_task
+
+
+class PrefetchStage(Stage):
+    """Takes up to `size` elements ahead, in a task of its own."""
+
+    def __init__(self, context: Context, source: Opens, size: int) -> None:
+        super().__init__(context, source)
+        self._size = size
+        self._chunk = ChunkSize()
+        self._buffer: deque[Item] = deque()
+        self._ended = False
+        self._task: asyncio.Task[None] | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._room = asyncio.Event()
+
+    async def pull(self, most: int) -> list[Item]:
+        """Return elements that are there, or the first that comes."""
+        while not self._buffer and not self._ended:
+            if self._task is not None and self._task.done():
+                task, self._task = self._task, None
+                task.result()
+            if self._task is None:
+                self._task = asyncio.create_task(self._fill())
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        chunk = [self._buffer.popleft() for _ in range(min(most, len(self._buffer)))]
+        if 2 * len(self._buffer) <= self._size:
+            self._room.set()
+        return chunk
+
+    async def _fill(self) -> None:
+        try:
+            while not self._ended:
+                while len(self._buffer) >= self._size:
+                    self._room.clear()
+                    await self._room.wait()
+                chunk = await self.inputs[0].pull(min(self._chunk.most, self._size - len(self._buffer)))
+                self._chunk.learn(chunk)
+                self._buffer.extend(chunk)
+                self._ended = not chunk
+                self._wake()
+        finally:
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def own_state(self) -> Any:
+        """Return the elements that are ahead."""
+        return saved_items(self._buffer)
+
+    def load(self, own: Any) -> None:
+        """Go on with the elements that were ahead."""
+        self._buffer.extend(restored_items(own))
+
+    async def aclose(self) -> None:
+        """End the task, then the stages before."""
+        await end_task(self._task)
+        await super().aclose()

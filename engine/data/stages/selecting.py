@@ -1,0 +1,132 @@
+"""Stages that pass some elements on: take, skip, ignore_errors; and enumerate, which counts them, and check."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from ...base.errors import DtypeError, ShapeError
+from .elements import Failure, Item, conform, packed, skeleton
+from .stage import Context, Opens, Stage
+
+_logger = logging.getLogger("tagflow")
+
+
+class CountingStage(Stage):
+    """A stage whose state is how many elements it has seen."""
+
+    def __init__(self, context: Context, source: Opens) -> None:
+        super().__init__(context, source)
+        self._seen = 0
+
+    def own_state(self) -> Any:
+        """Return how many elements there were."""
+        return self._seen
+
+    def load(self, own: Any) -> None:
+        """Go on counting."""
+        self._seen = int(own)
+
+
+class TakeStage(CountingStage):
+    """The first `count` elements."""
+
+    def __init__(self, context: Context, source: Opens, count: int) -> None:
+        super().__init__(context, source)
+        self._count = count
+
+    async def pull(self, most: int) -> list[Item]:
+        """Return elements; errors do not count."""
+        left = self._count - self._seen
+        if left <= 0:
+            return []
+        chunk = await self.inputs[0].pull(min(most, left))
+        self._seen += sum(type(value) is not Failure for value, _ in chunk)
+        return chunk
+
+
+class SkipStage(CountingStage):
+    """The elements behind the first `count`."""
+
+    def __init__(self, context: Context, source: Opens, count: int) -> None:
+        super().__init__(context, source)
+        self._count = count
+
+    async def pull(self, most: int) -> list[Item]:
+        """Return elements; errors do not count, and are passed on."""
+        while (left := self._count - self._seen) > 0:
+            chunk = await self.inputs[0].pull(min(left, 64))
+            if not chunk:
+                return []
+            failed = [item for item in chunk if type(item[0]) is Failure]
+            self._seen += len(chunk) - len(failed)
+            if failed:
+                return failed
+        return await self.inputs[0].pull(most)
+
+
+class EnumerateStage(CountingStage):
+    """Pairs of a number and an element."""
+
+    def __init__(self, context: Context, source: Opens, start: int) -> None:
+        super().__init__(context, source)
+        self._start = start
+
+    async def pull(self, most: int) -> list[Item]:
+        """Return pairs; errors are not numbered."""
+        chunk = await self.inputs[0].pull(most)
+        found: list[Item] = []
+        for item in chunk:
+            if type(item[0]) is Failure:
+                found.append(item)
+            else:
+                found.append(((self._start + self._seen, item[0]), item[1]))
+                self._seen += 1
+        return found
+
+
+class IgnoreErrorsStage(CountingStage):
+    """The elements that could be made."""
+
+    def __init__(self, context: Context, source: Opens, log: bool) -> None:
+        super().__init__(context, source)
+        self._log = log
+
+    async def pull(self, most: int) -> list[Item]:
+        """Return elements that are there."""
+        while chunk := await self.inputs[0].pull(most):
+            kept = [item for item in chunk if type(item[0]) is not Failure]
+            if len(kept) < len(chunk):
+                self._note([item[0].error for item in chunk if type(item[0]) is Failure])
+            if kept:
+                return kept
+        return []
+
+    def _note(self, errors: list[Exception]) -> None:
+        self._seen += len(errors)
+        for error in errors if self._log else ():
+            _logger.warning("an element of a pipeline is left out: %s", error)
+
+
+class CheckStage(CountingStage):
+    """Elements as arrays of the dtypes and shapes of a spec; or, for a graph, tuples of such arrays."""
+
+    def __init__(self, context: Context, source: Opens, check: Any, flat: bool = False) -> None:
+        super().__init__(context, source)
+        self._spec = check
+        self._wanted = skeleton(check)
+        self._flat = flat
+
+    async def pull(self, most: int) -> list[Item]:
+        """Return arrays, and errors in the places of elements that do not fit."""
+        return [item if type(item[0]) is Failure else self._checked(item) for item in await self.inputs[0].pull(most)]
+
+    def _checked(self, item: Item) -> Item:
+        number, self._seen = self._seen, self._seen + 1
+        element, origin = item
+        try:
+            leaves = conform(element, self._spec, self._wanted)
+        except (DtypeError, ShapeError) as error:
+            made = self.failure(error.what, number, origin, error, wanted=error.wanted, got=error.got, hint=error.hint)
+            return made, origin
+        return tuple(leaves) if self._flat else packed(self._spec, iter(leaves)), origin

@@ -1,0 +1,101 @@
+"""A stage that gives elements in random order, from a buffer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .elements import Failure, Item, restored_items, saved_items
+from .stage import Context, Opens, Stage
+
+_DRAWN_AT_ONCE = 256
+_ASKED_AT_ONCE = 64
+
+
+class Draws:
+    """Random numbers from 0 to 1, of which a state is how many were drawn."""
+
+    __slots__ = ("_ahead", "_bits", "_generator", "drawn")
+
+    def __init__(self, seed: list[int], drawn: int = 0) -> None:
+        self._bits = np.random.PCG64(np.random.SeedSequence(seed))
+        self._bits.advance(drawn)
+        self._generator = np.random.Generator(self._bits)
+        self._ahead: list[float] = []
+        self.drawn = drawn
+
+    def below(self, count: int) -> int:
+        """Return a number from 0 to `count` - 1."""
+        if not self._ahead:
+            self._ahead = self._generator.random(_DRAWN_AT_ONCE)[::-1].tolist()
+        self.drawn += 1
+        return int(self._ahead.pop() * count)
+
+
+class ShuffleStage(Stage):
+    """Each element from a random place of a buffer, where the next one of the input goes.
+
+    Parameters
+    ----------
+    size : int
+        Of the buffer.
+    seed : int
+    reshuffle : bool
+        Whether each epoch has an order of its own.
+    """
+
+    def __init__(self, context: Context, source: Opens, size: int, seed: int, reshuffle: bool) -> None:
+        super().__init__(context, source)
+        self._size = size
+        self._seed = [seed, *context.epochs] if reshuffle else [seed]
+        self._draws = Draws(self._seed)
+        self._buffer: list[Item] = []
+
+    async def pull(self, most: int) -> list[Item]:
+        """Return elements; errors of the stages before as they come.
+
+        What is drawn depends on the elements alone, not on how many are asked for at once.
+        """
+        source, buffer = self.inputs[0], self._buffer
+        while len(buffer) < self._size:
+            chunk = await source.pull(min(self._size - len(buffer), _ASKED_AT_ONCE))
+            if not chunk:
+                return self._rest(most)
+            failed = [item for item in chunk if type(item[0]) is Failure]
+            buffer += [item for item in chunk if type(item[0]) is not Failure]
+            if failed:
+                return failed
+        chunk = await source.pull(most)
+        return [self._exchange(item) for item in chunk] or self._rest(most)
+
+    def _exchange(self, item: Item) -> Item:
+        if type(item[0]) is Failure:
+            return item
+        place = self._draws.below(self._size)
+        found, self._buffer[place] = self._buffer[place], item
+        return found
+
+    def _rest(self, most: int) -> list[Item]:
+        """Return elements of the buffer, which nothing comes into any longer."""
+        buffer = self._buffer
+        found: list[Item] = []
+        while buffer and len(found) < most:
+            place = self._draws.below(len(buffer))
+            buffer[place], buffer[-1] = buffer[-1], buffer[place]
+            found.append(buffer.pop())
+        return found
+
+    def own_state(self) -> Any:
+        """Return the buffer, the seed, and how many numbers were drawn."""
+        return {
+            "seed": self._seed,
+            "drawn": self._draws.drawn,
+            "buffer": saved_items(self._buffer),
+        }
+
+    def load(self, own: Any) -> None:
+        """Go on in the same order."""
+        self._seed = [int(each) for each in own["seed"]]
+        self._draws = Draws(self._seed, int(own["drawn"]))
+        self._buffer = restored_items(own["buffer"])

@@ -1,0 +1,416 @@
+"""Where elements come from: Python's iterables, plain and asynchronous, arrays, files of records."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+from collections import deque
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from ...base.errors import GraphError
+from ...base.record_files import Block, DamagedRecord, RecordFile, matching_files
+from .elements import Item, leaves_of, packed
+from .stage import HELD, QUICKLY, SLICE, Context, Stage, end_task, is_cancelled
+
+
+class IterableStage(Stage):
+    """The elements of an iterable, or of what a function returns.
+
+    A state is how many were taken; an iterator with ``state_dict`` and ``load_state_dict`` gives its own.
+    """
+
+    what = "iterable"
+
+    def __init__(self, context: Context, source: Any, threads: bool | None = False) -> None:
+        super().__init__(context)
+        self._source = source
+        self._threads = threads
+        self._iterator: Any = None
+        self._count = 0  # elements that were handed on
+        self._items: deque[Item] = deque()  # that came while others were waited for
+        self._skip = 0  # elements to be passed over, of a state
+        self._saved: Any = None  # what an iterator said of itself, of a state
+        self._ended = False
+        self._gathering = False
+
+    async def pull(self, most: int) -> list[Item]:
+        """Return elements as long as they come quickly."""
+        await self.context.clock.breathe()
+        if self._iterator is None and not self._ended:
+            try:
+                self._begin()
+            except Exception as error:
+                self._fail(error)
+        while self._skip and not self._ended:
+            await self._gather(min(self._skip, 64))
+            self._skip -= len(self._items)
+            self._items.clear()
+            await self.context.clock.breathe()
+        if not self._items and not self._ended:
+            self._gathering = True
+            await self._gather(most)
+            self._gathering = False
+        chunk = [self._items.popleft() for _ in range(min(most, len(self._items)))]
+        self._count += len(chunk)
+        return chunk
+
+    def _begin(self) -> None:
+        self._iterator = self._iterate(self._source)
+        if self._iterator is self._source and self.context.epochs and self.context.epochs[-1]:
+            raise GraphError(
+                f"this {self.what} can be gone through only once",
+                wanted="one epoch, or something that begins anew",
+                got=repr(self._source),
+                hint="give a function that returns a new iterator",
+            )
+        if self._saved is not None and hasattr(self._iterator, "load_state_dict"):
+            self._iterator.load_state_dict(self._saved)
+            self._skip = 0
+        self._saved = None
+
+    def _iterate(self, source: Any) -> Any:
+        return iter(source() if _begins(source, "__iter__") else source)
+
+    async def _gather(self, most: int) -> None:
+        if self._threads:
+            await self.context.threads(self._take, most)
+        else:
+            self._threads = self._take(most) > HELD and self._threads is None
+
+    def _take(self, most: int) -> float:
+        """Take elements as long as they come quickly; return the seconds that this took."""
+        begun = now = perf_counter()
+        first = self._count + len(self._items)
+        try:
+            for number in range(first, first + most):
+                self._items.append((next(self._iterator), ("", number)))
+                now = perf_counter()
+                if now - begun > SLICE:
+                    break
+        except StopIteration:
+            self._ended = True
+        except Exception as error:
+            self._fail(error)
+        return now - begun
+
+    def _fail(self, error: BaseException) -> None:
+        """Let an iterator that has raised be over, as it is."""
+        self._ended = True
+        number = self._count + len(self._items)
+        what = f"the {self.what} of a pipeline has raised {type(error).__name__}: {error}"
+        hint = "see its cause; it ends with this element"
+        self._items.append((self.failure(what, number, ("", number), error, hint=hint), ("", number)))
+
+    def own_state(self) -> Any:
+        """Return how many elements were handed on, and what the iterator says of itself."""
+        its = None
+        if self._saved is not None:
+            its = self._saved
+        elif hasattr(self._iterator, "state_dict") and not self._gathering and not self._items:
+            its = self._iterator.state_dict()
+        return {"count": self._count, "iterator": its}
+
+    def load(self, own: Any) -> None:
+        """Begin behind those that were handed on."""
+        self._count, self._saved = int(own["count"]), own["iterator"]
+        self._skip = self._count
+
+    async def aclose(self) -> None:
+        """Close a generator."""
+        iterator, self._iterator, self._ended = self._iterator, None, True
+        is_idle = not self._gathering  # as against one that a thread goes on with
+        if is_idle and iterator is not None and iterator is not self._source and hasattr(iterator, "close"):
+            iterator.close()
+
+
+def _begins(source: Any, method: str) -> bool:
+    """Say whether a source is a function that returns an iterable, as a class is."""
+    return isinstance(source, type) or not hasattr(source, method)
+
+
+class AsyncIterableStage(IterableStage):
+    """The elements of an asynchronous iterable, which a task of its own goes through, as far as it is asked to.
+
+    So whatever of asyncio belongs to a task, a timeout or a task group, may be around the user's ``yield``.
+    """
+
+    what = "asynchronous iterable"
+
+    def __init__(self, context: Context, source: Any) -> None:
+        super().__init__(context, source)
+        self._task: asyncio.Task[None] | None = None
+        self._asked = asyncio.Event()
+        self._wanted = 0
+        self._reply: asyncio.Future[None] | None = None
+
+    def _iterate(self, source: Any) -> Any:
+        return aiter(source() if _begins(source, "__aiter__") else source)
+
+    async def _gather(self, most: int) -> None:
+        self._wanted = most
+        self._asked.set()
+        self._reply = asyncio.get_running_loop().create_future()
+        if self._task is None:
+            self._task = asyncio.create_task(self._go_through())
+        await self._reply
+
+    async def _go_through(self) -> None:
+        iterator = self._iterator
+        try:
+            while not self._ended:
+                await self._asked.wait()
+                self._asked.clear()
+                await self._take_some(iterator)
+                self._answer()
+        finally:
+            self._answer()
+            if inspect.isasyncgen(iterator) and iterator is not self._source:
+                await iterator.aclose()
+
+    async def _take_some(self, iterator: Any) -> None:
+        until = perf_counter() + QUICKLY  # who was waited for is handed on at once
+        first = self._count + len(self._items)
+        try:
+            for number in range(first, first + self._wanted):
+                self._items.append((await anext(iterator), ("", number)))
+                if perf_counter() > until:
+                    return
+        except StopAsyncIteration:
+            self._ended = True
+        except (Exception, asyncio.CancelledError) as error:
+            if is_cancelled():
+                raise
+            self._fail(error)
+
+    def _answer(self) -> None:
+        if self._reply is not None and not self._reply.done():
+            self._reply.set_result(None)
+
+    async def aclose(self) -> None:
+        """End the task, which closes a generator."""
+        self._ended = True
+        await end_task(self._task)
+
+
+class ArraysStage(Stage):
+    """The slices of arrays along axis 0."""
+
+    def __init__(self, context: Context, arrays: Any) -> None:
+        super().__init__(context)
+        self._arrays: Any = arrays
+        self._leaves: list[np.ndarray[Any, Any]] | None = None
+        self._next = 0
+
+    async def pull(self, most: int) -> list[Item]:
+        """Return slices, read-only views."""
+        await self.context.clock.breathe()
+        if self._leaves is None:
+            try:
+                self._arrays = await self._read()
+            except (OSError, ValueError, KeyError, BadZipFile) as error:
+                self._leaves = []  # the end
+                what = f"the arrays of a pipeline can not be read: {error}"
+                return [(self.failure(what, 0, None, error, hint="repair the file"), None)]
+            self._leaves = leaves_of(self._arrays)
+        leaves, first = self._leaves, self._next
+        rows = zip(*(_rows(leaf, first, first + most) for leaf in leaves), strict=True)
+        make = _packer(self._arrays)
+        chunk: list[Item] = [(make(row), ("", number)) for number, row in enumerate(rows, first)]
+        self._next += len(chunk)
+        return chunk
+
+    async def _read(self) -> Any:
+        return self._arrays
+
+    def own_state(self) -> Any:
+        """Return the next index."""
+        return self._next
+
+    def load(self, own: Any) -> None:
+        """Begin at an index."""
+        self._next = int(own)
+
+
+class ArchiveStage(ArraysStage):
+    """The slices of the arrays of an .npz file."""
+
+    async def _read(self) -> Any:
+        path, names = self._arrays
+        return await self.context.call(_load, path, names)
+
+
+def _load(path: str, names: list[str]) -> dict[str, np.ndarray[Any, Any]]:
+    with np.load(path, allow_pickle=False) as archive:
+        return {name: archive[name] for name in names}
+
+
+def _rows(array: np.ndarray[Any, Any], first: int, stop: int) -> list[Any]:
+    part = array[first:stop]
+    part.flags.writeable = False
+    return list(part)
+
+
+def _packer(structure: Any) -> Callable[[tuple[Any, ...]], Any]:
+    """Return what makes an element of the slices of its leaves."""
+    if not isinstance(structure, (tuple, dict)):
+        return lambda row: row[0]
+    parts = structure.values() if isinstance(structure, dict) else structure
+    if not any(isinstance(each, (tuple, dict)) for each in parts):
+        if type(structure) is tuple:
+            return lambda row: row
+        if isinstance(structure, dict):
+            names = tuple(structure)
+            return lambda row: dict(zip(names, row, strict=True))
+    return lambda row: packed(structure, iter(row))
+
+
+async def _found(stage: Stage, patterns: tuple[str, ...]) -> tuple[list[str], Item | None]:
+    """Return the files that patterns match; or none, and the error."""
+    try:
+        return await stage.context.call(matching_files, patterns), None
+    except OSError as error:
+        hint = "look at the patterns, and at the directory that they begin in"
+        return [], (stage.failure(f"files are not found: {error}", 0, None, error, hint=hint), None)
+
+
+class PathsStage(Stage):
+    """The paths of the files that patterns match."""
+
+    def __init__(self, context: Context, patterns: tuple[str, ...]) -> None:
+        super().__init__(context)
+        self._patterns = patterns
+        self._paths: list[str] | None = None
+        self._next = 0
+
+    async def pull(self, most: int) -> list[Item]:
+        """Return paths."""
+        await self.context.clock.breathe()
+        if self._paths is None:
+            self._paths, failed = await _found(self, self._patterns)
+            if failed is not None:
+                return [failed]
+        first, self._next = self._next, min(self._next + most, len(self._paths))
+        return [(self._paths[number], ("file", number)) for number in range(first, self._next)]
+
+    def own_state(self) -> Any:
+        """Return the paths, if they were looked for, and the next one."""
+        return {"paths": self._paths, "next": self._next}
+
+    def load(self, own: Any) -> None:
+        """Go on with paths that were found before."""
+        self._paths = None if own["paths"] is None else list(own["paths"])
+        self._next = int(own["next"])
+
+
+class RecordsStage(Stage):
+    """The records of files, read in threads.
+
+    A state is a file, the block in it, and how many of its records were handed on.
+    """
+
+    def __init__(self, context: Context, patterns: tuple[str, ...], format: str, unit: str, compression: str) -> None:
+        super().__init__(context)
+        self._patterns, self._format, self._unit, self._compression = patterns, format, unit, compression
+        self._paths: list[str] | None = None
+        self._file: RecordFile | None = None
+        self._number = 0  # of the file
+        self._block = Block([], 0)
+        self._start = 0  # of the block
+        self._before = 0  # records of the file in front of the block
+        self._taken = 0  # of the block
+
+    async def pull(self, most: int) -> list[Item]:
+        """Return records of one block."""
+        await self.context.clock.breathe()
+        while self._taken >= len(self._block.records):
+            if self._paths is None:
+                self._paths, failed = await _found(self, self._patterns)
+                if failed is not None:
+                    return [failed]
+            if self._number >= len(self._paths):
+                return []
+            try:
+                await self._read_block()
+            except (OSError, EOFError, DamagedRecord) as error:
+                item = self._failed(error, self._before + self._taken)
+                self._end_file()
+                return [item]
+        path = self._place()
+        first, stop = self._taken, min(self._taken + most, len(self._block.records))
+        self._taken = stop
+        offset = self._before + 1  # lines are counted from 1
+        return [
+            (record, (path, offset + number))
+            if not isinstance(record, DamagedRecord)
+            else self._failed(record, self._before + number)
+            for number, record in enumerate(self._block.records[first:stop], first)
+        ]
+
+    def _place(self) -> str:
+        assert self._paths is not None
+        return f"{self._paths[self._number]}, {self._unit}"
+
+    async def _read_block(self) -> None:
+        """Read the block behind those that were handed on, or the one that a state is in."""
+        behind = bool(self._block.records)
+        start = self._block.end if behind else self._start
+        block = await self.context.call(self._read, start)
+        if behind:
+            self._before += len(self._block.records)
+            self._start, self._taken = start, 0
+        self._block = block
+        if not block.records:
+            self._end_file()
+
+    def _read(self, start: int) -> Block:
+        assert self._paths is not None
+        if self._file is None:
+            self._file = RecordFile(self._paths[self._number], self._format, self._compression)
+        return self._file.read_block(start)
+
+    def _end_file(self) -> None:
+        self._close()
+        self._number += 1
+        self._block, self._start, self._before, self._taken = Block([], 0), 0, 0, 0
+
+    def _failed(self, error: Exception, number: int) -> Item:
+        origin = (self._place(), number + 1)
+        hint = "repair the file; ignore_errors() goes on behind what can not be read"
+        return self.failure(f"a {self._unit} can not be read: {error}", number, origin, error, hint=hint), origin
+
+    def own_state(self) -> Any:
+        """Return the files, if they were looked for, and the place in them."""
+        return {
+            "paths": self._paths,
+            "file": self._number,
+            "start": self._start,
+            "before": self._before,
+            "taken": self._taken,
+        }
+
+    def load(self, own: Any) -> None:
+        """Go on at a place."""
+        self._paths = None if own["paths"] is None else list(own["paths"])
+        self._number, self._start = int(own["file"]), int(own["start"])
+        self._before, self._taken = int(own["before"]), int(own["taken"])
+
+    def _close(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    async def aclose(self) -> None:
+        """Close the file that is open."""
+        self._close()
+
+
+def as_patterns(files: Any) -> tuple[str, ...]:
+    """Return paths and patterns, of one or several."""
+    listed: list[Any] = [files] if isinstance(files, (str, os.PathLike)) else list(files)
+    return tuple(map(os.fspath, listed))

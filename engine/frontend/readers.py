@@ -1,0 +1,216 @@
+"""Readers of files whose names come from a queue, as in TensorFlow 1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..base.dtypes import DType, string, uint8
+from ..base.errors import DtypeError, GraphError
+from ..ir import scopes
+from ..ir.apply import apply, build, scoped_name
+from ..ir.entry import public
+from ..ir.operation import Operation
+from ..ir.tensor import Tensor
+from ..ops.queues import readers as _operations  # noqa: F401  declares the operation types used below
+from ..ops.state.files import content_dtype
+from .queues import QueueBase
+
+
+class ReaderBase:
+    """What readers have in common; make one of the classes below.
+
+    A reader is a session's, as queues are. It takes the name of a file from a queue, gives what is in it, record after
+    record, and takes the next. Files are read in threads.
+
+    Attributes
+    ----------
+    name : str
+        Unique in the graph.
+    shared_name : str
+        What the session knows it by.
+    dtype : DType
+        Of records: string, or uint8 for bytes.
+    reader_ref : Tensor
+        The resource handle.
+    """
+
+    __slots__ = ("dtype", "name", "reader_ref", "shared_name")
+
+    def __init__(self, format: str, dtype: DType, compression: str, shared_name: str | None, name: str) -> None:
+        if compression not in ("auto", "gzip", ""):
+            raise GraphError(
+                "files of this compression are not read",
+                wanted="'auto', 'gzip' or ''",
+                got=compression,
+                hint="use gzip",
+            )
+        self.dtype: DType = dtype
+        self.name: str = scoped_name(name)
+        self.shared_name: str = shared_name or self.name
+        graph = scopes.get_default_graph()
+        with scopes.within(region=graph.root, control_inputs=(), name=self.name):
+            self.reader_ref: Tensor = apply(
+                "ReaderHandle",
+                name="handle",
+                shared_name=self.shared_name,
+                format=format,
+                compression=compression,
+                dtype=dtype,
+            )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
+    @property
+    def graph(self) -> Any:
+        """The graph it belongs to."""
+        return self.reader_ref.graph
+
+    @public
+    def read(self, queue: QueueBase, name: str | None = None) -> tuple[Tensor, Tensor]:
+        """Return the next record and where it is from.
+
+        Parameters
+        ----------
+        queue : FIFOQueue or another
+            Of strings, names of files; asked when all of the file before was read.
+        name : str, optional
+            Name of the operation.
+
+        Returns
+        -------
+        key, value : Tensor
+            A string scalar, the path and, unless a record is a whole file, a colon and the record's number from 1; and
+            the record, a string scalar or uint8 of shape [n].
+
+        Raises
+        ------
+        DtypeError
+            If the queue's elements are no strings.
+        QueueClosed
+            When a step runs it, if the queue is closed and has no file left.
+        OpError
+            When a step runs it, if the file can not be read, or the record is damaged. The next step goes on behind.
+        """
+        if queue.dtypes != (string,):
+            raise DtypeError(
+                f"queue '{queue.name}' has no names of files",
+                wanted="one component, string",
+                got=list(queue.dtypes),
+                hint="make it with dtypes='string', shapes=[[]]",
+            )
+        op = build("ReaderRead", [self.reader_ref, queue.queue_ref], name=name or "read", dtype=self.dtype)
+        key, value = op.outputs
+        return key, value
+
+    @public
+    def num_records_produced(self, name: str | None = None) -> Tensor:
+        """Return how many records were given, an int64 scalar."""
+        return apply("ReaderNumRecordsProduced", self.reader_ref, name=name or "num_records_produced")  # type: ignore[no-any-return]
+
+    @public
+    def num_work_units_completed(self, name: str | None = None) -> Tensor:
+        """Return how many files were read to their ends, an int64 scalar."""
+        return apply("ReaderNumWorkUnitsCompleted", self.reader_ref, name=name or "num_work_units_completed")  # type: ignore[no-any-return]
+
+    @public
+    def reset(self, name: str | None = None) -> Operation:
+        """Return an operation after which it is as new: without a file, and counting from 0."""
+        return apply("ReaderReset", self.reader_ref, name=name or "reset")  # type: ignore[no-any-return]
+
+
+class TextLineReader(ReaderBase):
+    """A reader of the lines of files of text in UTF-8.
+
+    Parameters
+    ----------
+    compression : {'auto', 'gzip', ''}
+        By default gzip for paths that end with .gz.
+    shared_name : str, optional
+        Readers of one shared name are one in a session; by default its own name.
+    name : str
+        Its name in the graph.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, tagflow as tg
+    >>> with tempfile.TemporaryDirectory() as directory, tg.Graph().as_default() as graph:
+    ...     path = pathlib.Path(directory, "verse.txt")
+    ...     _ = path.write_text("one\\ntwo\\n")
+    ...     files = tg.FIFOQueue(4, "string", shapes=[[]])
+    ...     put = files.enqueue(str(path))
+    ...     key, line = tg.TextLineReader().read(files)
+    ...     with tg.SyncSession(graph) as session:
+    ...         session.run(put)
+    ...         [session.run(line).item() for _ in range(2)]
+    ['one', 'two']
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self, compression: str = "auto", shared_name: str | None = None, name: str = "text_line_reader"
+    ) -> None:
+        super().__init__("text", string, compression, shared_name, name)
+
+
+class TFRecordReader(ReaderBase):
+    """A reader of the records of TFRecord files; their checksums are looked at.
+
+    Parameters
+    ----------
+    compression, shared_name, name
+        As of a TextLineReader.
+
+    Examples
+    --------
+    >>> import tempfile, tagflow as tg
+    >>> with tempfile.TemporaryDirectory() as directory, tg.Graph().as_default() as graph:
+    ...     with tg.data.TFRecordWriter(directory + "/a.tfrecord") as writer:
+    ...         writer.write(b"abc")
+    ...     files = tg.FIFOQueue(4, "string", shapes=[[]])
+    ...     put = files.enqueue(directory + "/a.tfrecord")
+    ...     key, record = tg.TFRecordReader().read(files)
+    ...     with tg.SyncSession(graph) as session:
+    ...         session.run(put)
+    ...         session.run(record).tobytes()
+    b'abc'
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self, compression: str = "auto", shared_name: str | None = None, name: str = "tfrecord_reader"
+    ) -> None:
+        super().__init__("tfrecord", uint8, compression, shared_name, name)
+
+
+class WholeFileReader(ReaderBase):
+    """A reader whose records are whole files.
+
+    Parameters
+    ----------
+    dtype : {'uint8', 'string'}
+        Bytes, or text in UTF-8.
+    shared_name, name
+        As of a TextLineReader.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, tagflow as tg
+    >>> with tempfile.TemporaryDirectory() as directory, tg.Graph().as_default() as graph:
+    ...     path = pathlib.Path(directory, "a.bin")
+    ...     _ = path.write_bytes(bytes([1, 2, 255]))
+    ...     files = tg.FIFOQueue(4, "string", shapes=[[]])
+    ...     put = files.enqueue(str(path))
+    ...     key, content = tg.WholeFileReader().read(files)
+    ...     with tg.SyncSession(graph) as session:
+    ...         session.run(put)
+    ...         session.run(content)
+    array([  1,   2, 255], dtype=uint8)
+    """
+
+    __slots__ = ()
+
+    def __init__(self, dtype: Any = "uint8", shared_name: str | None = None, name: str = "whole_file_reader") -> None:
+        super().__init__("file", content_dtype(dtype), "", shared_name, name)

@@ -1,0 +1,342 @@
+"""Staging areas as in TensorFlow 1: elements that are made ready for the step that takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..base import dtypes as kinds
+from ..base.docstrings import Family
+from ..base.errors import GraphError
+from ..ir.apply import apply, build, convert_to_tensor
+from ..ir.entry import public
+from ..ir.operation import Operation
+from ..ir.tensor import Tensor
+from ..ops.queues import operations as _operations  # noqa: F401  declares the operation types used below
+from ..ops.queues import staging_operations as _staging  # noqa: F401
+from .queue_components import HasComponents, tensors_of
+
+_AREA = Family(
+    {
+        "dtypes": """dtype-like or list of them
+    Of an element's components.""",
+        "shapes": """list of shapes, optional
+    Of the components.""",
+        "names": """list of str, optional
+    Of the components; elements are dicts then.""",
+        "shared_name": """str, optional
+    Areas of one shared name are one in a session; by default its own name.""",
+        "capacity": """int
+    Most elements that it holds; 0 for no bound.""",
+        "memory_limit": """int
+    Most bytes that it holds; 0 for no bound.""",
+        "name": """str
+    Its name in the graph.""",
+    },
+    returns="",
+    raises={
+        "GraphError": "If `capacity` or `memory_limit` is negative.",
+        "OpError": "When a step uses it, if it shares its name with an area that differs.",
+    },
+)
+
+
+class _Area(HasComponents):
+    """What staging areas have in common."""
+
+    __slots__ = ()
+    _what = "staging area"
+
+    @staticmethod
+    def _require_bounds(capacity: int, memory_limit: int) -> None:
+        if capacity < 0 or memory_limit < 0:
+            raise GraphError(
+                "a staging area has a negative bound",
+                wanted="0 for no bound, or more",
+                got=f"capacity={capacity}, memory_limit={memory_limit}",
+                hint="leave capacity and memory_limit out for no bound",
+            )
+
+
+@_AREA.complete
+class StagingArea(_Area):
+    """A queue between what makes elements ready and what uses them: put waits for room, get for an element.
+
+    Unlike a FIFOQueue it is never closed, and may be looked into and emptied.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     area = tg.StagingArea(["float32"], [[2]], capacity=1)
+    ...     put, (x,) = area.put([[1.0, 2.0]]), area.get()
+    >>> with tg.SyncSession(graph) as session:
+    ...     session.run(put)
+    ...     session.run(x)
+    array([1., 2.], dtype=float32)
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        dtypes: Any,
+        shapes: Any = None,
+        names: Any = None,
+        shared_name: str | None = None,
+        capacity: int = 0,
+        memory_limit: int = 0,
+        name: str = "staging_area",
+    ) -> None:
+        self._require_bounds(capacity, memory_limit)
+        bounds = {"capacity": capacity or -1, "capacity_bytes": memory_limit or -1}
+        super().__init__("QueueHandle", dtypes, shapes, names, shared_name, name, order="staging", **bounds)
+
+    @public
+    def put(self, values: Any, name: str | None = None) -> Operation:
+        """Return an operation that puts an element in, as soon as there is room.
+
+        Parameters
+        ----------
+        values : tensor, list of tensors, or dict of them
+            The components; a dict by name if the area has `names`.
+        name : str, optional
+            Name of the operation.
+
+        Raises
+        ------
+        DtypeError, ShapeError, GraphError
+            If the components do not fit.
+        OpError
+            When a step runs it, if the element takes more than `memory_limit` by itself.
+        """
+        tensors = tensors_of(self.components_of(values), self.dtypes)
+        return build("Enqueue", [self.handle, *tensors], name=name or "put", dtypes_=self.dtypes, shapes=self.shapes)
+
+    @public
+    def get(self, name: str | None = None) -> Any:
+        """Return the components of the next element, a list or dict, as soon as there is one."""
+        op = build("Dequeue", [self.handle], name=name or "get", dtypes_=self.dtypes, shapes=self.shapes)
+        return self.named(op.outputs)
+
+    @public
+    def peek(self, index: Any = 0, name: str | None = None) -> Any:
+        """Return the components of an element that stays in, as soon as there are so many.
+
+        Parameters
+        ----------
+        index : int32 scalar
+            0 for the one that a `get` would take.
+        name : str, optional
+            Name of the operation.
+
+        Returns
+        -------
+        list or dict of Tensor
+            The components.
+
+        Raises
+        ------
+        OpError
+            When a step runs it, if the index is negative.
+        """
+        place = convert_to_tensor(index, kinds.int32)
+        op = build("StagePeek", [self.handle, place], name=name or "peek", dtypes_=self.dtypes, shapes=self.shapes)
+        return self.named(op.outputs)
+
+    @public
+    def size(self, name: str | None = None) -> Tensor:
+        """Return how many elements are in, an int32 scalar."""
+        return apply("QueueSize", self.handle, name=name or "size")  # type: ignore[no-any-return]
+
+    @public
+    def clear(self, name: str | None = None) -> Operation:
+        """Return an operation that lets go of all elements."""
+        return apply("StageClear", self.handle, name=name or "clear")  # type: ignore[no-any-return]
+
+
+@_AREA.complete
+class MapStagingArea(_Area):
+    """A staging area whose elements have keys, and whose components may be put, and got, one after another.
+
+    An element can be got when all its components have been put; it is gone when all have been got. `capacity` counts
+    such elements; components that are put one by one wait for memory only. What is got by a step that fails, or is
+    cancelled, is gone with it.
+
+    Parameters
+    ----------
+    ordered : bool
+        Whether `get` without a key gives the element of the smallest; otherwise the one that was ready first.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     area = tg.MapStagingArea(["float32"], [[]], ordered=True)
+    ...     puts, (key, (x,)) = [area.put(2, [20.0]), area.put(1, [10.0])], area.get()
+    >>> with tg.SyncSession(graph) as session:
+    ...     for put in puts:
+    ...         session.run(put)
+    ...     [value.item() for value in session.run([key, x])]
+    [1, 10.0]
+    """
+
+    __slots__ = ()
+    _what = "map staging area"
+
+    def __init__(
+        self,
+        dtypes: Any,
+        shapes: Any = None,
+        names: Any = None,
+        shared_name: str | None = None,
+        ordered: bool = False,
+        capacity: int = 0,
+        memory_limit: int = 0,
+        name: str = "map_staging_area",
+    ) -> None:
+        self._require_bounds(capacity, memory_limit)
+        about = {"ordered": bool(ordered), "capacity": capacity, "memory_limit": memory_limit}
+        super().__init__("MapStageHandle", dtypes, shapes, names, shared_name, name, **about)
+
+    @public
+    def put(self, key: Any, vals: Any, indices: Sequence[int] | None = None, name: str | None = None) -> Operation:
+        """Return an operation that puts components of the element of a key in, as soon as there is room.
+
+        Parameters
+        ----------
+        key : int64 scalar
+        vals : tensor, list of tensors, or dict of them
+            All components, or some: a dict of these if the area has `names`, else those of `indices`.
+        indices : list of int, optional
+            Numbers of the components in `vals`.
+        name : str, optional
+            Name of the operation.
+
+        Raises
+        ------
+        DtypeError, ShapeError, GraphError
+            If the components do not fit.
+        OpError
+            When a step runs it, if the key has one of the components already, or they take more than `memory_limit`.
+        """
+        chosen, values = self._chosen(vals, indices)
+        about = self._about(chosen)
+        tensors = tensors_of(values, about["dtypes_"])
+        return build("MapStagePut", [self.handle, _key(key), *tensors], name=name or "put", **about)
+
+    @public
+    def get(self, key: Any = None, indices: Sequence[int] | None = None, name: str | None = None) -> tuple[Tensor, Any]:
+        """Return a key and components of its element, as soon as that is whole.
+
+        Parameters
+        ----------
+        key : int64 scalar, optional
+            By default that of the next element.
+        indices : list of int or of names, optional
+            Which components; the others stay. All by default.
+        name : str, optional
+            Name of the operation.
+
+        Returns
+        -------
+        key : Tensor
+        components : list or dict of Tensor
+
+        Raises
+        ------
+        OpError
+            When a step runs it, if one of them was got before.
+        """
+        chosen = self._indices(indices)
+        wanted = np.zeros(0, np.int64) if key is None else apply("ExpandDims", _key(key), axis=0)
+        op = build(
+            "MapStageGet",
+            [self.handle, convert_to_tensor(wanted, None if isinstance(wanted, Tensor) else kinds.int64)],
+            name=name or "get",
+            **self._about(chosen),
+        )
+        return op.outputs[0], self.named(op.outputs[1:], chosen)
+
+    @public
+    def peek(self, key: Any, indices: Sequence[int] | None = None, name: str | None = None) -> Any:
+        """Return components of an element that stays in, as soon as it is whole.
+
+        Parameters
+        ----------
+        key : int64 scalar
+        indices : list of int or of names, optional
+            Which components; all by default.
+        name : str, optional
+            Name of the operation.
+
+        Returns
+        -------
+        list or dict of Tensor
+            The components.
+
+        Raises
+        ------
+        OpError
+            When a step runs it, if one of them was got before.
+        """
+        chosen = self._indices(indices)
+        op = build("MapStagePeek", [self.handle, _key(key)], name=name or "peek", **self._about(chosen))
+        return self.named(op.outputs, chosen)
+
+    @public
+    def size(self, name: str | None = None) -> Tensor:
+        """Return how many elements are whole, an int32 scalar."""
+        return apply("MapStageSize", self.handle, name=name or "size")  # type: ignore[no-any-return]
+
+    @public
+    def incomplete_size(self, name: str | None = None) -> Tensor:
+        """Return how many elements lack components, an int32 scalar."""
+        size: Tensor = apply("MapStageSize", self.handle, name=name or "incomplete_size", incomplete=True)
+        return size
+
+    @public
+    def clear(self, name: str | None = None) -> Operation:
+        """Return an operation that lets go of all elements, also those that lack components."""
+        return apply("MapStageClear", self.handle, name=name or "clear")  # type: ignore[no-any-return]
+
+    def _about(self, indices: tuple[int, ...]) -> dict[str, Any]:
+        """Return the attributes of an operation on some components."""
+        dtypes, shapes = tuple(self.dtypes[i] for i in indices), tuple(self.shapes[i] for i in indices)
+        return {"dtypes_": dtypes, "shapes": shapes, "indices": indices}
+
+    def _chosen(self, vals: Any, indices: Sequence[int] | None) -> tuple[tuple[int, ...], list[Any]]:
+        """Return the numbers of the components that are put, in order, and these."""
+        if isinstance(vals, Mapping) and self.names is not None and set(vals) <= set(self.names) and vals:
+            if indices is None:
+                chosen = [i for i, name in enumerate(self.names) if name in vals]
+                return tuple(chosen), [vals[self.names[i]] for i in chosen]
+        elif indices is None:
+            return tuple(range(len(self.dtypes))), self.components_of(vals)
+        elif self.names is None and not isinstance(vals, Mapping):
+            values = list(vals) if isinstance(vals, (list, tuple)) else [vals]
+            if len(values) == len(indices):
+                pairs = sorted(zip(indices, values, strict=True), key=lambda pair: pair[0])
+                return self._indices([i for i, _ in pairs]), [value for _, value in pairs]
+        raise self.other_components(vals)
+
+    def _indices(self, given: Sequence[Any] | None) -> tuple[int, ...]:
+        """Return the numbers of some components; GraphError if they are none, or not each once."""
+        if given is None:
+            return tuple(range(len(self.dtypes)))
+        known = {name: i for i, name in enumerate(self.names or ())}
+        chosen = tuple(known.get(each, each) for each in given)
+        if not chosen or len(set(chosen)) != len(chosen) or not set(chosen) <= set(range(len(self.dtypes))):
+            raise GraphError(
+                f"{self._what} '{self.name}' has no such components",
+                wanted=f"different ones of {list(self.names or range(len(self.dtypes)))}",
+                got=list(given),
+                hint="give each of the components that are meant once",
+            )
+        return chosen
+
+
+def _key(key: Any) -> Tensor:
+    return convert_to_tensor(key, None if isinstance(key, Tensor) else kinds.int64)

@@ -1,0 +1,212 @@
+"""A barrier: elements whose components come one after another, taken in the order of their keys as they are whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import OpError, QueueClosed
+from ...base.shapes import SCALAR
+from ..control.py_function import AsyncResult
+from .attempts import Taken
+from .elements import ElementSpec
+from .queue_spec import QueueSpec
+from .shared import SharedResource
+from .storage import QueueStorage
+
+FIRST = -(1 << 63)  # index of the first element, as in TensorFlow
+
+
+class BarrierSpec(NamedTuple):
+    """What a barrier is; those of one shared name must agree."""
+
+    elements: ElementSpec
+
+
+class Incomplete(NamedTuple):
+    """An element of which components are still to come: when its key came, and what is there."""
+
+    index: int
+    components: list[Any]  # None for those that are still to come
+
+
+class BarrierStorage(SharedResource):
+    """The elements of a barrier in one session, and who waits for them. Used on the loop's thread only.
+
+    Attributes
+    ----------
+    name : str
+    spec : BarrierSpec
+    ready : QueueStorage
+        The whole elements, by the index of their key, which is their first component; the key is the second.
+    incomplete : dict
+        The others, by key.
+    next_index : int
+        That of the next key.
+    closed : bool
+        Whether no more keys may come.
+    """
+
+    __slots__ = ("closed", "incomplete", "name", "next_index", "ready", "spec")
+
+    def __init__(self, name: str, spec: BarrierSpec) -> None:
+        self.name: str = name
+        self.spec: BarrierSpec = spec
+        whole = ElementSpec(
+            (dtypes.int64, dtypes.string, *spec.elements.dtypes), (SCALAR, SCALAR, *spec.elements.shapes)
+        )
+        self.ready: QueueStorage = QueueStorage(name, QueueSpec("priority", whole, kind="barrier"))
+        self.incomplete: dict[str, Incomplete] = {}
+        self.next_index: int = FIRST
+        self.closed: bool = False
+
+    # ---- what every resource has
+
+    @property
+    def label(self) -> str:
+        """What it is called in errors."""
+        return f"elements of barrier {self.name}"
+
+    def arrays(self) -> Iterable[Any]:
+        """Return the components of all elements."""
+        waiting = [c for each in list(self.incomplete.values()) for c in each.components if c is not None]
+        return [*self.ready.arrays(), *waiting]
+
+    def cancel(self, error: BaseException) -> None:
+        """Wake all who wait with an error."""
+        self.ready.cancel(error)
+
+    async def aclose(self) -> None:
+        """Let go of all elements."""
+        self.incomplete.clear()
+        await self.ready.aclose()
+
+    def snapshot(self) -> Any:
+        """Return the elements, the next index, and whether it is closed."""
+        waiting = [
+            (key, index, [c is not None for c in components], [c for c in components if c is not None])
+            for key, (index, components) in self.incomplete.items()
+        ]
+        return {"ready": self.ready.snapshot(), "incomplete": waiting, "next": self.next_index, "closed": self.closed}
+
+    def restore(self, saved: Any) -> Callable[[], object]:
+        """Return what puts saved elements in the place of those that are there."""
+        ready = self.ready.restore(saved["ready"])
+        incomplete = {}
+        for key, index, there, components in saved["incomplete"]:
+            left = iter(components)
+            incomplete[str(key)] = Incomplete(int(index), [next(left) if is_there else None for is_there in there])
+
+        def change() -> None:
+            self.incomplete, self.next_index = incomplete, int(saved["next"])
+            self.closed = bool(saved["closed"])
+            ready()
+
+        return change
+
+    # ---- what operations do
+
+    def rows(self, component: int, keys: Any, values: Any, operation: str) -> tuple[list[str], list[Any]]:
+        """Return the keys, and the values that lie along the first axis, to be inserted; any thread may ask for them.
+
+        Raises
+        ------
+        OpError
+            If they are not equally many, or values do not fit.
+        """
+        spec = self.spec.elements
+        part = ElementSpec((dtypes.string, spec.dtypes[component]), (SCALAR, spec.shapes[component]))
+        pairs = part.rows((keys, values), operation)
+        return [str(key) for key, _ in pairs], [value for _, value in pairs]
+
+    def insert(self, component: int, rows: tuple[list[str], list[Any]], operation: str) -> None:
+        """Put a component of the elements of some keys in: of all, or of none if that is an error.
+
+        Raises
+        ------
+        QueueClosed
+            If the barrier is closed, and a key is new or nothing may come at all.
+        OpError
+            If a key has the component already, or comes twice.
+        """
+        self._check_keys(component, rows[0], operation)
+        for key, value in zip(*rows, strict=True):
+            self._insert(component, key, value, operation)
+        self._end_when_complete()
+
+    def _check_keys(self, component: int, names: list[str], operation: str) -> None:
+        new = [name for name in names if name not in self.incomplete]
+        if self.closed and new:
+            raise self._closed_error(f"is closed, and key '{new[0]}' is new", operation)
+        there = [name for name in names if name not in new and self.incomplete[name].components[component] is not None]
+        seen: set[str] = set()
+        twice = there or [name for name in names if name in seen or seen.add(name)]  # type: ignore[func-returns-value]
+        if twice:
+            raise OpError(
+                f"key '{twice[0]}' of barrier '{self.name}' has component {component} already",
+                wanted="each component of a key once",
+                got=twice[:3],
+                operation=operation,
+                hint="use another key; one may come again when its element is whole",
+            )
+
+    def _insert(self, component: int, key: str, value: Any, operation: str) -> None:
+        entry = self.incomplete.get(key)
+        if entry is None:
+            entry = self.incomplete[key] = Incomplete(self.next_index, [None] * len(self.spec.elements.dtypes))
+            self.next_index += 1
+        entry.components[component] = value
+        if all(c is not None for c in entry.components):
+            del self.incomplete[key]
+            name = np.array(key, dtypes.string.numpy)
+            self.ready.put((np.int64(entry.index), name, *entry.components), operation)
+
+    def take(self, count: int, small_batch: bool, wait_for_incomplete: bool, operation: str) -> Taken | AsyncResult:
+        """Take a batch of whole elements, or return what waits until there is one.
+
+        Parameters
+        ----------
+        count : int
+        small_batch : bool
+            Whether fewer may do when the barrier is closed.
+        wait_for_incomplete : bool
+            Whether these may become more, as long as elements lack components.
+        operation : str
+
+        Raises
+        ------
+        QueueClosed
+            If it is closed, and has too few, and no more are to come.
+        """
+        if self.closed and small_batch and not wait_for_incomplete and count > 0:
+            count = max(1, min(count, len(self.ready)))
+        return self.ready.take_many(count, operation, small_batch)
+
+    def close(self, cancel_pending: bool, operation: str) -> None:
+        """Let no more keys come, and with `cancel_pending` no components either.
+
+        Raises
+        ------
+        QueueClosed
+            If it is closed already, and not to be cancelled now.
+        """
+        if self.closed and not (cancel_pending and self.incomplete):
+            raise self._closed_error("is already closed", operation)
+        self.closed = True
+        if cancel_pending:
+            self.incomplete.clear()
+        self._end_when_complete()
+
+    def _end_when_complete(self) -> None:
+        if self.closed and not self.incomplete and not self.ready.closed:
+            self.ready.close(False, self.name)
+
+    def _closed_error(self, what: str, operation: str) -> QueueClosed:
+        return QueueClosed(
+            f"barrier '{self.name}' {what}",
+            operation=operation,
+            hint="let one step alone close the barrier when all keys have been inserted",
+        )

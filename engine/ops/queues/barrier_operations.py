@@ -1,0 +1,141 @@
+"""Operations on barriers; users build them by the class of `frontend/barrier.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...base.dtypes import DType
+from ...base.errors import DtypeError
+from ...base.shapes import SCALAR, Shape
+from ...ir.definition import REQUIRED, NotDifferentiable, define
+from ...ir.operation import Operation
+from ...ir.traits import Effect
+from ..support.common import nothing, scalar
+from ..support.context import KernelContext
+from .barrier import BarrierSpec, BarrierStorage
+from .elements import ElementSpec, are_copied
+from .operations import first
+from .shared import shared
+from .storage import MANY
+from .taking import given
+
+CONTAINER = "barriers"
+
+_REASON = NotDifferentiable("a barrier moves values outside the graph's edges")
+_COMPONENTS = {"dtypes_": REQUIRED, "shapes": REQUIRED}
+
+
+def _handle(
+    xp: Any, context: KernelContext, *, shared_name: str, dtypes_: Sequence[DType], shapes: Sequence[Shape]
+) -> BarrierStorage:
+    spec = BarrierSpec(ElementSpec(tuple(dtypes_), tuple(shapes)))
+    return shared(
+        context.step.resources, CONTAINER, shared_name, spec, BarrierStorage, "types and shapes", context.operation
+    )
+
+
+define(
+    "BarrierHandle",
+    "-> handle: resource",
+    attrs={**_COMPONENTS, "shared_name": REQUIRED},
+    shape=lambda op: SCALAR,
+    kernel=_handle,
+    gradient=_REASON,
+    effects=Effect.READS,
+    outlives_step=True,
+)
+
+
+def _insert_shapes(op: Operation) -> list[Shape]:
+    _, keys, values = op.inputs
+    if values.dtype is not op.attrs["dtype"]:
+        raise DtypeError(
+            f"{op.name} was given another dtype than the component's",
+            wanted=op.attrs["dtype"],
+            got=values.dtype,
+            operation=op,
+            hint="cast the values to the barrier's type",
+        )
+    count, shape = keys.shape.merge(Shape([None]))[0], op.attrs["shape"]
+    values.shape.merge(Shape(None) if shape.rank is None else Shape([count, *shape]))
+    return nothing(op)
+
+
+def _insert(
+    xp: Any, context: KernelContext, barrier: BarrierStorage, keys: Any, values: Any, *, component: int, **_: Any
+) -> Any:
+    put = partial(barrier.insert, component, operation=context.operation)
+    if context.step.long_calls is None or not (are_copied([values], None, parts=True) or len(keys) > MANY):
+        return put(barrier.rows(component, keys, values, context.operation))
+    return first(context.step.later(barrier.rows), (component, keys, values, context.operation), put)
+
+
+define(
+    "BarrierInsertMany",
+    "handle: resource, keys: host string, values: host T ->",
+    attrs={"component": REQUIRED, "dtype": REQUIRED, "shape": Shape(None)},
+    shape=_insert_shapes,
+    kernel=_insert,
+    gradient=_REASON,
+    effects=Effect.READS | Effect.WRITES,
+)
+
+
+def _take(
+    xp: Any,
+    context: KernelContext,
+    barrier: BarrierStorage,
+    count: Any,
+    *,
+    small_batch: bool,
+    wait_for_incomplete: bool,
+    only_fetched: bool,
+    **_: Any,
+) -> Any:
+    taken = barrier.take(int(count), small_batch, wait_for_incomplete, context.operation)
+    return given(context, taken, only_fetched)
+
+
+def _take_shapes(op: Operation) -> list[Shape]:
+    batches = [Shape(None) if s.rank is None else Shape([None, *s]) for s in op.attrs["shapes"]]
+    return [Shape([None]), Shape([None]), *batches]
+
+
+define(
+    "BarrierTakeMany",
+    "handle: resource, count: host int32 -> indices: host int64, keys: host string, values: host *@dtypes_",
+    attrs={**_COMPONENTS, "small_batch": False, "wait_for_incomplete": False, "only_fetched": False},
+    shape=_take_shapes,
+    kernel=_take,
+    gradient=_REASON,
+    effects=Effect.READS | Effect.WRITES | Effect.WAITS,
+)
+
+define(
+    "BarrierClose",
+    "handle: resource ->",
+    attrs={"cancel_pending": False},
+    shape=nothing,
+    kernel=lambda xp, context, barrier, *, cancel_pending: barrier.close(cancel_pending, context.operation),
+    gradient=_REASON,
+    effects=Effect.READS | Effect.WRITES,
+)
+
+
+def _size(xp: Any, context: KernelContext, barrier: BarrierStorage, *, incomplete: bool) -> np.int32:
+    return np.int32(len(barrier.incomplete if incomplete else barrier.ready))
+
+
+define(
+    "BarrierSize",
+    "handle: resource -> size: host int32",
+    attrs={"incomplete": False},
+    shape=scalar,
+    kernel=_size,
+    gradient=_REASON,
+    effects=Effect.READS,
+)

@@ -1,0 +1,184 @@
+"""Sums of gradients: of arrays, and of rows of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...base.dtypes import DType
+from ...base.errors import OpError
+from ...base.shapes import Shape
+
+
+class DenseSum:
+    """The sum of arrays.
+
+    Attributes
+    ----------
+    shape : Shape
+        Of the gradients; the first one fixes what is not known.
+    total : numpy.ndarray or None
+        Nobody else holds it.
+    """
+
+    __slots__ = ("dtype", "name", "shape", "total")
+
+    def __init__(self, name: str, dtype: DType, shape: Shape) -> None:
+        self.name: str = name
+        self.dtype: DType = dtype
+        self.shape: Shape = shape
+        self.total: Any = None
+
+    def add(self, gradient: Any, operation: str) -> None:
+        """Add an array; OpError if it has another shape."""
+        if not self.shape.includes(Shape(np.shape(gradient))):
+            raise _other_shape(self.name, self.shape, Shape(np.shape(gradient)), operation)
+        if self.total is None:
+            self.total = np.array(gradient)
+        else:
+            np.add(self.total, gradient, out=self.total)
+        self.shape = Shape(self.total.shape)
+
+    def take(self, count: int, is_mean: bool) -> Any:
+        """Return the sum, or the mean of `count` arrays, and begin anew."""
+        total, self.total = self.total, None
+        return np.asarray(np.divide(total, count)).astype(total.dtype, copy=False) if is_mean else total
+
+    def arrays(self) -> Iterable[Any]:
+        """Return the sum, if there is one."""
+        return () if self.total is None else (self.total,)
+
+    def fits(self, arrays: list[Any], shape: Shape) -> bool:
+        """Say whether arrays may be such a sum, of gradients of a shape."""
+        return len(arrays) == 1 and arrays[0].dtype == self.dtype.numpy and shape.includes(Shape(arrays[0].shape))
+
+    def set(self, arrays: list[Any]) -> None:
+        """Hold copies of what `arrays` gave."""
+        self.total = np.array(arrays[0]) if arrays else None
+
+
+class Rows(NamedTuple):
+    """Rows that stand at `indices`, each once and in order, with how many gradients had each."""
+
+    indices: Any
+    values: Any
+    counts: Any
+
+
+class SparseSum:
+    """The sum of rows of arrays; the mean of a row is that of the gradients which had it, as in TensorFlow.
+
+    Attributes
+    ----------
+    shape : Shape
+        Of the whole arrays; the first gradient fixes what is not known of its rows, and of them all if it says so.
+    rows : Rows or None
+        Nobody else holds them.
+    """
+
+    __slots__ = ("dtype", "name", "rows", "shape")
+
+    def __init__(self, name: str, dtype: DType, shape: Shape) -> None:
+        self.name: str = name
+        self.dtype: DType = dtype
+        self.shape: Shape = shape
+        self.rows: Rows | None = None
+
+    def add(self, gradient: tuple[Any, Any, Any], operation: str) -> None:
+        """Add rows: values, indices, and the shape of the whole, which may be empty; OpError if they do not fit."""
+        values, indices, shape = gradient
+        whole = self._whole(values, indices, shape, operation)
+        outside = _outside(indices, whole)
+        if outside.size:
+            raise OpError(
+                f"a row index of a gradient for accumulator '{self.name}' is out of range",
+                wanted="0 or more" if whole[0] is None else f"0 to {whole[0] - 1}",
+                got=outside[:3].tolist(),
+                operation=operation,
+                hint="indices count the rows of the variable",
+            )
+        rows = _added(Rows(indices.astype(np.int64), np.array(values), np.ones(len(indices), np.int64)))
+        rows.counts.fill(1)  # a row that a gradient has several times is one of its rows
+        self.rows = rows if self.rows is None else _added(Rows(*map(np.concatenate, zip(self.rows, rows, strict=True))))
+        self.shape = whole
+
+    def _whole(self, values: Any, indices: Any, shape: Any, operation: str) -> Shape:
+        """Return what is known of the shape of the whole arrays, with this gradient."""
+        if np.ndim(values) == 0 or np.ndim(indices) != 1 or len(values) != len(indices):
+            raise OpError(
+                f"rows of a gradient for accumulator '{self.name}' are not as many as their indices",
+                wanted="indices of shape [n] and values of shape [n, ...]",
+                got=f"indices {list(np.shape(indices))}, values {list(np.shape(values))}",
+                operation=operation,
+                hint="give an index for each row",
+            )
+        rows = Shape([None, *values.shape[1:]])
+        known = self.shape
+        for got in (rows, Shape(shape.tolist())) if shape.size else (rows,):
+            if not known.is_compatible_with(got):
+                raise _other_shape(self.name, known, got, operation)
+            known = known.merge(got)
+        return known
+
+    def take(self, count: int, is_mean: bool) -> tuple[Any, Any, Any]:
+        """Return indices, values and shape (-1 where it is not known) of the sum or mean, and begin anew."""
+        assert self.rows is not None
+        (indices, values, counts), self.rows = self.rows, None
+        if is_mean:
+            divisors = counts.reshape(-1, *[1] * (values.ndim - 1))
+            values = np.divide(values, divisors).astype(values.dtype, copy=False)
+        return indices, values, np.int64([-1 if size is None else size for size in self.shape])
+
+    def arrays(self) -> Iterable[Any]:
+        """Return the sum, if there is one."""
+        return () if self.rows is None else self.rows
+
+    def fits(self, arrays: list[Any], shape: Shape) -> bool:
+        """Say whether arrays may be such rows, of gradients of a shape."""
+        if len(arrays) != 3:
+            return False
+        rows = Rows(*arrays)
+        whole = rows.indices.ndim == rows.counts.ndim == 1 <= rows.values.ndim and len(set(map(len, rows))) == 1
+        kinds = (each.dtype for each in rows)
+        return (
+            whole
+            and tuple(kinds) == (np.int64, self.dtype.numpy, np.int64)
+            and shape.is_compatible_with(Shape([None, *rows.values.shape[1:]]))
+            and not _outside(rows.indices, shape).size
+            and bool((rows.counts > 0).all())
+        )
+
+    def set(self, arrays: list[Any]) -> None:
+        """Hold copies of what `arrays` gave."""
+        self.rows = Rows(*map(np.array, arrays)) if arrays else None
+
+
+def _added(rows: Rows) -> Rows:
+    """Return the rows by index, those of one index added up."""
+    order = np.argsort(rows.indices, kind="stable")
+    indices = rows.indices[order]
+    first = np.flatnonzero(np.concatenate([[True], indices[1:] != indices[:-1]])) if len(indices) else order
+    values, counts = rows.values[order], rows.counts[order]
+    if len(first) < len(indices):
+        indices, values, counts = indices[first], np.add.reduceat(values, first), np.add.reduceat(counts, first)
+    return Rows(indices, values, counts)
+
+
+def _outside(indices: Any, whole: Shape) -> Any:
+    """Return the indices that no row of arrays of a shape has."""
+    found = indices < 0
+    if whole.rank is not None and whole[0] is not None:
+        found = found | (indices >= whole[0])
+    return indices[found]
+
+
+def _other_shape(name: str, wanted: Shape, got: Shape, operation: str) -> OpError:
+    return OpError(
+        f"a gradient for accumulator '{name}' has another shape",
+        wanted=wanted,
+        got=got,
+        operation=operation,
+        hint="apply gradients of one shape, that of the variable",
+    )

@@ -1,0 +1,132 @@
+"""Elements of input pipelines as operations that wait: the iterators of `tagflow.data` in a session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from ...base.shapes import SCALAR, Shape
+from ...ir.definition import REQUIRED, NotDifferentiable, define
+from ...ir.operation import Operation
+from ...ir.traits import Effect
+from ...kernels.memory.contexts import outside
+from ..control.py_function import AsyncResult
+from ..support.context import KernelContext
+from .shared import SharedResource, shared
+
+CONTAINER = "iterators"
+
+_REASON = NotDifferentiable("an iterator brings values in from outside the graph")
+
+
+class Elements(Protocol):
+    """What gives elements, tuples of arrays, to whoever asks; `DatasetIterator` is what there is."""
+
+    def take(self, operation: str) -> Any:
+        """Return the next element, or the AsyncResult that gives it."""
+
+    def state(self) -> Any:
+        """Return what makes the elements to come what they are."""
+
+    def prepare(self, state: Any) -> Callable[[], None]:
+        """Make what it takes to go on from a state; return what does that."""
+
+    def cancel(self, error: BaseException) -> None:
+        """Let all who wait raise an error."""
+
+    async def aclose(self) -> None:
+        """End tasks and threads, close files."""
+
+
+class OpensElements(Protocol):
+    """A pipeline that can be run; a Dataset."""
+
+    def iterator(self, name: str) -> Elements:
+        """Return one way through it."""
+
+
+class IteratorStorage(SharedResource):
+    """The iterator of a session.
+
+    Attributes
+    ----------
+    name : str
+    spec : OpensElements
+        The pipeline; iterators of one shared name must be of one.
+    elements : Elements
+        The iterator itself.
+    """
+
+    __slots__ = ("elements", "name", "spec")
+
+    def __init__(self, name: str, spec: OpensElements) -> None:
+        self.name: str = name
+        self.spec: OpensElements = spec
+        self.elements: Elements = outside(spec.iterator, name)
+
+    @property
+    def label(self) -> str:
+        """What it is called in errors."""
+        return f"iterator {self.name}"
+
+    def cancel(self, error: BaseException) -> None:
+        """Wake all who wait with an error."""
+        self.elements.cancel(error)
+
+    async def aclose(self) -> None:
+        """End its tasks and threads, close its files."""
+        await self.elements.aclose()
+
+    def snapshot(self) -> Any:
+        """Return its state."""
+        return self.elements.state()
+
+    def restore(self, saved: Any) -> Callable[[], object]:
+        """Return what lets it go on from a state."""
+        return self.elements.prepare(saved)
+
+
+def _handle(xp: Any, context: KernelContext, *, shared_name: str, dataset: OpensElements) -> IteratorStorage:
+    return shared(
+        context.step.resources, CONTAINER, shared_name, dataset, IteratorStorage, "Dataset", context.operation
+    )
+
+
+def _next(xp: Any, context: KernelContext, iterator: IteratorStorage, **_: Any) -> Any:
+    taken = outside(iterator.elements.take, context.operation)
+    if not isinstance(taken, AsyncResult):
+        return _adopted(context, taken)
+    convert = taken.convert
+    return AsyncResult(taken.source, lambda result: _adopted(context, convert(result)), taken.give_up)
+
+
+def _adopted(context: KernelContext, components: Sequence[Any]) -> Any:
+    pool = context.step.contexts.pool
+    arrays = tuple(components) if pool is None else tuple(map(pool.adopt, components))
+    return arrays[0] if len(arrays) == 1 else arrays
+
+
+def _shapes(op: Operation) -> list[Shape]:
+    return list(op.attrs["shapes"])
+
+
+define(
+    "IteratorHandle",
+    "-> handle: resource",
+    attrs={"shared_name": REQUIRED, "dataset": REQUIRED},
+    shape=lambda op: SCALAR,
+    kernel=_handle,
+    gradient=_REASON,
+    effects=Effect.READS,
+    outlives_step=True,
+)
+
+define(
+    "IteratorGetNext",
+    "handle: resource -> components: host *@dtypes_",
+    attrs={"dtypes_": REQUIRED, "shapes": REQUIRED},
+    shape=_shapes,
+    kernel=_next,
+    gradient=_REASON,
+    effects=Effect.READS | Effect.WRITES | Effect.WAITS,
+)

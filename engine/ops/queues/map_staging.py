@@ -1,0 +1,345 @@
+"""A map staging area: elements by keys, whose components may come, and go, one after another."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+from ...base.errors import OpError
+from ...kernels.memory.pool import Pool
+from ..control.py_function import AsyncResult
+from .elements import Element, ElementSpec
+from .line import Attempt, Line
+from .shared import SharedResource
+
+Entry = dict[int, Any]  # components by their numbers
+Indices = tuple[int, ...]
+
+
+class MapSpec(NamedTuple):
+    """What a map staging area is; those of one shared name must agree.
+
+    Attributes
+    ----------
+    elements : ElementSpec
+    capacity : int
+        Most whole elements; 0 for no bound.
+    memory_limit : int
+        Most bytes; 0 for no bound.
+    ordered : bool
+        Whether the smallest key leaves first, and not the one that has been whole for longest.
+    """
+
+    elements: ElementSpec
+    capacity: int
+    memory_limit: int
+    ordered: bool
+
+
+class PutAt(Attempt):
+    """One who puts components of the element of a key."""
+
+    __slots__ = ("entry", "key", "nbytes", "places")
+
+    def __init__(self, operation: str, key: int, entry: Entry, places: int) -> None:
+        super().__init__(operation)
+        self.key: int = key
+        self.entry: Entry = entry
+        self.places: int = places
+        self.nbytes: int = _nbytes(entry)
+
+    @property
+    def need(self) -> int:
+        """How many places it needs: 1, or 0 for some components only."""
+        return self.places
+
+
+class TakeAt(Attempt):
+    """One who wants components of the element of a key, or of any; `found` is the key that was promised to it."""
+
+    __slots__ = ("found", "indices", "key")
+
+    def __init__(self, operation: str, key: int | None, indices: Indices) -> None:
+        super().__init__(operation)
+        self.key: int | None = key
+        self.indices: Indices = indices
+        self.found: int | None = None
+
+
+class MapStorage(SharedResource):
+    """The elements of a map staging area in one session, and who waits for them.
+
+    Used on the loop's thread only. An element that somebody was woken to take is promised to him: it stays until he
+    takes it, and nobody else does.
+
+    Attributes
+    ----------
+    name : str
+    spec : MapSpec
+    whole : OrderedDict
+        Elements that had all their components, by key, those that have been whole for longest first.
+    incomplete : dict
+        Elements of which components are still to come.
+    nbytes : int
+        Of all components.
+    putters, takers, peekers : Line
+        Who waits for room, for an element, and to look at one.
+    """
+
+    __slots__ = ("_keys", "_promised", "incomplete", "name", "nbytes", "peekers", "putters", "spec", "takers", "whole")
+
+    def __init__(self, name: str, spec: MapSpec) -> None:
+        self.name: str = name
+        self.spec: MapSpec = spec
+        self.whole: OrderedDict[int, Entry] = OrderedDict()
+        self.incomplete: dict[int, Entry] = {}
+        self.nbytes: int = 0
+        self.putters: Line[PutAt] = Line(lambda _: None, in_order=False)
+        self.takers: Line[TakeAt] = Line(lambda _: None, in_order=False)
+        self.peekers: Line[TakeAt] = Line(lambda _: None)
+        self._keys: list[int] = []  # of the whole ones, in order, where that matters
+        self._promised: set[int] = set()
+
+    # ---- what every resource has
+
+    @property
+    def label(self) -> str:
+        """What it is called in errors."""
+        return f"elements of map staging area {self.name}"
+
+    def arrays(self) -> Iterable[Any]:
+        """Return the components of all elements."""
+        entries = [*self.whole.values(), *self.incomplete.values()]
+        return [value for entry in entries for value in list(entry.values())]
+
+    def cancel(self, error: BaseException) -> None:
+        """Wake all who wait with an error."""
+        for line in (self.putters, self.takers, self.peekers):
+            line.fail(lambda _: error)
+
+    async def aclose(self) -> None:
+        """Let go of all elements."""
+        self._set([], [])
+
+    def snapshot(self) -> Any:
+        """Return the elements: key, numbers of the components that are there, and these."""
+        return {"whole": _saved(self.whole), "incomplete": _saved(self.incomplete)}
+
+    def restore(self, saved: Any) -> Callable[[], object]:
+        """Return what puts saved elements in the place of those that are there."""
+        whole, incomplete = ([(int(k), _entry(*rest)) for k, *rest in saved[kind]] for kind in ("whole", "incomplete"))
+
+        def change() -> None:
+            self._set(whole, incomplete)
+            self.serve()
+
+        return change
+
+    def _set(self, whole: list[tuple[int, Entry]], incomplete: list[tuple[int, Entry]]) -> None:
+        self.whole, self.incomplete = OrderedDict(whole), dict(incomplete)
+        self._keys = sorted(self.whole) if self.spec.ordered else []
+        self.nbytes = sum(map(_nbytes, chain(self.whole.values(), self.incomplete.values())))
+
+    # ---- what operations do
+
+    def put(
+        self, components: Sequence[Any], key: int, indices: Indices, operation: str, pool: Pool | None = None
+    ) -> AsyncResult | None:
+        """Put components of an element in, or return what waits until there is room.
+
+        Some of the components wait for memory only, and pass by those who wait for a place: somebody may wait for them.
+
+        Raises
+        ------
+        OpError
+            If there is such a component already, or it does not fit.
+        """
+        elements = self.spec.elements
+        chosen = ElementSpec(tuple(elements.dtypes[i] for i in indices), tuple(elements.shapes[i] for i in indices))
+        entry = dict(zip(indices, chosen.checked(components, operation, pool), strict=True))
+        put = PutAt(operation, key, entry, places=int(len(indices) == len(elements.dtypes)))
+        self._check(put)
+        if self._has_room_for(put) and not (put.places and self.putters):
+            self._push(put)
+            self.serve()
+            return None
+        return self.putters.join(put, self._go_on_putting, self._give_up_putting)
+
+    def take(self, key: int | None, indices: Indices, operation: str) -> Any:
+        """Take components of the element of a key, or of the next one; or return what waits until there is one.
+
+        Returns
+        -------
+        (int, tuple) or AsyncResult
+            The key and the components.
+
+        Raises
+        ------
+        OpError
+            If one of them was taken before.
+        """
+        take = TakeAt(operation, key, indices)
+        take.found = self._find(take)
+        if take.found is not None:
+            return self._pop(take)
+        return self.takers.join(take, self._go_on_taking, self._give_up_taking)
+
+    def peek(self, key: int, indices: Indices, operation: str) -> Any:
+        """Return components of the element of a key, as soon as it is whole; nothing is taken."""
+        peek = TakeAt(operation, key, indices)
+        return self._components(peek, key) if key in self.whole else self.peekers.look(peek)
+
+    def clear(self) -> None:
+        """Let go of all elements, also those that are incomplete, but not of those that are promised."""
+        self._set([(key, entry) for key, entry in self.whole.items() if key in self._promised], [])
+        self.serve()
+
+    # ---- serving
+
+    def serve(self) -> None:
+        """Let all go on who can."""
+        while (put := self.putters.first_waiting) is not None and self._has_room_for(put):
+            self.putters.wake(put)
+        for take in self.takers.alive() if self.takers else ():
+            take.found = self._find(take)
+            if take.found is not None:
+                self._promised.add(take.found)
+                self.takers.wake(take)
+        for peek in self.peekers.alive() if self.peekers else ():
+            if peek.key is not None and peek.key in self.whole:
+                self._show(peek, peek.key)
+
+    def _show(self, peek: TakeAt, key: int) -> None:
+        try:
+            self.peekers.end(peek, result=self._components(peek, key))
+        except OpError as error:
+            self.peekers.end(peek, error)
+
+    def _find(self, take: TakeAt) -> int | None:
+        """Return the key of the element that one may take, if there is any."""
+        if take.key is None:
+            return next((key for key in self._keys or self.whole if key not in self._promised), None)
+        return take.key if take.key in self.whole and take.key not in self._promised else None
+
+    def _has_room_for(self, put: PutAt) -> bool:
+        capacity, limit = self.spec.capacity, self.spec.memory_limit
+        has_place = not put.places or capacity <= 0 or len(self.whole) + self.putters.promised < capacity
+        return has_place and (
+            limit <= 0 or self.nbytes + sum(p.nbytes for p in self.putters.woken) + put.nbytes <= limit
+        )
+
+    def _go_on_putting(self, put: PutAt) -> None:
+        self.putters.leave(put)
+        try:
+            if put.error is not None:
+                raise put.error
+            self._check(put)
+            self._push(put)
+        finally:
+            self.serve()
+
+    def _give_up_putting(self, put: PutAt) -> None:
+        self.putters.leave(put)
+        self.serve()
+
+    def _go_on_taking(self, take: TakeAt) -> Any:
+        self.takers.leave(take)
+        self._promised.discard(_promised_to(take))
+        try:
+            if take.error is not None:
+                raise take.error
+            if take.found not in self.whole:
+                raise OpError(
+                    f"map staging area '{self.name}' was restored while somebody waited",
+                    operation=take.operation,
+                    hint="restore between steps",
+                )
+            return self._pop(take)
+        finally:
+            self.serve()
+
+    def _give_up_taking(self, take: TakeAt) -> None:
+        if self.takers.leave(take):
+            self._promised.discard(_promised_to(take))
+        self.serve()
+
+    # ---- elements
+
+    def _push(self, put: PutAt) -> None:
+        self.nbytes += put.nbytes
+        entry = self.incomplete.pop(put.key, {}) | put.entry
+        if len(entry) < len(self.spec.elements.dtypes):
+            self.incomplete[put.key] = entry
+            return
+        self.whole[put.key] = entry
+        if self.spec.ordered:
+            insort(self._keys, put.key)
+
+    def _pop(self, take: TakeAt) -> tuple[int, Element]:
+        key = _promised_to(take)
+        components = self._components(take, key)
+        entry = self.whole[key]
+        for i in take.indices:
+            self.nbytes -= entry.pop(i).nbytes
+        if not entry:
+            del self.whole[key]
+            if self.spec.ordered:
+                del self._keys[bisect_left(self._keys, key)]
+        self.serve()
+        return key, components
+
+    def _components(self, take: TakeAt, key: int) -> Element:
+        entry = self.whole[key]
+        gone = [i for i in take.indices if i not in entry]
+        if gone:
+            raise OpError(
+                f"a component of key {key} was taken out of map staging area '{self.name}' before",
+                wanted=f"components {sorted(entry)}, which are left",
+                got=gone,
+                operation=take.operation,
+                hint="take each component once; peek leaves it there",
+            )
+        return tuple([entry[i] for i in take.indices])
+
+    def _check(self, put: PutAt) -> None:
+        """Raise OpError if a component is there already, or will never have room."""
+        there = self.whole.get(put.key)
+        twice = (
+            list(put.entry) if there is not None else [i for i in put.entry if i in self.incomplete.get(put.key, {})]
+        )
+        if twice:
+            raise OpError(
+                f"key {put.key} is in map staging area '{self.name}' already",
+                wanted="a key, or a component of it, that is not there",
+                got=f"components {twice} of key {put.key}",
+                operation=put.operation,
+                hint="take the element of a key before it is put again, or use another key",
+            )
+        if 0 < self.spec.memory_limit < put.nbytes:
+            raise OpError(
+                f"an element is larger than map staging area '{self.name}'",
+                wanted=f"at most {self.spec.memory_limit} bytes",
+                got=f"{put.nbytes} bytes",
+                operation=put.operation,
+                hint="make it with a larger memory_limit",
+            )
+
+
+def _promised_to(take: TakeAt) -> int:
+    assert take.found is not None
+    return take.found
+
+
+def _nbytes(entry: Entry) -> int:
+    return sum(value.nbytes for value in entry.values())
+
+
+def _saved(entries: dict[int, Entry]) -> list[tuple[int, list[int], list[Any]]]:
+    return [(key, list(entry), list(entry.values())) for key, entry in entries.items()]
+
+
+def _entry(indices: Sequence[Any], components: Sequence[Any]) -> Entry:
+    return {int(i): value for i, value in zip(indices, components, strict=True)}

@@ -1,0 +1,214 @@
+"""What moves elements between a session's queues and what is outside, one at a time, until the session ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from ...base.array_like import as_fed_array
+from ...base.errors import DtypeError, OpError, QueueClosed, SessionClosed
+from ...base.resources import Resource
+from ...kernels.memory.contexts import outside
+from ..control.py_function import AsyncResult
+from ..support.context import Resources
+from .elements import Element, are_copied, kept
+from .storage import QueueStorage
+
+_CONTAINER = "pumps"
+_logger = logging.getLogger("tagflow")
+
+
+class Pump:
+    """A task that moves elements; await its `task` for its end.
+
+    Attributes
+    ----------
+    moved : int
+        How many elements have arrived.
+    reason : BaseException or None
+        Why it was ended from outside: what the task raises then.
+    task : asyncio.Task
+        Set by who starts it.
+    """
+
+    __slots__ = ("moved", "reason", "task")
+    task: asyncio.Task[None]
+
+    def __init__(self) -> None:
+        self.moved: int = 0
+        self.reason: BaseException | None = None
+
+    async def run(self, move: Move) -> None:
+        """Run to the end what moves elements."""
+        try:
+            await move(self)
+        except asyncio.CancelledError:
+            if self.reason is not None:
+                raise self.reason from None
+            raise
+
+    def abort(self, reason: BaseException) -> None:
+        """End the task with an error."""
+        if not self.task.done():
+            self.reason = self.reason or reason
+            self.task.cancel()
+
+
+Move = Callable[[Pump], Coroutine[Any, Any, None]]
+
+
+class Pumps(Resource):
+    """The pumps of a session, which end with it."""
+
+    __slots__ = ("name", "running")
+
+    def __init__(self, name: str) -> None:
+        self.name: str = name
+        self.running: set[Pump] = set()
+
+    @property
+    def label(self) -> str:
+        """What they are called in errors."""
+        return "tasks between queues and what is outside"
+
+    def start(self, move: Move, name: str, logs: bool) -> Pump:
+        """Start a task that moves elements, in the context of the user's code.
+
+        Parameters
+        ----------
+        move : callable
+            ``await move(pump)`` moves them all.
+        name : str
+            Of the task.
+        logs : bool
+            Whether an error is logged, as nobody awaits the task.
+        """
+        pump = Pump()
+
+        def over(task: asyncio.Task[None]) -> None:
+            self.running.discard(pump)
+            if logs and not task.cancelled() and (error := task.exception()) and error is not pump.reason:
+                _logger.error("%s failed", name, exc_info=error)
+
+        pump.task = outside(asyncio.get_running_loop().create_task, pump.run(move), name=name)
+        self.running.add(pump)
+        pump.task.add_done_callback(over)
+        return pump
+
+    def cancel(self, error: BaseException) -> None:
+        """End all tasks with an error."""
+        for pump in list(self.running):
+            pump.abort(error)
+
+    async def aclose(self) -> None:
+        """Wait until all tasks have ended."""
+        self.cancel(SessionClosed("the session was closed", hint="move what is to be kept before"))
+        while self.running:
+            await asyncio.wait([pump.task for pump in self.running])
+
+
+def pumps_of(resources: Resources) -> Pumps:
+    """Return the pumps of a session."""
+    return resources.get_or_create(_CONTAINER, "all", Pumps)
+
+
+# ---- what all pumps do
+
+
+async def put(queue: QueueStorage, element: Element, who: str) -> None:
+    """Put an element in as soon as there is room; a wait that is cancelled has put nothing."""
+    waiting = queue.put(element, who)
+    if waiting is not None:
+        await waiting
+
+
+async def element_of(queue: QueueStorage, values: list[Any], who: str) -> Element:
+    """Return an element of a user's values, copied in a thread if they are large.
+
+    Raises
+    ------
+    OpError
+        If they do not fit the queue.
+    """
+    spec = queue.spec.elements
+    try:
+        arrays = [as_fed_array(value, dtype) for value, dtype in zip(values, spec.dtypes, strict=True)]
+    except DtypeError as error:
+        raise OpError(
+            f"an element for {queue.spec.what} '{queue.name}' has another dtype",
+            wanted=error.wanted,
+            got=error.got,
+            operation=who,
+            hint=error.hint,
+        ) from error
+    if are_copied(arrays, None):
+        arrays = list(await asyncio.to_thread(kept, arrays))
+    return spec.checked(arrays, who)
+
+
+async def move_in(
+    pump: Pump,
+    queue: QueueStorage,
+    source: asyncio.Queue[Any],
+    values_of: Callable[[Any], list[Any]],
+) -> None:
+    """Move elements from an asyncio.Queue to a session's; what has not arrived goes back to where it was."""
+    who = pump.task.get_name()
+    while True:
+        item = await source.get()
+        try:
+            await put(queue, await element_of(queue, values_of(item), who), who)
+        except (asyncio.CancelledError, QueueClosed, SessionClosed):
+            put_back(source, item)
+            raise
+        pump.moved += 1
+        source.task_done()
+
+
+async def move_out(
+    pump: Pump,
+    queue: QueueStorage,
+    target: asyncio.Queue[Any],
+    value_of: Callable[[Element], Any],
+) -> None:
+    """Move elements from a session's queue to an asyncio.Queue until it is closed and empty."""
+    who = pump.task.get_name()
+    while True:
+        try:
+            taken = queue.take(who)
+            if isinstance(taken, AsyncResult):
+                taken = await taken
+        except QueueClosed:
+            return
+        try:
+            element = taken.result()
+            if are_copied(element, None):
+                element = await asyncio.to_thread(_own, element)
+            else:
+                element = _own(element)
+            await target.put(value_of(element))
+        except BaseException:
+            taken.give_back()
+            raise
+        pump.moved += 1
+
+
+def _own(element: Element) -> Element:
+    """Return copies, which the user may change."""
+    return tuple([value.copy() for value in element])
+
+
+def put_back(queue: asyncio.Queue[Any], item: Any) -> None:
+    """Put an item back that was got and not used, as if it had not been got: where it was, beyond the bound if need be.
+
+    There is no public way to do so. An asyncio.Queue keeps its items in `_queue`; those of other orders know by `_put`
+    where an item belongs.
+    """
+    inner: Any = queue
+    if type(queue) is asyncio.Queue:
+        inner._queue.appendleft(item)
+    else:
+        inner._put(item)
+    inner._wakeup_next(inner._getters)

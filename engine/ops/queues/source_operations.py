@@ -1,0 +1,89 @@
+"""Queues that are filled by an async iterable; users build them by `from_async`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
+from typing import Any
+
+from ...base.dtypes import DType
+from ...base.shapes import SCALAR, Shape
+from ...ir.definition import REQUIRED, NotDifferentiable, define
+from ...ir.traits import Effect
+from ..support.context import KernelContext
+from .operations import AGREE, CONTAINER, queue_spec
+from .pumps import Pump, element_of, pumps_of, put
+from .queue_spec import QueueSpec
+from .shared import shared
+from .storage import QueueStorage
+
+
+def _handle(
+    xp: Any,
+    context: KernelContext,
+    *,
+    shared_name: str,
+    dtypes_: Sequence[DType],
+    shapes: Sequence[Shape],
+    capacity: int,
+    source: Any,
+    values_of: Callable[[Any], list[Any]],
+) -> QueueStorage:
+    resources = context.step.resources
+
+    def started(name: str, spec: QueueSpec) -> QueueStorage:
+        queue = QueueStorage(name, spec)
+        move = partial(_fill, queue=queue, source=source, values_of=values_of)
+        pumps_of(resources).start(move, f"the source of queue {name}", logs=True)
+        return queue
+
+    spec = queue_spec(order="fifo", dtypes_=dtypes_, shapes=shapes, capacity=capacity)
+    return shared(resources, CONTAINER, shared_name, spec, started, AGREE, context.operation)
+
+
+async def _fill(pump: Pump, *, queue: QueueStorage, source: Any, values_of: Callable[[Any], list[Any]]) -> None:
+    """Put in what an async iterable gives, one element ahead of the queue; then close the queue."""
+    try:
+        await _put_all(pump, queue, source, values_of)
+    except asyncio.CancelledError as error:
+        if (task := asyncio.current_task()) is not None and task.cancelling():
+            raise
+        queue.failure = pump.moved, error  # the iterable was cancelled by itself
+    except Exception as error:
+        if queue.closed:
+            return  # by a step that wants no more
+        queue.failure = pump.moved, error
+    if not queue.closed and (waiting := queue.close(False, pump.task.get_name())) is not None:
+        await waiting
+
+
+async def _put_all(pump: Pump, queue: QueueStorage, source: Any, values_of: Callable[[Any], list[Any]]) -> None:
+    who = pump.task.get_name()
+    iterator: AsyncIterator[Any] = aiter(source if hasattr(source, "__aiter__") else source())
+    try:
+        async for item in iterator:
+            await put(queue, await element_of(queue, values_of(item), who), who)
+            pump.moved += 1
+    finally:
+        if (close := getattr(iterator, "aclose", None)) is not None:
+            await close()
+
+
+define(
+    "AsyncSourceHandle",
+    "-> handle: resource",
+    attrs={
+        "shared_name": REQUIRED,
+        "dtypes_": REQUIRED,
+        "shapes": REQUIRED,
+        "capacity": 1,
+        "source": REQUIRED,
+        "values_of": REQUIRED,
+    },
+    shape=lambda op: SCALAR,
+    kernel=_handle,
+    gradient=NotDifferentiable("a queue moves values outside the graph's edges"),
+    effects=Effect.READS | Effect.PYTHON,
+    outlives_step=True,
+)

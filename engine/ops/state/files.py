@@ -1,0 +1,227 @@
+"""Whole files as operations: ReadFile, WriteFile, MatchingFiles; in threads, as TensorFlow 1 has them."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...base.dtypes import DType, as_dtype, string, uint8
+from ...base.errors import DtypeError
+from ...base.shapes import SCALAR, Shape
+from ...ir.apply import apply
+from ...ir.definition import REQUIRED, NotDifferentiable, define
+from ...ir.entry import public
+from ...ir.operation import Operation
+from ...ir.tensor import Tensor
+from ...ir.traits import Effect
+from ...kernels.memory.contexts import outside
+from ..control.py_function import AsyncResult
+from ..support.common import nothing
+from ..support.context import KernelContext
+
+Array = np.ndarray[Any, Any]
+
+
+def content_dtype(dtype: Any) -> DType:
+    """Return the dtype in which a file's content is wanted; DtypeError unless it is uint8 or string."""
+    found = as_dtype(dtype)
+    if found not in (uint8, string):
+        raise DtypeError(
+            "a file's content is bytes, or text in UTF-8",
+            wanted="uint8 or string",
+            got=found,
+            hint="read it as uint8, and make numbers of it by a function of yours",
+        )
+    return found
+
+
+def content_shape(dtype: DType) -> Shape:
+    """Return the shape of content: a vector of bytes, or one string."""
+    return SCALAR if dtype is string else Shape([None])
+
+
+def as_content(data: bytes | str, dtype: DType) -> Array:
+    """Return content as an array; UnicodeDecodeError for text that is not UTF-8."""
+    if dtype is uint8:
+        return np.frombuffer(data.encode() if isinstance(data, str) else data, np.uint8)
+    return np.array(data.decode() if isinstance(data, bytes) else data, string.numpy)
+
+
+def _in_thread(
+    context: KernelContext, function: Callable[..., Any], convert: Callable[[Any], Any], *arguments: Any
+) -> Any:
+    threads = context.step.threads
+    if threads is None:
+        return convert(function(*arguments))
+    return AsyncResult(outside(threads, function, *arguments), convert)
+
+
+def _adopt(context: KernelContext, array: Array) -> Array:
+    pool = context.step.contexts.pool
+    return array if pool is None else pool.adopt(array)
+
+
+def _read(xp: Any, context: KernelContext, filename: Any, *, dtype: DType) -> Any:
+    return _in_thread(context, Path(str(filename)).read_bytes, lambda data: _adopt(context, as_content(data, dtype)))
+
+
+def _write_bytes(path: str, data: bytes) -> None:
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    Path(path).write_bytes(data)
+
+
+def _write(xp: Any, context: KernelContext, filename: Any, contents: Any) -> Any:
+    data = contents.tobytes() if contents.dtype == np.uint8 else str(contents).encode()
+    return _in_thread(context, _write_bytes, lambda _: None, str(filename), data)
+
+
+def _matching(patterns: list[str]) -> list[str]:
+    return sorted(path for pattern in patterns for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))
+
+
+def _match(xp: Any, context: KernelContext, pattern: Any) -> Any:
+    patterns = [str(each) for each in np.asarray(pattern).ravel().tolist()]
+    return _in_thread(
+        context, _matching, lambda found: _adopt(context, np.array(found, string.numpy).reshape(-1)), patterns
+    )
+
+
+def _check_written(op: Operation) -> list[Shape]:
+    content_dtype(op.inputs[1].dtype)
+    for tensor, wanted in zip(op.inputs, (SCALAR, content_shape(op.inputs[1].dtype)), strict=True):
+        tensor.shape.merge(wanted)
+    return nothing(op)
+
+
+def _read_shape(op: Operation) -> Shape:
+    op.inputs[0].shape.merge(SCALAR)
+    return content_shape(op.attrs["dtype"])
+
+
+define(
+    "ReadFile",
+    "filename: host string -> contents: host @dtype",
+    attrs={"dtype": REQUIRED},
+    shape=_read_shape,
+    kernel=_read,
+    gradient=NotDifferentiable("what it gives was read from a file"),
+    effects=Effect.READS,
+)
+
+define(
+    "WriteFile",
+    "filename: host string, contents: host any ->",
+    shape=_check_written,
+    kernel=_write,
+    gradient=NotDifferentiable("it has no value"),
+    effects=Effect.SHOWS,
+)
+
+define(
+    "MatchingFiles",
+    "pattern: host string -> filenames: host string",
+    shape=lambda op: Shape([None]),
+    kernel=_match,
+    gradient=NotDifferentiable("what it gives are names of files"),
+    effects=Effect.READS,
+)
+
+
+@public
+def read_file(filename: Any, name: str | None = None, *, dtype: Any = "uint8") -> Tensor:
+    """Return the content of a file, read in a thread.
+
+    Parameters
+    ----------
+    filename : string scalar
+    name : str, optional
+    dtype : {'uint8', 'string'}
+        Bytes, or one string of text in UTF-8.
+
+    Returns
+    -------
+    Tensor
+        uint8 of shape [n], or a string scalar.
+
+    Raises
+    ------
+    OpError
+        When a step runs it, if the file can not be read.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, tagflow as tg
+    >>> with tempfile.TemporaryDirectory() as directory, tg.Graph().as_default() as graph:
+    ...     _ = pathlib.Path(directory, "a.txt").write_text("some text")
+    ...     text = tg.read_file(directory + "/a.txt", dtype="string")
+    ...     with tg.SyncSession(graph) as session:
+    ...         session.run(text).item()
+    'some text'
+    """
+    return apply("ReadFile", filename, name=name, dtype=content_dtype(dtype))  # type: ignore[no-any-return]
+
+
+@public
+def write_file(filename: Any, contents: Any, name: str | None = None) -> Operation:
+    """Return an operation that writes a file, in a thread; directories are made where there are none.
+
+    Parameters
+    ----------
+    filename : string scalar
+    contents : string scalar or uint8 Tensor of shape [n]
+    name : str, optional
+
+    Returns
+    -------
+    Operation
+
+    Raises
+    ------
+    OpError
+        When a step runs it, if the file can not be written.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, tagflow as tg
+    >>> with tempfile.TemporaryDirectory() as directory, tg.Graph().as_default() as graph:
+    ...     write = tg.write_file(directory + "/new/a.txt", "some text")
+    ...     with tg.SyncSession(graph) as session:
+    ...         session.run(write)
+    ...     pathlib.Path(directory, "new", "a.txt").read_text()
+    'some text'
+    """
+    return apply("WriteFile", filename, contents, name=name)  # type: ignore[no-any-return]
+
+
+@public
+def matching_files(pattern: Any, name: str | None = None) -> Tensor:
+    """Return the paths of the files that patterns match, sorted; none is no error.
+
+    Parameters
+    ----------
+    pattern : string Tensor
+        With ``*``, ``?``, ``[...]``, and ``**`` for directories at any depth.
+    name : str, optional
+
+    Returns
+    -------
+    Tensor
+        Strings of shape [n].
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, tagflow as tg
+    >>> with tempfile.TemporaryDirectory() as directory, tg.Graph().as_default() as graph:
+    ...     for name in ("b.txt", "a.txt", "c.csv"):
+    ...         pathlib.Path(directory, name).touch()
+    ...     found = tg.matching_files(directory + "/*.txt")
+    ...     with tg.SyncSession(graph) as session:
+    ...         [path[-5:] for path in session.run(found).tolist()]
+    ['a.txt', 'b.txt']
+    """
+    return apply("MatchingFiles", pattern, name=name)  # type: ignore[no-any-return]

@@ -1,0 +1,335 @@
+"""Steps of one graph that run beside each other, each again and again, in a task group: OSDI'16, Figure 1.
+
+What TensorFlow's Coordinator and queue runners do with threads. A runner ends when what it takes from is closed and
+empty, and closes what it feeds; so a pipeline ends stage by stage, behind the last element.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Protocol
+
+from ..base.errors import GraphError, QueueClosed
+from ..ir.graph import Graph
+from ..ir.operation import Operation
+from ..ir.program import Program, copy_program
+from ..ir.traits import Effect
+from ..streams.clock import LoopClock
+from ..streams.contract import Clock
+from .scheduling.runner import Restarts, Runner, RunnerStatistics
+from .scheduling.timeouts import check_seconds
+from .session import Session
+from .steps.request import make_request
+
+_ENTER = "async with tagflow.runners(session) as group: group.add(...)"
+
+
+class HasClose(Protocol):
+    """A queue, as far as runners close it."""
+
+    shared_name: str
+
+    def close(self) -> Operation:
+        """Return an operation that closes it behind what is in."""
+
+
+def runners(session: Session, *, drain: float | bool = False, clock: Clock | None = None) -> Runners:
+    """Return a group of runners: steps of a session that run beside each other, each again and again.
+
+    The block of ``async with`` ends when all runners have ended. If one fails, or the block does, or the task is
+    cancelled, all others are cancelled, and nothing of them is left when the block is over.
+
+    Parameters
+    ----------
+    session : Session
+    drain : float or bool
+        What `Runners.stop` does unless it says otherwise.
+    clock : Clock, optional
+        By which intervals, waits before a restart and `drain` count; the event loop's by default.
+
+    Returns
+    -------
+    Runners
+        Enter it by ``async with``, and add runners.
+
+    Raises
+    ------
+    GraphError
+        If it is no `Session`, or `drain` is no time.
+    Exception
+        At the end of the block: what a runner failed with, with a note that names it; an ExceptionGroup if several did.
+
+    Examples
+    --------
+    >>> import asyncio, tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     numbers, squares = tg.FIFOQueue(2, "int32", shapes=[[]]), tg.FIFOQueue(2, "int32", shapes=[[]])
+    ...     x = tg.placeholder("int32", [])
+    ...     read, square = numbers.enqueue(x), squares.enqueue(tg.square(numbers.dequeue()))
+    ...     total = tg.Variable(0)
+    ...     add = total.assign_add(squares.dequeue())
+    >>> async def main():
+    ...     async with tg.Session(graph) as session:
+    ...         await session.run(total.initializer)
+    ...         async with tg.runners(session) as group:
+    ...             group.add(read, feeds=({x: i} for i in range(5)), closes=numbers)
+    ...             group.add(square, closes=squares)
+    ...             group.add(add)
+    ...         return int(await session.run(total))
+    >>> asyncio.run(main())
+    30
+    """
+    return Runners(session, drain=drain, clock=clock)
+
+
+class Runners:
+    """Runners of a session, as `runners` makes them; they end with the block of ``async with``.
+
+    Parameters
+    ----------
+    session, drain, clock
+        As of `runners`.
+
+    Attributes
+    ----------
+    session : Session
+    clock : Clock
+    """
+
+    def __init__(self, session: Session, *, drain: float | bool = False, clock: Clock | None = None) -> None:
+        if not isinstance(session, Session):
+            raise GraphError(
+                "runners are tasks of an asyncio program, so their session is awaited",
+                wanted="a tagflow.Session",
+                got=repr(session),
+                hint="async with tagflow.Session(graph) as session, and asyncio.run around it",
+            )
+        self.session: Session = session
+        self._drain = _checked(drain)
+        self.clock: Clock = clock or LoopClock()
+        self._tasks: asyncio.TaskGroup | None = None
+        self._runners: dict[str, Runner] = {}
+        self._closings: dict[str, Operation] = {}  # operations that close queues, by the name that these share
+        self._feeding: Counter[str] = Counter()  # how many runners have still to end before each is run
+        self._timer: Any = None  # until runners that have not ended by themselves are cancelled
+
+    def __repr__(self) -> str:
+        return f"<Runners: {', '.join(f'{name} {each.state}' for name, each in self._runners.items()) or 'none'}>"
+
+    async def __aenter__(self) -> Runners:
+        self._tasks = await asyncio.TaskGroup().__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._tasks is not None
+        only: BaseException | None = None
+        try:
+            await self._tasks.__aexit__(kind, error, trace)
+        except BaseExceptionGroup as group:
+            if len(group.exceptions) != 1:
+                raise
+            only = group.exceptions[0]
+        finally:
+            self._tasks = None
+            if self._timer is not None:
+                self._timer.cancel()
+        if only is not None and only is not error:  # what the block itself raised goes on by itself
+            try:
+                raise only
+            finally:
+                del only, error  # its traceback refers to this frame
+
+    def add(
+        self,
+        fetches: Any,
+        *,
+        name: str | None = None,
+        feeds: Mapping[Any, Any] | Iterable[Mapping[Any, Any]] | AsyncIterable[Mapping[Any, Any]] | None = None,
+        times: int | None = None,
+        every: float | None = None,
+        closes: HasClose | Operation | Iterable[HasClose | Operation] = (),
+        restarts: float = 0,
+        backoff: float = 0.1,
+        longest_backoff: float = 30.0,
+        optional: bool | Callable[[Runner], bool] = False,
+        until: Callable[[], bool] | None = None,
+        drains: bool | None = None,
+        timeout: float | None = None,
+        on_step: Callable[[Any], object] | None = None,
+        on_end: Callable[[Runner], object] | None = None,
+    ) -> Runner:
+        """Run a step again and again from now on, beside the others.
+
+        It ends when a queue that it takes from, or puts into, is closed (QueueClosed), when its feeds have ended, after
+        `times` steps, or when it is asked to stop.
+
+        Parameters
+        ----------
+        fetches : structure of Tensor, Operation, Variable or name; or callable
+            What each step fetches; or an async function, which is called instead, with the feeds if there are any.
+        name : str, optional
+            What errors and statistics call it; by default that of the first fetch, or of the function.
+        feeds : mapping, or iterable or async iterable of mappings, optional
+            What each step is fed; the runner ends with the iterable, and closes it if that has `close` or `aclose`, as
+            a generator has. What a step that failed was fed is fed again.
+        times : int, optional
+            Number of steps.
+        every : float, optional
+            Seconds from the beginning of a step to that of the next; a step that takes longer is followed at once.
+        closes : queue, Operation, or iterable of them
+            Closed, behind what is in, as soon as the last runner that names it has ended.
+        restarts : int or float
+            How often it goes on after an error, ``math.inf`` for always. An error of the program (GraphError), and a
+            session that is closed, are not tried again.
+        backoff, longest_backoff : float
+            Seconds before the first restart, twice as many before each that follows, and the most.
+        optional : bool or callable
+            Whether the others go on when it has failed: then it has ended, with a warning in the log. A function is
+            asked then, with the runner.
+        until : callable, optional
+            Asked in front of each step: True ends it.
+        drains : bool, optional
+            Whether it goes on at `stop` until what it takes from ends; by default if it takes from a queue.
+        timeout : float, optional
+            Seconds after which a step ends with StepTimeout, as for `Session.run`.
+        on_step : callable, optional
+            Called with what each step has fetched; may be an async function.
+        on_end : callable, optional
+            Called with the runner when it has ended, in whatever way, unless all are cancelled; may be an async
+            function. It comes before its queues are closed.
+
+        Returns
+        -------
+        Runner
+
+        Raises
+        ------
+        GraphError
+            If there is a runner of this name, an option is out of range, or this is outside of the group's block.
+        """
+        if self._tasks is None:
+            raise GraphError("a runner was added outside of its group's block", wanted=_ENTER, hint="add it in there")
+        step = self._step(fetches, feeds is not None, timeout)
+        name = name or _name_of(fetches)
+        if name in self._runners and not self._runners[name].has_ended:
+            raise GraphError(f"there is a runner '{name}' already", hint="give each a name=")
+        if every is not None:
+            check_seconds(every, "every")
+        keys = self._closing(closes)
+        if drains is None:
+            drains = not callable(fetches) and takes_from_queue(self.session.graph, fetches)
+        runner = Runner(
+            name,
+            step,
+            feeds=feeds,
+            times=_count(name, "times", times),
+            every=every,
+            restarts=Restarts(restarts, backoff, longest_backoff),
+            optional=optional,
+            until=until,
+            drains=drains,
+            on_step=on_step,
+            on_end=on_end,
+            clock=self.clock,
+        )
+        self._runners[name] = runner
+        self._feeding.update(keys)
+        runner.task = self._tasks.create_task(self._run(runner, keys), name=f"runner {name}")
+        return runner
+
+    def stop(self, drain: float | bool | None = None) -> None:
+        """Ask all runners to end; the group's block then ends as well.
+
+        Parameters
+        ----------
+        drain : float or bool, optional
+            True: those that take from no queue end behind the step that they are in, and the queues that they feed
+            are closed behind what is in; the others go on until that is used up. A number: so for so many seconds at
+            most. False or 0: all are cancelled. By default what the group was made with.
+        """
+        drain = self._drain if drain is None else _checked(drain)
+        if drain is False or drain == 0:
+            self._cancel()
+            return
+        for each in self._runners.values():
+            if not each.drains:
+                each.stop()
+        if drain is not True:
+            self._timer = self.clock.call_at(self.clock.now() + drain, self._cancel)
+
+    @property
+    def runners(self) -> tuple[Runner, ...]:
+        """The runners, in the order in which they were added."""
+        return tuple(self._runners.values())
+
+    def statistics(self) -> tuple[RunnerStatistics, ...]:
+        """Return a snapshot of what the runners have done, in the order in which they were added."""
+        return tuple(each.statistics() for each in self._runners.values())
+
+    def _cancel(self) -> None:
+        for each in self._runners.values():
+            each.abandon()
+
+    def _step(self, fetches: Any, is_fed: bool, timeout: float | None) -> Callable[[Any], Awaitable[Any]]:
+        """Return what does one step with its feeds."""
+        if callable(fetches):
+            return fetches if is_fed else lambda _: fetches()  # type: ignore[no-any-return]
+        session = self.session
+        return lambda feeds: session.run(fetches, feeds, timeout=timeout)
+
+    def _closing(self, closes: Any) -> list[str]:
+        """Return the keys of what a runner closes, whose operations are built if they are not there yet."""
+        listed = [closes] if isinstance(closes, Operation) or hasattr(closes, "close") else list(closes)
+        keys = []
+        for each in listed:
+            key = each.name if isinstance(each, Operation) else each.shared_name
+            if key not in self._closings:
+                with self.session.graph.as_default():
+                    self._closings[key] = each if isinstance(each, Operation) else each.close()
+            keys.append(key)
+        return keys
+
+    async def _run(self, runner: Runner, keys: list[str]) -> None:
+        await runner.run()
+        for key in keys:
+            self._feeding[key] -= 1
+            if not self._feeding[key] and not runner.abandoned:
+                with suppress(QueueClosed):  # somebody else has closed it
+                    await self.session.run(self._closings[key])
+
+
+def _name_of(fetches: Any) -> str:
+    first = fetches
+    while isinstance(first, (list, tuple, dict)) and first:
+        first = next(iter(first.values() if isinstance(first, dict) else first))
+    return str(getattr(first, "name", None) or getattr(first, "__name__", None) or first)
+
+
+def _checked(drain: float | bool) -> float | bool:
+    if not isinstance(drain, bool):
+        check_seconds(drain, "drain")
+    return drain
+
+
+def takes_from_queue(graph: Graph, fetches: Any) -> bool:
+    """Say whether a step waits for what others put into something that outlives it."""
+    request = make_request(graph, fetches)
+    program = copy_program(Program(graph, [], request.tensors, request.targets))
+    return any(
+        Effect.WAITS in op.definition.effects and op.outputs and op.inputs and op.inputs[0].op.definition.outlives_step
+        for op in program.graph.root.walk()
+    )
+
+
+def _count(name: str, option: str, value: int | None) -> int | None:
+    if value is not None and value < 0:
+        raise GraphError(
+            f"runner '{name}': {option} is no number of steps", wanted="0 or more", got=value, hint="leave it out"
+        )
+    return value

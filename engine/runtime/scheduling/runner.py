@@ -1,0 +1,303 @@
+"""One step that is run again and again, until what it takes from ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any, TypeVar
+
+from ...base.errors import GraphError, QueueClosed, SessionClosed
+from ...streams.contract import Clock
+from .timeouts import check_seconds
+
+Feeds = Mapping[Any, Any] | Iterable[Mapping[Any, Any]] | AsyncIterable[Mapping[Any, Any]] | None
+
+T = TypeVar("T")
+
+_log = logging.getLogger("tagflow")
+_NEVER_AGAIN = (GraphError, SessionClosed)  # it would be the same again
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerStatistics:
+    """What a runner has done.
+
+    Attributes
+    ----------
+    name : str
+    state : {'running', 'restarting', 'ended', 'failed', 'cancelled'}
+        Restarting is waiting for that.
+    steps : int
+        That were done.
+    restarts : int
+    step_seconds : float
+        What its steps took together, those that failed too.
+    last_error : str or None
+        What went wrong last.
+    """
+
+    name: str
+    state: str
+    steps: int
+    restarts: int
+    step_seconds: float
+    last_error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Restarts:
+    """How often a runner goes on behind an error, and after how long.
+
+    Attributes
+    ----------
+    most : float
+    first, longest : float
+        Seconds before the first one, which double from each to the next, and the most.
+    """
+
+    most: float
+    first: float
+    longest: float
+
+    def __post_init__(self) -> None:
+        check_seconds(self.first, "backoff")
+        check_seconds(self.longest, "longest_backoff")
+        if not self.most >= 0:
+            raise GraphError(
+                "restarts is no number of restarts", wanted="0 or more", got=self.most, hint="math.inf for always"
+            )
+
+    def seconds(self, number: int) -> float:
+        """Return how long to wait before a restart, counted from 0."""
+        return min(self.longest, math.ldexp(self.first, min(number, 1000))) if self.first else 0.0
+
+
+class Runner:
+    """A step that is run again and again, as `Runners.add` makes it.
+
+    Attributes
+    ----------
+    name : str
+    state : {'running', 'restarting', 'ended', 'failed', 'cancelled'}
+    steps : int
+        That were done.
+    values : structure of numpy.ndarray
+        What the last of them fetched.
+    error : Exception or None
+        What went wrong last.
+    drains : bool
+        Whether it goes on when its group is asked to end, until what it takes from ends.
+    abandoned : bool
+        Whether all its group was cancelled, so that it closes nothing.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        step: Callable[[Any], Awaitable[Any]],
+        *,
+        feeds: Feeds,
+        times: int | None,
+        every: float | None,
+        restarts: Restarts,
+        optional: bool | Callable[[Runner], bool],
+        until: Callable[[], bool] | None,
+        drains: bool,
+        on_step: Callable[[Any], object] | None,
+        on_end: Callable[[Runner], object] | None,
+        clock: Clock,
+    ) -> None:
+        self.name: str = name
+        self.state: str = "running"
+        self.steps: int = 0
+        self.values: Any = None
+        self.error: Exception | None = None
+        self.drains: bool = drains
+        self.abandoned: bool = False
+        self.task: asyncio.Task[None] | None = None
+        self._step = step
+        self._feeds = _iterator(feeds)
+        self._times = math.inf if times is None else times
+        self._every = every
+        self._policy = restarts
+        self._restarts = 0
+        self._optional = optional
+        self._until = until or (lambda: False)
+        self._on_step = on_step
+        self._on_end = on_end
+        self._clock = clock
+        self._seconds = 0.0
+        self._fed: list[Any] = []  # the feeds of the next step, if they are drawn
+        self._is_stepping = False  # or about to: a cancellation of it alone is of a step
+        self._is_cancelled = False  # it alone
+        self._stopped = asyncio.Event()
+
+    def __repr__(self) -> str:
+        return f"<Runner {self.name}, {self.state}: {self.steps} steps>"
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has ended, and has closed what it closes."""
+        return self.task is not None and self.task.done()
+
+    def stop(self) -> None:
+        """Ask it to end behind the step that it is in."""
+        self._stopped.set()
+
+    def cancel(self) -> None:
+        """End it at once, with the step that it is in; what it closes is closed, and the others go on."""
+        self._stopped.set()
+        if self._is_stepping and self.task is not None and not self._is_cancelled:
+            self._is_cancelled = True
+            self.task.cancel()
+
+    def abandon(self) -> None:
+        """End it at once, as all of its group: nothing is closed."""
+        self.abandoned = True
+        self._stopped.set()
+        if self.task is not None:
+            self._is_cancelled = True
+            self.task.cancel()
+
+    async def wait(self) -> None:
+        """Wait until it has ended, and has closed what it closes."""
+        assert self.task is not None
+        await asyncio.wait([self.task])
+
+    def statistics(self) -> RunnerStatistics:
+        """Return a snapshot of what it has done."""
+        error = None if self.error is None else f"{type(self.error).__name__}: {self.error}"
+        return RunnerStatistics(self.name, self.state, self.steps, self._restarts, self._seconds, error)
+
+    async def run(self) -> None:
+        """Do its steps until it ends; raise what it fails with, unless the others are to go on."""
+        try:
+            await self._repeat()
+            self.state = "ended"
+        except asyncio.CancelledError:
+            self.state = "cancelled"
+            task = asyncio.current_task()
+            assert task is not None
+            if not self._is_cancelled or task.uncancel():  # the group is cancelled, or the program
+                raise
+        except Exception as error:
+            self._fail(error)
+            if not (self._optional(self) if callable(self._optional) else self._optional):
+                raise
+            _log.warning("runner '%s' has failed, the others go on", self.name, exc_info=error)
+        finally:
+            await _close(self._feeds)
+        if self._on_end is not None and not self.abandoned:
+            await finished(self._on_end(self))
+
+    async def _repeat(self) -> None:
+        self._is_stepping = True
+        try:
+            while await self._goes_on():
+                begin = self._clock.now()
+                try:
+                    await self._step_once()
+                except QueueClosed:
+                    return
+                except Exception as error:
+                    await self._before_restart(error)
+                else:
+                    if self._every is not None and self.steps < self._times:
+                        await self._pause_until(begin + self._every)
+        finally:
+            self._is_stepping = False
+
+    async def _goes_on(self) -> bool:
+        """Say whether there is to be another step, and have its feeds."""
+        if self.steps >= self._times or self._stopped.is_set() or not await self._has_feeds():
+            return False
+        return not self._until()
+
+    async def _step_once(self) -> None:
+        begin = self._clock.now()
+        try:
+            self.values = await self._step(self._fed[0])
+        finally:
+            self._seconds += self._clock.now() - begin
+        self._fed.clear()
+        self.steps += 1
+        if self._on_step is not None:
+            await finished(self._on_step(self.values))
+
+    async def _has_feeds(self) -> bool:
+        """Draw the feeds of the next step, unless they were drawn for one that failed; say whether there are any."""
+        if self._fed:
+            return True
+        try:
+            if isinstance(self._feeds, Iterator):
+                self._fed.append(next(self._feeds))
+            else:
+                self._fed += await self._unless_stopped(_next(self._feeds)) or []
+        except StopIteration:
+            return False
+        return bool(self._fed)
+
+    async def _before_restart(self, error: Exception) -> None:
+        """Wait before another attempt; raise the error if there is to be none."""
+        if self._restarts >= self._policy.most or isinstance(error, _NEVER_AGAIN):
+            raise error
+        self.error, self.state = error, "restarting"
+        _log.info("runner '%s' begins again behind an error", self.name, exc_info=error)
+        seconds = self._policy.seconds(self._restarts)
+        self._restarts += 1
+        await self._pause_until(self._clock.now() + seconds)
+        self.state = "running"
+
+    async def _pause_until(self, when: float) -> None:
+        """Wait until a time has come, or it is asked to stop."""
+        if when <= self._clock.now():
+            await asyncio.sleep(0)
+            return
+        await self._unless_stopped(self._clock.sleep(when - self._clock.now()))
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """Wait for what something gives, or until it is asked to stop; nothing is left of it then."""
+        done, stopped = asyncio.ensure_future(work), asyncio.ensure_future(self._stopped.wait())
+        try:
+            await asyncio.wait([done, stopped], return_when=asyncio.FIRST_COMPLETED)
+            return done.result() if done.done() else None
+        finally:
+            for each in (done, stopped):
+                each.cancel()
+            await asyncio.wait([done, stopped])
+
+    def _fail(self, error: Exception) -> None:
+        again = f", restarted {self._restarts} times" if self._restarts else ""
+        error.add_note(f"in runner '{self.name}', behind {self.steps} steps{again}")
+        self.error, self.state = error, "failed"
+
+
+def _iterator(feeds: Feeds) -> Iterator[Any] | AsyncIterator[Any]:
+    if feeds is None or isinstance(feeds, Mapping):
+        return repeat(feeds)
+    return aiter(feeds) if isinstance(feeds, AsyncIterable) else iter(feeds)
+
+
+async def _next(feeds: AsyncIterator[Any]) -> list[Any]:
+    """Return the next feeds, in a list; an empty one at the end, as a task can not raise what says so."""
+    async for each in feeds:
+        return [each]
+    return []
+
+
+async def _close(feeds: Any) -> None:
+    """Let go of what a generator holds."""
+    if hasattr(feeds, "aclose"):
+        await feeds.aclose()
+    elif hasattr(feeds, "close"):
+        feeds.close()
+
+
+async def finished(found: Any) -> None:
+    """Wait for what a function of the user has begun, if it is async."""
+    if isinstance(found, Awaitable):
+        await found

@@ -1,0 +1,8 @@
+"""Replicas of a training step that update one model: asynchronous, or the first of them together."""
+
+from .asynchronous import AsyncReplicas
+from .replica import Replica
+from .running import LateGradient, ReplicaGroup, ReplicaStatistics
+from .synchronous import SyncReplicas
+
+__all__ = ["AsyncReplicas", "LateGradient", "Replica", "ReplicaGroup", "ReplicaStatistics", "SyncReplicas"]

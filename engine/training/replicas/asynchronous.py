@@ -1,0 +1,133 @@
+"""Asynchronous replicas: each reads what is current and changes what is current then (OSDI'16, Figure 4(a))."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...base import dtypes
+from ...frontend.scopes import control_dependencies, name_scope
+from ...frontend.variables import Variable
+from ...ops.control.placeholders import identity, placeholder_with_default
+from ...ops.math.casting import cast
+from ...runtime.runners import Runners, takes_from_queue
+from ...runtime.scheduling.runner import finished
+from ..optimizer import Optimizer
+from .replica import Replica, Replicas
+from .running import Options, ReplicaGroup
+
+
+class AsyncReplicas(Replicas):
+    """Replicas that wait for nobody: each update is made from parameters to which others may have come meanwhile.
+
+    Devices are always busy, and each step uses parameters that are as many updates old as others made meanwhile.
+    Updates of one variable come one after the other, those of several variables may be mixed with those of others.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Makes the updates.
+    replicas : int
+        How many there will be; build each by `minimize` or `apply_gradients`, on its device.
+    global_step : Variable of an integer dtype, optional
+        Counts the updates; the graph's own by default.
+    name : str
+
+    Raises
+    ------
+    GraphError
+        If `replicas` is no positive number.
+
+    Examples
+    --------
+    >>> import asyncio, tagflow as tg
+    >>> from tagflow.training import AsyncReplicas, GradientDescentOptimizer
+    >>> with tg.Graph().as_default() as graph:
+    ...     w = tg.Variable([5.0, -3.0])
+    ...     replicas = AsyncReplicas(GradientDescentOptimizer(0.1), replicas=2)
+    ...     for k in range(2):
+    ...         with tg.device(f"/cpu:{k}"):
+    ...             replicas.minimize(tg.reduce_sum(tg.square(w)))
+    ...     init = tg.global_variables_initializer()
+    >>> async def main():
+    ...     async with tg.Session(graph, devices=2) as session:
+    ...         await session.run(init)
+    ...         async with tg.runners(session) as group:
+    ...             training = replicas.start(group, steps=40)
+    ...         return sum(each.counted for each in training.statistics()), abs(await session.run(w)).max() < 0.1
+    >>> asyncio.run(main())
+    (40, True)
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, replicas: int, *, global_step: Variable | None = None, name: str = "async_replicas"
+    ) -> None:
+        super().__init__(optimizer, replicas, global_step, name)
+
+    def start(self, group: Runners, **options: Any) -> ReplicaGroup:
+        """Run all replicas in a group of runners.
+
+        Parameters
+        ----------
+        group : Runners
+        **options
+            See :class:`Options`.
+
+        Returns
+        -------
+        ReplicaGroup
+
+        Raises
+        ------
+        GraphError
+            If not all replicas are built, or an option does not fit.
+        """
+        self._check_complete()
+        return AsyncGroup(self, group, Options(**options)).begin()
+
+    def _replica(self, number: int, pairs: list[tuple[Any, Variable]]) -> Replica:
+        with name_scope(f"{self.name}_{number}"):
+            local = placeholder_with_default(cast(self.global_step.value(), dtypes.int64), [], name="local_step")
+            begun = identity(local)  # read before the update is made, since it is built before
+            update = self.optimizer.apply_gradients([*pairs], self.global_step)
+            with control_dependencies([begun, update]):
+                behind = cast(self.global_step.value(), dtypes.int64)
+                counted = identity(True)
+        drains = takes_from_queue(self.global_step.graph, [gradient for gradient, _ in pairs])
+        return Replica(number, local, counted, behind, behind - begun - 1, drains)
+
+
+class AsyncGroup(ReplicaGroup):
+    """Asynchronous replicas that are running."""
+
+    def __init__(self, replicas: AsyncReplicas, group: Runners, options: Options) -> None:
+        super().__init__(replicas, group, options)
+        self._begun = 0  # steps, but for those that failed
+        self._ready.set()
+
+    async def _step(self, replica: Replica, fetches: Any, feeds: Any) -> Any:
+        self._begun += 1
+        try:
+            values = await super()._step(replica, fetches, feeds)
+        except BaseException:
+            self._begun -= 1
+            raise
+        if self._options.on_update is not None:
+            await finished(self._options.on_update(self.step))
+        return values
+
+    def _note(self, number: int, counted: bool, step: int, staleness: int) -> None:
+        super()._note(number, counted, step, staleness)
+        self._records[number].counted += 1
+        self._note_update(max(self.step, step))
+
+    def _is_enough(self) -> bool:
+        return self._options.steps is not None and self._begun >= self._options.steps
+
+    def _labelled(self, replica: Replica) -> dict[Any, Any]:
+        return {}  # it reads the number itself
+
+    def _minimum(self) -> int:
+        return self._options.minimum or 1
+
+    async def _go_on_without(self, number: int) -> None:
+        """Do nothing: nobody waits for another."""

@@ -1,0 +1,18 @@
+"""Instances of one operation that wait for one another, as each would only stand behind the one before."""
+
+from libc.stdint cimport uint64_t
+
+from tagflow.kernels.core.frames cimport Iteration
+from tagflow.kernels.scheduler.delivery cimport Machine
+from tagflow.kernels.scheduler.ready cimport Ready
+
+
+cdef class OperationLine:
+    cdef Iteration* front  # of the instance that was let go on; alive, since that is not over
+    cdef uint64_t resource  # what it waits for: the first input
+    cdef object behind  # a deque of _Behind: instances that have all they wait for, the first first
+
+cdef dict open_line(dict lines, Machine* m, Ready ready)
+cdef bint stands_behind(dict lines, Machine* m, Ready ready) except -1
+cdef dict let_next_go_on(dict lines, Machine* m, Ready ready)
+cdef list all_behind(dict lines)

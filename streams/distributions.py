@@ -1,0 +1,141 @@
+"""How long things take that do not always take the same time."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from random import Random
+
+from ..base.errors import TagflowError
+
+
+class Distribution(ABC):
+    """Times, in seconds, that are drawn by chance."""
+
+    @property
+    @abstractmethod
+    def mean(self) -> float:
+        """The mean, in seconds."""
+
+    @abstractmethod
+    def sample(self, random: Random) -> float:
+        """Draw a time, in seconds."""
+
+
+Time = float | Distribution
+
+
+def sample(time: Time, random: Random) -> float:
+    """Draw a time, in seconds; a number is always the same."""
+    return time.sample(random) if isinstance(time, Distribution) else time
+
+
+def mean(time: Time) -> float:
+    """Return the mean of a time, in seconds."""
+    return time.mean if isinstance(time, Distribution) else time
+
+
+@dataclass(frozen=True)
+class Exponential(Distribution):
+    """Times whose probability falls by the same share each second.
+
+    Parameters
+    ----------
+    average : float
+        Their mean, in seconds.
+    """
+
+    average: float
+
+    def __post_init__(self) -> None:
+        _check("average", self.average)
+
+    @property
+    def mean(self) -> float:
+        return self.average
+
+    def sample(self, random: Random) -> float:
+        return random.expovariate(1.0) * self.average
+
+
+@dataclass(frozen=True)
+class Lognormal(Distribution):
+    """Times whose logarithm is normal.
+
+    Parameters
+    ----------
+    median : float
+        In seconds.
+    sigma : float
+        Standard deviation of the logarithm: 0.1 is about a tenth.
+    """
+
+    median: float
+    sigma: float
+
+    def __post_init__(self) -> None:
+        _check("median", self.median)
+        _check("sigma", self.sigma)
+
+    @property
+    def mean(self) -> float:
+        return self.median * math.exp(self.sigma**2 / 2)
+
+    def sample(self, random: Random) -> float:
+        return self.median * math.exp(random.gauss(0.0, self.sigma))
+
+
+@dataclass(frozen=True)
+class Sum(Distribution):
+    """The sum of independent times.
+
+    Parameters
+    ----------
+    parts : tuple of float or Distribution
+    """
+
+    parts: tuple[Time, ...]
+
+    @property
+    def mean(self) -> float:
+        return sum(mean(each) for each in self.parts)
+
+    def sample(self, random: Random) -> float:
+        return sum(sample(each, random) for each in self.parts)
+
+
+@dataclass(frozen=True)
+class Mixture(Distribution):
+    """Another time with some probability: ``Mixture(1.0, 5.0, 0.02)`` is 1 s, and 5 s in 2 of 100 cases.
+
+    Parameters
+    ----------
+    usual, other : float or Distribution
+    probability : float
+        Of the other.
+    """
+
+    usual: Time
+    other: Time
+    probability: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.probability <= 1:
+            raise TagflowError(
+                "a probability is out of range", wanted="0 to 1", got=self.probability, hint="0.02 is 2 of 100"
+            )
+
+    @property
+    def mean(self) -> float:
+        return (1 - self.probability) * mean(self.usual) + self.probability * mean(self.other)
+
+    def sample(self, random: Random) -> float:
+        return sample(self.other if random.random() < self.probability else self.usual, random)
+
+
+def _check(name: str, value: float) -> None:
+    if not 0 <= value < math.inf:
+        raise TagflowError(
+            f"{name} of a distribution is out of range", wanted="a number, 0 or more", got=value, hint="0 for none"
+        )

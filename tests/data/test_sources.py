@@ -1,0 +1,250 @@
+"""Where elements come from."""
+
+import asyncio
+import gzip
+import threading
+import time
+from collections import namedtuple
+
+import numpy as np
+import pytest
+import tagflow as tg
+
+from tests.data.running import collect, plain, run, through_a_file
+
+
+def test_slices_of_arrays_keep_their_structure():
+    Pair = namedtuple("Pair", "x y")
+    x, y = np.arange(6.0).reshape(3, 2), np.array(["a", "b", "c"], np.dtypes.StringDType())
+    assert run(tg.data.from_arrays(x)) == [[0, 1], [2, 3], [4, 5]]
+    assert run(tg.data.from_arrays((x, y)).take(1)) == [([0, 1], "a")]
+    assert run(tg.data.from_arrays({"x": x, "more": {"y": y}}).skip(2)) == [{"x": [4, 5], "more": {"y": "c"}}]
+    (last,) = asyncio.run(collect(tg.data.from_arrays(Pair(x, y)).skip(2)))
+    assert isinstance(last, Pair)
+    assert last.y == "c"
+
+
+def test_slices_are_read_only_views():
+    x = np.zeros([2, 3])
+    first, _ = asyncio.run(collect(tg.data.from_arrays(x)))
+    assert np.shares_memory(first, x)
+    with pytest.raises(ValueError, match="read-only"):
+        first[0] = 1
+    x[0, 0] = 1  # the user's own array can be written to all the same
+
+
+def test_arrays_must_be_equally_long():
+    with pytest.raises(tg.ShapeError, match="equally long"):
+        tg.data.from_arrays((np.zeros(2), np.zeros(3)))
+    with pytest.raises(tg.ShapeError, match="equally long"):
+        tg.data.from_arrays(np.float32(1))
+
+
+def test_npz(tmp_path):
+    path = tmp_path / "a.npz"
+    np.savez(path, x=np.arange(6, dtype=np.int16).reshape(3, 2), y=np.ones(3), other=np.zeros(7))
+    data = tg.data.from_npz(path, ["x", "y"])
+    assert str(data.element_spec) == "{'x': int16[2], 'y': float64[]}"
+    assert run(data.batch(2)) == [{"x": [[0, 1], [2, 3]], "y": [1, 1]}, {"x": [[4, 5]], "y": [1]}]
+    with pytest.raises(tg.GraphError, match="no such arrays"):
+        tg.data.from_npz(path, ["z"])
+    with pytest.raises(tg.ShapeError, match="equally long"):
+        tg.data.from_npz(path)
+
+
+def test_an_iterable_begins_anew_in_each_epoch():
+    calls = []
+
+    def numbers():
+        calls.append(1)
+        yield from range(2)
+
+    assert run(tg.data.from_iterable(numbers).repeat(3)) == [0, 1] * 3
+    assert len(calls) == 3
+    assert run(tg.data.from_iterable([1, 2]).repeat(2)) == [1, 2, 1, 2]
+
+
+def test_an_iterator_has_one_epoch():
+    assert run(tg.data.from_iterable(iter("ab")).repeat(1)) == ["a", "b"]
+    found = asyncio.run(collect(tg.data.from_iterable(iter("ab")).repeat(2).take(3)))
+    assert found[:2] == ["a", "b"]
+    assert "only once" in str(found[2].__cause__)
+
+
+def test_what_is_no_iterable_is_refused():
+    with pytest.raises(tg.GraphError, match="no iterable"):
+        tg.data.from_iterable(3)
+    with pytest.raises(tg.GraphError, match="no asynchronous iterable"):
+        tg.data.from_async([1])
+
+
+def test_an_iterable_that_holds_the_loop_goes_to_a_thread():
+    threads = []
+
+    def slow():
+        for i in range(4):
+            threads.append(threading.current_thread())
+            time.sleep(0.01)
+            yield i
+
+    assert run(tg.data.from_iterable(slow)) == [0, 1, 2, 3]
+    assert threads[0] is threading.main_thread()
+    assert threads[-1] is not threading.main_thread()
+
+
+def test_an_iterator_with_a_state_of_its_own_is_not_begun_anew():
+    class Numbers:
+        taken = 0
+
+        def __init__(self):
+            self.next = 0
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            Numbers.taken += 1
+            self.next += 1
+            return self.next
+
+        def state_dict(self):
+            return {"next": self.next}
+
+        def load_state_dict(self, state):
+            self.next = state["next"]
+
+    async def main():
+        data = tg.data.from_iterable(Numbers).take(100).map(lambda x: x)
+        async with data.iterator() as one, data.iterator() as other:
+            begin = [await one.next() for _ in range(50)]
+            state = through_a_file(one.state())
+            before = Numbers.taken
+            other.restore(state)
+            return begin, await other.next(), Numbers.taken - before
+
+    begin, following, taken = asyncio.run(main())
+    assert begin == list(range(1, 51))
+    assert following == 51
+    assert taken < 50
+
+
+def write(path, text):
+    path.write_bytes(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("content", "lines"),
+    [
+        (b"", []),
+        (b"\n", [""]),
+        (b"a", ["a"]),
+        (b"a\nb\n", ["a", "b"]),
+        (b"a\r\n\r\nb", ["a", "", "b"]),
+        ("\u00e4\u2028b\x0bc\n".encode(), ["\u00e4\u2028b\x0bc"]),
+    ],
+)
+def test_lines(tmp_path, content, lines):
+    assert run(tg.data.from_text(write(tmp_path / "a.txt", content))) == lines
+    (tmp_path / "b.gz").write_bytes(gzip.compress(content))
+    assert run(tg.data.from_text(tmp_path / "b.gz")) == lines
+
+
+def long_text(count):
+    return "".join(f"line {i} {'x' * (i % 50)}\n" for i in range(count))
+
+
+@pytest.mark.parametrize("suffix", ["txt", "gz"])
+def test_lines_of_several_blocks_from_any_place(tmp_path, suffix):
+    texts = [long_text(4000), long_text(3000)]
+    paths = [tmp_path / f"{i}.{suffix}" for i in range(2)]
+    for path, text in zip(paths, texts, strict=True):
+        path.write_bytes(gzip.compress(text.encode()) if suffix == "gz" else text.encode())
+    wanted = "".join(texts).splitlines()
+    data = tg.data.from_text(str(tmp_path / f"*.{suffix}"))
+
+    async def main(place):
+        async with data.iterator() as one, data.iterator() as other:
+            for _ in range(place):
+                await one.next()
+            other.restore(through_a_file(one.state()))
+            return [line async for line in other]
+
+    assert run(data) == wanted
+    for place in (1, 1500, 3999, 4000, 4001, 6999, 7000):
+        assert asyncio.run(main(place)) == wanted[place:], place
+
+
+def test_a_line_that_is_no_text_is_an_error_that_names_it(tmp_path):
+    data = tg.data.from_text(write(tmp_path / "a.txt", b"one\n\xff\xfe\nthree\n"))
+    one, error, three = asyncio.run(collect(data))
+    assert (one, three) == ("one", "three")
+    assert isinstance(error, tg.PipelineError)
+    assert error.origin == f"{tmp_path}/a.txt, line 2"
+    assert "not UTF-8" in str(error)
+    assert run(data.ignore_errors()) == ["one", "three"]
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    (error,) = asyncio.run(collect(tg.data.from_text(tmp_path / "no.txt")))
+    assert isinstance(error.__cause__, FileNotFoundError)
+    there = write(tmp_path / "a.txt", b"a\n")
+    assert run(tg.data.from_text([tmp_path / "no.txt", there]).ignore_errors()) == ["a"]
+
+
+async def test_a_pattern_without_files_is_an_error(tmp_path):
+    async with tg.data.from_files(str(tmp_path / "*.txt")).iterator() as iterator:
+        with pytest.raises(tg.PipelineError, match="no file matches"):
+            await iterator.next()
+
+
+def test_files_of_patterns_come_in_order(tmp_path):
+    for name in ("b.txt", "a.txt", "sub/c.txt", "[x].txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    names = [path[len(str(tmp_path)) + 1 :] for path in run(tg.data.from_files(f"{tmp_path}/**/*.txt"))]
+    assert names == ["[x].txt", "a.txt", "b.txt", "sub/c.txt"]
+    assert run(tg.data.from_files(tmp_path / "[x].txt")) == [f"{tmp_path}/[x].txt"]
+    assert run(tg.data.from_files([tmp_path / "b.txt", tmp_path / "a.txt"])) == [
+        f"{tmp_path}/b.txt",
+        f"{tmp_path}/a.txt",
+    ]
+
+
+def test_unknown_compressions_are_refused(tmp_path):
+    with pytest.raises(tg.GraphError, match="compression"):
+        tg.data.from_text("a", compression="zip")
+
+
+def test_async_sources_begin_anew_and_give_what_they_have():
+    async def ticks():
+        for i in range(3):
+            await asyncio.sleep(0.001)
+            yield np.float32(i)
+
+    assert run(tg.data.from_async(ticks).repeat(2)) == [0, 1, 2, 0, 1, 2]
+    assert plain(asyncio.run(collect(tg.data.from_async(ticks, output=tg.TensorSpec([])).batch(3)))) == [[0, 1, 2]]
+
+
+@pytest.mark.parametrize("parallel", [1, 4])
+async def test_a_generator_runs_in_one_task(parallel):
+    tasks = []
+
+    async def ticks():
+        try:
+            async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+                for i in range(20):
+                    tasks.append(asyncio.current_task())
+                    yield await group.create_task(asyncio.sleep(0.001, i))
+        finally:
+            tasks.append(asyncio.current_task())
+
+    async def same(x):
+        return x
+
+    data = tg.data.from_async(ticks).map(same, parallel=parallel)
+    assert [x async for x in data] == list(range(20))
+    assert len(tasks) == 21
+    tasks.clear()
+    assert [x async for x in data.take(3).prefetch(2)] == [0, 1, 2]
+    assert len(set(tasks)) == 1

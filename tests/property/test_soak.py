@@ -1,0 +1,11 @@
+"""A short soak; for a long one run ``python -m tests.property.soak``."""
+
+import asyncio
+
+from tests.property.soak import soak
+
+
+def test_rounds_lose_nothing_and_leave_nothing():
+    counts, _ = asyncio.run(soak(2, seed=1))
+    assert counts.rounds >= 3
+    assert counts.cancelled and counts.timed_out and counts.checkpoints
