@@ -4,9 +4,9 @@
     python examples/pipeline.py --kills 50
 
 The graph is figure 1 of Abadi et al. (2016): readers put batches of records into a queue, preprocessing makes pictures
-of them for a second queue, training takes these, and checkpoints are written meanwhile. With `--kills` the program is run
-again and again in a process of its own, and killed (SIGKILL) at random moments while it writes checkpoints. Each run goes
-on from the last whole checkpoint, and the weights at the end are those of a run that nobody disturbed, bit for bit.
+of them for a second queue, training takes these, and checkpoints are written meanwhile. With `--kills` the program is
+run again and again in a process of its own, and killed (SIGKILL) at random moments while it writes checkpoints. Each
+run goes on from the last whole checkpoint, and the weights at the end are those of an undisturbed run, bit for bit.
 
 The digits that it learns are drawn by the program itself, into TFRecord files.
 """
