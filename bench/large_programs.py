@@ -383,6 +383,38 @@ def in_file(restores: bool) -> Build:
     return program
 
 
+def whole_file(use: Callable[[Any, str], Any]) -> Build:
+    """Return what builds a program about a file of `n` numbers, which is written before."""
+
+    def program(n: int) -> Program:
+        import tagflow as tg
+
+        path = str(directory() / f"{n} bytes")
+        prepare = tg.write_file(path, tg.constant(floats(n).view(np.uint8)))
+        return Program(use(tg, path), prepare=prepare)
+
+    return program
+
+
+def written_again(tg: Any, path: str) -> Any:
+    """Return what writes a file's content to another."""
+    return tg.write_file(path + " again", tg.read_file(path))
+
+
+def by_reader(tg: Any, path: str) -> Any:
+    """Return a file's content from a reader."""
+    files = tg.FIFOQueue(1, "string", shapes=[[]])
+    with tg.control_dependencies([files.enqueue(path)]):
+        return tg.WholeFileReader().read(files)[1]
+
+
+def from_pipeline(n: int) -> Program:
+    """Return the elements of a pipeline."""
+    import tagflow as tg
+
+    return Program(tg.data.from_arrays(floats(1, n)).repeat().next())
+
+
 def across_devices(tg: Any, x: Any) -> Any:
     """Return what is computed on one device and used on another."""
     with tg.device("/cpu:0"):
@@ -419,6 +451,10 @@ PROGRAMS: dict[str, Build] = {
     "PyFunction": of_placeholder(lambda tg, x: tg.py_function(np.sin, [x], "float32", blocking=True)),
     "ReadVariable": updated(lambda tg, v, x: v.read_value()),
     "Recv": of_placeholder(across_devices, devices=2),
+    "IteratorGetNext": from_pipeline,
+    "ReadFile": whole_file(lambda tg, path: tg.read_file(path)),
+    "ReaderRead": whole_file(by_reader),
+    "WriteFile": whole_file(written_again),
     "RestoreV2": in_file(restores=True),
     "SaveV2": in_file(restores=False),
     "ScatterAdd": scattered("scatter_add"),

@@ -3,10 +3,10 @@
     python examples/pipeline.py
     python examples/pipeline.py --kills 50
 
-The graph is figure 1 of Abadi et al. (2016): readers put records into a queue, preprocessing makes batches of them for a
-second queue, training takes these, and checkpoints are written meanwhile. With `--kills` the program is run again and
-again in a process of its own, and killed (SIGKILL) at random moments while it writes checkpoints. Each run goes on from
-the last whole checkpoint, and the weights at the end are those of a run that nobody disturbed, bit for bit.
+The graph is figure 1 of Abadi et al. (2016): readers put batches of records into a queue, preprocessing makes pictures
+of them for a second queue, training takes these, and checkpoints are written meanwhile. With `--kills` the program is
+run again and again in a process of its own, and killed (SIGKILL) at random moments while it writes checkpoints. Each
+run goes on from the last whole checkpoint, and the weights at the end are those of an undisturbed run, bit for bit.
 
 The digits that it learns are drawn by the program itself, into TFRecord files.
 """
@@ -64,8 +64,8 @@ def write_records(directory, count):
 class Reader:
     """Reads batches of records in a shuffled order, without end, and knows how to go on behind each of them.
 
-    Reading is ahead of training by what is in the queues. So a checkpoint has a bookmark or two: states of the pipeline
-    behind some batch, of which one is not ahead. Who restores it reads on from there, and passes over what was trained on.
+    Reading is ahead of training by what is in the queues. So a checkpoint has two bookmarks: states of the pipeline
+    behind some batch, of which one is not ahead. Who restores it reads on from there, past what was trained on.
     """
 
     APART = 32  # batches from one bookmark to the next, more than are on their way
@@ -112,9 +112,7 @@ class Pipeline:
             # Preprocessing.
             number, records = self.raw.dequeue()
             images, labels = tg.cast(records[:, :PIXELS], "float32") / 255 - 0.5, tg.cast(records[:, PIXELS], "int32")
-            self.ready = tg.FIFOQueue(
-                8, ["int64", "float32", "int32"], shapes=[[], [size.batch, PIXELS], [size.batch]]
-            )
+            self.ready = tg.FIFOQueue(8, ["int64", "float32", "int32"], shapes=[[], [size.batch, PIXELS], [size.batch]])
             self.preprocess = self.ready.enqueue([number, images, labels])
             # Training.
             network = nn.Sequential(nn.Dense(size.hidden, activation=tg.relu), nn.Dense(size.hidden), nn.Dense(CLASSES))

@@ -16,7 +16,8 @@ from ..base.settings import DEFAULTS
 from ..ops.control.py_function import AsyncResult
 from ..ops.queues.line import Attempt, Line
 from ..runtime.scheduling.blocking_calls import BlockingCalls
-from .stages.elements import ChunkSize, Failure, Item, failure, restored_items, saved_items
+from .stages.elements import ChunkSize, Failure, Item, failure
+from .stages.saved_items import restored_items, saved_items
 from .stages.stage import QUICKLY, Context, Opens, Stage, end_task
 
 _THREADS = 64  # at most; they are made as they are needed
@@ -303,6 +304,7 @@ class DatasetIterator:
     def cancel(self, error: BaseException) -> None:
         """Let all who wait, and all who ask from now on, raise `error`."""
         self._closed = self._closed or error
+        self._ready.clear()
         self._line.fail(lambda _: error)
 
     async def aclose(self) -> None:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _BAR = 20  # characters
-_QUEUE = ("queue", "elements", "", "bytes", "putters", "takers", "in/s", "out/s")
+_COMMAND = 60  # characters of a process' command that are shown
+_KEYED = ("elements by key", "whole", "", "incomplete", "bytes", "putters", "takers")
+_QUEUE = ("queue or staging area", "elements", "", "bytes", "putters", "takers", "in/s", "out/s")
 _CHECKPOINTS = ("checkpoints in", "last step", "ago", "took", "bytes", "failed")
 _Told = Mapping[str, Any]
 
@@ -137,7 +139,7 @@ def _process_row(answer: Answer, rates: Rates) -> tuple[str, ...]:
         _number(found.get("steps_running")),
         _number(found.get("steps_failed")),
         _size(found.get("live_bytes")),
-        _plain(answer.told.get("command", "")),
+        _plain(answer.told.get("command", ""))[:_COMMAND],
     )
 
 
@@ -170,12 +172,15 @@ def _tables(answer: Answer, rates: Rates) -> Iterator[RenderableType]:
     assert answer.told is not None
     told, found = answer.told, answer.told["statistics"]
     figures, time = _mapping(found.get("figures")), told.get("time", 0.0)
-    queues, accumulators = _mapping(figures.get("queues")), _mapping(figures.get("accumulators"))
+    queues = {**_mapping(figures.get("queues")), **_mapping(figures.get("staging areas"))}
+    keyed = {**_mapping(figures.get("barriers")), **_mapping(figures.get("map staging areas"))}
+    accumulators = _mapping(figures.get("accumulators"))
     parts: list[tuple[tuple[str, ...], Iterable[tuple[str, ...]]]] = [
         (("device", "memory", "", "at most", "kept from step to step"), _memory_rows(_mapping(found.get("devices")))),
         (("swapped to", "bytes"), _swap_rows(_mapping(found.get("swapped_bytes")))),
         (("loop", "iterations", "in flight", "limited by"), _loop_rows(told["loops"])),
         (_QUEUE, _queue_rows(queues, str(answer.path), time, rates)),
+        (_KEYED, _keyed_rows(keyed)),
         (("accumulator", "gradients", "step", "takers", "dropped"), _accumulator_rows(accumulators)),
         (_CHECKPOINTS, _checkpoint_rows(_mapping(figures.get("checkpoints")))),
     ]
@@ -217,6 +222,15 @@ def _queue_rows(queues: _Told, path: str, time: float, rates: Rates) -> Iterator
             _rate(rates.of(f"{path} in {name}", time, each.get("enqueued", 0))),
             _rate(rates.of(f"{path} out {name}", time, each.get("dequeued", 0))),
         )
+
+
+def _keyed_rows(resources: _Told) -> Iterator[tuple[str, ...]]:
+    for name, each in resources.items():
+        size, capacity = each.get("size"), each.get("capacity")
+        full = _number(size) if capacity is None else f"{_number(size)} of {_number(capacity)}"
+        numbers = [_number(each.get(what)) for what in ("waiting_putters", "waiting_takers")]
+        incomplete = _number(each.get("incomplete"))
+        yield _plain(name), full, _bar(size, capacity), incomplete, _size(each.get("bytes")), *numbers
 
 
 def _accumulator_rows(accumulators: _Told) -> Iterator[tuple[str, ...]]:

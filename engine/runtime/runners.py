@@ -98,6 +98,21 @@ class Runners:
     ----------
     session : Session
     clock : Clock
+
+    Examples
+    --------
+    >>> import asyncio, tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     count = tg.Variable(0)
+    ...     init, add = count.initializer, count.assign_add(1)
+    >>> async def main():
+    ...     async with tg.Session(graph) as session:
+    ...         await session.run(init)
+    ...         async with tg.runners(session) as group:
+    ...             runner = group.add(add, name="add", times=3)
+    ...         return group
+    >>> asyncio.run(main())
+    <Runners: add ended>
     """
 
     def __init__(self, session: Session, *, drain: float | bool = False, clock: Clock | None = None) -> None:
@@ -176,8 +191,8 @@ class Runners:
         name : str, optional
             What errors and statistics call it; by default that of the first fetch, or of the function.
         feeds : mapping, or iterable or async iterable of mappings, optional
-            What each step is fed; the runner ends with the iterable, and closes it if that has `close` or `aclose`, as
-            a generator has. What a step that failed was fed is fed again.
+            What each step is fed; the runner ends with the iterable, which several may share. What a step that failed
+            was fed is fed again.
         times : int, optional
             Number of steps.
         every : float, optional
@@ -195,7 +210,7 @@ class Runners:
         until : callable, optional
             Asked in front of each step: True ends it.
         drains : bool, optional
-            Whether it goes on at `stop` until what it takes from ends; by default if it takes from a queue.
+            Whether it goes on at `stop` until what it takes from ends; by default if its fetches take from a queue.
         timeout : float, optional
             Seconds after which a step ends with StepTimeout, as for `Session.run`.
         on_step : callable, optional
@@ -240,7 +255,7 @@ class Runners:
         )
         self._runners[name] = runner
         self._feeding.update(keys)
-        runner.task = self._tasks.create_task(self._run(runner, keys), name=f"runner {name}")
+        runner.attach(self._tasks.create_task(self._run(runner, keys), name=f"runner {name}"))
         return runner
 
     def stop(self, drain: float | bool | None = None) -> None:
@@ -260,6 +275,8 @@ class Runners:
         for each in self._runners.values():
             if not each.drains:
                 each.stop()
+        if self._timer is not None:
+            self._timer.cancel()
         if drain is not True:
             self._timer = self.clock.call_at(self.clock.now() + drain, self._cancel)
 
@@ -279,7 +296,7 @@ class Runners:
     def _step(self, fetches: Any, is_fed: bool, timeout: float | None) -> Callable[[Any], Awaitable[Any]]:
         """Return what does one step with its feeds."""
         if callable(fetches):
-            return fetches if is_fed else lambda _: fetches()  # type: ignore[no-any-return]
+            return fetches if is_fed else lambda _: fetches()
         session = self.session
         return lambda feeds: session.run(fetches, feeds, timeout=timeout)
 

@@ -154,7 +154,6 @@ class SessionView(SessionState):
         self._steps.check_open()
         self._steps.enter_loop()
         server = StatisticsServer(self, str(next(_numbers)) if name is None else name)
-        await server.start()
         try:
             yield server.path
         finally:

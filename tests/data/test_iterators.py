@@ -219,12 +219,12 @@ def test_each_loop_has_an_iterator_of_its_own():
 
 
 def test_an_iterator_that_is_not_closed_is_warned_of():
-    async def main():
-        return await NUMBERS.iterator("forgotten").next()
+    def forget():
+        asyncio.run(NUMBERS.iterator("forgotten").next())
+        gc.collect()
 
     with pytest.warns(ResourceWarning, match="unclosed <DatasetIterator forgotten, 1 elements given>"):
-        asyncio.run(main())
-        gc.collect()
+        forget()
 
 
 @pytest.mark.parametrize("state", [None, {}, {"version": 1}, 3])
@@ -332,3 +332,51 @@ async def test_what_comes_late_of_before_a_restored_state_is_dropped(turns):
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         assert await rest_of(iterator) == list(range(10))
+
+
+async def test_what_fails_while_it_is_closed_leaves_nothing_open(caplog):
+    closed = []
+
+    def stubborn(name):
+        def numbers():
+            try:
+                yield from range(100)
+            finally:
+                closed.append(name)
+                raise OSError(name)
+
+        return numbers
+
+    async def later():
+        try:
+            for i in range(100):
+                yield i
+        finally:
+            closed.append("c")
+            raise OSError("c")
+
+    sources = [tg.data.from_iterable(stubborn(name)) for name in "ab"]
+    iterator = tg.data.zip_datasets(*sources, tg.data.from_async(later)).iterator()
+    assert await iterator.next() == (0, 0, 0)
+    with pytest.raises(OSError, match="a"):
+        await iterator.aclose()
+    assert closed == ["a", "b", "c"]
+    assert "OSError: c" in caplog.text
+    with pytest.raises(tg.SessionClosed):
+        await anext(iterator)
+
+
+async def test_a_function_that_does_not_end_is_left_behind_with_a_warning(caplog, monkeypatch):
+    from dataclasses import replace
+
+    from tagflow.data import iterator as module
+
+    monkeypatch.setattr(module, "DEFAULTS", replace(module.DEFAULTS, close_seconds=0.01))
+    gate = threading.Event()
+    iterator = NUMBERS.map(lambda _: gate.wait(20), threads=True).iterator()
+    waiting = asyncio.create_task(iterator.next())
+    await asyncio.sleep(0.02)
+    await iterator.aclose()
+    gate.set()
+    assert isinstance((await asyncio.gather(waiting, return_exceptions=True))[0], tg.SessionClosed)
+    assert "blocking functions still run" in caplog.text

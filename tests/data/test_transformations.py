@@ -49,6 +49,8 @@ def test_padded_batches():
     assert run(pairs.padded_batch(2)) == [
         ([[[1, 1], [0, 0]], [[1, 0], [1, 0]]], [["a", ""], ["b", "c"]]),
     ]
+    scalars = tg.data.from_iterable([([1], 2.0), ([1, 2], 3.0)], output=(tg.TensorSpec([None]), tg.TensorSpec([])))
+    assert run(scalars.padded_batch(2)) == [([[1, 0], [1, 2]], [2, 3])]
     named = tg.data.from_iterable([{"x": [1], "n": 1}, {"x": [1, 2], "n": 2}])
     assert run(named.padded_batch(2, padding_values={"x": 9, "n": 0})) == [{"x": [[1, 9], [1, 2]], "n": [1, 2]}]
 
@@ -181,7 +183,7 @@ async def test_prefetch_is_as_far_ahead_as_it_may():
         assert await iterator.next() == 0
         for _ in range(50):
             await asyncio.sleep(0)
-        assert made == [0, 1, 2, 3] or made == [0, 1, 2]
+        assert made in ([0, 1, 2], [0, 1, 2, 3])  # room for one is not worth a turn
 
 
 async def test_nothing_is_made_before_somebody_asks():
@@ -267,4 +269,16 @@ def test_elements_are_held_against_their_spec():
     for error, text in zip(errors, texts, strict=True):
         assert text in str(error)
         assert "wanted" in str(error)
+    for dtype, value in (
+        ("uint8", -1),
+        ("uint8", 256),
+        ("int64", 2**63),
+        ("float32", 1e39),
+        ("bool", 1),
+        ("int32", True),
+    ):
+        (error,) = asyncio.run(collect(tg.data.from_iterable([value], output=tg.TensorSpec([], dtype))))
+        assert "another dtype" in str(error), (dtype, value)
+    for dtype, value in (("int64", 2**63 - 1), ("int64", -(2**63)), ("float32", float("inf")), ("float64", 1)):
+        assert run(tg.data.from_iterable([value], output=tg.TensorSpec([], dtype))) == [value]
     assert run(tg.data.from_iterable([b"ab"], output=tg.TensorSpec([None], "uint8"))) == [[97, 98]]

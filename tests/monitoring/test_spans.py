@@ -49,7 +49,8 @@ async def test_a_step_is_a_span(tracer, executor):
         found = span.attributes
         assert found["tagflow.step.fetches"] == ("y:0",)
         assert (found["tagflow.step.number"], found["tagflow.step.outcome"]) == (number, "finished")
-        assert 0 < found["tagflow.step.seconds"] <= (span.end_time - span.start_time) / 1e9
+        assert 0 < found["tagflow.step.seconds"] < 60
+        assert span.start_time < span.end_time
         assert found["tagflow.step.waited_seconds"] >= 0
         assert span.status.status_code.name == "UNSET"
 

@@ -63,13 +63,24 @@ def process(script="pass"):
         "    print('open', flush=True)\n"
         "    sys.stdin.read()\n"
     )
+    with opened(code) as running:
+        yield running
+
+
+@contextmanager
+def opened(code, **environment):
+    """A process that says when its session is open, and ends when its input does."""
     with subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
     ) as running:
         assert running.stdout.readline() == "open\n"
         yield running
         running.stdin.close()
-        running.wait()
+        assert running.wait() == 0
 
 
 def test_all_is_shown_once(tmp_path, capsys):
@@ -108,6 +119,37 @@ def test_another_process_is_looked_at():
         (told,) = json.loads(done.stdout)
         assert (told["pid"], told["statistics"]["steps_finished"]) == (running.pid, 5)
         assert "-c" in told["command"]
+
+
+SESSION = """
+    with tg.Graph().as_default() as graph:
+        y = tg.constant(1.0) + 1.0
+    async with tg.Session(graph) as session:
+        await session.run(y)
+        await wait()
+"""
+FUNCTION = """
+    await tg.function(lambda x: x * 2.0)(1.0)
+    await wait()
+"""
+
+
+@pytest.mark.parametrize("body", [SESSION, FUNCTION])
+def test_the_environment_lets_a_process_be_looked_at_as_it_is(body, runtime_directory):
+    code = (
+        "import asyncio, sys, tagflow as tg\n"
+        "async def wait():\n"
+        "    print('open', flush=True)\n"
+        "    await asyncio.to_thread(sys.stdin.read)\n"
+        f"async def main():{body}"
+        "asyncio.run(main())\n"
+    )
+    with opened(code, TAGFLOW_OBSERVE="1") as running:
+        (path,) = client.sockets_of(str(running.pid))
+        assert client.ask(path).told["statistics"]["steps_finished"] == 1
+    assert os.listdir(runtime_directory / "tagflow") == []
+    with opened(code):
+        assert os.listdir(runtime_directory / "tagflow") == []
 
 
 def test_several_processes_are_a_list(tmp_path, capsys):

@@ -8,4 +8,6 @@ from tests.property.soak import soak
 def test_rounds_lose_nothing_and_leave_nothing():
     counts, _ = asyncio.run(soak(2, seed=1))
     assert counts.rounds >= 3
-    assert counts.cancelled and counts.timed_out and counts.checkpoints
+    assert counts.cancelled > 0
+    assert counts.timed_out > 0
+    assert counts.checkpoints > 0

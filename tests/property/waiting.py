@@ -83,6 +83,7 @@ class Waits:
             task.cancel()
         await self.rest()
         assert all(task.done() for task in (*self.tasks.values(), *self.timers))
+        self.outcomes()  # errors are seen
         for line in self.lines():
             assert not line
             assert line.promised == 0

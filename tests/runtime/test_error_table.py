@@ -290,6 +290,12 @@ def an_asynchronous_kernel_that_raises_in_a_loop():
     return [tg.while_loop(lambda i: i < 3, body, [0])]
 
 
+@case(tg.PipelineError, "numbers/next", "another dtype", tg.DtypeError)
+def an_element_of_a_pipeline_that_does_not_fit():
+    data = tg.data.from_iterable(["one"], output=tg.TensorSpec([], "int32"))
+    return [data.next(name="numbers")]  # here
+
+
 @case(tg.OpError, "call", "Tout")
 def a_function_that_returns_another_dtype():
     return [tg.py_function(lambda: np.zeros(1), [], "float32", name="call")]  # here

@@ -151,6 +151,40 @@ async def test_accumulators_are_counted(executor):
         assert (found.applied, found.dropped, found.taken) == (2, 1, 1)
 
 
+async def test_staging_areas_and_barriers_are_counted():
+    with tg.Graph().as_default() as graph:
+        area = tg.StagingArea("int32", shapes=[[]], shared_name="s", capacity=3)
+        stage, unstage = area.put([1]), area.get()
+        by_key = tg.MapStagingArea(["int32", "int32"], shapes=[[], []], shared_name="m", capacity=4)
+        whole, part = by_key.put(1, [1, 2]), by_key.put(2, [1], indices=[0])
+        waits = by_key.get(3)
+        barrier = tg.Barrier(["int32", "int32"], shapes=[[], []], shared_name="b")
+        first, second = barrier.insert_many(0, ["a", "b"], [1, 2]), barrier.insert_many(1, ["b"], [3])
+        more, close = barrier.take_many(2), barrier.close()
+    async with tg.Session(graph) as session:
+        for each in (stage, stage, unstage, whole, part, first, second):
+            await session.run(each)
+        waiting = [asyncio.ensure_future(session.run(each)) for each in (waits, more)]
+        await rest()
+        found = session.statistics().figures
+        staged = found["staging areas"]["s"]
+        assert (staged.size, staged.capacity, staged.bytes, staged.enqueued, staged.dequeued) == (1, 3, 4, 2, 1)
+        keyed = found["map staging areas"]["m"]
+        assert (keyed.size, keyed.incomplete, keyed.capacity, keyed.capacity_bytes) == (1, 1, 4, None)
+        assert (keyed.bytes, keyed.waiting_putters, keyed.waiting_takers, keyed.closed) == (12, 0, 1, False)
+        keyed = found["barriers"]["b"]
+        assert (keyed.size, keyed.incomplete, keyed.waiting_takers, keyed.closed) == (1, 1, 1, False)
+        await session.run(close)
+        assert session.statistics().figures["barriers"]["b"].closed
+        text = tg.monitoring.prometheus_text(session)
+        assert 'tagflow_staging_area_size{area="s"} 1\n' in text
+        assert 'tagflow_map_staging_area_incomplete{area="m"} 1\n' in text
+        assert 'tagflow_barrier_waiting{barrier="b",side="take"} 1\n' in text
+        for each in waiting:
+            each.cancel()
+        await asyncio.wait(waiting)
+
+
 async def test_figures_of_a_session_are_its_own():
     queue = Queue("ring")
     async with tg.Session(queue.graph) as one, tg.Session(queue.graph) as other:

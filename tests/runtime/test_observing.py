@@ -1,8 +1,10 @@
 """The socket over which a session tells of itself."""
 
 import asyncio
+import gc
 import json
 import os
+import resource
 import socket
 import stat
 import subprocess
@@ -108,7 +110,7 @@ async def test_another_user_is_sent_away(monkeypatch):
     """Who connects has the credentials of this process, so the process takes itself for another's."""
     async with tg.Session(graph_of_one()) as session, session.observe() as path:
         monkeypatch.setattr(sockets.os, "geteuid", lambda: 12345)
-        with suppress(ConnectionResetError):
+        with suppress(OSError):
             assert (await ask(path))[1] == b""
         monkeypatch.undo()
         assert (await ask(path))[1]
@@ -282,11 +284,14 @@ async def test_a_child_process_lets_go_of_the_socket(runtime_directory):
     async with tg.Session(graph_of_one()) as session:
         async with session.observe() as path:
             go, gone = os.pipe()
+            ready, told = os.pipe()
             child = os.fork()
             if child == 0:
                 os.close(gone)
+                os.write(told, b"x")
                 os.read(go, 1)  # until the parent has closed the socket
                 os._exit(0)
+            os.read(ready, 1)
             assert json.loads((await ask(path))[1])["pid"] == os.getpid()
             copy = path.with_name("copy")
             os.link(path, copy)
@@ -294,8 +299,8 @@ async def test_a_child_process_lets_go_of_the_socket(runtime_directory):
             assert sockets.is_left(copy)
         finally:
             copy.unlink()
-            os.close(gone)
-            os.close(go)
+            for each in (gone, go, ready, told):
+                os.close(each)
             os.waitpid(child, 0)
 
 
@@ -343,7 +348,7 @@ async def test_many_who_ask_at_once_are_sent_away_and_then_served():
     async with tg.Session(graph_of_one()) as session, session.observe() as path:
         held = [await asyncio.open_unix_connection(str(path)) for _ in range(serving.MOST_CONNECTIONS)]
         await asyncio.sleep(0.01)
-        with suppress(ConnectionResetError, BrokenPipeError):
+        with suppress(OSError):
             assert (await ask(path))[1] == b""
         for _, writer in held:
             writer.close()
@@ -359,6 +364,66 @@ async def test_those_who_ask_at_the_end_are_cut_off():
         with suppress(ConnectionResetError):
             assert await asyncio.wait_for(reader.read(), 10) == b""
         writer.close()
+
+
+async def test_who_connects_waits_until_there_is_a_descriptor(monkeypatch):
+    monkeypatch.setattr(serving, "_PAUSE", 0.01)
+    async with tg.Session(graph_of_one()) as session, session.observe() as path:
+        with socket.socket(socket.AF_UNIX) as own:
+            own.connect(str(path))
+            old = resource.getrlimit(resource.RLIMIT_NOFILE)
+            free = os.dup(own.fileno())
+            os.close(free)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (free, old[1]))
+            try:
+                with pytest.raises(OSError, match="Too many open files"):
+                    os.dup(own.fileno())
+                for _ in range(20):
+                    await asyncio.sleep(0)
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, old)
+            own.sendall(b"GET /statistics HTTP/1.1\r\n\r\n")
+            own.setblocking(False)
+            assert (await asyncio.get_running_loop().sock_recv(own, 100)).startswith(b"HTTP/1.1 200 OK")
+
+
+async def test_an_answer_may_be_larger_than_what_is_taken_at_once():
+    """Whoever reads slowly holds nobody up."""
+    with tg.Graph().as_default() as graph:
+        queue = tg.FIFOQueue(2, "int32", shapes=[[]], shared_name="q" * 4_000_000)
+        put = queue.enqueue(1)
+    async with tg.Session(graph) as session, session.observe() as path:
+        await session.run(put)
+        reader, writer = await asyncio.open_unix_connection(str(path), limit=1000)
+        writer.write(b"GET /statistics HTTP/1.1\r\n\r\n")
+        await asyncio.sleep(0.01)
+        assert len((await ask(path))[1]) > 4_000_000
+        answer = await reader.read()
+        writer.close()
+        assert json.loads(answer.split(b"\r\n\r\n")[1])["statistics"]["steps_finished"] == 1
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+@pytest.mark.parametrize("turns", range(4))
+def test_a_loop_that_ends_meanwhile_leaves_no_connection_open(run, turns):
+    """However far those have come who connect just then: an unclosed socket is a warning, and that an error here."""
+
+    async def main():
+        async with tg.Session(graph_of_one()) as session, session.observe() as path:
+            for _ in range(3):
+                held.append(socket.socket(socket.AF_UNIX))
+                held[-1].connect(str(path))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+
+    held = []
+    run(main())
+    gc.collect()
+    for each in held:
+        each.settimeout(10)
+        with suppress(ConnectionResetError):
+            assert each.recv(1) == b""
+        each.close()
 
 
 async def test_a_session_that_can_not_tell_says_so(monkeypatch, caplog):

@@ -1,6 +1,7 @@
 """Sessions on devices with a time of their own: kernels count as done when their time is over."""
 
 import asyncio
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -259,3 +260,24 @@ async def test_what_waits_with_a_series_can_be_listed(graph):
                 listed += len(execution.machine.dump())
         assert listed
         assert np.isfinite(await running)
+
+
+async def test_a_step_does_not_hold_the_time_for_what_another_computes():
+    """The other's call ends without a word to this one, whose kernel ends only when the clock jumps."""
+    with tg.Graph().as_default() as graph:
+        x, y = tg.placeholder("float32", [None]), tg.placeholder("float32", [])
+        with tg.device("/cpu:0"):
+            shuffled = tg.random_shuffle(x)
+        with tg.device("/cpu:1"):
+            timed = tg.tanh(y)
+    async with VirtualClock() as clock, asyncio.timeout(60):
+        devices = [LatencyDevice(f"/cpu:{k}", seconds={"Tanh": 1.0}, clock=clock) for k in range(2)]
+        async with tg.Session(graph, devices=devices, settings=replace(ON, workers=1)) as session:
+            long = [asyncio.create_task(session.run(shuffled, {x: np.ones(1 << 20, np.float32)})) for _ in range(3)]
+            while not session._cores.calls.pending:
+                await asyncio.sleep(0)
+            short = [asyncio.create_task(session.run(timed, {y: 1.0})) for _ in range(3)]
+            await asyncio.sleep(0)
+            assert clock.now() == 0
+            await asyncio.gather(*long, *short)
+        assert clock.now() == 3

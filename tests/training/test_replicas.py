@@ -70,6 +70,23 @@ async def test_the_first_count_and_others_are_reported():
     assert (slow.staleness, slow.most_stale, slow.seconds_late) == (21, 11, pytest.approx(19.8))
 
 
+async def test_tokens_of_a_replica_that_is_always_late_do_not_pile_up():
+    program = Program(synchronous(backup=1), 3)
+    with program.graph.as_default():
+        left = [each.size() for each in program.replicas._tokens]
+    async with running(program, 0.5, 0.5, 5.3) as (session, clock):
+        await train(program, session, clock, steps=100)
+        assert max(await session.run(left)) <= 12  # of the updates made since its last step
+
+
+async def test_replicas_that_have_left_before_the_first_update_end_it():
+    program = Program(synchronous(), 2)
+    async with running(program, 1.0) as (session, clock), tg.runners(session, clock=clock) as group:
+        training = program.replicas.start(group, feeds=[[], []], steps=3)
+    assert training.step == 0
+    assert {each.state for each in group.statistics()} <= {"ended", "cancelled"}
+
+
 async def test_without_backup_all_wait_for_the_slowest():
     program = Program(synchronous(), 3)
     async with running(program, 0.5, 0.5, 5) as (session, clock):
@@ -163,39 +180,61 @@ async def test_the_last_failure_ends_the_group():
 
 async def test_nobody_waits_for_a_replica_that_is_cancelled_and_it_may_come_back():
     program = Program(synchronous(), 3)
-    async with running(program, 0.5, 0.5, 50) as (session, clock):
-        async with tg.runners(session, clock=clock) as group:
-            training = program.replicas.start(group, feeds=program.feeds(), steps=10)
-            await clock.sleep(20)
-            assert training.step == 0
-            with pytest.raises(tg.GraphError, match="can not join"):
-                training.join(2)
-            next(each for each in group.runners if each.name.endswith(" 2")).cancel()
-            await clock.sleep(5.5)
-            assert (training.step, training.active) == (6, {0, 1})
+    async with running(program, 0.5, 0.5, 50) as (session, clock), tg.runners(session, clock=clock) as group:
+        training = program.replicas.start(group, feeds=program.feeds(), steps=10)
+        await clock.sleep(20)
+        assert training.step == 0
+        with pytest.raises(tg.GraphError, match="can not join"):
             training.join(2)
-            await clock.sleep(50)
-            assert training.step == 7  # they wait for it again
-            await clock.sleep(100)
-            assert totals(training)[2] == (0, 1)  # as it had begun before that
-            await clock.sleep(100)
-            assert training.step == 8
-            for each in group.runners:
-                each.cancel()
+        next(each for each in group.runners if each.name.endswith(" 2")).cancel()
+        await clock.sleep(5.5)
+        assert (training.step, training.active) == (6, {0, 1})
+        training.join(2)
+        await clock.sleep(50)
+        assert training.step == 7  # they wait for it again
+        await clock.sleep(100)
+        assert totals(training)[2] == (0, 1)  # as it had begun before that
+        await clock.sleep(100)
+        assert training.step == 8
+        for each in group.runners:
+            each.cancel()
     assert training.active == set()
     assert totals(training)[2] == (1, 1)
+    with pytest.raises(tg.GraphError, match="the last update was made"):
+        training.join(2)
     assert only_this_task()
 
 
 async def test_replicas_leave_with_their_feeds():
     program = Program(synchronous(), 3)
     feeds = [[fed] * count for fed, count in zip(program.feeds(), (2, 5, 9), strict=True)]
-    async with running(program, 1.0) as (session, clock):
-        async with tg.runners(session, clock=clock) as group:
-            training = program.replicas.start(group, feeds=feeds)
+    async with running(program, 1.0) as (session, clock), tg.runners(session, clock=clock) as group:
+        training = program.replicas.start(group, feeds=feeds)
     assert totals(training) == {0: (2, 0), 1: (5, 0), 2: (9, 0)}
     assert training.step == 9
     assert {each.state for each in group.statistics()[:3]} == {"ended"}
+
+
+async def test_replicas_share_feeds_also_when_one_has_left():
+    with tg.Graph().as_default() as graph:
+        x, w = tg.placeholder("float32", []), tg.Variable(0.0)
+        replicas = AsyncReplicas(tg.training.GradientDescentOptimizer(1.0), 3)
+        for _ in range(3):
+            replicas.minimize(x * w)
+        init = tg.global_variables_initializer()
+    feeds = ({x: 1.0} for _ in range(50))
+    async with tg.Session(graph) as session:
+        await session.run(init)
+        async with tg.runners(session) as group:
+            training = replicas.start(group, feeds=[feeds] * 3)
+            while training.step < 5:
+                await asyncio.sleep(0)
+            group.runners[0].cancel()
+            await group.runners[0].wait()
+            training.join(0)
+        lost = 50 - training.step
+        assert 0 <= lost <= 1  # what the one that was cancelled was about to use
+        assert float(await session.run(w)) == -training.step
 
 
 @pytest.mark.parametrize("make", [synchronous(), synchronous(1), AsyncReplicas])

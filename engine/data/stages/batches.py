@@ -9,7 +9,8 @@ from functools import partial
 from typing import Any
 
 from .batching import batch_of, padded_batch_of
-from .elements import Failure, Item, nbytes_of, restored_items, saved_items
+from .elements import Failure, Item, nbytes_of
+from .saved_items import restored_items, saved_items
 from .stage import Context, Opens, Stage
 
 _LARGE = 1 << 20  # bytes that are copied in a thread

@@ -85,6 +85,8 @@ def _padded(column: Sequence[Any], padding: Any) -> Array:
     first = arrays[0]
     if len({array.ndim for array in arrays}) > 1:
         raise _different("ranks", arrays, "let a map give all elements one rank")
+    if len({array.shape for array in arrays}) == 1:
+        return np.stack(arrays)
     largest = [max(sizes) for sizes in zip(*(array.shape for array in arrays), strict=True)]
     is_text = first.dtype.kind == "T"
     filling = ("" if is_text else 0) if padding is None else padding

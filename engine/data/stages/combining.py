@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ...base.errors import GraphError
-from .elements import Failure, Item, restored_items, saved_items
-from .stage import Context, Opens, Stage
+from .elements import Failure, Item
+from .saved_items import restored_items, saved_items
+from .stage import Context, Opens, Stage, close_all
 
 
 class RepeatStage(Stage):
@@ -99,13 +100,14 @@ class ZipStage(Stage):
 
 
 class _Opened:
-    """The pipeline that a function has made of an element."""
+    """The pipeline that a function has made of an element, and elements of it that are ahead of its turn."""
 
-    __slots__ = ("item", "stage")
+    __slots__ = ("ahead", "item", "stage")
 
     def __init__(self, item: Item, stage: Stage) -> None:
         self.item = item
         self.stage = stage
+        self.ahead: deque[Item] = deque()
 
 
 class InterleaveStage(Stage):
@@ -124,29 +126,38 @@ class InterleaveStage(Stage):
         self._ended = False
 
     async def pull(self, most: int) -> list[Item]:
-        """Return elements of one of the pipelines."""
+        """Return elements of the pipelines in turn, as far as they are there."""
+        found: list[Item] = []
         idle = 0  # places in a row where there is nothing
-        while idle < self._cycle:
+        while idle < self._cycle and len(found) < most:
             opened = self._opened[self._turn]
-            if opened is None and not self._ended:
+            if opened is None and self._ended:
+                idle += 1
+                self._next_turn()
+            elif opened is not None and opened.ahead:
+                found.append(opened.ahead.popleft())
+                self._given, idle = self._given + 1, 0
+                if self._given == self._block:
+                    self._next_turn()
+            elif found:
+                break  # for more, one would have to wait
+            elif opened is None:
                 failed = await self._open_next()
                 if failed is not None:
                     return [failed]
-                continue
-            if opened is None:
-                idle += 1
-                self._next_turn()
-                continue
-            chunk = await opened.stage.pull(min(most, self._block - self._given))
-            if chunk:
-                self._given += len(chunk)
-                if self._given == self._block:
-                    self._next_turn()
-                return chunk
+            else:
+                await self._read(opened, -(-most // self._cycle))
+                idle = 0
+        return found
+
+    async def _read(self, opened: _Opened, most: int) -> None:
+        """Take elements from the pipeline whose turn it is; close it at its end."""
+        chunk = await opened.stage.pull(most)
+        opened.ahead.extend(chunk)
+        if not chunk:
             await opened.stage.aclose()
             self._opened[self._turn] = None
-            self._given, idle = 0, 0
-        return []
+            self._given = 0
 
     def _next_turn(self) -> None:
         self._turn, self._given = (self._turn + 1) % self._cycle, 0
@@ -187,7 +198,9 @@ class InterleaveStage(Stage):
     def own_state(self) -> Any:
         """Return the elements whose pipelines are open, with the states of these, and whose turn it is."""
         opened = [
-            None if each is None else {"item": saved_items([each.item]), "its": each.stage.state()}
+            None
+            if each is None
+            else {"item": saved_items([each.item]), "its": each.stage.state(), "ahead": saved_items(each.ahead)}
             for each in self._opened
         ]
         return {"opened": opened, "turn": self._turn, "given": self._given, "number": self._number}
@@ -207,11 +220,9 @@ class InterleaveStage(Stage):
                     hint="let the function of interleave depend on its element alone",
                 ) from opened.error
             opened.stage.restore(saved["its"])
+            opened.ahead.extend(restored_items(saved["ahead"]))
             self._opened[place] = opened
 
     async def aclose(self) -> None:
         """End all pipelines that are open."""
-        for each in self._opened:
-            if each is not None:
-                await each.stage.aclose()
-        await super().aclose()
+        await close_all([*(each.stage for each in self._opened if each is not None), *self.inputs])

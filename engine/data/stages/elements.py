@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from ...base.array_like import as_array
-from ...base.errors import DtypeError, PipelineError, ShapeError
-from ...base.shapes import Shape
+from ...base.errors import PipelineError
 
 Origin = tuple[str, int] | None  # a file or another source, and the number of the line, record or element there
 Item = tuple[Any, Origin]  # an element, or the Failure in its place
@@ -112,66 +110,6 @@ def in_order_of(like: Any, element: Any) -> Any:
     return element
 
 
-def conform(element: Any, spec: Any, wanted: Any) -> list[Any]:
-    """Return the leaves of an element as arrays of a spec's dtypes and shapes.
-
-    Bytes become vectors of uint8, lists become arrays.
-
-    Parameters
-    ----------
-    element : object
-    spec : structure of TensorSpec
-    wanted : object
-        The spec's skeleton.
-
-    Raises
-    ------
-    DtypeError, ShapeError
-        If it does not fit.
-    """
-    if wanted is None:
-        return [_conformed(element, spec)]
-    if skeleton(element) != wanted:
-        raise ShapeError(
-            "an element has another structure than its spec",
-            wanted=spec,
-            got=summary(element),
-            hint="let the last map return the structure of the spec",
-        )
-    leaves = leaves_of(in_order_of(wanted, element))
-    return [_conformed(leaf, want) for leaf, want in zip(leaves, leaves_of(spec), strict=True)]
-
-
-def _conformed(leaf: Any, spec: Any) -> Any:
-    if isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype == spec.dtype.numpy and _fits(leaf.shape, spec.shape):
-        return leaf if isinstance(leaf, np.ndarray) else np.asarray(leaf)
-    value = np.frombuffer(leaf, np.uint8) if isinstance(leaf, (bytes, bytearray)) else leaf
-    try:
-        array = as_array(value, spec.dtype)
-    except DtypeError as error:
-        raise DtypeError(
-            f"an element has another dtype than its spec: {error.what}",
-            wanted=spec,
-            got=summary(leaf),
-            hint="cast it in a map, as by numpy.asarray(value, dtype)",
-        ) from error
-    if not _fits(array.shape, spec.shape):
-        raise ShapeError(
-            "an element has another shape than its spec",
-            wanted=spec,
-            got=f"{array.dtype}{list(array.shape)}",
-            hint="give None for dimensions that vary",
-        )
-    return array
-
-
-def _fits(got: tuple[int, ...], wanted: Shape) -> bool:
-    dims = wanted.dims if wanted.rank is not None else None
-    return dims is None or (
-        len(got) == len(dims) and all(want is None or want == size for want, size in zip(dims, got, strict=True))
-    )
-
-
 def summary(element: Any) -> str:
     """Return what an element is, shortly."""
 
@@ -181,28 +119,3 @@ def summary(element: Any) -> str:
         return f"{type(each).__name__} {each!r}"[:80]
 
     return str(packed(element, map(leaf, leaves_of(element))))[:200]
-
-
-# ---- in states
-
-
-def saved_items(items: Iterable[Item]) -> list[Any]:
-    """Return elements for a state; a failure as what it says."""
-    return [_saved_failure(value, origin) if type(value) is Failure else (value, origin) for value, origin in items]
-
-
-def _saved_failure(failed: Failure, origin: Origin) -> Any:
-    error = failed.error
-    return None, origin, {"what": error.what, "number": error.element, "hint": error.hint}
-
-
-def restored_items(saved: Any) -> list[Item]:
-    """Return elements of a state, which may have come from a file."""
-    return [_restored(*each) for each in saved]
-
-
-def _restored(value: Any, origin: Any, failed: Any = None) -> Item:
-    place: Origin = None if origin is None else (str(origin[0]), int(origin[1]))
-    if failed is None:
-        return value, place
-    return failure(failed["what"], int(failed["number"]), place, None, hint=failed["hint"]), place

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from .elements import Failure, Item, restored_items, saved_items
+from .elements import Failure, Item
+from .saved_items import restored_items, saved_items
 from .stage import HELD, QUICKLY, SLICE, Context, Opens, Stage, end_task, is_cancelled
 
 _JOB_SECONDS = 2e-3  # that a thread should be busy with one job, which costs 0.1 ms to hand over

@@ -6,7 +6,8 @@ import asyncio
 from collections import deque
 from typing import Any
 
-from .elements import ChunkSize, Item, restored_items, saved_items
+from .elements import ChunkSize, Item
+from .saved_items import restored_items, saved_items
 from .stage import Context, Opens, Stage, end_task
 
 

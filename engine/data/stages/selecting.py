@@ -6,7 +6,8 @@ import logging
 from typing import Any
 
 from ...base.errors import DtypeError, ShapeError
-from .elements import Failure, Item, conform, packed, skeleton
+from .conforming import Conform
+from .elements import Failure, Item, packed
 from .stage import Context, Opens, Stage
 
 _logger = logging.getLogger("tagflow")
@@ -113,8 +114,7 @@ class CheckStage(CountingStage):
 
     def __init__(self, context: Context, source: Opens, check: Any, flat: bool = False) -> None:
         super().__init__(context, source)
-        self._spec = check
-        self._wanted = skeleton(check)
+        self._conform = Conform(check)
         self._flat = flat
 
     async def pull(self, most: int) -> list[Item]:
@@ -125,8 +125,8 @@ class CheckStage(CountingStage):
         number, self._seen = self._seen, self._seen + 1
         element, origin = item
         try:
-            leaves = conform(element, self._spec, self._wanted)
+            leaves = self._conform(element)
         except (DtypeError, ShapeError) as error:
             made = self.failure(error.what, number, origin, error, wanted=error.wanted, got=error.got, hint=error.hint)
             return made, origin
-        return tuple(leaves) if self._flat else packed(self._spec, iter(leaves)), origin
+        return tuple(leaves) if self._flat else packed(self._conform.spec, iter(leaves)), origin

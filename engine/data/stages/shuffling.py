@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from .elements import Failure, Item, restored_items, saved_items
+from .elements import Failure, Item
+from .saved_items import restored_items, saved_items
 from .stage import Context, Opens, Stage
 
 _DRAWN_AT_ONCE = 256

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any, Protocol
@@ -12,6 +13,8 @@ from ...base.errors import GraphError
 from ...base.source_lines import Source
 from ...ops.support.context import LongCall, until_ended
 from .elements import Failure, Item, Origin, failure
+
+_logger = logging.getLogger("tagflow")
 
 SLICE = 1e-3  # seconds for which a pipeline may hold the event loop, and after which a chunk is handed on as it is
 QUICKLY = SLICE / 4  # seconds in which a chunk is gathered where that may mean to wait
@@ -143,8 +146,22 @@ class Stage:
 
     async def aclose(self) -> None:
         """End tasks, close files; nobody pulls any longer. Twice is fine."""
-        for each in self.inputs:
+        await close_all(self.inputs)
+
+
+async def close_all(stages: Iterable[Stage]) -> None:
+    """Close stages, each of them: what one raises is raised then, the first of several."""
+    failed: BaseException | None = None
+    for each in stages:
+        try:
             await each.aclose()
+        except BaseException as error:
+            failed = failed or error
+    if failed is not None:
+        try:
+            raise failed
+        finally:
+            del failed  # the traceback refers to this frame
 
 
 def is_cancelled() -> bool:
@@ -164,8 +181,9 @@ async def end_task(task: asyncio.Future[Any] | None) -> None:
             await asyncio.wait([task])
         except asyncio.CancelledError as error:
             cancellation = error
-    if not task.cancelled():
-        task.exception()  # seen
+    failed = None if task.cancelled() else task.exception()
+    if failed is not None:
+        _logger.warning("a part of a pipeline has failed as it was ended", exc_info=failed)
     if cancellation is not None:
         try:
             raise cancellation

@@ -13,6 +13,7 @@ from ...base.shapes import SCALAR
 from ..control.py_function import AsyncResult
 from .attempts import Taken
 from .elements import ElementSpec
+from .figures import KeyedStatistics
 from .queue_spec import QueueSpec
 from .shared import SharedResource
 from .storage import QueueStorage
@@ -85,6 +86,12 @@ class BarrierStorage(SharedResource):
         """Let go of all elements."""
         self.incomplete.clear()
         await self.ready.aclose()
+
+    def statistics(self) -> KeyedStatistics:
+        """Return its figures."""
+        size = sum(value.nbytes for value in self.arrays())
+        takers = len(self.ready.takers)
+        return KeyedStatistics(len(self.ready), len(self.incomplete), None, size, None, 0, takers, self.closed)
 
     def snapshot(self) -> Any:
         """Return the elements, the next index, and whether it is closed."""

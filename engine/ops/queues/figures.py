@@ -110,3 +110,47 @@ class AccumulatorStatistics:
     applied: int
     dropped: int
     taken: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedStatistics:
+    """A snapshot of a barrier, or of a map staging area, in one session: of elements by key.
+
+    Attributes
+    ----------
+    size : int
+        Elements that have all their components.
+    incomplete : int
+        Those of which components are still to come.
+    capacity : int or None
+        The most whole elements that may be; None for any number.
+    bytes : int
+        Of all components.
+    capacity_bytes : int or None
+        The most that they may be; None for any number.
+    waiting_putters, waiting_takers : int
+        Who waits for room, and for elements.
+    closed : bool
+        Whether no more keys may come.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     barrier = tg.Barrier(["int32", "int32"], shapes=[[], []], shared_name="pairs")
+    ...     first, second = barrier.insert_many(0, ["a", "b"], [1, 2]), barrier.insert_many(1, ["b"], [3])
+    >>> with tg.SyncSession(graph) as session:
+    ...     _ = session.run(first), session.run(second)
+    ...     figures = session.statistics().figures["barriers"]["pairs"]
+    >>> figures.size, figures.incomplete, figures.closed
+    (1, 1, False)
+    """
+
+    size: int
+    incomplete: int
+    capacity: int | None
+    bytes: int
+    capacity_bytes: int | None
+    waiting_putters: int
+    waiting_takers: int
+    closed: bool

@@ -12,6 +12,7 @@ from ...base.errors import OpError
 from ...kernels.memory.pool import Pool
 from ..control.py_function import AsyncResult
 from .elements import Element, ElementSpec
+from .figures import KeyedStatistics
 from .line import Attempt, Line
 from .shared import SharedResource
 
@@ -123,6 +124,20 @@ class MapStorage(SharedResource):
     async def aclose(self) -> None:
         """Let go of all elements."""
         self._set([], [])
+
+    def statistics(self) -> KeyedStatistics:
+        """Return its figures."""
+        spec, takers = self.spec, len(self.takers) + len(self.peekers)
+        return KeyedStatistics(
+            len(self.whole),
+            len(self.incomplete),
+            spec.capacity or None,
+            self.nbytes,
+            spec.memory_limit or None,
+            len(self.putters),
+            takers,
+            False,
+        )
 
     def snapshot(self) -> Any:
         """Return the elements: key, numbers of the components that are there, and these."""

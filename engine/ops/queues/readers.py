@@ -154,15 +154,23 @@ class ReaderStorage(SharedResource):
         assert self._path is not None
         if self._file is None:
             self._file = RecordFile(self._path, self.spec.format, self.spec.compression)
-        return self._file.read_block(start)
+        records, end = self._file.read_block(start)
+        return Block([self._as_value(each) for each in records], end)
+
+    def _as_value(self, record: Any) -> Any:
+        if isinstance(record, DamagedRecord):
+            return record
+        try:
+            return as_content(record, self.spec.dtype)
+        except UnicodeDecodeError as error:
+            return DamagedRecord(f"this file is not UTF-8: {error.reason} at byte {error.start}")
 
     def _next(self) -> tuple[Array, Array]:
-        record = self._block.records[self._taken]
+        value = self._block.records[self._taken]
         self._taken += 1
         number = self._before + self._taken
-        if isinstance(record, DamagedRecord):
-            raise DamagedRecord(f"{self._path}:{number}: {record}")
-        value = as_content(record, self.spec.dtype)
+        if isinstance(value, DamagedRecord):
+            raise DamagedRecord(f"{self._path}:{number}: {value}")
         self.produced += 1
         key = self._path if self.spec.format == "file" else f"{self._path}:{number}"
         return np.array(key, string.numpy), value

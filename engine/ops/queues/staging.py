@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from ...base.errors import OpError
-from ...kernels.memory.pool import Pool
 from ..control.py_function import AsyncResult
 from .elements import Element
 from .line import Attempt, Line
@@ -74,18 +70,16 @@ class StagingStorage(QueueStorage):
     def _at(self, index: int) -> Element:
         return self.order.held[index]
 
-    def put(self, components: Sequence[Any], operation: str, pool: Pool | None = None) -> AsyncResult | None:
-        """Put an element in, or return what waits until there is room; see :meth:`QueueStorage.put`."""
-        waiting = super().put(components, operation, pool)
+    def _push(self, element: Element) -> None:
+        super()._push(element)
         self._show()
-        return waiting
 
     def _settle(self) -> None:
         super()._settle()
         self._show()
 
     def _show(self) -> None:
-        """Let those look who wait for an element that is there."""
+        """Let those look who wait for an element that is there by now."""
         for peek in self.peekers.alive() if self.peekers else ():
             if peek.index < len(self.order):
                 self.peekers.end(peek, result=self._at(peek.index))

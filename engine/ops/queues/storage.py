@@ -167,7 +167,7 @@ class QueueStorage(QueueBase, SharedResource):
         if self.putters or not self._fits(element):
             return self._put_later([element], operation)
         if self.closed:
-            raise self._put_when_closed(operation)
+            raise self._closed_error("is closed", operation)
         self._push(element)
         if self.takers.waiting:
             self.serve()
@@ -182,7 +182,7 @@ class QueueStorage(QueueBase, SharedResource):
     def put_many(self, elements: list[Element] | Rows, operation: str, pool: Pool | None = None) -> AsyncResult | None:
         """Put elements in, one after another, or return what waits until all are in."""
         if self.closed and not self.putters:
-            raise self._put_when_closed(operation)
+            raise self._closed_error("is closed", operation)
         return self._put_later(elements, operation, pool) if elements or self.putters else None
 
     def take(self, operation: str) -> Taken | AsyncResult:
@@ -196,7 +196,10 @@ class QueueStorage(QueueBase, SharedResource):
         if not self.takers and self.order.available(self.closed):
             entry = self.order.pop()
             self.dequeued += 1
-            self._gone(self.order.element(entry))
+            if self.spec.capacity_bytes >= 0:
+                self.nbytes -= nbytes_of(self.order.element(entry))
+            if self.putters.waiting:
+                self.serve()
             return self._taken([entry], many=False)
         return self._take_later(Take(operation, 1, False, False))
 
@@ -319,7 +322,7 @@ class QueueStorage(QueueBase, SharedResource):
         if not isinstance(elements, Rows) and 0 <= self.spec.capacity_bytes < max(map(nbytes_of, elements), default=0):
             raise too_large(f"{self.spec.what} '{self.name}'", self.spec.capacity_bytes, elements, operation)
         if self.closed and not self.putters:
-            raise self._put_when_closed(operation)
+            raise self._closed_error("is closed", operation)
         put = Put(operation, elements)
         if not self.putters and put.need <= self.piece and self._has_room_for(put):
             self._push_all(put)
@@ -330,9 +333,9 @@ class QueueStorage(QueueBase, SharedResource):
             elements.columns = kept(elements.columns, pool)
             if self.ring is not None and put.need > self.piece:  # once, and not each time that a piece has no place
                 self.ring.reserve(self.ring.length + put.need)
-        first = not self.putters.waiting
+        first = not self.putters
         waiting = self.putters.join(put, self._go_on_putting, self._give_up_putting)
-        if first:
+        if first:  # else those in front wake it, who may have been woken but have not gone on
             self.serve()
         return waiting
 
@@ -389,6 +392,8 @@ class QueueStorage(QueueBase, SharedResource):
 
     def _has_room_for(self, put: Put) -> bool:
         """Say whether all that one puts has room beside what the woken ones put."""
+        if not put.elements:
+            return True  # also of a queue that has more than its capacity, as batches have gone back
         size = 0
         if self.spec.capacity_bytes >= 0:
             every = [each.elements for each in (*self.putters.woken, put)]
@@ -414,7 +419,7 @@ class QueueStorage(QueueBase, SharedResource):
                 if self.putters.waiting:
                     self.serve()
                 return taken
-        first = not self.takers.waiting
+        first = not self.takers
         waiting = self.takers.join(take, self._go_on_taking, self._give_up_taking)
         if first:
             self.serve()
@@ -470,16 +475,7 @@ class QueueStorage(QueueBase, SharedResource):
         self._give_back(take)
         self.serve()
 
-    def _gone(self, element: Element) -> None:
-        if self.spec.capacity_bytes >= 0:
-            self.nbytes -= nbytes_of(element)
-        if self.putters.waiting:
-            self.serve()
-
     # ---- errors
-
-    def _put_when_closed(self, operation: str) -> QueueClosed:
-        return self._closed_error("is closed", operation)
 
     def _closed_by(self, attempt: Put) -> QueueClosed:
         what = "is already closed" if isinstance(attempt, Closing) else "is closed"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,18 +67,22 @@ def _adopt(context: KernelContext, array: Array) -> Array:
     return array if pool is None else pool.adopt(array)
 
 
+def _read_content(path: str, dtype: DType) -> Array:
+    return as_content(Path(path).read_bytes(), dtype)
+
+
 def _read(xp: Any, context: KernelContext, filename: Any, *, dtype: DType) -> Any:
-    return _in_thread(context, Path(str(filename)).read_bytes, lambda data: _adopt(context, as_content(data, dtype)))
+    return _in_thread(context, _read_content, partial(_adopt, context), str(filename), dtype)
 
 
-def _write_bytes(path: str, data: bytes) -> None:
+def _write_content(path: str, contents: Any) -> None:
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-    Path(path).write_bytes(data)
+    is_text = getattr(contents, "dtype", None) != np.uint8
+    Path(path).write_bytes(str(contents).encode() if is_text else np.ascontiguousarray(contents).data)
 
 
 def _write(xp: Any, context: KernelContext, filename: Any, contents: Any) -> Any:
-    data = contents.tobytes() if contents.dtype == np.uint8 else str(contents).encode()
-    return _in_thread(context, _write_bytes, lambda _: None, str(filename), data)
+    return _in_thread(context, _write_content, lambda _: None, str(filename), contents)
 
 
 def _matching(patterns: list[str]) -> list[str]:

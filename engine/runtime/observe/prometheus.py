@@ -75,18 +75,35 @@ _OF_DEVICE = (
 _OF_TIER = (
     Metric("swapped_bytes", "gauge", "Bytes of saved values outside of the device's memory.", lambda size: size),
 )
-_WAITING = "Who waits at a queue, to put or to take."
-_OF_QUEUE = (
-    _gauge("queue_size", "Elements in a queue.", "size"),
-    _gauge("queue_capacity", "The most elements that may be in a queue.", "capacity"),
-    _gauge("queue_bytes", "Bytes of the elements in a queue.", "bytes"),
-    _gauge("queue_capacity_bytes", "The most bytes that the elements in a queue may have.", "capacity_bytes"),
-    _gauge("queue_waiting", _WAITING, "waiting_putters", side="put"),
-    _gauge("queue_waiting", _WAITING, "waiting_takers", side="take"),
-    _gauge("queue_closed", "Whether a queue is closed.", "closed"),
-    _counter("queue_enqueued", "Elements that were put into a queue.", "enqueued"),
-    _counter("queue_dequeued", "Elements that were taken from a queue.", "dequeued"),
-)
+
+
+def _of_elements(kind: str, what: str) -> tuple[Metric, ...]:
+    """Return the metrics of what holds elements for which somebody may wait."""
+    waiting = f"Who waits at a {what}, to put or to take."
+    return (
+        _gauge(f"{kind}_size", f"Elements in a {what}.", "size"),
+        _gauge(f"{kind}_capacity", f"The most elements that may be in a {what}.", "capacity"),
+        _gauge(f"{kind}_bytes", f"Bytes of the elements in a {what}.", "bytes"),
+        _gauge(f"{kind}_capacity_bytes", f"The most bytes that the elements in a {what} may have.", "capacity_bytes"),
+        _gauge(f"{kind}_waiting", waiting, "waiting_putters", side="put"),
+        _gauge(f"{kind}_waiting", waiting, "waiting_takers", side="take"),
+        _gauge(f"{kind}_closed", f"Whether a {what} is closed.", "closed"),
+    )
+
+
+def _of_queue(kind: str, what: str) -> tuple[Metric, ...]:
+    return (
+        *_of_elements(kind, what),
+        _counter(f"{kind}_enqueued", f"Elements that were put into a {what}.", "enqueued"),
+        _counter(f"{kind}_dequeued", f"Elements that were taken from a {what}.", "dequeued"),
+    )
+
+
+def _keyed(kind: str, what: str) -> tuple[Metric, ...]:
+    still = f"Elements in a {what} of which components are still to come."
+    return (*_of_elements(kind, what), _gauge(f"{kind}_incomplete", still, "incomplete"))
+
+
 _OF_ACCUMULATOR = (
     _gauge("accumulator_count", "Gradients in the sum of an accumulator.", "count"),
     _gauge("accumulator_step", "The step of an accumulator, below which gradients are dropped.", "step"),
@@ -113,7 +130,10 @@ _OF_CHECKPOINTER = (
 _FAMILIES: tuple[tuple[str, Callable[[Statistics], Mapping[str, Any]], tuple[Metric, ...]], ...] = (
     ("device", lambda found: found.devices, _OF_DEVICE),
     ("tier", lambda found: found.swapped_bytes, _OF_TIER),
-    ("queue", lambda found: found.queues, _OF_QUEUE),
+    ("queue", lambda found: found.queues, _of_queue("queue", "queue")),
+    ("area", lambda found: found.figures.get("staging areas", {}), _of_queue("staging_area", "staging area")),
+    ("area", lambda found: found.figures.get("map staging areas", {}), _keyed("map_staging_area", "map staging area")),
+    ("barrier", lambda found: found.figures.get("barriers", {}), _keyed("barrier", "barrier")),
     ("accumulator", lambda found: found.accumulators, _OF_ACCUMULATOR),
     ("directory", lambda found: found.checkpoints, _OF_CHECKPOINTER),
 )

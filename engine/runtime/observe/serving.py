@@ -1,6 +1,6 @@
 """A session tells of itself over a socket: to `tagflow top`, to scripts, to what gathers metrics.
 
-The event loop of the session answers, in no task of its own: nothing happens as long as nobody asks.
+The event loop of the session answers: nothing happens as long as nobody asks.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ import asyncio
 import json
 import logging
 import os
+import socket
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from time import monotonic, time
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 from weakref import finalize, ref
 
 from ...kernels.scheduler.state import live_counts
@@ -26,6 +27,7 @@ from .statistics import Statistics
 VERSION = 1  # of what is told
 LONGEST_REQUEST = 4096  # bytes
 MOST_CONNECTIONS = 8
+_PAUSE = 1.0  # seconds until those who connect are looked at again, when there was no descriptor for one
 SECONDS = 5.0  # that one who asks may take
 _logger = logging.getLogger("tagflow")
 
@@ -43,12 +45,20 @@ class Shown(Protocol):
 class StatisticsServer:
     """Answers who asks for the figures of a session, over a socket that only its user may open.
 
+    It is made of callbacks of the loop, with neither tasks nor transports, so that its end is there at once and leaves
+    nothing, however far those are who connect.
+
     Parameters
     ----------
     session : Shown
         Held weakly.
     name : str
         What it is called there.
+
+    Raises
+    ------
+    TagflowError, OSError
+        If there can be no socket.
 
     Attributes
     ----------
@@ -60,55 +70,52 @@ class StatisticsServer:
         self._session = ref(session)
         self._name = name
         self._began = monotonic()
-        self._server: asyncio.AbstractServer | None = None
         self._connections: set[_Connection] = set()
-
-    async def start(self) -> None:
-        """Begin to serve on the running loop.
-
-        Raises
-        ------
-        TagflowError, OSError
-            If there can be no socket.
-        """
+        self._loop = asyncio.get_running_loop()
         directory = checked_directory(make=True)
         assert directory is not None
         remove_leftovers(directory)
         self._listening, self.path = listen_in(directory)
         self._forget_path = finalize(self, _remove, self.path, os.getpid())
-        loop = asyncio.get_running_loop()
-        try:
-            self._server = await loop.create_unix_server(lambda: _Connection(self), sock=self._listening)
-        except BaseException:
-            self._listening.close()
-            self._forget_path()
-            raise
+        self._resuming: asyncio.TimerHandle | None = None
+        self._listen()
         strand_in_children(self)
 
-    def close(self) -> None:
-        """Serve no more, and remove the socket; twice is fine."""
-        server, self._server = self._server, None
-        if server is None:
+    def _listen(self) -> None:
+        self._loop.add_reader(self._listening, self._accept)
+
+    def _accept(self) -> None:
+        try:
+            own, _ = self._listening.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return
-        server.close()
+        except OSError:  # this process has no descriptor left; the one who connects waits
+            self._loop.remove_reader(self._listening)
+            self._resuming = self._loop.call_later(_PAUSE, self._listen)
+            return
+        if len(self._connections) < MOST_CONNECTIONS and is_of_this_user(own):
+            self._connections.add(_Connection(self, self._loop, own))
+        else:
+            own.close()
+
+    def close(self) -> None:
+        """Serve no more, remove the socket, and cut off those who ask; twice is fine."""
         for each in list(self._connections):
-            each.abort()
+            each.close()
+        if self._resuming is not None:
+            self._resuming.cancel()
+        if self._listening.fileno() >= 0:
+            forget(self._loop, self._listening)
         self._forget_path()
 
     def strand(self, parent: int) -> None:
-        """Let go of the socket in a child process, so that nobody waits there when the parent is no more."""
-        if self._server is not None:
-            self._server = None
-            self._listening.close()
+        """Let go of the sockets in a child process, so that nobody waits there when the parent is no more."""
+        self._listening.close()
+        for each in self._connections:
+            each.strand()
+        self._connections.clear()
 
     # ---- what connections ask
-
-    def accepts(self, connection: _Connection) -> bool:
-        """Say whether there is room for one more connection, and note it."""
-        if len(self._connections) >= MOST_CONNECTIONS:
-            return False
-        self._connections.add(connection)
-        return True
 
     def forget(self, connection: _Connection) -> None:
         """Note that a connection has ended."""
@@ -153,40 +160,56 @@ _ANSWERS: dict[str, Callable[[Shown, str, float], tuple[str, str]]] = {
 }
 
 
-class _Connection(asyncio.Protocol):
-    """One who asks: one request, one answer, by as much of HTTP as that takes."""
+class _Connection:
+    """One who asks: one request, one answer, by as much of HTTP as that takes, in `SECONDS` at most."""
 
-    def __init__(self, server: StatisticsServer) -> None:
+    def __init__(self, server: StatisticsServer, loop: asyncio.AbstractEventLoop, own: socket.socket) -> None:
         self._server = server
+        self._loop = loop
+        self._socket = own
         self._request = b""
-        self._transport: asyncio.Transport | None = None
-        self._limit: asyncio.TimerHandle | None = None
+        self._left = memoryview(b"")
+        self._limit = loop.call_later(SECONDS, self.close)
+        own.setblocking(False)
+        loop.add_reader(own, self._read)
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = own = cast(asyncio.Transport, transport)  # uvloop's is none by its class
-        if is_of_this_user(own.get_extra_info("socket").fileno()) and self._server.accepts(self):
-            self._limit = asyncio.get_running_loop().call_later(SECONDS, own.abort)
-        else:
-            own.abort()
-
-    def data_received(self, data: bytes) -> None:
-        assert self._transport is not None
+    def _read(self) -> None:
+        try:
+            data = self._socket.recv(LONGEST_REQUEST)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            self.close()
+            return
         self._request += data
-        if len(self._request) > LONGEST_REQUEST:
-            self._transport.abort()
-        elif b"\r\n\r\n" in self._request and not self._transport.is_closing():
-            self._transport.write(self._answer())
-            self._transport.close()
+        if not data or len(self._request) > LONGEST_REQUEST:
+            self.close()
+        elif b"\r\n\r\n" in self._request:
+            self._loop.remove_reader(self._socket)
+            self._left = memoryview(self._answer())
+            self._loop.add_writer(self._socket, self._write)
 
-    def connection_lost(self, error: Exception | None) -> None:
+    def _write(self) -> None:
+        try:
+            self._left = self._left[self._socket.send(self._left) :]
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            self.close()
+            return
+        if not self._left:
+            self.close()
+
+    def close(self) -> None:
+        """End it at once; twice is fine."""
+        self._limit.cancel()
         self._server.forget(self)
-        if self._limit is not None:
-            self._limit.cancel()
+        if self._socket.fileno() >= 0:
+            forget(self._loop, self._socket)
 
-    def abort(self) -> None:
-        """End it at once."""
-        if self._transport is not None:
-            self._transport.abort()
+    def strand(self) -> None:
+        """Let go of the socket in a child process, whose loop is of no use."""
+        self._socket.close()
 
     def _answer(self) -> bytes:
         words = self._request.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
@@ -201,6 +224,14 @@ class _Connection(asyncio.Protocol):
                 body = f"{type(error).__name__}\n".encode()
         head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
         return head.encode() + body
+
+
+def forget(loop: asyncio.AbstractEventLoop, own: socket.socket) -> None:
+    """Close a socket that a loop, perhaps a closed one, may look at."""
+    if not loop.is_closed():
+        loop.remove_reader(own)
+        loop.remove_writer(own)
+    own.close()
 
 
 def _remove(path: Path, process: int) -> None:

@@ -145,13 +145,12 @@ def listen_in(directory: Path) -> tuple[socket.socket, Path]:
     return made, path
 
 
-def is_of_this_user(descriptor: int) -> bool:
+def is_of_this_user(connection: socket.socket) -> bool:
     """Say whether the process at the other end of a connection is this user's.
 
     Where the system does not tell, as macOS does not in this way, the directory alone keeps others out.
     """
     if not hasattr(socket, "SO_PEERCRED"):
         return True
-    with socket.fromfd(descriptor, socket.AF_UNIX, socket.SOCK_STREAM) as own:
-        packed = own.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    packed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return bool(_CREDENTIALS.unpack(packed)[1] == os.geteuid())

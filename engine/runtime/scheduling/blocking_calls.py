@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from contextvars import copy_context
 from typing import Any
 
 from ...base.errors import SessionClosed
 from ...kernels.scheduler.workers import ask_for_long_slices
 from ...ops.support.context import LongCall
+from ...streams.contract import Clock
+from ..devices.simulated_time import held
 
 _logger = logging.getLogger("tagflow")
 
@@ -32,6 +35,11 @@ class BlockingCalls:
         How many calls run at once; the others queue.
     name : str
         What the threads' names begin with.
+
+    Attributes
+    ----------
+    clocks : sequence of Clock
+        Held from a call to its outcome, as it takes real time: those that are free to jump.
     """
 
     def __init__(self, count: int, name: str = "tagflow-blocking") -> None:
@@ -39,6 +47,7 @@ class BlockingCalls:
         self._name = name
         self._pool: ThreadPoolExecutor | None = None
         self._calls: dict[Future[None], _Call] = {}  # not ended
+        self.clocks: Sequence[Clock] = ()
 
     def __call__(self, function: Callable[..., Any], *args: Any) -> LongCall:
         """Call a function in a thread; the result is a future of the running loop."""
@@ -54,6 +63,10 @@ class BlockingCalls:
         ended.add_done_callback(self._calls.pop)
         call.bind(ended)
         future.ended = ended
+        if self.clocks:
+            holding = ExitStack()
+            holding.enter_context(held(self.clocks))
+            future.add_done_callback(lambda _: holding.close())
         return future
 
     @property

@@ -38,6 +38,21 @@ class RunnerStatistics:
         What its steps took together, those that failed too.
     last_error : str or None
         What went wrong last.
+
+    Examples
+    --------
+    >>> import asyncio, tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     count = tg.Variable(0)
+    ...     init, add = count.initializer, count.assign_add(1)
+    >>> async def main():
+    ...     async with tg.Session(graph) as session:
+    ...         await session.run(init)
+    ...         async with tg.runners(session) as group:
+    ...             runner = group.add(add, name="add", times=3)
+    ...         return group.statistics()[0].steps
+    >>> asyncio.run(main())
+    3
     """
 
     name: str
@@ -93,6 +108,21 @@ class Runner:
         Whether it goes on when its group is asked to end, until what it takes from ends.
     abandoned : bool
         Whether all its group was cancelled, so that it closes nothing.
+
+    Examples
+    --------
+    >>> import asyncio, tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     count = tg.Variable(0)
+    ...     init, add = count.initializer, count.assign_add(1)
+    >>> async def main():
+    ...     async with tg.Session(graph) as session:
+    ...         await session.run(init)
+    ...         async with tg.runners(session) as group:
+    ...             runner = group.add(add, name="add", times=3)
+    ...         return runner, int(runner.values)
+    >>> asyncio.run(main())
+    (<Runner add, ended: 3 steps>, 3)
     """
 
     def __init__(
@@ -163,6 +193,16 @@ class Runner:
             self._is_cancelled = True
             self.task.cancel()
 
+    def attach(self, task: asyncio.Task[None]) -> None:
+        """Note the `task` that it runs in."""
+        self.task = task
+        task.add_done_callback(self._end)
+
+    def _end(self, _: object) -> None:
+        """Note that its task is over; it has not begun if it was cancelled before."""
+        if self.state in ("running", "restarting"):
+            self.state = "cancelled"
+
     async def wait(self) -> None:
         """Wait until it has ended, and has closed what it closes."""
         assert self.task is not None
@@ -189,8 +229,6 @@ class Runner:
             if not (self._optional(self) if callable(self._optional) else self._optional):
                 raise
             _log.warning("runner '%s' has failed, the others go on", self.name, exc_info=error)
-        finally:
-            await _close(self._feeds)
         if self._on_end is not None and not self.abandoned:
             await finished(self._on_end(self))
 
@@ -287,14 +325,6 @@ async def _next(feeds: AsyncIterator[Any]) -> list[Any]:
     async for each in feeds:
         return [each]
     return []
-
-
-async def _close(feeds: Any) -> None:
-    """Let go of what a generator holds."""
-    if hasattr(feeds, "aclose"):
-        await feeds.aclose()
-    elif hasattr(feeds, "close"):
-        feeds.close()
 
 
 async def finished(found: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...base.settings import DEFAULTS, Settings
 from ...compile import Target
+from ...streams.contract import Clock
 from ..devices.session_devices import SessionDevice
 from ..memory.arbiter import MemoryArbiter
 from ..memory.session_swap import Swapping
@@ -52,6 +53,15 @@ class StepEnvironment:
     arbiter: MemoryArbiter = field(default_factory=MemoryArbiter)
     swapping: Swapping | None = None
     guard: Guard | None = None
+
+    def __post_init__(self) -> None:
+        if self.long_calls is not None:
+            self.long_calls.clocks = self.clocks
+
+    @property
+    def clocks(self) -> tuple[Clock, ...]:
+        """The clocks of devices with a time of their own, which may be free to jump."""
+        return tuple(dict.fromkeys(each.device.clock for each in self.devices if each.is_simulated))
 
     @property
     def long_calls(self) -> BlockingCalls | None:

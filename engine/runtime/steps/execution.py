@@ -199,12 +199,9 @@ class Execution:
             self.waiter = None
             self.arbiter.unblock(self)
 
-    def _clocks_to_hold(self) -> list[Clock]:
-        """Return the clocks that could jump, if threads compute something meanwhile, which takes real time."""
-        calls = self.environment.long_calls
-        if not self.machine.offloaded and (calls is None or not calls.pending):
-            return []
-        return [each.device.clock for each in self.environment.devices if each.is_simulated]
+    def _clocks_to_hold(self) -> Sequence[Clock]:
+        """Return the clocks that could jump, if workers compute something meanwhile, which takes real time."""
+        return self.environment.clocks if self.machine.offloaded else ()
 
     def _waits_for_copies(self) -> bool:
         """Say whether nothing of the step goes on but copies of saved values that are wanted now."""

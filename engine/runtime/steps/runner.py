@@ -221,7 +221,7 @@ class StepRunner:
     ) -> Any:
         came = perf_counter()
         place = await self.admit(step)
-        began, error, told = perf_counter(), None, self.counts.begin(step)
+        told, began, error = self.counts.begin(step), perf_counter(), None
         try:
             self.check_admits()
             return await self._run(request, step, values, timeout, trace, watches, report)

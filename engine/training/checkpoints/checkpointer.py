@@ -34,7 +34,7 @@ from .manifest import Contents, contents_of
 from .matching import Matched, Rename, match
 from .others import open_saved
 from .policies import Retention, Schedule
-from .records import CheckpointStatistics, Restored
+from .records import CheckpointStatistics, Restored, with_failure, with_written
 from .saved import Saved
 from .saving import Check, Saving
 from .slices import aliases_of, slices_of
@@ -260,9 +260,9 @@ class Checkpointer:
         try:
             path = files.write(self.directory, contents, check)
         except BaseException as error:
-            self._statistics = self._statistics.with_failure(error)
+            self._statistics = with_failure(self._statistics, error)
             raise
-        self._statistics = self._statistics.with_written(contents.step, str(path), perf_counter() - began, size)
+        self._statistics = with_written(self._statistics, contents.step, str(path), perf_counter() - began, size)
         self._retention.apply(self.directory)
         return path
 

@@ -118,36 +118,28 @@ class CheckpointStatistics:
     written_seconds: float = 0.0
     restored: int = 0
 
-    def with_written(self, step: int, path: str, seconds: float, nbytes: int) -> CheckpointStatistics:
-        """Return these figures with one more that was written.
 
-        Parameters
-        ----------
-        step : int
-        path : str
-        seconds : float
-        nbytes : int
+def with_written(
+    before: CheckpointStatistics, step: int, path: str, seconds: float, nbytes: int
+) -> CheckpointStatistics:
+    """Return figures with one more checkpoint that was written."""
+    return replace(
+        before,
+        written=before.written + 1,
+        is_writing=False,
+        writing_step=None,
+        last_step=step,
+        last_path=path,
+        last_seconds=seconds,
+        last_bytes=nbytes,
+        last_time=time(),
+        last_error=None,
+        written_bytes=before.written_bytes + nbytes,
+        written_seconds=before.written_seconds + seconds,
+    )
 
-        Returns
-        -------
-        CheckpointStatistics
-        """
-        return replace(
-            self,
-            written=self.written + 1,
-            is_writing=False,
-            writing_step=None,
-            last_step=step,
-            last_path=path,
-            last_seconds=seconds,
-            last_bytes=nbytes,
-            last_time=time(),
-            last_error=None,
-            written_bytes=self.written_bytes + nbytes,
-            written_seconds=self.written_seconds + seconds,
-        )
 
-    def with_failure(self, error: BaseException) -> CheckpointStatistics:
-        """Return these figures with one more that was not written, since writing it raised `error`."""
-        told = f"{type(error).__name__}: {error}".split("\n")[0]
-        return replace(self, failed=self.failed + 1, is_writing=False, writing_step=None, last_error=told)
+def with_failure(before: CheckpointStatistics, error: BaseException) -> CheckpointStatistics:
+    """Return figures with one more checkpoint that was not written, since that raised an error."""
+    told = f"{type(error).__name__}: {error}".split("\n")[0]
+    return replace(before, failed=before.failed + 1, is_writing=False, writing_step=None, last_error=told)

@@ -1,8 +1,9 @@
 """Replicas of a training step that update one model: asynchronous, or the first of them together."""
 
 from .asynchronous import AsyncReplicas
+from .options import LateGradient, ReplicaStatistics
 from .replica import Replica
-from .running import LateGradient, ReplicaGroup, ReplicaStatistics
+from .running import ReplicaGroup
 from .synchronous import SyncReplicas
 
 __all__ = ["AsyncReplicas", "LateGradient", "Replica", "ReplicaGroup", "ReplicaStatistics", "SyncReplicas"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ...base import dtypes
@@ -12,8 +13,10 @@ from ...ops.math.casting import cast
 from ...runtime.runners import Runners, takes_from_queue
 from ...runtime.scheduling.runner import finished
 from ..optimizer import Optimizer
-from .replica import Replica, Replicas
-from .running import Options, ReplicaGroup
+from .options import Options
+from .replica import Replica
+from .replicas import Replicas
+from .running import ReplicaGroup
 
 
 class AsyncReplicas(Replicas):
@@ -46,14 +49,14 @@ class AsyncReplicas(Replicas):
     ...     replicas = AsyncReplicas(GradientDescentOptimizer(0.1), replicas=2)
     ...     for k in range(2):
     ...         with tg.device(f"/cpu:{k}"):
-    ...             replicas.minimize(tg.reduce_sum(tg.square(w)))
+    ...             _ = replicas.minimize(tg.reduce_sum(tg.square(w)))
     ...     init = tg.global_variables_initializer()
     >>> async def main():
     ...     async with tg.Session(graph, devices=2) as session:
     ...         await session.run(init)
     ...         async with tg.runners(session) as group:
     ...             training = replicas.start(group, steps=40)
-    ...         return sum(each.counted for each in training.statistics()), abs(await session.run(w)).max() < 0.1
+    ...         return training.step, bool(abs(await session.run(w)).max() < 0.1)
     >>> asyncio.run(main())
     (40, True)
     """
@@ -63,26 +66,11 @@ class AsyncReplicas(Replicas):
     ) -> None:
         super().__init__(optimizer, replicas, global_step, name)
 
-    def start(self, group: Runners, **options: Any) -> ReplicaGroup:
-        """Run all replicas in a group of runners.
+    def _complete(self) -> None:
+        """Do nothing: each replica has its own update."""
 
-        Parameters
-        ----------
-        group : Runners
-        **options
-            See :class:`Options`.
-
-        Returns
-        -------
-        ReplicaGroup
-
-        Raises
-        ------
-        GraphError
-            If not all replicas are built, or an option does not fit.
-        """
-        self._check_complete()
-        return AsyncGroup(self, group, Options(**options)).begin()
+    def _group(self, group: Runners, options: Options) -> ReplicaGroup:
+        return AsyncGroup(self.name, self.replicas, group, options)
 
     def _replica(self, number: int, pairs: list[tuple[Any, Variable]]) -> Replica:
         with name_scope(f"{self.name}_{number}"):
@@ -99,8 +87,8 @@ class AsyncReplicas(Replicas):
 class AsyncGroup(ReplicaGroup):
     """Asynchronous replicas that are running."""
 
-    def __init__(self, replicas: AsyncReplicas, group: Runners, options: Options) -> None:
-        super().__init__(replicas, group, options)
+    def __init__(self, name: str, replicas: Sequence[Replica], group: Runners, options: Options) -> None:
+        super().__init__(name, replicas, group, options)
         self._begun = 0  # steps, but for those that failed
         self._ready.set()
 
@@ -127,7 +115,7 @@ class AsyncGroup(ReplicaGroup):
         return {}  # it reads the number itself
 
     def _minimum(self) -> int:
-        return self._options.minimum or 1
+        return 1 if self._options.minimum is None else self._options.minimum
 
     async def _go_on_without(self, number: int) -> None:
         """Do nothing: nobody waits for another."""

@@ -5,125 +5,18 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from ...base.errors import GraphError
 from ...runtime.runners import Runners
-from ...runtime.scheduling.runner import Feeds, Runner
-from .replica import Replica, Replicas
+from ...runtime.scheduling.runner import Runner
+from .options import LateGradient, Options, ReplicaStatistics
+from .replica import Replica
 
 _KEPT = 1000  # gradients that were late, and updates whose time is known
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How replicas are run.
-
-    Attributes
-    ----------
-    steps : int, optional
-        Number of updates after which training is over; without it ends with the feeds, or when the group is stopped.
-    feeds : sequence, optional
-        For each replica what `Runners.add` takes: a mapping, or an iterable or async iterable of them. A replica whose
-        feeds have ended, or the queue that it takes from, leaves: updates then wait for the others only.
-    fetches : sequence, optional
-        For each replica what its steps fetch besides.
-    on_step : callable, optional
-        Called with the number of the replica and what its step has fetched; may be an async function.
-    on_update : callable, optional
-        Called with the number of updates after each; may be an async function. The next one waits for it.
-    restarts, backoff, longest_backoff
-        Of each replica, as of `Runners.add`.
-    minimum : int, optional
-        How many replicas must be left when one fails for good; with fewer its error ends the group. By default as many
-        as an update needs, or 1 where each makes its own.
-    """
-
-    steps: int | None = None
-    feeds: Sequence[Feeds] | None = None
-    fetches: Sequence[Any] | None = None
-    on_step: Callable[[int, Any], object] | None = None
-    on_update: Callable[[int], object] | None = None
-    restarts: float = 0
-    backoff: float = 0.1
-    longest_backoff: float = 30.0
-    minimum: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.steps is not None and self.steps < 0:
-            raise GraphError("steps is no number of updates", wanted="0 or more", got=self.steps, hint="leave it out")
-
-    def of(self, name: str, number: int, count: int) -> Any:
-        """Return what `feeds` or `fetches` say of a replica."""
-        given = getattr(self, name)
-        if given is None:
-            return None
-        if len(given) != count:
-            raise GraphError(
-                f"{name} of replicas are one for each", wanted=f"{count} of them", got=len(given), hint=f"{name}=[...]"
-            )
-        return given[number]
-
-
-@dataclass(frozen=True, slots=True)
-class LateGradient:
-    """A gradient that an update did not wait for.
-
-    Attributes
-    ----------
-    replica : int
-        Whose it was.
-    step : int
-        Number of updates of the parameters that it was computed with.
-    updates : int
-        How many there were more when it came.
-    seconds : float
-        How long before it came the update that it was for had been made; 0 if that was under way.
-    """
-
-    replica: int
-    step: int
-    updates: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaStatistics:
-    """What a replica has done.
-
-    Attributes
-    ----------
-    replica : int
-    state : {'running', 'restarting', 'ended', 'failed', 'cancelled'}
-    steps : int
-        Gradients computed.
-    counted : int
-        Of which updates were made.
-    late : int
-        Of which none were: an update did not wait for them.
-    staleness : int
-        How many updates others have made between what was read and what was changed, or was too late: over all steps.
-    most_stale : int
-        The most in one step.
-    seconds_late : float
-        What the late ones were late together.
-    restarts : int
-    last_error : str or None
-    """
-
-    replica: int
-    state: str
-    steps: int
-    counted: int
-    late: int
-    staleness: int
-    most_stale: int
-    seconds_late: float
-    restarts: int
-    last_error: str | None
 
 
 @dataclass(slots=True)
@@ -149,11 +42,31 @@ class ReplicaGroup(ABC):
         Number of updates made.
     late : deque of LateGradient
         The last thousand gradients that an update did not wait for.
+
+    Examples
+    --------
+    >>> import asyncio, tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     w = tg.Variable(3.0)
+    ...     replicas = tg.training.SyncReplicas(tg.training.GradientDescentOptimizer(0.1), replicas=3, backup=1)
+    ...     _ = [replicas.minimize(w * w) for _ in range(3)]
+    ...     init = tg.global_variables_initializer()
+    >>> async def main():
+    ...     async with tg.Session(graph) as session:
+    ...         await session.run(init)
+    ...         async with tg.runners(session) as group:
+    ...             training = replicas.start(group, steps=5)
+    ...             print(training)
+    ...         return training.step
+    >>> asyncio.run(main())
+    <SyncGroup sync_replicas: 3 of 3 replicas, 0 updates>
+    5
     """
 
-    def __init__(self, replicas: Replicas, group: Runners, options: Options) -> None:
+    def __init__(self, name: str, replicas: Sequence[Replica], group: Runners, options: Options) -> None:
         self.step: int = 0
         self.late: deque[LateGradient] = deque(maxlen=_KEPT)
+        self._name = name
         self._replicas = replicas
         self._group = group
         self._options = options
@@ -161,10 +74,11 @@ class ReplicaGroup(ABC):
         self._records: dict[int, _Record] = {}
         self._made: OrderedDict[int, float] = OrderedDict()  # when an update of parameters of this number was made
         self._ready = asyncio.Event()
+        self._is_over = False  # no update will be made
 
     def __repr__(self) -> str:
-        name, count = self._replicas.name, len(self._replicas.replicas)
-        return f"<{type(self).__name__} {name}: {len(self._active)} of {count} replicas, {self.step} updates>"
+        active = f"{len(self._active)} of {len(self._replicas)} replicas"
+        return f"<{type(self).__name__} {self._name}: {active}, {self.step} updates>"
 
     @property
     def active(self) -> frozenset[int]:
@@ -173,7 +87,7 @@ class ReplicaGroup(ABC):
 
     def begin(self) -> ReplicaGroup:
         """Add the runners."""
-        for replica in self._replicas.replicas:
+        for replica in self._replicas:
             self.join(replica.number)
         return self
 
@@ -192,28 +106,28 @@ class ReplicaGroup(ABC):
         Raises
         ------
         GraphError
-            If it runs, or there is no such replica.
+            If it runs, there is no such replica, or no update will be made any longer.
         """
-        found = [each for each in self._replicas.replicas if each.number == number]
-        if not found or number in self._active:
+        if self._is_over or number in self._active or not 0 <= number < len(self._replicas):
             raise GraphError(
                 f"replica {number} can not join",
-                wanted="one that has left" if found else f"0 to {len(self._replicas.replicas) - 1}",
-                got=sorted(self._active),
+                wanted=f"one of 0 to {len(self._replicas) - 1} that has left, while there are updates",
+                got=f"{sorted(self._active)} have not left" if not self._is_over else "the last update was made",
                 hint="see active",
             )
-        options, count = self._options, len(self._replicas.replicas)
-        feeds, fetches = options.of("feeds", number, count), options.of("fetches", number, count)
+        options, replica = self._options, self._replicas[number]
+        fetches = () if options.fetches is None else options.fetches[number]
+        feeds = None if options.feeds is None else options.feeds[number]
         self._active.add(number)
         runner = self._group.add(
-            partial(self._step, found[0], [found[0].step, () if fetches is None else fetches]),
-            name=f"{self._replicas.name} {number}",
+            partial(self._step, replica, [replica.step, fetches]),
+            name=f"{self._name} {number}",
             feeds={} if feeds is None else feeds,
             restarts=options.restarts,
             backoff=options.backoff,
             longest_backoff=options.longest_backoff,
             optional=lambda runner: len(self._active) > self._minimum(),
-            drains=found[0].drains,
+            drains=replica.drains,
             until=self._is_enough,
             on_step=None if options.on_step is None else partial(options.on_step, number),
             on_end=partial(self._left, number),

@@ -2,34 +2,71 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
+from ...ir.tensor import Tensor
 from ...runtime.runners import Runners
 from ...runtime.scheduling.runner import Runner, finished
-from .replica import Replica, Replicas
-from .running import Options, ReplicaGroup
+from .options import Options
+from .replica import Replica
+from .running import ReplicaGroup
 
-if TYPE_CHECKING:
-    from .synchronous import Update
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Update:
+    """The step that makes an update of the first gradients.
+
+    Attributes
+    ----------
+    required : Tensor
+        An int32 scalar that may be fed: how many gradients it waits for.
+    done : Tensor
+        An int64 scalar: the number of updates behind it.
+    contributions : Tensor
+        Of int32: how many of the gradients are of each replica.
+    begin : Tensor
+        An int64 scalar: the number of updates so far. Lets gradients count that are computed from now on; to be
+        fetched before the first replica's step.
+    label : Tensor
+        An int64 scalar to be fed for `absence`: the number of an update.
+    absence : Tensor
+        A bool scalar: counts as a gradient of that update, where none is to come, and whether it did.
+    """
+
+    required: Tensor
+    done: Tensor
+    contributions: Tensor
+    begin: Tensor
+    label: Tensor
+    absence: Tensor
 
 
 class SyncGroup(ReplicaGroup):
     """Synchronous replicas that are running."""
 
-    def __init__(self, replicas: Replicas, group: Runners, update: Update, aggregate: int, options: Options) -> None:
-        super().__init__(replicas, group, options)
+    def __init__(
+        self,
+        name: str,
+        replicas: Sequence[Replica],
+        group: Runners,
+        options: Options,
+        update: Update,
+        aggregate: int,
+    ) -> None:
+        super().__init__(name, replicas, group, options)
         self._update = update
         self._aggregate = aggregate
         self._wanted = 0  # gradients that the update under way has waited for
         self._updating: Runner | None = None  # what makes updates
-        self._is_over = False
 
     def begin(self) -> ReplicaGroup:
         """Add the runners."""
         super().begin()
         self._updating = self._group.add(
             self._make_update,
-            name=f"{self._replicas.name} update",
+            name=f"{self._name} update",
             times=self._options.steps,
             drains=True,
             on_end=self._end,
@@ -41,6 +78,8 @@ class SyncGroup(ReplicaGroup):
         if not self._ready.is_set():
             self.step = int(await session.run(update.begin))
             self._ready.set()
+        if not self._active:  # the last one has left, and so this was asked to stop
+            return
         self._wanted = min(self._aggregate, len(self._active))
         try:
             step, contributions = await session.run(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,41 +19,14 @@ from ...ir.tensor import Tensor
 from ...ops.control.placeholders import identity, placeholder, placeholder_with_default
 from ...ops.math.arithmetic import maximum
 from ...ops.math.casting import cast
-from ...ops.math.comparison import logical_not
+from ...ops.math.comparison import logical_not, logical_or
 from ...runtime.runners import Runners, takes_from_queue
 from ..optimizer import Optimizer
-from .replica import Replica, Replicas
-from .running import Options, ReplicaGroup
-from .sync_group import SyncGroup
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Update:
-    """The step that makes an update of the first gradients.
-
-    Attributes
-    ----------
-    required : Tensor
-        An int32 scalar that may be fed: how many gradients it waits for.
-    done : Tensor
-        An int64 scalar: the number of updates behind it.
-    contributions : Tensor
-        Of int32: how many of the gradients are of each replica.
-    begin : Tensor
-        An int64 scalar: the number of updates so far. Lets gradients count that are computed from now on; to be
-        fetched before the first replica's step.
-    label : Tensor
-        An int64 scalar to be fed for `absence`: the number of an update.
-    absence : Tensor
-        A bool scalar: counts as a gradient of that update, where none is to come, and whether it did.
-    """
-
-    required: Tensor
-    done: Tensor
-    contributions: Tensor
-    begin: Tensor
-    label: Tensor
-    absence: Tensor
+from .options import Options
+from .replica import Replica
+from .replicas import Replicas
+from .running import ReplicaGroup
+from .sync_group import SyncGroup, Update
 
 
 class SyncReplicas(Replicas):
@@ -102,14 +74,14 @@ class SyncReplicas(Replicas):
     ...     replicas = SyncReplicas(GradientDescentOptimizer(0.1), replicas=3, backup=1)
     ...     for k in range(3):
     ...         with tg.device(f"/cpu:{k}"):
-    ...             replicas.minimize(tg.reduce_sum(tg.square(w)))
+    ...             _ = replicas.minimize(tg.reduce_sum(tg.square(w)))
     ...     init = tg.global_variables_initializer()
     >>> async def main():
     ...     async with tg.Session(graph, devices=3) as session:
     ...         await session.run(init)
     ...         async with tg.runners(session) as group:
     ...             training = replicas.start(group, steps=20)
-    ...         return training.step, abs(await session.run(w)).max() < 0.1
+    ...         return training.step, bool(abs(await session.run(w)).max() < 0.1)
     >>> asyncio.run(main())
     (20, True)
     """
@@ -146,29 +118,12 @@ class SyncReplicas(Replicas):
     @property
     def update(self) -> Update:
         """The step that makes an update."""
-        self._check_complete()
-        assert self._update is not None
+        if self._update is None:
+            raise self._incomplete()
         return self._update
 
-    def start(self, group: Runners, **options: Any) -> ReplicaGroup:
-        """Run all replicas and the updates in a group of runners.
-
-        Parameters
-        ----------
-        group : Runners
-        **options
-            See :class:`Options`.
-
-        Returns
-        -------
-        ReplicaGroup
-
-        Raises
-        ------
-        GraphError
-            If not all replicas are built, or an option does not fit.
-        """
-        return SyncGroup(self, group, self.update, self.aggregate, Options(**options)).begin()
+    def _group(self, group: Runners, options: Options) -> ReplicaGroup:
+        return SyncGroup(self.name, self.replicas, group, options, self.update, self.aggregate)
 
     def _replica(self, number: int, pairs: list[tuple[Any, Variable]]) -> Replica:
         sums = self._accumulators(number, pairs)
@@ -239,13 +194,16 @@ class SyncReplicas(Replicas):
 def _newer(tokens: FIFOQueue, local: Tensor, now: Tensor) -> Tensor:
     """Return the number of updates as soon as it is more than a replica has computed with.
 
-    It takes all tokens that are in each time, as nobody else takes any: some may be of updates that it was late for.
+    It takes all tokens that are in, as nobody else takes any: some are of updates that it was late for.
     """
 
-    def take(_: Tensor) -> Tensor:
-        return tokens.dequeue_many(maximum(tokens.size(), 1))[-1]  # type: ignore[no-any-return]
+    def more(step: Tensor) -> Tensor:
+        return logical_or(step <= local, tokens.size() > 0)
 
-    return while_loop(lambda step: step <= local, take, [now], back_prop=False)  # type: ignore[no-any-return]
+    def take(step: Tensor) -> Tensor:
+        return maximum(step, tokens.dequeue_many(maximum(tokens.size(), 1))[-1])
+
+    return while_loop(more, take, [now], back_prop=False)  # type: ignore[no-any-return]
 
 
 def _at(device: str) -> Any:

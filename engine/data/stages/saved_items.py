@@ -1,0 +1,96 @@
+"""Elements in states: a shuffle buffer of thousands is a few arrays, not thousands of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from .elements import Failure, Item, Origin, failure, leaves_of, packed, skeleton
+
+_SMALL = 4096  # bytes of an array up to which it is copied together with others
+
+
+def saved_items(items: Iterable[Item]) -> dict[str, Any]:
+    """Return elements for a state; errors as what they say.
+
+    Values of one structure are saved leaf by leaf, and small arrays of a leaf in one. Large ones are neither copied nor
+    written to.
+    """
+    listed = list(items)
+    values = [value for value, _ in listed if type(value) is not Failure]
+    names = list(dict.fromkeys(origin[0] for _, origin in listed if origin is not None))
+    place = {name: number for number, name in enumerate(names)}
+    return {
+        "names": names,
+        "which": np.array([-1 if origin is None else place[origin[0]] for _, origin in listed], np.int64),
+        "numbers": np.array([0 if origin is None else origin[1] for _, origin in listed], np.int64),
+        "failures": [(i, _said(value)) for i, (value, _) in enumerate(listed) if type(value) is Failure],
+        **_saved_values(values),
+    }
+
+
+def _said(failed: Failure) -> dict[str, Any]:
+    error = failed.error
+    return {"what": error.what, "number": error.element, "hint": error.hint}
+
+
+def _saved_values(values: list[Any]) -> dict[str, Any]:
+    if not values or any(skeleton(each) != skeleton(values[0]) for each in values[1:]):
+        return {"values": values}
+    columns = zip(*map(leaves_of, values), strict=True)
+    like = packed(values[0], iter([None] * len(leaves_of(values[0]))))
+    return {"like": like, "columns": [_saved_column(list(column)) for column in columns]}
+
+
+def _saved_column(column: list[Any]) -> dict[str, Any]:
+    first = column[0]
+    dtypes = {getattr(each, "dtype", None) for each in column}
+    kinds = set(map(type, column))
+    if len(dtypes) > 1 or len(kinds) > 1 or first is None or first.__class__.__module__ != "numpy":
+        return {"values": column}
+    if isinstance(first, np.generic):
+        return {"scalars": np.array(column)}
+    is_small = isinstance(first, np.ndarray) and max(each.nbytes for each in column) <= _SMALL
+    if not is_small or len({each.ndim for each in column}) > 1:
+        return {"values": column}
+    flat = np.concatenate([each.ravel() for each in column])
+    return {"flat": flat, "shapes": np.array([each.shape for each in column], np.int64)}
+
+
+def restored_items(saved: Any) -> list[Item]:
+    """Return elements of a state, which may have come from a file."""
+    names = [str(each) for each in saved["names"]]
+    origins: list[Origin] = [
+        None if which < 0 else (names[which], number)
+        for which, number in zip(saved["which"].tolist(), saved["numbers"].tolist(), strict=True)
+    ]
+    values = iter(_restored_values(saved))
+    failures = {int(i): said for i, said in saved["failures"]}
+    return [
+        (next(values) if i not in failures else _restored_failure(failures[i], origin), origin)
+        for i, origin in enumerate(origins)
+    ]
+
+
+def _restored_failure(said: dict[str, Any], origin: Origin) -> Failure:
+    return failure(said["what"], int(said["number"]), origin, None, hint=said["hint"])
+
+
+def _restored_values(saved: dict[str, Any]) -> list[Any]:
+    if "values" in saved:
+        return list(saved["values"])
+    rows = zip(*map(_restored_column, saved["columns"]), strict=True)
+    return [packed(saved["like"], iter(row)) for row in rows]
+
+
+def _restored_column(saved: dict[str, Any]) -> list[Any]:
+    if "values" in saved:
+        return list(saved["values"])
+    if "scalars" in saved:
+        return list(saved["scalars"])
+    shapes = [tuple(shape) for shape in saved["shapes"].tolist()]
+    ends = np.cumsum([0, *(int(np.prod(shape)) for shape in shapes)]).tolist()
+    return [saved["flat"][a:b].reshape(shape) for (a, b), shape in zip(pairwise(ends), shapes, strict=True)]
