@@ -13,7 +13,7 @@ from ..ir.operation import Operation
 from ..ir.tensor import Tensor
 from ..ops.queues import readers as _operations  # noqa: F401  declares the operation types used below
 from ..ops.state.files import content_dtype
-from .queues import QueueBase
+from .queue_base import QueueBase
 
 
 class ReaderBase:

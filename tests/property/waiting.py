@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from contextlib import suppress
 
 from tagflow.base.errors import OpError
 from tagflow.ops.control.py_function import AsyncResult
@@ -28,7 +29,7 @@ class Waits:
     def __init__(self, seed):
         self.random = random.Random(seed)
         self.racing = self.random.random() < 0.4
-        self.ends, self.tasks, self.who = {}, {}, 0
+        self.ends, self.tasks, self.deadlines, self.timers, self.who = {}, {}, {}, [], 0
 
     def begin(self, call):
         """Begin an attempt; return its number."""
@@ -42,15 +43,26 @@ class Waits:
             self.ends[self.who] = result
         else:
             self.tasks[self.who] = start_task(result, str(self.who))
+            if self.random.random() < 0.3:
+                deadline = self.deadlines[self.who] = asyncio.timeout(None)
+                timer = asyncio.get_running_loop().create_task(self.wait(deadline, self.tasks[self.who]))
+                self.timers.append(timer)
         return self.who
+
+    @staticmethod
+    async def wait(deadline, task):
+        """Wait for a task as somebody does who has a deadline."""
+        with suppress(Exception, asyncio.CancelledError):
+            async with deadline:
+                await task
 
     def give_up(self):
         """Let one that waits be cancelled, or run out of time."""
         waiting = [who for who, task in self.tasks.items() if not task.done()]
         if waiting:
             who = self.random.choice(waiting)
-            if self.random.random() < 0.3:
-                asyncio.get_running_loop().call_soon(self.tasks[who].cancel)  # as a timeout does
+            if who in self.deadlines and self.deadlines[who].when() is None:
+                self.deadlines[who].reschedule(asyncio.get_running_loop().time() - 1)
             else:
                 self.tasks[who].cancel()
             self.model.give_up(who)
@@ -70,7 +82,8 @@ class Waits:
         for task in self.tasks.values():
             task.cancel()
         await self.rest()
-        assert all(task.done() for task in self.tasks.values())
+        assert all(task.done() for task in (*self.tasks.values(), *self.timers))
+        self.outcomes()  # errors are seen
         for line in self.lines():
             assert not line
             assert line.promised == 0
@@ -82,13 +95,13 @@ class Waits:
 
     def given_up(self):
         """Return who was cancelled or ran out of time."""
-        return {who for who, task in self.tasks.items() if task.done() and _gave_up(task)}
+        return {who for who, task in self.tasks.items() if task.cancelled()}
 
     def outcomes(self):
         """Return what everybody got who has an end, as the model says it; QueueClosed and other errors as texts."""
         found = dict(self.ends)
         for who, task in self.tasks.items():
-            if task.done() and not _gave_up(task):
+            if task.done() and not task.cancelled():
                 found[who] = task.exception() or task.result()
         return {who: self.told(end) for who, end in found.items()}
 
@@ -107,10 +120,6 @@ class Waits:
 
     def account(self):
         """Hold what came out and what is left against what went in."""
-
-
-def _gave_up(task):
-    return task.cancelled()
 
 
 def run(kind, seeds):

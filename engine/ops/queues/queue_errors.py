@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ...base.errors import OpError, QueueClosed
+from .elements import Element, nbytes_of
 
 
 def closed_error(what: str, operation: str, **fields: Any) -> QueueClosed:
@@ -25,12 +27,12 @@ def source_failed(queue: str, count: int, failure: BaseException, operation: str
     return error
 
 
-def too_large(queue: str, limit: int, size: int, operation: str) -> OpError:
-    """Return the error for an element that takes more bytes than there may ever be."""
+def too_large(queue: str, limit: int, elements: Sequence[Element], operation: str) -> OpError:
+    """Return the error for elements of which one takes more bytes than there may ever be."""
     return OpError(
         f"an element is larger than {queue}",
         wanted=f"at most {limit} bytes",
-        got=f"{size} bytes",
+        got=f"{max(map(nbytes_of, elements))} bytes",
         operation=operation,
         hint="make the queue with more capacity_bytes",
     )

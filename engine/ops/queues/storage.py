@@ -109,11 +109,9 @@ class QueueStorage(QueueBase, SharedResource):
         """Let go of all elements."""
         if self._later is not None:
             self._later.cancel()
-            self._later = None
         self.closed = True
         self.may_put = self.may_take = False
-        self.order = self.spec.make_order()
-        self.ring = None
+        self.order, self.ring = self.spec.make_order(), None
 
     def _settle(self) -> None:
         """Note for kernels in C whether somebody is in front of them, and whether they are to wake somebody."""
@@ -284,10 +282,10 @@ class QueueStorage(QueueBase, SharedResource):
 
     def _take_the_rest(self, take: Take, free: int) -> None:
         """Serve one who wants more than a closed queue has."""
-        if take.up_to and take.has + free > 0:
-            take.count = take.has + free
-            return
         got = take.has + free
+        if take.up_to and got > 0:
+            take.count = got
+            return
         self._give_back(take)
         self.takers.end(take, self._insufficient(take, got))
 
@@ -322,8 +320,7 @@ class QueueStorage(QueueBase, SharedResource):
         self, elements: list[Element] | Rows, operation: str, pool: Pool | None = None
     ) -> AsyncResult | None:
         if not isinstance(elements, Rows) and 0 <= self.spec.capacity_bytes < max(map(nbytes_of, elements), default=0):
-            queue, largest = f"{self.spec.what} '{self.name}'", max(map(nbytes_of, elements))
-            raise too_large(queue, self.spec.capacity_bytes, largest, operation)
+            raise too_large(f"{self.spec.what} '{self.name}'", self.spec.capacity_bytes, elements, operation)
         if self.closed and not self.putters:
             raise self._closed_error("is closed", operation)
         put = Put(operation, elements)
