@@ -12,9 +12,11 @@ from tests.kernels.calling import counting, got
 from tests.kernels.fuzzing import CASES, LAYOUTS, Subclass, numbers
 
 ROUNDS = 2 * len(LAYOUTS)
-ELSEWHERE = {  # test_elements.py, tests/native, tests/runtime/test_queues.py
+ELSEWHERE = {  # test_elements.py, test_queue_rings.py, tests/native
     "Dequeue",
+    "DequeueMany",
     "Enqueue",
+    "EnqueueMany",
     "Native",
     "ProductSumAdd",
     "ProductSumBegin",

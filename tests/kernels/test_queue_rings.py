@@ -1,4 +1,4 @@
-"""The C kernels of Enqueue and Dequeue against the Python ones: the same elements, and no Python where none is needed.
+"""The C kernels that put and take against the Python ones: the same elements, and no Python where none is needed.
 
 The rings that they share as well: places that begin anew, growth, rows, elements that go back.
 """
@@ -48,6 +48,13 @@ class Kernels:
             self.put_plan = self.compiled(Program(graph, feeds, [], [put]))
             self.take_plan = self.compiled(Program(graph, [], read))
 
+            n = tg.placeholder("int32", [])
+            feeds = [tg.placeholder(kind, [None, *shape]) for kind, shape in zip(kinds, shapes)]
+            put, taken = queue.enqueue_many(feeds, name="put_many"), queue.dequeue_many(n, name="take_many")
+            read = [tg.identity(each) for each in (taken if isinstance(taken, list) else [taken])]
+            self.put_many_plan = self.compiled(Program(graph, feeds, [], [put]))
+            self.take_many_plan = self.compiled(Program(graph, [n], read))
+
     def compiled(self, program):
         return CompiledPlan(counting(plan_of(program, ON), self.calls), ON)
 
@@ -93,6 +100,34 @@ def test_elements_come_out_as_they_went_in(name, capacity):
                     np.testing.assert_array_equal(got, wanted)
                     assert got.dtype == wanted.dtype
                     assert got.shape == wanted.shape
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("name", COMPONENTS)
+@pytest.mark.parametrize("capacity", [3, 17])
+def test_batches_come_out_as_they_went_in(name, capacity):
+    async def main():
+        kinds, shapes = COMPONENTS[name]
+        kernels, model, draw = Kernels(kinds, shapes, capacity), deque(), random.Random(capacity)
+        fresh, by_c = iter(range(10_000)), {"put": 0, "take": 0}
+        for _ in range(300):
+            count = draw.randrange(1, 5)
+            if draw.random() < 0.5 and len(model) + count <= capacity:
+                given = [element(kinds, shapes, next(fresh)) for _ in range(count)]
+                columns = [np.stack(column) for column in zip(*given)]
+                assert kernels.run(kernels.put_many_plan, columns) is not None
+                model.extend(given)
+                by_c["put"] += not kernels.by_python("put_many")
+            elif count <= len(model):
+                taken = kernels.run(kernels.take_many_plan, [np.int32(count)])
+                same(list(zip(*taken)), [model.popleft() for _ in range(count)])
+                assert [column.dtype for column in taken] == list(map(np.dtype, kinds))
+                by_c["take"] += not kernels.by_python("take_many")
+            elif draw.random() < 0.2:  # what takes more than there is waits, and is given up
+                assert kernels.run(kernels.take_many_plan, [np.int32(count)]) is None
+                assert kernels.by_python("take_many")
+        assert min(by_c.values()) > 50
 
     asyncio.run(main())
 
