@@ -50,7 +50,7 @@ class DenseSum:
         self.shape = Shape(self.total.shape)
 
     def take(self, count: int, is_mean: bool) -> Reduction:
-        """Return what gives the sum, or the mean of `count` arrays, and begin anew."""
+        """Return what gives the sum, or the mean of `count` arrays if `is_mean`, and begin anew."""
         total, self.total = self.total, None
 
         def result() -> Any:
