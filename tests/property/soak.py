@@ -88,6 +88,9 @@ class Round:
                 await asyncio.wait([group])
                 return
             group.result()
+            with suppress(tg.QueueClosed):  # what went back behind the end of training
+                while True:
+                    self.stolen.append(int((await session.run(self.steal))[0]))
             trained, total = int(await session.run(self.trained)), int(await session.run(self.total))
         assert trained + len(self.stolen) == self.elements, (trained, len(self.stolen), self.elements)
         assert total + sum(self.stolen) == self.elements * (self.elements - 1) // 2
@@ -95,14 +98,14 @@ class Round:
 
     async def _run_all(self, session, checkpointer):
         async with asyncio.TaskGroup() as beside:
-            others = [beside.create_task(self._thief(session)), beside.create_task(self._saver(session, checkpointer))]
+            beside.create_task(self._thief(session))  # ends with the queue that it takes from
+            saver = beside.create_task(self._saver(session, checkpointer))
             async with tg.runners(session) as group:
                 group.add(self.read, name="reading", closes=self.read_queue)
                 for i in range(2):
                     group.add(self.preprocess, name=f"preprocessing {i}", closes=self.ready)
                 group.add(self.train, name="training")
-            for other in others:
-                other.cancel()
+            saver.cancel()
 
     async def _thief(self, session):
         """Take elements now and then, and mostly give the wait up: by a cancellation, or a timeout."""
