@@ -13,7 +13,7 @@ from typing import Any
 from ...base import nest
 from ...base.array_like import UnreadArray
 from ...base.dtypes import as_dtype
-from ...base.safetensors import DamagedFile, StoredTensor, TensorFile, parse_object
+from ...base.safetensors import DamagedFile, StoredTensor, TensorFile, open_regular, parse_object
 from ...ops.state.variables import CONTAINER
 from .saved import Saved
 from .slices import Slice
@@ -40,15 +40,15 @@ class Contents:
     step: int
     files: dict[str, list[tuple[str, Any]]] = field(default_factory=dict)
     manifest: dict[str, Any] = field(default_factory=dict)
-    _taken: dict[str, int] = field(default_factory=dict)  # with the number that the next of this name gets
+    _taken: dict[str, int] = field(default_factory=dict)  # names, and how many more of them there are
 
     def add(self, file: str, name: str, array: Any) -> str:
         """Put an array into a file; return its name there, which no other of the checkpoint has."""
         chosen = name
         while chosen in self._taken:
-            chosen = f"{name}#{self._taken[name]}"
-            self._taken[name] += 1
-        self._taken[chosen] = 1
+            number = self._taken[name] = self._taken.get(name, 0) + 1
+            chosen = f"{name}#{number}"
+        self._taken.setdefault(chosen, 0)
         self.files.setdefault(file, []).append((chosen, array))
         dtype, shape = as_dtype(array.dtype).name, list(array.shape)
         self.manifest["tensors"][chosen] = {"file": file, "dtype": dtype, "shape": shape}
@@ -128,12 +128,17 @@ def read_manifest(directory: str) -> dict[str, Any]:
     """Return the manifest of a checkpoint, so far as it is one; CheckpointError otherwise."""
     path = os.path.join(directory, NAME)
     try:
-        with open(path, "rb") as file:
-            text = file.read(_LARGEST + 1)
+        opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            file = open_regular(path, opened)
+        finally:
+            os.close(opened)
+        with open(file, "rb") as readable:
+            if os.fstat(file).st_size > _LARGEST:
+                raise _damaged(path, f"its manifest has more than {_LARGEST} bytes")
+            text = readable.read(_LARGEST + 1)
     except OSError as error:
         raise _damaged(path, f"its manifest can not be read: {error.strerror}") from error
-    if len(text) > _LARGEST:
-        raise _damaged(path, f"its manifest has more than {_LARGEST} bytes")
     found = parse_object(text, path)
     if found.get("format") != _FORMAT or not isinstance(found.get("version"), int):
         raise _damaged(path, "this is no manifest", _FORMAT, found.get("format"))
