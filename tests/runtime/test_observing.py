@@ -279,6 +279,7 @@ def test_a_process_that_ends_without_closing_its_session_leaves_no_file(runtime_
     assert left(runtime_directory) == []
 
 
+@pytest.mark.filterwarnings("ignore:.*fork")  # of libraries that other tests have imported
 async def test_a_child_process_lets_go_of_the_socket(runtime_directory):
     """It neither answers nor removes it; and when the parent has closed it, nobody listens."""
     async with tg.Session(graph_of_one()) as session:

@@ -234,7 +234,7 @@ async def test_replicas_share_feeds_also_when_one_has_left():
             training.join(0)
         lost = 50 - training.step
         assert 0 <= lost <= 1  # what the one that was cancelled was about to use
-        assert float(await session.run(w)) == -training.step
+        assert training.step <= -float(await session.run(w)) <= training.step + lost  # or had used already
 
 
 @pytest.mark.parametrize("make", [synchronous(), synchronous(1), AsyncReplicas])
