@@ -210,7 +210,8 @@ class Runners:
         until : callable, optional
             Asked in front of each step: True ends it.
         drains : bool, optional
-            Whether it goes on at `stop` until what it takes from ends; by default if its fetches take from a queue.
+            Whether it goes on at `stop` until what it takes from ends; by default if its fetches take from a queue that
+            steps feed. A Dataset and `from_async` are sources: they need not end.
         timeout : float, optional
             Seconds after which a step ends with StepTimeout, as for `Session.run`.
         on_step : callable, optional
@@ -264,9 +265,9 @@ class Runners:
         Parameters
         ----------
         drain : float or bool, optional
-            True: those that take from no queue end behind the step that they are in, and the queues that they feed
-            are closed behind what is in; the others go on until that is used up. A number: so for so many seconds at
-            most. False or 0: all are cancelled. By default what the group was made with.
+            True: those that take from no queue that steps feed end behind the step that they are in, and the queues
+            that they feed are closed behind what is in; the others go on until that is used up. A number: so for so
+            many seconds at most. False or 0: all are cancelled. By default what the group was made with.
         """
         drain = self._drain if drain is None else _checked(drain)
         if drain is False or drain == 0:
@@ -335,13 +336,17 @@ def _checked(drain: float | bool) -> float | bool:
 
 
 def takes_from_queue(graph: Graph, fetches: Any) -> bool:
-    """Say whether a step waits for what others put into something that outlives it."""
+    """Say whether a step waits for what other steps put into something that outlives it."""
     request = make_request(graph, fetches)
     program = copy_program(Program(graph, [], request.tensors, request.targets))
     return any(
-        Effect.WAITS in op.definition.effects and op.outputs and op.inputs and op.inputs[0].op.definition.outlives_step
+        Effect.WAITS in op.definition.effects and op.outputs and op.inputs and _is_fed_by_steps(op.inputs[0].op)
         for op in program.graph.root.walk()
     )
+
+
+def _is_fed_by_steps(handle: Operation) -> bool:
+    return handle.definition.outlives_step and not handle.definition.comes_from_outside
 
 
 def _count(name: str, option: str, value: int | None) -> int | None:

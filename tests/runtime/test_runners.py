@@ -239,6 +239,31 @@ async def test_draining_ends_a_reader_that_waits_for_feeds_or_for_the_time():
     assert only_this_task()
 
 
+@pytest.mark.parametrize("kind", ["Dataset", "from_async"])
+async def test_draining_ends_who_takes_from_a_source_that_does_not_end(kind):
+    async def endless():
+        while True:
+            await asyncio.sleep(0)
+            yield 1
+
+    with tg.Graph().as_default() as graph:
+        if kind == "Dataset":
+            taken = tg.data.from_iterable([1]).map(int, output=tg.TensorSpec([], "int32")).repeat().next()
+        else:
+            taken = tg.from_async(endless, "int32", shapes=[[]]).dequeue()
+        queue, total = tg.FIFOQueue(4, "int32", shapes=[[]]), tg.Variable(0)
+        put, add, init = queue.enqueue(taken), total.assign_add(queue.dequeue()), total.initializer
+    async with tg.Session(graph) as session:
+        await session.run(init)
+        async with asyncio.timeout(30), tg.runners(session) as group:
+            reader, adder = group.add(put, closes=queue), group.add(add)
+            while adder.steps < 10:
+                await asyncio.sleep(0)
+            group.stop(drain=True)
+        assert reader.steps == adder.steps == int(await session.run(total))
+    assert only_this_task()
+
+
 async def test_what_does_not_end_while_draining_is_cancelled():
     line = Line()
     async with VirtualClock() as clock, tg.Session(line.graph) as session:
