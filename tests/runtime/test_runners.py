@@ -451,7 +451,7 @@ async def test_a_queue_that_was_closed_ends_the_step_that_uses_it_and_no_other()
 
 async def test_a_function_ends_in_time():
     async with tg.Session(tg.Graph()) as session:
-        with pytest.raises(tg.StepTimeout, match="did not end within 0.01 s"):
+        with pytest.raises(tg.StepTimeout, match=r"did not end within 0.01 s"):
             async with tg.runners(session) as group:
                 group.add(forever, timeout=0.01)
         async with tg.runners(session) as group:
