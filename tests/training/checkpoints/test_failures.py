@@ -1,6 +1,5 @@
 """Whatever the disk does, and whatever stands in a directory: a clear error, nothing lost, nothing executed."""
 
-import asyncio
 import errno
 import itertools
 import json
