@@ -1,6 +1,7 @@
 """Objects beside a session: with it all of them are restored, or nothing is."""
 
 import asyncio
+from collections import namedtuple
 
 import numpy as np
 import pytest
@@ -86,6 +87,15 @@ async def test_objects_have_what_they_had_when_variables_are_not_restored(tmp_pa
         with pytest.raises(MemoryError):
             await checkpointer.restore(session)
     assert a.state == 10
+
+
+async def test_named_tuples_are_refused(tmp_path):
+    """They would come back as tuples, and fail where somebody asks for a name."""
+    place = namedtuple("place", "file line")
+    with pytest.raises(tg.CheckpointError, match="can not be saved") as caught:
+        await save(tmp_path, a=Kept([place(1, 2)]))
+    assert caught.value.variable == "objects/a"
+    assert caught.value.hint == "make tuples or dicts of named tuples"
 
 
 async def test_an_object_need_have_no_state_before(tmp_path):
