@@ -15,6 +15,7 @@ import argparse
 import asyncio
 import hashlib
 import itertools
+import math
 import random
 import signal
 import subprocess
@@ -176,7 +177,8 @@ async def train(session, pipeline, reader, checkpointer, steps, say):
             every=0.2,
             on_step=lambda accuracy: say(f"accuracy {accuracy:.3f}", flush=True),
         )
-        group.add(save, name="checkpoints", every=0.01)
+        # Where training waits for data longer than a checkpoint waits for training, it is tried again.
+        group.add(save, name="checkpoints", every=0.01, restarts=math.inf)
     await (await checkpointer.save(session, steps))
 
 

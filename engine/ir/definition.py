@@ -140,6 +140,8 @@ class OpDefinition:
         ("variables", "w"), or None for an operation that is free.
     outlives_step : bool
         Its result is the handle of what the session keeps from step to step, so every step finds it on one device.
+    comes_from_outside : bool
+        Its result is the handle of what is filled from outside of the graph: no step puts anything into it.
     static_shape : callable or None
         Of what gives integer vectors, ``static_shape(op)`` is what is known of the shape that the vector stands for.
     stores : callable or None
@@ -195,6 +197,7 @@ class OpDefinition:
     fuse: Fusion | None = None
     ordered: Callable[[Operation], tuple[str, str] | None] | None = None
     outlives_step: bool = False
+    comes_from_outside: bool = False
     static_shape: Callable[[Operation], Shape | None] | None = None
     stores: Callable[[Operation], Shape] | None = None
     loads: Callable[[Operation, Shape], Shape] | None = None
@@ -274,6 +277,7 @@ def define(
     fuse: Fusion | None = None,
     ordered: Callable[[Any], tuple[str, str] | None] | None = None,
     outlives_step: bool = False,
+    comes_from_outside: bool = False,
     static_shape: Callable[[Any], Shape | None] | None = None,
     stores: Callable[[Any], Shape] | None = None,
     loads: Callable[[Any, Shape], Shape] | None = None,
@@ -319,6 +323,7 @@ def define(
         fuse,
         ordered,
         outlives_step,
+        comes_from_outside,
         static_shape,
         stores,
         loads,

@@ -25,6 +25,10 @@ _QUEUE = ("queue or staging area", "elements", "", "bytes", "putters", "takers",
 _CHECKPOINTS = ("checkpoints in", "last step", "ago", "took", "bytes", "failed")
 _Told = Mapping[str, Any]
 
+# What strangers tell is JSON, with whatever in it.
+_OF_STRANGERS = (TypeError, ValueError, AttributeError, ArithmeticError)
+_STRANGE = "the answer is of another version of tagflow"
+
 
 class Rates:
     """Steps and elements a second, from one look at a session to the next."""
@@ -129,8 +133,17 @@ def _processes(answers: list[Answer], rates: Rates) -> RenderableType:
 
 
 def _process_row(answer: Answer, rates: Rates) -> tuple[str, ...]:
-    if answer.told is None:
-        return str(answer.pid), "", "", "", "", "", _plain(answer.problem)
+    problem = answer.problem
+    if answer.told is not None:
+        try:
+            return _told_row(answer, rates)
+        except _OF_STRANGERS as error:
+            problem = f"{_STRANGE}: {error}"
+    return str(answer.pid), "", "", "", "", "", _plain(problem)
+
+
+def _told_row(answer: Answer, rates: Rates) -> tuple[str, ...]:
+    assert answer.told is not None
     found = answer.told["statistics"]
     return (
         str(answer.pid),
@@ -150,13 +163,23 @@ def _steps_per_second(answer: Answer, rates: Rates) -> float | None:
     return rates.of(str(answer.path), answer.told.get("time", 0.0), ended)
 
 
-def _session(answer: Answer, rates: Rates) -> Iterator[RenderableType]:
-    """Yield a line and the tables of one session."""
+def _session(answer: Answer, rates: Rates) -> list[RenderableType]:
+    """Return a line and the tables of one session, or the line that says why there are none."""
     from rich.text import Text
 
-    if answer.told is None:
-        yield Text(f"process {answer.pid}: {_plain(answer.problem)}")
-        return
+    problem = answer.problem
+    if answer.told is not None:
+        try:
+            return list(_told_session(answer, rates))
+        except _OF_STRANGERS as error:
+            problem = f"{_STRANGE}: {error}"
+    return [Text(f"process {answer.pid}: {_plain(problem)}")]
+
+
+def _told_session(answer: Answer, rates: Rates) -> Iterator[RenderableType]:
+    from rich.text import Text
+
+    assert answer.told is not None
     told, found = answer.told, answer.told["statistics"]
     per_second = _rate(_steps_per_second(answer, rates))
     yield Text(

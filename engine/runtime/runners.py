@@ -7,19 +7,21 @@ empty, and closes what it feeds; so a pipeline ends stage by stage, behind the l
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Protocol
 
-from ..base.errors import GraphError, QueueClosed
+from ..base.errors import GraphError, QueueClosed, StepTimeout
 from ..ir.graph import Graph
 from ..ir.operation import Operation
 from ..ir.program import Program, copy_program
 from ..ir.traits import Effect
 from ..streams.clock import LoopClock
 from ..streams.contract import Clock
+from .scheduling.feeds import Feeds, SharedFeeds
 from .scheduling.runner import Restarts, Runner, RunnerStatistics
 from .scheduling.timeouts import check_seconds
 from .session import Session
@@ -130,12 +132,16 @@ class Runners:
         self._runners: dict[str, Runner] = {}
         self._closings: dict[str, Operation] = {}  # operations that close queues, by the name that these share
         self._feeding: Counter[str] = Counter()  # how many runners have still to end before each is run
+        self._feeds = SharedFeeds()
+        self._is_draining = False  # it was asked to stop, or
+        self._is_cancelled = False  # all were cancelled: so are those added later
         self._timer: Any = None  # until runners that have not ended by themselves are cancelled
 
     def __repr__(self) -> str:
         return f"<Runners: {', '.join(f'{name} {each.state}' for name, each in self._runners.items()) or 'none'}>"
 
     async def __aenter__(self) -> Runners:
+        self._is_draining = self._is_cancelled = False
         self._tasks = await asyncio.TaskGroup().__aenter__()
         return self
 
@@ -154,6 +160,7 @@ class Runners:
             self._tasks = None
             if self._timer is not None:
                 self._timer.cancel()
+            await self._feeds.aclose()
         if only is not None and only is not error:  # what the block itself raised goes on by itself
             try:
                 raise only
@@ -165,7 +172,7 @@ class Runners:
         fetches: Any,
         *,
         name: str | None = None,
-        feeds: Mapping[Any, Any] | Iterable[Mapping[Any, Any]] | AsyncIterable[Mapping[Any, Any]] | None = None,
+        feeds: Feeds = None,
         times: int | None = None,
         every: float | None = None,
         closes: HasClose | Operation | Iterable[HasClose | Operation] = (),
@@ -192,7 +199,7 @@ class Runners:
             What errors and statistics call it; by default that of the first fetch, or of the function.
         feeds : mapping, or iterable or async iterable of mappings, optional
             What each step is fed; the runner ends with the iterable, which several may share. What a step that failed
-            was fed is fed again.
+            was fed is fed again. Async generators are closed with the group's block.
         times : int, optional
             Number of steps.
         every : float, optional
@@ -210,7 +217,8 @@ class Runners:
         until : callable, optional
             Asked in front of each step: True ends it.
         drains : bool, optional
-            Whether it goes on at `stop` until what it takes from ends; by default if its fetches take from a queue.
+            Whether it goes on at `stop` until what it takes from ends; by default if its fetches take from a queue that
+            steps feed. A Dataset and `from_async` are sources: they need not end.
         timeout : float, optional
             Seconds after which a step ends with StepTimeout, as for `Session.run`.
         on_step : callable, optional
@@ -242,7 +250,7 @@ class Runners:
         runner = Runner(
             name,
             step,
-            feeds=feeds,
+            feeds=self._feeds.iterator(feeds),
             times=_count(name, "times", times),
             every=every,
             restarts=Restarts(restarts, backoff, longest_backoff),
@@ -256,25 +264,28 @@ class Runners:
         self._runners[name] = runner
         self._feeding.update(keys)
         runner.attach(self._tasks.create_task(self._run(runner, keys), name=f"runner {name}"))
+        self._heed_stop(runner)
         return runner
 
     def stop(self, drain: float | bool | None = None) -> None:
         """Ask all runners to end; the group's block then ends as well.
 
+        This holds for those too that are added later: they end without a step, or, while others drain, go on as these.
+
         Parameters
         ----------
         drain : float or bool, optional
-            True: those that take from no queue end behind the step that they are in, and the queues that they feed
-            are closed behind what is in; the others go on until that is used up. A number: so for so many seconds at
-            most. False or 0: all are cancelled. By default what the group was made with.
+            True: those that take from no queue that steps feed end behind the step that they are in, and the queues
+            that they feed are closed behind what is in; the others go on until that is used up. A number: so for so
+            many seconds at most. False or 0: all are cancelled. By default what the group was made with.
         """
         drain = self._drain if drain is None else _checked(drain)
         if drain is False or drain == 0:
             self._cancel()
             return
+        self._is_draining = True
         for each in self._runners.values():
-            if not each.drains:
-                each.stop()
+            self._heed_stop(each)
         if self._timer is not None:
             self._timer.cancel()
         if drain is not True:
@@ -290,13 +301,21 @@ class Runners:
         return tuple(each.statistics() for each in self._runners.values())
 
     def _cancel(self) -> None:
+        self._is_cancelled = True
         for each in self._runners.values():
-            each.abandon()
+            self._heed_stop(each)
+
+    def _heed_stop(self, runner: Runner) -> None:
+        if self._is_cancelled:
+            runner.abandon()
+        elif self._is_draining and not runner.drains:
+            runner.stop()
 
     def _step(self, fetches: Any, is_fed: bool, timeout: float | None) -> Callable[[Any], Awaitable[Any]]:
         """Return what does one step with its feeds."""
         if callable(fetches):
-            return fetches if is_fed else lambda _: fetches()
+            call = fetches if is_fed else lambda _: fetches()
+            return call if timeout is None else _within(call, timeout)
         session = self.session
         return lambda feeds: session.run(fetches, feeds, timeout=timeout)
 
@@ -328,6 +347,27 @@ def _name_of(fetches: Any) -> str:
     return str(getattr(first, "name", None) or getattr(first, "__name__", None) or first)
 
 
+def _within(call: Callable[[Any], Awaitable[Any]], timeout: float) -> Callable[[Any], Awaitable[Any]]:
+    """Return an async function that raises StepTimeout where another has not ended in time."""
+    check_seconds(timeout)
+
+    async def limited(feeds: Any) -> Any:
+        limit = asyncio.timeout(None if timeout == math.inf else timeout)
+        try:
+            async with limit:
+                return await call(feeds)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise StepTimeout(
+                f"a function did not end within {timeout} s",
+                wanted=f"at most {timeout} s",
+                hint="give its runner a longer timeout=, or look at what it waits for",
+            ) from error
+
+    return limited
+
+
 def _checked(drain: float | bool) -> float | bool:
     if not isinstance(drain, bool):
         check_seconds(drain, "drain")
@@ -335,13 +375,17 @@ def _checked(drain: float | bool) -> float | bool:
 
 
 def takes_from_queue(graph: Graph, fetches: Any) -> bool:
-    """Say whether a step waits for what others put into something that outlives it."""
+    """Say whether a step waits for what other steps put into something that outlives it."""
     request = make_request(graph, fetches)
     program = copy_program(Program(graph, [], request.tensors, request.targets))
     return any(
-        Effect.WAITS in op.definition.effects and op.outputs and op.inputs and op.inputs[0].op.definition.outlives_step
+        Effect.WAITS in op.definition.effects and op.outputs and op.inputs and _is_fed_by_steps(op.inputs[0].op)
         for op in program.graph.root.walk()
     )
+
+
+def _is_fed_by_steps(handle: Operation) -> bool:
+    return handle.definition.outlives_step and not handle.definition.comes_from_outside
 
 
 def _count(name: str, option: str, value: int | None) -> int | None:

@@ -1,7 +1,9 @@
 """`tagflow top`: asking running processes, and showing what they tell."""
 
 import asyncio
+import dataclasses
 import json
+import math
 import os
 import subprocess
 import sys
@@ -298,6 +300,29 @@ def test_strange_answers_are_said(what, runtime_directory, monkeypatch, capsys):
         assert capsys.readouterr().out.startswith("process 7: ")
         assert main(["top", path, "--once", "--json"]) == 1
         assert problem in json.loads(capsys.readouterr().out)[0]["problem"]
+
+
+ODD = [
+    {"loops": [3]},
+    {"loops": [{"mean_in_flight": "x"}]},
+    {"statistics": {"steps_finished": "a"}},
+    {"statistics": {"devices": {"d": 3}}},
+    {"statistics": {"devices": {"d": {"live_bytes": math.inf, "limit_bytes": 1}}}},
+    {"statistics": {"figures": {"queues": {"q": {"size": "a", "capacity": "b"}}}}},
+    {"statistics": {"figures": {"checkpoints": {"q": {"last_time": "x"}}}}},
+]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=str)
+def test_answers_of_odd_types_are_said(odd, runtime_directory, capsys):
+    told = {"version": 1, "pid": 7, "session": "s", "statistics": {}, "loops": [], **odd}
+    path = str(runtime_directory / "7-odd.sock")
+    with answering(path, OK + json.dumps(told).encode()):
+        assert main(["top", path, "--once"]) == 0
+        assert capsys.readouterr().out.startswith("process 7: the answer is of another version")
+        other = dataclasses.replace(client.ask(Path(path)), pid=8)
+        strange = top.screen([client.ask(Path(path)), other], top.Rates())
+    assert len(strange.renderables) == 2  # a list of processes
 
 
 def test_who_ends_meanwhile_is_passed_over(runtime_directory):

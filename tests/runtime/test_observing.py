@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tagflow as tg
 import uvloop
@@ -93,6 +94,17 @@ async def test_loops_and_iterations_are_told():
         await step
         (loop,) = json.loads((await ask(path))[1])["loops"]
         assert (loop["name"], loop["iterations"], loop["limiter"]) == ("slow", 4, "loop variable i")
+
+
+async def test_numbers_of_numpy_are_numbers():
+    with tg.Graph().as_default() as graph:
+        queue = tg.FIFOQueue(np.int64(4), "int32", shapes=[[]], shared_name="q")
+        put = queue.enqueue(1)
+    async with tg.Session(graph) as session:
+        await session.run(put)
+        async with session.observe() as path:
+            told = json.loads((await ask(path))[1])
+    assert told["statistics"]["figures"]["queues"]["q"]["capacity"] == 4
 
 
 async def test_only_this_user_may_open_it(runtime_directory):

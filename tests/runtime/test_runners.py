@@ -24,6 +24,7 @@ class Line:
             self.total = tg.Variable(0, name="total")
             self.add = self.total.assign_add(self.squares.dequeue())
             self.size = self.numbers.size()
+            self.close = self.squares.close()
             self.closed = [self.numbers.is_closed(), self.squares.is_closed()]
             self.init = tg.global_variables_initializer()
 
@@ -239,6 +240,31 @@ async def test_draining_ends_a_reader_that_waits_for_feeds_or_for_the_time():
     assert only_this_task()
 
 
+@pytest.mark.parametrize("kind", ["Dataset", "from_async"])
+async def test_draining_ends_who_takes_from_a_source_that_does_not_end(kind):
+    async def endless():
+        while True:
+            await asyncio.sleep(0)
+            yield 1
+
+    with tg.Graph().as_default() as graph:
+        if kind == "Dataset":
+            taken = tg.data.from_iterable([1]).map(int, output=tg.TensorSpec([], "int32")).repeat().next()
+        else:
+            taken = tg.from_async(endless, "int32", shapes=[[]]).dequeue()
+        queue, total = tg.FIFOQueue(4, "int32", shapes=[[]]), tg.Variable(0)
+        put, add, init = queue.enqueue(taken), total.assign_add(queue.dequeue()), total.initializer
+    async with tg.Session(graph) as session:
+        await session.run(init)
+        async with asyncio.timeout(30), tg.runners(session) as group:
+            reader, adder = group.add(put, closes=queue), group.add(add)
+            while adder.steps < 10:
+                await asyncio.sleep(0)
+            group.stop(drain=True)
+        assert reader.steps == adder.steps == int(await session.run(total))
+    assert only_this_task()
+
+
 async def test_what_does_not_end_while_draining_is_cancelled():
     line = Line()
     async with VirtualClock() as clock, tg.Session(line.graph) as session:
@@ -266,6 +292,21 @@ async def test_stop_cancels_all_and_closes_nothing():
             line.add_all(group, line.fed(7))
         assert int(await session.run(line.total)) == 0 + 1 + 49
     assert only_this_task()
+
+
+@pytest.mark.parametrize(("drain", "state"), [(True, "ended"), (5, "ended"), (False, "cancelled")])
+async def test_one_that_is_added_behind_stop_ends_too(drain, state):
+    fails = Failing(1)
+    async with asyncio.timeout(30), tg.Session(tg.Graph()) as session, tg.runners(session) as group:
+        added = []
+        group.add(forever, on_end=lambda _: added.append(group.add(fails, name="next")))
+        await asyncio.sleep(0)
+        group.stop(drain=drain)
+        added.append(group.add(fails, name="later"))
+        group.runners[0].cancel()
+    assert [each.state for each in added] == [state] * len(added)
+    assert len(added) == (2 if drain else 1)
+    assert fails.at == []
 
 
 async def test_one_that_is_cancelled_closes_what_it_feeds():
@@ -392,6 +433,32 @@ async def test_a_step_is_given_what_it_fetched_also_to_async_functions():
                 group.add(line.add, name="add")
             group.add(line.add, name="second", on_step=note, drains=False)
         assert set(sums) <= {1, 4, 5}
+
+
+async def test_a_queue_that_was_closed_ends_the_step_that_uses_it_and_no_other():
+    line = Line()
+
+    async def log(_):
+        await session.run(line.square)
+
+    async with tg.Session(line.graph) as session:
+        await session.run(line.close)
+        with pytest.raises(tg.QueueClosed) as caught:
+            async with tg.runners(session) as group:
+                group.add(line.read, name="read", feeds=line.fed(1, 2), on_step=log)
+        assert caught.value.__notes__ == ["in runner 'read', behind 1 steps"]
+
+
+async def test_a_function_ends_in_time():
+    async with tg.Session(tg.Graph()) as session:
+        with pytest.raises(tg.StepTimeout, match=r"did not end within 0.01 s"):
+            async with tg.runners(session) as group:
+                group.add(forever, timeout=0.01)
+        async with tg.runners(session) as group:
+            last = group.add(Failing(9), timeout=math.inf, times=1)
+            with pytest.raises(tg.GraphError, match="timeout is no number of seconds"):
+                group.add(forever, timeout="long")
+        assert last.values == 1
 
 
 async def test_two_groups_in_one_program():

@@ -215,6 +215,38 @@ async def test_replicas_leave_with_their_feeds():
     assert {each.state for each in group.statistics()[:3]} == {"ended"}
 
 
+async def test_a_replica_that_joins_again_goes_on_with_its_feeds():
+    program = Program(AsyncReplicas, 2)
+    feeds = [[fed] * 6 for fed in program.feeds()]
+    async with running(program, 1.0) as (session, clock), tg.runners(session, clock=clock) as group:
+        training = program.replicas.start(group, feeds=feeds)
+        await clock.sleep(2.5)
+        group.runners[0].cancel()
+        await group.runners[0].wait()
+        training.join(0)
+    assert totals(training) == {0: (5, 0), 1: (6, 0)}  # and one that was under way
+
+
+async def test_a_replica_that_could_not_join_holds_nobody_up():
+    program = Program(synchronous(), 3)
+    async with running(program, 1.0) as (session, clock), tg.runners(session, clock=clock) as group:
+        training = program.replicas.start(group, feeds=program.feeds(), steps=9)
+        await clock.sleep(2.5)
+        left = group.runners[0]
+        left.cancel()
+        await left.wait()
+        other = group.add(asyncio.Event().wait, name=left.name)  # as its own runner, if that is still ending
+        with pytest.raises(tg.GraphError, match="there is a runner"):
+            training.join(0)
+        assert training.active == {1, 2}
+        await clock.sleep(2)
+        other.cancel()
+        await other.wait()
+        training.join(0)
+    assert training.step == 9
+    assert totals(training)[0][0] > 2
+
+
 async def test_replicas_share_feeds_also_when_one_has_left():
     with tg.Graph().as_default() as graph:
         x, w = tg.placeholder("float32", []), tg.Variable(0.0)

@@ -119,6 +119,7 @@ define(
     gradient=_REASON,
     effects=Effect.READS,
     outlives_step=True,
+    comes_from_outside=True,
 )
 
 define(

@@ -86,4 +86,5 @@ define(
     gradient=NotDifferentiable("a queue moves values outside the graph's edges"),
     effects=Effect.READS | Effect.PYTHON,
     outlives_step=True,
+    comes_from_outside=True,
 )

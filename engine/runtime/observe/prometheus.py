@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+
 from ...base.errors import GraphError
 from .statistics import Statistics
 
@@ -220,6 +222,8 @@ def _escaped(text: str) -> str:
 
 
 def _number(value: Any) -> str:
+    if isinstance(value, np.generic):  # as somebody has given it
+        value = value.item()
     if isinstance(value, bool):
         return str(int(value))
     if isinstance(value, float) and not math.isfinite(value):

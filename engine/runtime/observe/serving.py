@@ -18,6 +18,8 @@ from time import monotonic, time
 from typing import Any, Protocol
 from weakref import finalize, ref
 
+import numpy as np
+
 from ...kernels.scheduler.state import live_counts
 from ..scheduling.forks import strand_in_children
 from .prometheus import CONTENT_TYPE, prometheus_text
@@ -147,7 +149,11 @@ def told(session: Shown, name: str, seconds: float) -> dict[str, Any]:
 
 
 def _as_json(session: Shown, name: str, seconds: float) -> tuple[str, str]:
-    return "application/json", json.dumps(told(session, name, seconds), default=str)
+    return "application/json", json.dumps(told(session, name, seconds), default=_as_told)
+
+
+def _as_told(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else str(value)
 
 
 def _as_metrics(session: Shown, name: str, seconds: float) -> tuple[str, str]:

@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass
-from itertools import repeat
 from typing import Any, TypeVar
 
 from ...base.errors import GraphError, QueueClosed, SessionClosed
 from ...streams.contract import Clock
 from .timeouts import check_seconds
-
-Feeds = Mapping[Any, Any] | Iterable[Mapping[Any, Any]] | AsyncIterable[Mapping[Any, Any]] | None
 
 T = TypeVar("T")
 
@@ -130,7 +127,7 @@ class Runner:
         name: str,
         step: Callable[[Any], Awaitable[Any]],
         *,
-        feeds: Feeds,
+        feeds: Iterator[Any] | AsyncIterator[Any],
         times: int | None,
         every: float | None,
         restarts: Restarts,
@@ -150,7 +147,7 @@ class Runner:
         self.abandoned: bool = False
         self.task: asyncio.Task[None] | None = None
         self._step = step
-        self._feeds = _iterator(feeds)
+        self._feeds = feeds
         self._times = math.inf if times is None else times
         self._every = every
         self._policy = restarts
@@ -238,9 +235,8 @@ class Runner:
             while await self._goes_on():
                 begin = self._clock.now()
                 try:
-                    await self._step_once()
-                except QueueClosed:
-                    return
+                    if not await self._step_once():
+                        return
                 except Exception as error:
                     await self._before_restart(error)
                 else:
@@ -255,16 +251,20 @@ class Runner:
             return False
         return not self._until()
 
-    async def _step_once(self) -> None:
+    async def _step_once(self) -> bool:
+        """Do a step; say whether what it takes from or puts into goes on, which is not asked of `on_step`."""
         begin = self._clock.now()
         try:
             self.values = await self._step(self._fed[0])
+        except QueueClosed:
+            return False
         finally:
             self._seconds += self._clock.now() - begin
         self._fed.clear()
         self.steps += 1
         if self._on_step is not None:
             await finished(self._on_step(self.values))
+        return True
 
     async def _has_feeds(self) -> bool:
         """Draw the feeds of the next step, unless they were drawn for one that failed; say whether there are any."""
@@ -312,12 +312,6 @@ class Runner:
         again = f", restarted {self._restarts} times" if self._restarts else ""
         error.add_note(f"in runner '{self.name}', behind {self.steps} steps{again}")
         self.error, self.state = error, "failed"
-
-
-def _iterator(feeds: Feeds) -> Iterator[Any] | AsyncIterator[Any]:
-    if feeds is None or isinstance(feeds, Mapping):
-        return repeat(feeds)
-    return aiter(feeds) if isinstance(feeds, AsyncIterable) else iter(feeds)
 
 
 async def _next(feeds: AsyncIterator[Any]) -> list[Any]:

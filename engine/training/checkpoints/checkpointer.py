@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -14,8 +14,6 @@ from pathlib import Path
 from time import perf_counter
 from types import TracebackType
 from typing import Any
-
-import numpy as np
 
 from ...base import nest
 from ...base.array_like import UnreadArray
@@ -30,8 +28,9 @@ from ...ops.state.variables import CONTAINER
 from ...runtime.observe.statistics import CHECKPOINTS
 from ...runtime.session import Session
 from . import directory as files
-from .manifest import Contents, contents_of
+from .manifest import Contents, contents_of, open_checkpoint
 from .matching import Matched, Rename, match
+from .objects import kept, loaded
 from .others import open_saved
 from .policies import Retention, Schedule
 from .records import CheckpointStatistics, Restored, with_failure, with_written
@@ -144,7 +143,7 @@ class Checkpointer:
         value : object
             ``value.state_dict()`` gives its state, a structure of tuples, lists and dicts of arrays, numbers, strings,
             bytes and None, at the time of the snapshot; ``value.load_state_dict(state)``, which may be a coroutine,
-            takes it.
+            takes it, before the session has its values.
 
         Raises
         ------
@@ -224,8 +223,13 @@ class Checkpointer:
         """
         if not self._schedule.is_due(step):
             return None
+        before = self._schedule.last
         self._schedule.begin(step)
-        return await self.save(session, step, metrics)
+        try:
+            return await self.save(session, step, metrics)
+        except BaseException:
+            self._schedule.last = before
+            raise
 
     async def _contents(self, session: Session, step: int, metrics: Mapping[str, float]) -> tuple[Contents, int]:
         """Return what is to be written, with the session's own arrays, and how many bytes these have."""
@@ -233,7 +237,7 @@ class Checkpointer:
         captured = await session.capture(
             consistent=self._consistent,
             seconds=self._wait_seconds,
-            along=lambda: {name: _kept(each.state_dict()) for name, each in objects.items()},
+            along=lambda: {name: kept(each.state_dict()) for name, each in objects.items()},
         )
         values, devices = captured.values, captured.devices
         state: tuple[int, int] | None = captured.random_state
@@ -263,7 +267,10 @@ class Checkpointer:
             self._statistics = with_failure(self._statistics, error)
             raise
         self._statistics = with_written(self._statistics, contents.step, str(path), perf_counter() - began, size)
-        self._retention.apply(self.directory)
+        try:
+            self._retention.apply(self.directory)
+        except CheckpointError:
+            _logger.warning("checkpoint %s was written, but old ones could not be removed", path, exc_info=True)
         return path
 
     async def _until_written(self) -> None:
@@ -341,41 +348,47 @@ class Checkpointer:
     async def _restore_newest(self, session: Session, wanted: Callable[[Saved], Matched]) -> Restored | None:
         if self._writing is not None:
             await self._writing.wait_until_ended()
-        skipped: list[str] = []
-        there = await asyncio.to_thread(self.checkpoints)
-        for each in reversed(there):
+        skipped: dict[Path, str] = {}
+        while (path := await asyncio.to_thread(self._newest_but, skipped)) is not None:
             try:
-                return await self._restore(session, str(each), wanted, skipped)
+                return await self._restore(session, str(path), wanted, open_checkpoint, skipped.values())
             except DamagedFile as error:
-                skipped.append(f"{each}: {error.what}")
+                if not os.path.lexists(path):  # another process has saved, and removed it
+                    continue
+                skipped[path] = f"{path}: {error.what}"
                 warnings.warn(f"a damaged checkpoint is passed over: {error}", RuntimeWarning, stacklevel=3)
         if skipped:
             raise CheckpointError(
                 "all checkpoints of a directory are damaged",
                 file=self.directory,
-                got="; ".join(skipped),
+                got="; ".join(skipped.values()),
                 hint="give path=, or begin anew in another directory",
             )
         return None
+
+    def _newest_but(self, skipped: Collection[Path]) -> Path | None:
+        return next((each for each in reversed(self.checkpoints()) if each not in skipped), None)
 
     def _match(self, session: Session, partial: bool, rename: Rename, cast: bool) -> Callable[[Saved], Matched]:
         return lambda saved: match(session.graph, saved, self._only, rename, partial, cast)
 
     async def _restore(
-        self, session: Session, path: str, match: Callable[[Saved], Matched], skipped: Iterable[str] = ()
+        self,
+        session: Session,
+        path: str,
+        match: Callable[[Saved], Matched],
+        opened: Callable[[str], Saved] = open_saved,
+        skipped: Iterable[str] = (),
     ) -> Restored:
-        with closing(await asyncio.to_thread(open_saved, path)) as saved:
+        with closing(await asyncio.to_thread(opened, path)) as saved:
             found = match(saved)
             resources = saved.resources if self._only is None else {}
             states = {name: each for name, each in saved.objects.items() if name in self._objects}
             resources, states = await asyncio.to_thread(nest.map_structure, _read, (resources, states))
-            await session.restore({**resources, CONTAINER: found.values})
+            async with loaded(self._objects, states, path):
+                await session.restore({**resources, CONTAINER: found.values})
         if saved.random_state is not None and self._only is None:
             session.random_state = saved.random_state
-        for name, state in states.items():
-            loading = self._objects[name].load_state_dict(state)
-            if asyncio.iscoroutine(loading):
-                await loading
         if saved.step is not None:
             self._schedule.begin(saved.step)
         self._restored += 1
@@ -455,11 +468,6 @@ async def _ended(saving: Saving) -> None:
 
 def _names_of(variables: Iterable[Variable | PartitionedVariable | str]) -> set[str]:
     return {each if isinstance(each, str) else each.name for each in nest.flatten(nest.with_shards(list(variables)))}
-
-
-def _kept(state: Any) -> Any:
-    """Return a state with copies of its arrays, which their owner may change as soon as it is asked."""
-    return nest.map_structure(lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, state)
 
 
 def _read(leaf: Any) -> Any:

@@ -172,7 +172,7 @@ def open_checkpoint(directory: str) -> Saved:
             slices = _slices(_typed(manifest, "slices", dict), variables)
             aliases = {name: str(each) for name, each in _typed(manifest, "aliases", dict).items()}
             saved = Saved(directory, variables, slices, aliases, resources, objects, **_figures(manifest))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
             raise _damaged(path, f"its manifest does not fit together: {error!r}") from error
         saved.close = opened.pop_all().close
     return saved
@@ -196,7 +196,10 @@ def _typed(manifest: Mapping[str, Any], key: str, kind: type) -> Any:
 
 def _open_arrays(directory: str, path: str, entries: dict[str, Any], opened: ExitStack) -> dict[str, StoredTensor]:
     """Open the files that arrays are in, of this directory alone; hold what they say against the manifest."""
-    at = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        at = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise _damaged(path, f"its directory can not be read: {error.strerror}") from error
     try:
         names = {entry["file"] for entry in entries.values()}
         for name in names:

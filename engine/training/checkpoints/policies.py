@@ -22,6 +22,11 @@ class Schedule:
     every_seconds : float or None
         Or seconds, whichever pass first.
 
+    Attributes
+    ----------
+    last : tuple of (int, float)
+        Step and time from which it counts.
+
     Raises
     ------
     GraphError
@@ -32,15 +37,16 @@ class Schedule:
         _check_positive(every_steps=every_steps, every_seconds=every_seconds)
         self._steps = math.inf if every_steps is None else every_steps
         self._seconds = math.inf if every_seconds is None else every_seconds
-        self._last_step, self._last_time = 0, monotonic()
+        self.last: tuple[int, float] = (0, monotonic())
 
     def is_due(self, step: int) -> bool:
         """Say whether it is time, at a step."""
-        return step >= self._last_step + self._steps or monotonic() >= self._last_time + self._seconds
+        last_step, last_time = self.last
+        return step >= last_step + self._steps or monotonic() >= last_time + self._seconds
 
     def begin(self, step: int) -> None:
         """Count from here: this step is saved, or was restored."""
-        self._last_step, self._last_time = step, monotonic()
+        self.last = step, monotonic()
 
 
 class Retention:
@@ -97,7 +103,7 @@ def _metric(entry: Entry, name: str) -> float | None:
     """Return a metric of a checkpoint; None if it is damaged, or has no such number."""
     try:
         value = float(read_manifest(str(entry.path))["metrics"][name])
-    except (CheckpointError, KeyError, TypeError, ValueError):
+    except (CheckpointError, KeyError, TypeError, ValueError, OverflowError):
         return None
     return None if math.isnan(value) else value
 

@@ -30,7 +30,7 @@ def encode(value: Any, add: Callable[[np.ndarray[Any, Any]], str], what: str) ->
     Raises
     ------
     CheckpointError
-        If there is something else in it.
+        If there is something else in it; named tuples would come back as tuples that nobody can ask for a name.
     """
     if isinstance(value, float):
         return value if math.isfinite(value) else {"float": repr(float(value))}
@@ -44,15 +44,26 @@ def encode(value: Any, add: Callable[[np.ndarray[Any, Any]], str], what: str) ->
         return {"bytes": base64.b64encode(value).decode()}
     if isinstance(value, dict):
         return {"dict": [[encode(key, add, what), encode(each, add, what)] for key, each in value.items()]}
-    if isinstance(value, (tuple, list)):
+    if isinstance(value, (tuple, list)) and not _is_named(value):
         parts = [encode(each, add, what) for each in value]
         return {"tuple": parts} if isinstance(value, tuple) else parts
-    raise CheckpointError(
+    raise _refused(value, what)
+
+
+def _is_named(value: Any) -> bool:
+    return hasattr(value, "_fields")
+
+
+def _refused(value: Any, what: str) -> CheckpointError:
+    hint = "let its snapshot() or state_dict() give what it is made of"
+    if _is_named(value):
+        hint = "make tuples or dicts of named tuples"
+    return CheckpointError(
         "this can not be saved",
         variable=what,
         wanted="tuples, lists and dicts of arrays, numbers, strings, bytes and None",
         got=f"{type(value).__module__}.{type(value).__qualname__}",
-        hint="let its snapshot() or state_dict() give what it is made of",
+        hint=hint,
     )
 
 

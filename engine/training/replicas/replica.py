@@ -25,7 +25,7 @@ class Replica:
     staleness : Tensor
         An int64 scalar: how many updates others have made between those that it has read and the one it had to be in.
     drains : bool
-        Whether its gradients are computed from what a queue gives.
+        Whether its gradients are computed from what a queue gives that steps feed.
 
     Examples
     --------

@@ -10,7 +10,7 @@ from ...base.errors import GraphError
 from ...frontend.variables import Variable
 from ...ir.entry import public
 from ...runtime.runners import Runners
-from ...runtime.scheduling.runner import Feeds
+from ...runtime.scheduling.feeds import Feeds
 from ..global_step import get_or_create_global_step
 from ..optimizer import Gradient, Optimizer
 from .options import Options

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from ...base.errors import GraphError
 from ...runtime.runners import Runners
+from ...runtime.scheduling.feeds import Feeds, iterator_of
 from ...runtime.scheduling.runner import Runner
 from .options import LateGradient, Options, ReplicaStatistics
 from .replica import Replica
@@ -70,6 +71,7 @@ class ReplicaGroup(ABC):
         self._replicas = replicas
         self._group = group
         self._options = options
+        self._feeds = [_once(each) for each in options.feeds or [None] * len(replicas)]
         self._active: set[int] = set()
         self._records: dict[int, _Record] = {}
         self._made: OrderedDict[int, float] = OrderedDict()  # when an update of parameters of this number was made
@@ -106,7 +108,8 @@ class ReplicaGroup(ABC):
         Raises
         ------
         GraphError
-            If it runs, there is no such replica, or no update will be made any longer.
+            If it runs, or has not quite ended (await its runner's ``wait()``); if there is no such replica, or no
+            update will be made any longer.
         """
         if self._is_over or number in self._active or not 0 <= number < len(self._replicas):
             raise GraphError(
@@ -117,12 +120,10 @@ class ReplicaGroup(ABC):
             )
         options, replica = self._options, self._replicas[number]
         fetches = () if options.fetches is None else options.fetches[number]
-        feeds = None if options.feeds is None else options.feeds[number]
-        self._active.add(number)
         runner = self._group.add(
             partial(self._step, replica, [replica.step, fetches]),
             name=f"{self._name} {number}",
-            feeds={} if feeds is None else feeds,
+            feeds=self._feeds[number],
             restarts=options.restarts,
             backoff=options.backoff,
             longest_backoff=options.longest_backoff,
@@ -132,6 +133,7 @@ class ReplicaGroup(ABC):
             on_step=None if options.on_step is None else partial(options.on_step, number),
             on_end=partial(self._left, number),
         )
+        self._active.add(number)  # not before: a runner that is still ending refuses the next one
         record = self._records.setdefault(number, _Record(runner))
         record.restarts, record.runner = record.restarts + _restarts_but(record.runner, runner), runner
         return runner
@@ -206,6 +208,11 @@ class ReplicaGroup(ABC):
     @abstractmethod
     async def _go_on_without(self, number: int) -> None:
         """Let nobody wait for a replica that has left."""
+
+
+def _once(feeds: Feeds) -> Feeds:
+    """Return feeds that go on where they were when a replica joins again."""
+    return feeds or {} if feeds is None or isinstance(feeds, Mapping) else iterator_of(feeds)
 
 
 def _restarts_but(before: Runner, now: Runner) -> int:

@@ -1,6 +1,7 @@
 """What waits in queues and their kin is in a checkpoint."""
 
 import asyncio
+import math
 
 import numpy as np
 import tagflow as tg
@@ -50,3 +51,33 @@ def test_elements_of_all_kinds_are_saved_and_restored(tmp_path):
     assert found["later"] == [8, False]
     assert found["barrier"].tolist() == ["x", "y"]
     assert [np.asarray(each).tolist() for each in found["sums"]] == [[3], [[1.0]], [4, 1]]
+
+
+async def test_a_runner_that_saves_is_tried_again_where_training_waits_for_data(tmp_path):
+    with tg.Graph().as_default() as graph:
+        queue, x = tg.FIFOQueue(2, "float32", shapes=[[]]), tg.placeholder("float32", [])
+        put, close = queue.enqueue(x), queue.close()
+        w = tg.Variable(0.0, name="w")
+        train = w.assign_add(queue.dequeue())
+        init = w.initializer
+    async with (
+        tg.Session(graph) as session,
+        Checkpointer(tmp_path, consistent=True, wait_seconds=0.001) as checkpointer,
+    ):
+        await session.run(init)
+
+        async def save():
+            await (await checkpointer.save(session, training.steps))
+
+        async with tg.runners(session) as group:
+            training = group.add(train)
+            saving = group.add(save, restarts=math.inf, backoff=0, until=lambda: training.has_ended)
+            while saving.statistics().restarts < 3:
+                await asyncio.sleep(0)
+            assert "did not end within 0.001 s" in saving.statistics().last_error
+            assert not checkpointer.checkpoints()
+            await session.run(put, {x: 2.0})
+            while not checkpointer.checkpoints():
+                await asyncio.sleep(0)
+            await session.run(close)
+        assert (training.steps, training.state, saving.state) == (1, "ended", "ended")
