@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import warnings
+from bisect import bisect
 from collections import deque
 from collections.abc import Callable
 from contextvars import copy_context
+from dataclasses import dataclass
 from time import perf_counter
 from types import TracebackType
 from typing import Any
@@ -22,6 +24,29 @@ from .stages.stage import QUICKLY, Context, Opens, Stage, end_task
 
 _THREADS = 64  # at most; they are made as they are needed
 _VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Loan:
+    """An element that was given, and may come back.
+
+    Attributes
+    ----------
+    number : int
+        Its place among all elements.
+    item : Item
+    stage : Stage
+        Of the pipeline that has made it.
+    """
+
+    number: int
+    item: Item
+    stage: Stage
+
+    @property
+    def element(self) -> Any:
+        """The element itself."""
+        return self.item[0]
 
 
 class DatasetIterator:
@@ -61,6 +86,7 @@ class DatasetIterator:
         self._stage = self._open()
         self._chunk = ChunkSize()
         self._ready: deque[Item] = deque()
+        self._back: deque[int] = deque()  # numbers of the first of these, which were given and came back, ascending
         self._line: Line[Attempt] = Line(lambda _: None)
         self._pulling: asyncio.Task[None] | None = None
         self._closing: set[asyncio.Task[None]] = set()  # stages that a restored state has replaced
@@ -126,13 +152,40 @@ class DatasetIterator:
         -------
         object or AsyncResult
         """
+        return self._take(operation, self._pop)
+
+    def take_loan(self, operation: str) -> Any:
+        """Return the next element as a `Loan` if it is there, else the AsyncResult that gives it.
+
+        Parameters
+        ----------
+        operation : str
+            Who asks, for errors.
+
+        Returns
+        -------
+        Loan or AsyncResult
+        """
+        return self._take(operation, self._lend)
+
+    def put_back(self, loan: Loan) -> None:
+        """Let an element be the next one again, in front of all that came behind it; not once the state is another."""
+        if loan.stage is not self._stage or self._closed is not None:
+            return
+        place = bisect(self._back, loan.number)
+        self._back.insert(place, loan.number)
+        self._ready.insert(place, loan.item)
+        self._delivered -= 1
+        self._serve()
+
+    def _take(self, operation: str, pop: Callable[[], Any]) -> Any:
         self._enter()
         if not self._line:
             if self._ready:
-                return self._pop()
+                return pop()
             if self._ended:
                 raise self._end(operation)
-        waiting = self._line.join(Attempt(operation), self._go_on, self._give_up)
+        waiting = self._line.join(Attempt(operation), lambda attempt: self._go_on(attempt, pop), self._give_up)
         self._serve()
         return waiting
 
@@ -150,8 +203,15 @@ class DatasetIterator:
                 )
             self._loop = loop
 
+    def _lend(self) -> Loan:
+        loan = Loan(self._back[0] if self._back else self._delivered, self._ready[0], self._stage)
+        self._pop()  # an error is given for good
+        return loan
+
     def _pop(self) -> Any:
         value = self._ready.popleft()[0]
+        if self._back:
+            self._back.popleft()
         self._delivered += 1
         if type(value) is Failure:
             raise value.error
@@ -165,7 +225,7 @@ class DatasetIterator:
             hint="catch QueueClosed as the end of the data, or let the pipeline repeat()",
         )
 
-    def _go_on(self, attempt: Attempt) -> Any:
+    def _go_on(self, attempt: Attempt, pop: Callable[[], Any]) -> Any:
         self._line.leave(attempt)
         try:
             if attempt.error is not None:
@@ -174,7 +234,7 @@ class DatasetIterator:
                 raise GraphError(
                     f"{self.name} was restored while an element was waited for", hint="restore between two steps"
                 )
-            return self._pop()
+            return pop()
         finally:
             self._serve()
 
@@ -287,6 +347,7 @@ class DatasetIterator:
             old, self._stage = self._stage, stage
             pulling, self._pulling = self._pulling, None
             self._ready, self._delivered, self._ended = deque(ready), delivered, False
+            self._back.clear()
             self._chunk = ChunkSize()
             if self._loop is not None and not self._loop.is_closed():
                 closing = self._loop.create_task(_close(pulling, old))
@@ -305,6 +366,7 @@ class DatasetIterator:
         """Let all who wait, and all who ask from now on, raise `error`."""
         self._closed = self._closed or error
         self._ready.clear()
+        self._back.clear()
         self._line.fail(lambda _: error)
 
     async def aclose(self) -> None:
