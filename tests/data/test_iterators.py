@@ -380,3 +380,14 @@ async def test_a_function_that_does_not_end_is_left_behind_with_a_warning(caplog
     gate.set()
     assert isinstance((await asyncio.gather(waiting, return_exceptions=True))[0], tg.SessionClosed)
     assert "blocking functions still run" in caplog.text
+
+
+async def test_a_state_keeps_the_values_of_dicts_apart_whatever_the_order_of_their_keys():
+    rows = [{"a": 1, "b": 2}, {"b": 20, "a": 10}, {"a": 100, "b": 200}, {"b": 2000, "a": 1000}]
+    data = tg.data.from_iterable(rows).shuffle(4, seed=1)
+    async with data.iterator() as iterator:
+        await iterator.next()
+        state, rest = iterator.state(), await rest_of(iterator)
+    async with data.iterator() as iterator:
+        iterator.restore(through_a_file(state))
+        assert await rest_of(iterator) == rest
