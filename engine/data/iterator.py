@@ -20,7 +20,7 @@ from ..ops.queues.line import Attempt, Line
 from ..runtime.scheduling.blocking_calls import BlockingCalls
 from .stages.elements import ChunkSize, Failure, Item, failure
 from .stages.saved_items import restored_items, saved_items
-from .stages.stage import QUICKLY, Context, Opens, Stage, end_task
+from .stages.stage import QUICKLY, Context, Opens, Stage, count_of, end_task
 
 _THREADS = 64  # at most; they are made as they are needed
 _VERSION = 1
@@ -329,7 +329,7 @@ class DatasetIterator:
         """Make what it takes to go on from a `state`; return what does that at once."""
         try:
             stage, version = self._open(), state["version"]
-            ready, delivered = restored_items(state["ready"]), int(state["delivered"])
+            ready, delivered = restored_items(state["ready"]), count_of(state["delivered"])
             stage.restore(state["stage"])
         except (KeyError, TypeError, ValueError) as error:
             raise GraphError(

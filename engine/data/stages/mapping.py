@@ -14,7 +14,7 @@ import numpy as np
 
 from .elements import Failure, Item
 from .saved_items import restored_items, saved_items
-from .stage import HELD, QUICKLY, SLICE, Context, Opens, Stage, end_task, is_cancelled
+from .stage import HELD, QUICKLY, SLICE, Context, Opens, Stage, count_of, end_task, is_cancelled
 
 _JOB_SECONDS = 2e-3  # that a thread should be busy with one job, which costs 0.1 ms to hand over
 _LARGEST_JOB = 64
@@ -231,7 +231,7 @@ class ApplyStage(Stage):
 
     def load(self, own: Any) -> None:
         """Go on with the elements that were under way."""
-        self._number = int(own["number"])
+        self._number = count_of(own["number"])
         self._done.extend(restored_items(own["done"]))
         self._waiting.extend(restored_items(own["waiting"]))
 

@@ -8,7 +8,7 @@ from typing import Any
 from ...base.errors import DtypeError, ShapeError
 from .conforming import Conform
 from .elements import Failure, Item, packed
-from .stage import Context, Opens, Stage
+from .stage import Context, Opens, Stage, count_of
 
 _logger = logging.getLogger("tagflow")
 
@@ -26,7 +26,7 @@ class CountingStage(Stage):
 
     def load(self, own: Any) -> None:
         """Go on counting."""
-        self._seen = int(own)
+        self._seen = count_of(own)
 
 
 class TakeStage(CountingStage):

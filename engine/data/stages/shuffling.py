@@ -8,7 +8,7 @@ import numpy as np
 
 from .elements import Failure, Item
 from .saved_items import restored_items, saved_items
-from .stage import Context, Opens, Stage
+from .stage import Context, Opens, Stage, count_of
 
 _DRAWN_AT_ONCE = 256
 _ASKED_AT_ONCE = 64
@@ -98,5 +98,5 @@ class ShuffleStage(Stage):
     def load(self, own: Any) -> None:
         """Go on in the same order."""
         self._seed = [int(each) for each in own["seed"]]
-        self._draws = Draws(self._seed, int(own["drawn"]))
+        self._draws = Draws(self._seed, count_of(own["drawn"]))
         self._buffer = restored_items(own["buffer"])

@@ -14,9 +14,9 @@ from zipfile import BadZipFile
 import numpy as np
 
 from ...base.errors import GraphError
-from ...base.record_files import Block, DamagedRecord, RecordFile, matching_files
+from ...base.record_files import ENDED, Block, DamagedRecord, RecordFile, is_named, matching_files
 from .elements import Item, leaves_of, packed
-from .stage import HELD, QUICKLY, SLICE, Context, Stage, end_task, is_cancelled
+from .stage import HELD, QUICKLY, SLICE, Context, Stage, count_of, end_task, is_cancelled
 
 
 class IterableStage(Stage):
@@ -118,7 +118,7 @@ class IterableStage(Stage):
 
     def load(self, own: Any) -> None:
         """Begin behind those that were handed on."""
-        self._count, self._saved = int(own["count"]), own["iterator"]
+        self._count, self._saved = count_of(own["count"]), own["iterator"]
         self._skip = self._count
 
     async def aclose(self) -> None:
@@ -234,7 +234,7 @@ class ArraysStage(Stage):
 
     def load(self, own: Any) -> None:
         """Begin at an index."""
-        self._next = int(own)
+        self._next = count_of(own)
 
 
 class ArchiveStage(ArraysStage):
@@ -279,6 +279,22 @@ async def _found(stage: Stage, patterns: tuple[str, ...]) -> tuple[list[str], It
         return [], (stage.failure(f"files are not found: {error}", 0, None, error, hint=hint), None)
 
 
+def _found_before(patterns: tuple[str, ...], saved: Any) -> list[str] | None:
+    """Return the files of a state: those that the patterns can match, and no others that whoever made it wants read."""
+    if saved is None:
+        return None
+    paths = list(map(str, saved))
+    for path in paths:
+        if not is_named(path, patterns):
+            raise GraphError(
+                "the state of a pipeline names a file that its patterns do not",
+                wanted=" or ".join(patterns),
+                got=path,
+                hint="restore into a pipeline of the same files, by the same names",
+            )
+    return paths
+
+
 class PathsStage(Stage):
     """The paths of the files that patterns match."""
 
@@ -304,8 +320,8 @@ class PathsStage(Stage):
 
     def load(self, own: Any) -> None:
         """Go on with paths that were found before."""
-        self._paths = None if own["paths"] is None else list(own["paths"])
-        self._next = int(own["next"])
+        self._paths = _found_before(self._patterns, own["paths"])
+        self._next = count_of(own["next"])
 
 
 class RecordsStage(Stage):
@@ -396,9 +412,9 @@ class RecordsStage(Stage):
 
     def load(self, own: Any) -> None:
         """Go on at a place."""
-        self._paths = None if own["paths"] is None else list(own["paths"])
-        self._number, self._start = int(own["file"]), int(own["start"])
-        self._before, self._taken = int(own["before"]), int(own["taken"])
+        self._paths = _found_before(self._patterns, own["paths"])
+        self._number, self._start = count_of(own["file"]), count_of(own["start"], ENDED)
+        self._before, self._taken = count_of(own["before"]), count_of(own["taken"])
 
     def _close(self) -> None:
         file, self._file = self._file, None
