@@ -10,6 +10,7 @@ import glob
 import gzip
 import os
 import struct
+import zlib
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from typing import Any, BinaryIO, NamedTuple
@@ -74,9 +75,12 @@ class RecordFile:
         """
         if start == ENDED:
             return Block([], ENDED)
-        if self._file.tell() != start:
-            self._file.seek(start)
-        records, end = self._read(self._file), self._file.tell()
+        try:
+            if self._file.tell() != start:
+                self._file.seek(start)
+            records, end = self._read(self._file), self._file.tell()
+        except zlib.error as error:
+            raise DamagedRecord(f"what is compressed can not be read: {error}") from error
         return Block(records, end if end > start else ENDED)
 
     def close(self) -> None:

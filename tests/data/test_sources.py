@@ -297,3 +297,15 @@ async def test_a_state_counts_nothing_below_zero():
             state = iterator.state()
             with pytest.raises(tg.GraphError, match="no state of a pipeline"):
                 iterator.restore(_with(state, own={"count": -1, "iterator": None} if "count" in str(state) else -1))
+
+
+def test_a_compressed_file_that_is_damaged_is_one_error_and_the_next_one_is_read(tmp_path):
+    damaged = bytearray(gzip.compress(b"".join(b"%d\n" % (i * i * 7919) for i in range(20000))))
+    damaged[2000:2040] = bytes(each ^ 0xFF for each in damaged[2000:2040])
+    (tmp_path / "a.txt.gz").write_bytes(damaged)
+    (tmp_path / "b.txt.gz").write_bytes(gzip.compress(b"x\ny\n"))
+    found = asyncio.run(collect(tg.data.from_text(tmp_path / "*.gz")))
+    errors = [x for x in found if isinstance(x, Exception)]
+    assert [type(error) for error in errors] == [tg.PipelineError]
+    assert "a.txt.gz" in str(errors[0])
+    assert found[-2:] == ["x", "y"]
