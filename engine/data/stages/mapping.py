@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .elements import Failure, Item
+from .elements import Failure, Item, first_of
 from .saved_items import restored_items, saved_items
 from .stage import HELD, QUICKLY, SLICE, Context, Opens, Stage, count_of, end_task, is_cancelled
 
@@ -81,8 +81,7 @@ class ApplyStage(Stage):
                 await self._here(most)
             else:
                 return []
-        done = self._done
-        return [done.popleft() for _ in range(min(most, len(done)))]
+        return first_of(self._done, most)
 
     @property
     def _elsewhere(self) -> bool:
@@ -259,7 +258,13 @@ class FilterStage(ApplyStage):
 
     def finish(self, item: Item, result: Any) -> Item | None:
         """Return the element, or nothing."""
-        return item if result else None
+        try:
+            return item if result else None
+        except Exception as error:
+            name = getattr(self._function, "__qualname__", repr(self._function))
+            hint = "return a bool, as of (x > 2).all(); ignore_errors() leaves such elements out"
+            what = f"{name}, which filters elements, has returned what is neither true nor false: {error}"
+            return self.failure(what, self._number - 1, item[1], error, got=repr(result)[:200], hint=hint), item[1]
 
 
 def is_async(function: Callable[..., Any]) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...base.errors import GraphError
 from ...base.record_files import ENDED, Block, DamagedRecord, RecordFile, is_named, matching_files
-from .elements import Item, leaves_of, packed
+from .elements import Item, first_of, leaves_of, packed
 from .stage import HELD, QUICKLY, SLICE, Context, Stage, count_of, end_task, is_cancelled
 
 
@@ -56,7 +56,7 @@ class IterableStage(Stage):
             self._gathering = True
             await self._gather(most)
             self._gathering = False
-        chunk = [self._items.popleft() for _ in range(min(most, len(self._items)))]
+        chunk = first_of(self._items, most)
         self._count += len(chunk)
         return chunk
 
