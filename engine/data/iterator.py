@@ -87,6 +87,7 @@ class DatasetIterator:
         self._chunk = ChunkSize()
         self._ready: deque[Item] = deque()
         self._back: deque[int] = deque()  # numbers of the first of these, which were given and came back, ascending
+        self._left: list[Item] = []  # what was ready when it was closed
         self._line: Line[Attempt] = Line(lambda _: None)
         self._pulling: asyncio.Task[None] | None = None
         self._closing: set[asyncio.Task[None]] = set()  # stages that a restored state has replaced
@@ -115,7 +116,7 @@ class DatasetIterator:
 
     async def __anext__(self) -> Any:
         try:
-            if self._ready and not self._line:
+            if self._ready and not self._line and self._closed is None:
                 return self._pop()
             taken = self.take(self.name)
             return await taken if isinstance(taken, AsyncResult) else taken
@@ -264,7 +265,9 @@ class DatasetIterator:
         while not self._ended and len(self._ready) < most:
             try:
                 chunk = await stage.pull(most - len(self._ready))
-            except Exception as error:
+            except (Exception, asyncio.CancelledError) as error:
+                if self._pulling is not asyncio.current_task():
+                    raise  # it was ended, or a state was restored
                 ended = True
                 what = f"{self.name} has failed: {type(error).__name__}: {error}"
                 chunk = [(failure(what, self._delivered, None, error, hint="see its cause"), None)]
@@ -284,7 +287,7 @@ class DatasetIterator:
     # ---- state
 
     def state(self) -> dict[str, Any]:
-        """Return what makes the elements to come what they are.
+        """Return what makes the elements to come what they are, or those that would have come if it is closed.
 
         It has the places in files, the numbers of epochs, what random numbers come next, and the elements that stages
         hold, as in a shuffle buffer. Whoever has taken an element finds it in no state from then on.
@@ -298,7 +301,7 @@ class DatasetIterator:
         return {
             "version": _VERSION,
             "delivered": self._delivered,
-            "ready": saved_items(self._ready),
+            "ready": saved_items([*self._left, *self._ready]),
             "stage": self._stage.state(),
         }
 
@@ -331,7 +334,7 @@ class DatasetIterator:
             stage, version = self._open(), state["version"]
             ready, delivered = restored_items(state["ready"]), count_of(state["delivered"])
             stage.restore(state["stage"])
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             raise GraphError(
                 "this is no state of a pipeline",
                 wanted="what DatasetIterator.state() returned",
@@ -348,6 +351,7 @@ class DatasetIterator:
             pulling, self._pulling = self._pulling, None
             self._ready, self._delivered, self._ended = deque(ready), delivered, False
             self._back.clear()
+            self._left.clear()
             self._chunk = ChunkSize()
             if self._loop is not None and not self._loop.is_closed():
                 closing = self._loop.create_task(_close(pulling, old))
@@ -365,6 +369,7 @@ class DatasetIterator:
     def cancel(self, error: BaseException) -> None:
         """Let all who wait, and all who ask from now on, raise `error`."""
         self._closed = self._closed or error
+        self._left += self._ready
         self._ready.clear()
         self._back.clear()
         self._line.fail(lambda _: error)

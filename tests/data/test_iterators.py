@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tagflow as tg
 
-from tests.data.running import collect, rest_of, run, through_a_file
+from tests.data.running import collect, plain, rest_of, run, through_a_file
 
 NUMBERS = tg.data.from_iterable(range(10))
 
@@ -525,3 +525,70 @@ async def test_what_is_gone_through_once_is_not_repeated_by_an_outer_repeat():
     found = await collect(tg.data.from_iterable(iter([1, 2])).repeat(1).repeat(2))
     assert found[:2] == [1, 2]
     assert "only once" in str(found[2])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        NUMBERS.repeat(20),
+        NUMBERS.shuffle(4, seed=1).repeat(20).prefetch(3),
+        NUMBERS.repeat(20).map(lambda x: x, threads=True, parallel=2).batch(3),
+        NUMBERS.repeat(3).interleave(lambda x: tg.data.from_iterable(range(x)).repeat(3)),
+        tg.data.from_async(lambda: Topic(0)).take(200),
+    ],
+    ids=["repeat", "shuffle", "threads", "interleave", "async"],
+)
+async def test_the_state_is_still_there_when_it_is_closed(data):
+    async with data.iterator() as whole:
+        wanted = await rest_of(whole)
+    iterator = data.iterator()
+    found = [plain(await iterator.next()) for _ in range(12)]
+    await settle()
+    await iterator.aclose()
+    with pytest.raises(tg.SessionClosed):
+        await anext(iterator)
+    async with data.iterator() as other:
+        other.restore(through_a_file(iterator.state()))
+        assert found + await rest_of(other) == wanted
+
+
+@pytest.mark.parametrize("threads", [False, True])
+async def test_a_source_that_raises_a_cancellation_ends_with_that(threads):
+    def numbers():
+        yield 1
+        raise asyncio.CancelledError
+
+    async with tg.data.from_iterable(numbers, threads=threads).iterator() as iterator:
+        assert await iterator.next() == 1
+        with pytest.raises(tg.PipelineError, match="CancelledError"):
+            await iterator.next()
+
+
+async def test_a_function_that_cancels_its_task_is_an_error_of_its_element():
+    async def picky(x):
+        if x == 1:
+            asyncio.current_task().cancel()
+            await asyncio.sleep(0)
+        return x
+
+    found = await asyncio.wait_for(collect(tg.data.from_iterable(range(4)).map(picky, parallel=2)), 5)
+    assert [x if isinstance(x, int) else x.element for x in found] == [0, 1, 2, 3]
+    assert isinstance(found[1], tg.PipelineError)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda state: state["ready"].update(which=np.array([5, 7])),
+        lambda state: state["ready"].update(which=[5, 7]),
+        lambda state: state["ready"].update(names=None),
+    ],
+)
+async def test_a_damaged_state_is_refused(change):
+    async with NUMBERS.iterator() as iterator:
+        for _ in range(2):
+            await iterator.next()
+        state = through_a_file(iterator.state())
+        change(state)
+        with pytest.raises(tg.GraphError, match="no state of a pipeline"):
+            iterator.restore(state)

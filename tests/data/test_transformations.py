@@ -319,3 +319,14 @@ def test_a_filter_that_gives_no_truth_value_is_an_error_of_its_element(parallel)
         assert [error.element for error in found] == [0, 1]
         assert "neither true nor false" in str(found[0])
         assert run(data.filter(function, parallel=parallel).ignore_errors()) == []
+
+
+@pytest.mark.parametrize("threads", [False, True])
+def test_a_coroutine_that_nobody_awaits_is_an_error(threads):
+    async def fetch(x):
+        return x
+
+    for data in (NUMBERS.map(lambda x: fetch(x), threads=threads), NUMBERS.filter(lambda x: fetch(x), threads=threads)):
+        found = asyncio.run(collect(data.take(1)))
+        assert "returned a coroutine" in str(found[0])
+        assert "map(fetch)" in str(found[0])

@@ -60,9 +60,8 @@ class RepeatStage(Stage):
 
     async def aclose(self) -> None:
         """End the pipeline of this epoch."""
-        stage, self._stage = self._stage, None
-        if stage is not None:
-            await stage.aclose()
+        if self._stage is not None:
+            await self._stage.aclose()
 
 
 class ZipStage(Stage):

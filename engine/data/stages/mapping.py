@@ -8,6 +8,7 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable
 from time import perf_counter
+from types import CoroutineType
 from typing import Any
 
 import numpy as np
@@ -114,9 +115,23 @@ class ApplyStage(Stage):
 
     def _call(self, item: Item, number: int) -> Any:
         try:
-            return self._function(item[0], *self._random(number))
+            result = self._function(item[0], *self._random(number))
         except Exception as error:
             return self.failed_function(self.what, self._function, item, number, error)
+        return self._unawaited(result, item, number) if type(result) is CoroutineType else result
+
+    def _unawaited(self, result: CoroutineType[Any, Any, Any], item: Item, number: int) -> Failure:
+        name = getattr(self._function, "__qualname__", repr(self._function))
+        result.close()
+        return self.failure(
+            f"{name}, which {self.what} elements, has returned a coroutine",
+            number,
+            item[1],
+            None,
+            wanted="a result, or an async function",
+            got=result.__qualname__,
+            hint=f"give the async function itself, as in map({result.__name__}), or write one",
+        )
 
     async def _await(self, item: Item, number: int) -> Any:
         try:
@@ -218,7 +233,12 @@ class ApplyStage(Stage):
 
     def _end_job(self) -> None:
         job = self._jobs.popleft()
-        for item, result in zip(job.items, job.future.result(), strict=True):
+        if job.future.cancelled():  # by the function itself: who closes asks for no result
+            error = asyncio.CancelledError()
+            results = [self.failed_function(self.what, self._function, job.items[0], self._number, error)]
+        else:
+            results = job.future.result()
+        for item, result in zip(job.items, results, strict=True):
             self._finish(item, result)
 
     # ---- state

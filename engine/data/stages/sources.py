@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from time import perf_counter
 from typing import Any
 from zipfile import BadZipFile
@@ -164,8 +165,17 @@ class IterableStage(Stage):
         self._saved = None if own["iterator"] is None else (own["iterator"], count_of(own["since"]))
         self._has_failed = bool(own["failed"])
 
+    def _keep(self) -> None:
+        """Ask an iterator for what a state needs before it is closed."""
+        if self._ended or not hasattr(self._iterator, "state_dict"):
+            return
+        with suppress(Exception):  # closing goes on
+            own = self.own_state()
+            self._saved = None if own["iterator"] is None else (own["iterator"], own["since"])
+
     async def aclose(self) -> None:
         """Close a generator."""
+        self._keep()
         iterator, self._iterator, self._ended = self._iterator, None, True
         is_idle = not self._gathering  # as against one that a thread goes on with
         if is_idle and iterator is not None and iterator is not self._source and hasattr(iterator, "close"):
@@ -241,6 +251,7 @@ class AsyncIterableStage(IterableStage):
 
     async def aclose(self) -> None:
         """End the task, which closes a generator."""
+        self._keep()
         self._ended = True
         await end_task(self._task)
 
