@@ -38,6 +38,8 @@ def _said(failed: Failure) -> dict[str, Any]:
 
 
 def _saved_values(values: list[Any]) -> dict[str, Any]:
+    if values and not any(isinstance(each, (tuple, dict)) for each in values):
+        return {"like": None, "columns": [_saved_column(values)]}
     if not values or any(skeleton(each) != skeleton(values[0]) for each in values[1:]):
         return {"values": values}
     first = values[0]
