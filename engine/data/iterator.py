@@ -170,7 +170,13 @@ class DatasetIterator:
         return self._take(operation, self._lend)
 
     def put_back(self, loan: Loan) -> None:
-        """Let an element be the next one again, in front of all that came behind it; not once the state is another."""
+        """Let an element be the next one again, in front of all that came behind it.
+
+        Parameters
+        ----------
+        loan : Loan
+            What `take_loan` gave; nothing is done if a state was restored since.
+        """
         if loan.stage is not self._stage or self._closed is not None:
             return
         place = bisect(self._back, loan.number)
