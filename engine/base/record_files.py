@@ -10,7 +10,9 @@ import glob
 import gzip
 import os
 import struct
+import zlib
 from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
 from typing import Any, BinaryIO, NamedTuple
 
 from .crc32c import masked_crc32c
@@ -73,9 +75,12 @@ class RecordFile:
         """
         if start == ENDED:
             return Block([], ENDED)
-        if self._file.tell() != start:
-            self._file.seek(start)
-        records, end = self._read(self._file), self._file.tell()
+        try:
+            if self._file.tell() != start:
+                self._file.seek(start)
+            records, end = self._read(self._file), self._file.tell()
+        except zlib.error as error:
+            raise DamagedRecord(f"what is compressed can not be read: {error}") from error
         return Block(records, end if end > start else ENDED)
 
     def close(self) -> None:
@@ -182,3 +187,24 @@ def matching_files(patterns: Iterable[str]) -> list[str]:
             raise FileNotFoundError(f"no file matches {pattern!r}")
         found += paths
     return found
+
+
+def is_named(path: str, patterns: Iterable[str]) -> bool:
+    """Say whether a path is one that `matching_files` may return for patterns, whatever files there are."""
+    return any(path == pattern or _fits(_parts(path), _parts(pattern)) for pattern in patterns)
+
+
+def _parts(path: str) -> list[str]:
+    root = "/" if os.path.isabs(path) else ""
+    return [root, *filter(None, path.split(os.sep))]
+
+
+def _fits(parts: list[str], patterns: list[str]) -> bool:
+    """Compare name by name: no ``*`` is a way out of a directory."""
+    if not patterns or not parts:
+        return parts == patterns or set(patterns) == {"**"}
+    part, pattern = parts[0], patterns[0]
+    if pattern == "**" and _fits(parts, patterns[1:]):
+        return True
+    fits = part == pattern or (part not in (os.curdir, os.pardir) and fnmatchcase(part, pattern))
+    return fits and _fits(parts[1:], patterns if pattern == "**" else patterns[1:])

@@ -95,8 +95,16 @@ def decode_image(data: bytes, channels: int = 3) -> Array:
     """
     mode = _mode(channels)
     with _pillow().open(io.BytesIO(data)) as image:
-        pixels = np.asarray(image.convert(mode))
+        pixels = np.asarray(_of_bytes(image).convert(mode))
     return pixels.reshape(*pixels.shape[:2], channels)
+
+
+def _of_bytes(image: Any) -> Any:
+    """Return an image of 16 bits per pixel with the upper 8: Pillow itself would make white of all that is above."""
+    if not image.mode.startswith("I"):
+        return image
+    upper = np.clip(np.asarray(image), 0, 0xFFFF) >> 8
+    return _pillow().fromarray(upper.astype(np.uint8))
 
 
 def _mode(channels: int) -> str:

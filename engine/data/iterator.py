@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import warnings
+from bisect import bisect
 from collections import deque
 from collections.abc import Callable
 from contextvars import copy_context
+from dataclasses import dataclass
 from time import perf_counter
 from types import TracebackType
 from typing import Any
@@ -18,10 +20,33 @@ from ..ops.queues.line import Attempt, Line
 from ..runtime.scheduling.blocking_calls import BlockingCalls
 from .stages.elements import ChunkSize, Failure, Item, failure
 from .stages.saved_items import restored_items, saved_items
-from .stages.stage import QUICKLY, Context, Opens, Stage, end_task
+from .stages.stage import QUICKLY, Context, Opens, Stage, count_of, end_task
 
 _THREADS = 64  # at most; they are made as they are needed
 _VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Loan:
+    """An element that was given, and may come back.
+
+    Attributes
+    ----------
+    number : int
+        Its place among all elements.
+    item : Item
+    stage : Stage
+        Of the pipeline that has made it.
+    """
+
+    number: int
+    item: Item
+    stage: Stage
+
+    @property
+    def element(self) -> Any:
+        """The element itself."""
+        return self.item[0]
 
 
 class DatasetIterator:
@@ -61,6 +86,8 @@ class DatasetIterator:
         self._stage = self._open()
         self._chunk = ChunkSize()
         self._ready: deque[Item] = deque()
+        self._back: deque[int] = deque()  # numbers of the first of these, which were given and came back, ascending
+        self._left: list[Item] = []  # what was ready when it was closed
         self._line: Line[Attempt] = Line(lambda _: None)
         self._pulling: asyncio.Task[None] | None = None
         self._closing: set[asyncio.Task[None]] = set()  # stages that a restored state has replaced
@@ -89,7 +116,7 @@ class DatasetIterator:
 
     async def __anext__(self) -> Any:
         try:
-            if self._ready and not self._line:
+            if self._ready and not self._line and self._closed is None:
                 return self._pop()
             taken = self.take(self.name)
             return await taken if isinstance(taken, AsyncResult) else taken
@@ -126,13 +153,46 @@ class DatasetIterator:
         -------
         object or AsyncResult
         """
+        return self._take(operation, self._pop)
+
+    def take_loan(self, operation: str) -> Any:
+        """Return the next element as a `Loan` if it is there, else the AsyncResult that gives it.
+
+        Parameters
+        ----------
+        operation : str
+            Who asks, for errors.
+
+        Returns
+        -------
+        Loan or AsyncResult
+        """
+        return self._take(operation, self._lend)
+
+    def put_back(self, loan: Loan) -> None:
+        """Let an element be the next one again, in front of all that came behind it.
+
+        Parameters
+        ----------
+        loan : Loan
+            What `take_loan` gave; nothing is done if a state was restored since.
+        """
+        if loan.stage is not self._stage or self._closed is not None:
+            return
+        place = bisect(self._back, loan.number)
+        self._back.insert(place, loan.number)
+        self._ready.insert(place, loan.item)
+        self._delivered -= 1
+        self._serve()
+
+    def _take(self, operation: str, pop: Callable[[], Any]) -> Any:
         self._enter()
         if not self._line:
             if self._ready:
-                return self._pop()
+                return pop()
             if self._ended:
                 raise self._end(operation)
-        waiting = self._line.join(Attempt(operation), self._go_on, self._give_up)
+        waiting = self._line.join(Attempt(operation), lambda attempt: self._go_on(attempt, pop), self._give_up)
         self._serve()
         return waiting
 
@@ -150,8 +210,15 @@ class DatasetIterator:
                 )
             self._loop = loop
 
+    def _lend(self) -> Loan:
+        loan = Loan(self._back[0] if self._back else self._delivered, self._ready[0], self._stage)
+        self._pop()  # an error is given for good
+        return loan
+
     def _pop(self) -> Any:
         value = self._ready.popleft()[0]
+        if self._back:
+            self._back.popleft()
         self._delivered += 1
         if type(value) is Failure:
             raise value.error
@@ -165,7 +232,7 @@ class DatasetIterator:
             hint="catch QueueClosed as the end of the data, or let the pipeline repeat()",
         )
 
-    def _go_on(self, attempt: Attempt) -> Any:
+    def _go_on(self, attempt: Attempt, pop: Callable[[], Any]) -> Any:
         self._line.leave(attempt)
         try:
             if attempt.error is not None:
@@ -174,7 +241,7 @@ class DatasetIterator:
                 raise GraphError(
                     f"{self.name} was restored while an element was waited for", hint="restore between two steps"
                 )
-            return self._pop()
+            return pop()
         finally:
             self._serve()
 
@@ -204,7 +271,9 @@ class DatasetIterator:
         while not self._ended and len(self._ready) < most:
             try:
                 chunk = await stage.pull(most - len(self._ready))
-            except Exception as error:
+            except (Exception, asyncio.CancelledError) as error:
+                if self._pulling is not asyncio.current_task():
+                    raise  # it was ended, or a state was restored
                 ended = True
                 what = f"{self.name} has failed: {type(error).__name__}: {error}"
                 chunk = [(failure(what, self._delivered, None, error, hint="see its cause"), None)]
@@ -224,7 +293,7 @@ class DatasetIterator:
     # ---- state
 
     def state(self) -> dict[str, Any]:
-        """Return what makes the elements to come what they are.
+        """Return what makes the elements to come what they are, or those that would have come if it is closed.
 
         It has the places in files, the numbers of epochs, what random numbers come next, and the elements that stages
         hold, as in a shuffle buffer. Whoever has taken an element finds it in no state from then on.
@@ -238,7 +307,7 @@ class DatasetIterator:
         return {
             "version": _VERSION,
             "delivered": self._delivered,
-            "ready": saved_items(self._ready),
+            "ready": saved_items([*self._left, *self._ready]),
             "stage": self._stage.state(),
         }
 
@@ -269,9 +338,9 @@ class DatasetIterator:
         """Make what it takes to go on from a `state`; return what does that at once."""
         try:
             stage, version = self._open(), state["version"]
-            ready, delivered = restored_items(state["ready"]), int(state["delivered"])
+            ready, delivered = restored_items(state["ready"]), count_of(state["delivered"])
             stage.restore(state["stage"])
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             raise GraphError(
                 "this is no state of a pipeline",
                 wanted="what DatasetIterator.state() returned",
@@ -287,6 +356,8 @@ class DatasetIterator:
             old, self._stage = self._stage, stage
             pulling, self._pulling = self._pulling, None
             self._ready, self._delivered, self._ended = deque(ready), delivered, False
+            self._back.clear()
+            self._left.clear()
             self._chunk = ChunkSize()
             if self._loop is not None and not self._loop.is_closed():
                 closing = self._loop.create_task(_close(pulling, old))
@@ -304,7 +375,9 @@ class DatasetIterator:
     def cancel(self, error: BaseException) -> None:
         """Let all who wait, and all who ask from now on, raise `error`."""
         self._closed = self._closed or error
+        self._left += self._ready
         self._ready.clear()
+        self._back.clear()
         self._line.fail(lambda _: error)
 
     async def aclose(self) -> None:

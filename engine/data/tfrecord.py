@@ -99,7 +99,7 @@ def parse_example(record: bytes) -> dict[str, Array | list[bytes]]:
             for entry in (each for n, each in _fields(features) if n == 1) if number == 1 else ():
                 parts = dict(_fields(entry))
                 found[bytes(parts.get(1, b"")).decode()] = _feature(parts.get(2, b""))
-    except (ValueError, IndexError, TypeError, struct.error) as error:
+    except (ValueError, IndexError, TypeError, OverflowError, struct.error) as error:
         raise TagflowError(
             f"this is no tf.train.Example: {error}",
             got=f"{len(record)} bytes, {bytes(record[:20])!r}",

@@ -83,3 +83,11 @@ def test_distortions_do_what_they_say():
     assert some.dtype == np.float32
     assert 0 <= some.min() <= some.max() <= 1
     assert plain(image) == plain(pattern())  # is not written to
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_of_16_bits_the_upper_ones_are_taken(channels):
+    file = io.BytesIO()
+    Image.fromarray(np.array([[0x0000, 0x00FF, 0x4000, 0xFFFF]], np.uint16)).save(file, "png")
+    pixels = tg.data.decode_image(file.getvalue(), channels)
+    assert pixels[0, :, 0].tolist() == [0, 0, 0x40, 0xFF]

@@ -2,6 +2,7 @@
 
 import asyncio
 import pickle
+from collections.abc import Awaitable
 
 import numpy as np
 import pytest
@@ -231,3 +232,45 @@ def test_graphs_with_pipelines_are_printed_and_pickled():
     again = pickle.loads(pickle.dumps(graph))
     with tg.SyncSession(graph) as one, tg.SyncSession(again) as other:
         assert [int(one.run(x)) for _ in range(3)] == [int(other.run(x.name)) for _ in range(3)]
+
+
+@EXECUTORS
+@pytest.mark.parametrize("is_there", [True, False])
+async def test_what_a_step_fetches_that_ends_early_comes_back_in_order(executor, is_there):
+    async def numbers():
+        for i in range(200):
+            await asyncio.sleep(0)
+            yield i
+
+    source = tg.data.from_arrays(np.arange(200, dtype=np.int32))
+    with tg.Graph().as_default() as graph:
+        x = (source if is_there else tg.data.from_async(numbers, output=tg.TensorSpec([], "int32"))).next()
+    found = []
+    async with tg.Session(graph, executor=executor) as session:
+        for turns in range(16):
+            steps = [asyncio.create_task(session.run(x)) for _ in range(3)]
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            for step in steps:
+                step.cancel()
+            await asyncio.wait(steps)
+            found += [int(step.result()) for step in steps if not step.cancelled()]
+        found += [int(await session.run(x)) for _ in range(20)]
+    assert found == list(range(len(found)))
+
+
+async def _awaited(result):
+    return await result if isinstance(result, Awaitable) else result
+
+
+async def test_what_comes_back_is_in_the_state_and_in_front():
+    async with NUMBERS.iterator() as iterator:
+        loans = [await _awaited(iterator.take_loan("test")) for _ in range(2)]
+        iterator.put_back(loans[1])
+        iterator.put_back(loans[0])
+        state = iterator.state()
+        assert await iterator.next() == 0
+        iterator.restore(state)
+        iterator.put_back(loans[0])  # which is of another state
+        assert [int(x) async for x in iterator] == list(range(10))
+        assert state["delivered"] == 0

@@ -145,3 +145,12 @@ def test_an_example_of_tensorflow_is_read():
 def test_what_is_no_example_is_refused(record):
     with pytest.raises(tg.TagflowError, match="this is no tf"):
         tg.data.parse_example(record)
+
+
+def test_a_number_of_more_than_64_bits_is_no_example():
+    def field(number, content):
+        return bytes([number << 3 | 2, len(content)]) + content
+
+    ints = field(3, field(1, b"\xff" * 9 + b"\x7f"))
+    with pytest.raises(tg.TagflowError, match=r"no tf\.train\.Example"):
+        tg.data.parse_example(field(1, field(1, field(1, b"a") + field(2, ints))))

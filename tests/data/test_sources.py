@@ -9,6 +9,7 @@ from collections import namedtuple
 import numpy as np
 import pytest
 import tagflow as tg
+from tagflow.base.record_files import is_named
 
 from tests.data.running import collect, plain, run, through_a_file
 
@@ -248,3 +249,63 @@ async def test_a_generator_runs_in_one_task(parallel):
     tasks.clear()
     assert [x async for x in data.take(3).prefetch(2)] == [0, 1, 2]
     assert len(set(tasks)) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "pattern", "is_there"),
+    [
+        ("/data/a.txt", "/data/*.txt", True),
+        ("/data/a.txt", "/data//*.txt", True),
+        ("/data/b/a.txt", "/data/*.txt", False),
+        ("/data/../a.txt", "/data/*/a.txt", False),
+        ("/data/../a.txt", "/data/**", False),
+        ("/data/../a.txt", "/data/../*.txt", True),
+        ("/data/a.txt", "/data/**/*.txt", True),
+        ("/data/b/c/a.txt", "/data/**/*.txt", True),
+        ("data/a.txt", "/data/*.txt", False),
+        ("odd[1].txt", "odd[1].txt", True),
+        ("/etc/passwd", "/data/*", False),
+    ],
+)
+def test_a_path_is_one_that_a_pattern_can_match(path, pattern, is_there):
+    assert is_named(path, ["other", pattern]) is is_there
+
+
+def _with(state, **changes):
+    if isinstance(state, dict):
+        return {key: changes.get(key, _with(each, **changes)) for key, each in state.items()}
+    return [_with(each, **changes) for each in state] if isinstance(state, list) else state
+
+
+@pytest.mark.parametrize("source", [tg.data.from_text, tg.data.from_files])
+async def test_a_state_lets_no_other_file_be_read(tmp_path, source):
+    (tmp_path / "a.txt").write_text("1\n2\n")
+    (tmp_path / "a.key").write_text("secret\n")
+    data = source(str(tmp_path / "*.txt"))
+    async with data.iterator() as iterator:
+        await iterator.next()
+        state = through_a_file(iterator.state())
+        for changes in ({"paths": [str(tmp_path / "a.key")]}, {"file": -1, "next": -1}):
+            with pytest.raises(tg.GraphError, match="state of a pipeline"):
+                iterator.restore(_with(state, **changes))
+        iterator.restore(state)
+
+
+async def test_a_state_counts_nothing_below_zero():
+    for data in (tg.data.from_arrays(np.arange(9)), tg.data.from_iterable(range(9)), tg.data.from_arrays([1]).take(9)):
+        async with data.iterator() as iterator:
+            state = iterator.state()
+            with pytest.raises(tg.GraphError, match="no state of a pipeline"):
+                iterator.restore(_with(state, own={"count": -1, "iterator": None} if "count" in str(state) else -1))
+
+
+def test_a_compressed_file_that_is_damaged_is_one_error_and_the_next_one_is_read(tmp_path):
+    damaged = bytearray(gzip.compress(b"".join(b"%d\n" % (i * i * 7919) for i in range(20000))))
+    damaged[2000:2040] = bytes(each ^ 0xFF for each in damaged[2000:2040])
+    (tmp_path / "a.txt.gz").write_bytes(damaged)
+    (tmp_path / "b.txt.gz").write_bytes(gzip.compress(b"x\ny\n"))
+    found = asyncio.run(collect(tg.data.from_text(tmp_path / "*.gz")))
+    errors = [x for x in found if isinstance(x, Exception)]
+    assert [type(error) for error in errors] == [tg.PipelineError]
+    assert "a.txt.gz" in str(errors[0])
+    assert found[-2:] == ["x", "y"]

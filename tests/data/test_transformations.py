@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tagflow as tg
 
-from tests.data.running import collect, run
+from tests.data.running import collect, run, through_a_file
 
 NUMBERS = tg.data.from_iterable(range(10))
 
@@ -282,3 +282,51 @@ def test_elements_are_held_against_their_spec():
     for dtype, value in (("int64", 2**63 - 1), ("int64", -(2**63)), ("float32", float("inf")), ("float64", 1)):
         assert run(tg.data.from_iterable([value], output=tg.TensorSpec([], dtype))) == [value]
     assert run(tg.data.from_iterable([b"ab"], output=tg.TensorSpec([None], "uint8"))) == [[97, 98]]
+
+
+@pytest.mark.parametrize("kind", ["shuffle", "skip"])
+def test_several_errors_at_once_are_handed_on_one_by_one(kind):
+    failing = tg.data.from_iterable(range(6)).map(lambda x: 1 // (x % 2))
+    several = failing.shuffle(6, seed=0) if kind == "shuffle" else failing.skip(1)
+    found = asyncio.run(collect(several.interleave(lambda x: tg.data.from_iterable([x, x]))))
+    assert [x for x in found if not isinstance(x, tg.PipelineError)] == [1] * (6 if kind == "shuffle" else 4)
+    assert len([x for x in found if isinstance(x, tg.PipelineError)]) == 3
+
+
+@pytest.mark.parametrize("kind", ["shuffle", "skip"])
+async def test_errors_that_were_not_handed_on_are_in_the_state(kind):
+    failing = tg.data.from_iterable(range(6)).map(lambda x: 1 // (x % 2))
+    data = failing.shuffle(6, seed=0) if kind == "shuffle" else failing.skip(3)
+    stage = data.iterator()._stage
+    first = await stage.pull(1)
+    other = data.iterator()._stage
+    other.restore(through_a_file(stage.state()))
+    assert len(first) == 1
+    rest = []
+    while chunk := await other.pull(1):
+        rest += chunk
+    assert [type(value).__name__ for value, _ in rest].count("Failure") == 2
+
+
+@pytest.mark.parametrize("parallel", [1, 2])
+def test_a_filter_that_gives_no_truth_value_is_an_error_of_its_element(parallel):
+    async def later(x):
+        return x > 2
+
+    data = tg.data.from_arrays(np.arange(4).reshape(2, 2))
+    for function in (lambda x: x > 2, later):
+        found = asyncio.run(collect(data.filter(function, parallel=parallel)))
+        assert [error.element for error in found] == [0, 1]
+        assert "neither true nor false" in str(found[0])
+        assert run(data.filter(function, parallel=parallel).ignore_errors()) == []
+
+
+@pytest.mark.parametrize("threads", [False, True])
+def test_a_coroutine_that_nobody_awaits_is_an_error(threads):
+    async def fetch(x):
+        return x
+
+    for data in (NUMBERS.map(lambda x: fetch(x), threads=threads), NUMBERS.filter(lambda x: fetch(x), threads=threads)):
+        found = asyncio.run(collect(data.take(1)))
+        assert "returned a coroutine" in str(found[0])
+        assert "map(fetch)" in str(found[0])

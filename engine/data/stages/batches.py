@@ -11,7 +11,7 @@ from typing import Any
 from .batching import batch_of, padded_batch_of
 from .elements import Failure, Item, nbytes_of
 from .saved_items import restored_items, saved_items
-from .stage import Context, Opens, Stage
+from .stage import Context, Opens, Stage, count_of
 
 _LARGE = 1 << 20  # bytes that are copied in a thread
 
@@ -95,7 +95,7 @@ class BatchStage(Stage):
 
     def load(self, own: Any) -> None:
         """Go on gathering."""
-        self._number = int(own["number"])
+        self._number = count_of(own["number"])
         self._failed.extend(restored_items(own["failed"]))
         self._gathered = {int(bucket): restored_items(items) for bucket, items in own["gathered"]}
 
@@ -144,4 +144,4 @@ class BucketStage(BatchStage):
     def load(self, own: Any) -> None:
         """Go on gathering."""
         super().load(own)
-        self._seen = int(own["seen"])
+        self._seen = count_of(own["seen"])

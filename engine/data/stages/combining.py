@@ -9,7 +9,7 @@ from typing import Any
 from ...base.errors import GraphError
 from .elements import Failure, Item
 from .saved_items import restored_items, saved_items
-from .stage import Context, Opens, Stage, close_all
+from .stage import Context, Opens, Stage, close_all, count_of
 
 
 class RepeatStage(Stage):
@@ -51,7 +51,7 @@ class RepeatStage(Stage):
 
     def load(self, own: Any) -> None:
         """Go on within an epoch."""
-        self._epoch = int(own["epoch"])
+        self._epoch = count_of(own["epoch"])
         if own["its"] is not None:
             self._open()
             assert self._stage is not None
@@ -60,9 +60,8 @@ class RepeatStage(Stage):
 
     async def aclose(self) -> None:
         """End the pipeline of this epoch."""
-        stage, self._stage = self._stage, None
-        if stage is not None:
-            await stage.aclose()
+        if self._stage is not None:
+            await self._stage.aclose()
 
 
 class ZipStage(Stage):
@@ -207,7 +206,8 @@ class InterleaveStage(Stage):
 
     def load(self, own: Any) -> None:
         """Open the same pipelines again."""
-        self._turn, self._given, self._number = int(own["turn"]), int(own["given"]), int(own["number"])
+        self._turn, self._given = count_of(own["turn"]) % self._cycle, count_of(own["given"])
+        self._number = count_of(own["number"])
         for place, saved in enumerate(own["opened"]):
             if saved is None:
                 continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -38,6 +39,11 @@ def failure(what: str, number: int, origin: Origin, error: BaseException | None,
     made = PipelineError(what, element=number, origin=described(origin), **fields)
     made.__cause__ = error
     return Failure(made)
+
+
+def first_of(items: deque[Item], most: int) -> list[Item]:
+    """Take the first of some elements, at most so many."""
+    return [items.popleft() for _ in range(min(most, len(items)))]
 
 
 class ChunkSize:

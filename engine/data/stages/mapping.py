@@ -8,13 +8,14 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable
 from time import perf_counter
+from types import CoroutineType
 from typing import Any
 
 import numpy as np
 
-from .elements import Failure, Item
+from .elements import Failure, Item, first_of
 from .saved_items import restored_items, saved_items
-from .stage import HELD, QUICKLY, SLICE, Context, Opens, Stage, end_task, is_cancelled
+from .stage import HELD, QUICKLY, SLICE, Context, Opens, Stage, count_of, end_task, is_cancelled
 
 _JOB_SECONDS = 2e-3  # that a thread should be busy with one job, which costs 0.1 ms to hand over
 _LARGEST_JOB = 64
@@ -81,8 +82,7 @@ class ApplyStage(Stage):
                 await self._here(most)
             else:
                 return []
-        done = self._done
-        return [done.popleft() for _ in range(min(most, len(done)))]
+        return first_of(self._done, most)
 
     @property
     def _elsewhere(self) -> bool:
@@ -115,9 +115,23 @@ class ApplyStage(Stage):
 
     def _call(self, item: Item, number: int) -> Any:
         try:
-            return self._function(item[0], *self._random(number))
+            result = self._function(item[0], *self._random(number))
         except Exception as error:
             return self.failed_function(self.what, self._function, item, number, error)
+        return self._unawaited(result, item, number) if type(result) is CoroutineType else result
+
+    def _unawaited(self, result: CoroutineType[Any, Any, Any], item: Item, number: int) -> Failure:
+        name = getattr(self._function, "__qualname__", repr(self._function))
+        result.close()
+        return self.failure(
+            f"{name}, which {self.what} elements, has returned a coroutine",
+            number,
+            item[1],
+            None,
+            wanted="a result, or an async function",
+            got=result.__qualname__,
+            hint=f"give the async function itself, as in map({result.__name__}), or write one",
+        )
 
     async def _await(self, item: Item, number: int) -> Any:
         try:
@@ -219,7 +233,12 @@ class ApplyStage(Stage):
 
     def _end_job(self) -> None:
         job = self._jobs.popleft()
-        for item, result in zip(job.items, job.future.result(), strict=True):
+        if job.future.cancelled():  # by the function itself: who closes asks for no result
+            error = asyncio.CancelledError()
+            results = [self.failed_function(self.what, self._function, job.items[0], self._number, error)]
+        else:
+            results = job.future.result()
+        for item, result in zip(job.items, results, strict=True):
             self._finish(item, result)
 
     # ---- state
@@ -231,7 +250,7 @@ class ApplyStage(Stage):
 
     def load(self, own: Any) -> None:
         """Go on with the elements that were under way."""
-        self._number = int(own["number"])
+        self._number = count_of(own["number"])
         self._done.extend(restored_items(own["done"]))
         self._waiting.extend(restored_items(own["waiting"]))
 
@@ -259,7 +278,13 @@ class FilterStage(ApplyStage):
 
     def finish(self, item: Item, result: Any) -> Item | None:
         """Return the element, or nothing."""
-        return item if result else None
+        try:
+            return item if result else None
+        except Exception as error:
+            name = getattr(self._function, "__qualname__", repr(self._function))
+            hint = "return a bool, as of (x > 2).all(); ignore_errors() leaves such elements out"
+            what = f"{name}, which filters elements, has returned what is neither true nor false: {error}"
+            return self.failure(what, self._number - 1, item[1], error, got=repr(result)[:200], hint=hint), item[1]
 
 
 def is_async(function: Callable[..., Any]) -> bool:

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from typing import Any
 
-from .elements import ChunkSize, Item
+from .elements import ChunkSize, Item, first_of
 from .saved_items import restored_items, saved_items
 from .stage import Context, Opens, Stage, end_task
 
@@ -34,7 +34,7 @@ class PrefetchStage(Stage):
                 self._task = asyncio.create_task(self._fill())
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
-        chunk = [self._buffer.popleft() for _ in range(min(most, len(self._buffer)))]
+        chunk = first_of(self._buffer, most)
         if 2 * len(self._buffer) <= self._size:
             self._room.set()
         return chunk

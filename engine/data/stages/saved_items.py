@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .elements import Failure, Item, Origin, failure, leaves_of, packed, skeleton
+from .elements import Failure, Item, Origin, failure, in_order_of, leaves_of, packed, skeleton
 
 _SMALL = 4096  # bytes of an array up to which it is copied together with others
 
@@ -38,10 +38,13 @@ def _said(failed: Failure) -> dict[str, Any]:
 
 
 def _saved_values(values: list[Any]) -> dict[str, Any]:
+    if values and not any(isinstance(each, (tuple, dict)) for each in values):
+        return {"like": None, "columns": [_saved_column(values)]}
     if not values or any(skeleton(each) != skeleton(values[0]) for each in values[1:]):
         return {"values": values}
-    columns = zip(*map(leaves_of, values), strict=True)
-    like = packed(values[0], iter([None] * len(leaves_of(values[0]))))
+    first = values[0]
+    columns = zip(*(leaves_of(in_order_of(first, each)) for each in values), strict=True)
+    like = packed(first, iter([None] * len(leaves_of(first))))
     return {"like": like, "columns": [_saved_column(list(column)) for column in columns]}
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from typing import Any
 
 from ...base.errors import DtypeError, ShapeError
 from .conforming import Conform
-from .elements import Failure, Item, packed
-from .stage import Context, Opens, Stage
+from .elements import Failure, Item, first_of, packed
+from .saved_items import restored_items, saved_items
+from .stage import Context, Opens, Stage, count_of
 
 _logger = logging.getLogger("tagflow")
 
@@ -26,7 +28,7 @@ class CountingStage(Stage):
 
     def load(self, own: Any) -> None:
         """Go on counting."""
-        self._seen = int(own)
+        self._seen = count_of(own)
 
 
 class TakeStage(CountingStage):
@@ -52,18 +54,28 @@ class SkipStage(CountingStage):
     def __init__(self, context: Context, source: Opens, count: int) -> None:
         super().__init__(context, source)
         self._count = count
+        self._failed: deque[Item] = deque()
 
     async def pull(self, most: int) -> list[Item]:
         """Return elements; errors do not count, and are passed on."""
-        while (left := self._count - self._seen) > 0:
+        while (left := self._count - self._seen) > 0 and not self._failed:
             chunk = await self.inputs[0].pull(min(left, 64))
             if not chunk:
                 return []
-            failed = [item for item in chunk if type(item[0]) is Failure]
-            self._seen += len(chunk) - len(failed)
-            if failed:
-                return failed
+            self._failed.extend(item for item in chunk if type(item[0]) is Failure)
+            self._seen += sum(type(value) is not Failure for value, _ in chunk)
+        if self._failed:
+            return first_of(self._failed, most)
         return await self.inputs[0].pull(most)
+
+    def own_state(self) -> Any:
+        """Return how many elements were passed over, and the errors among them that were not handed on."""
+        return {"seen": self._seen, "failed": saved_items(self._failed)}
+
+    def load(self, own: Any) -> None:
+        """Go on counting."""
+        super().load(own["seen"])
+        self._failed.extend(restored_items(own["failed"]))
 
 
 class EnumerateStage(CountingStage):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 import numpy as np
 
-from .elements import Failure, Item
+from .elements import Failure, Item, first_of
 from .saved_items import restored_items, saved_items
-from .stage import Context, Opens, Stage
+from .stage import Context, Opens, Stage, count_of
 
 _DRAWN_AT_ONCE = 256
 _ASKED_AT_ONCE = 64
@@ -52,6 +53,7 @@ class ShuffleStage(Stage):
         self._seed = [seed, *context.epochs] if reshuffle else [seed]
         self._draws = Draws(self._seed)
         self._buffer: list[Item] = []
+        self._failed: deque[Item] = deque()  # errors that came while the buffer was filled
 
     async def pull(self, most: int) -> list[Item]:
         """Return elements; errors of the stages before as they come.
@@ -59,14 +61,14 @@ class ShuffleStage(Stage):
         What is drawn depends on the elements alone, not on how many are asked for at once.
         """
         source, buffer = self.inputs[0], self._buffer
-        while len(buffer) < self._size:
+        while self._failed or len(buffer) < self._size:
+            if self._failed:
+                return first_of(self._failed, most)
             chunk = await source.pull(min(self._size - len(buffer), _ASKED_AT_ONCE))
             if not chunk:
                 return self._rest(most)
-            failed = [item for item in chunk if type(item[0]) is Failure]
+            self._failed.extend(item for item in chunk if type(item[0]) is Failure)
             buffer += [item for item in chunk if type(item[0]) is not Failure]
-            if failed:
-                return failed
         chunk = await source.pull(most)
         return [self._exchange(item) for item in chunk] or self._rest(most)
 
@@ -88,15 +90,17 @@ class ShuffleStage(Stage):
         return found
 
     def own_state(self) -> Any:
-        """Return the buffer, the seed, and how many numbers were drawn."""
+        """Return the buffer, errors beside it, the seed, and how many numbers were drawn."""
         return {
             "seed": self._seed,
             "drawn": self._draws.drawn,
             "buffer": saved_items(self._buffer),
+            "failed": saved_items(self._failed),
         }
 
     def load(self, own: Any) -> None:
         """Go on in the same order."""
         self._seed = [int(each) for each in own["seed"]]
-        self._draws = Draws(self._seed, int(own["drawn"]))
+        self._draws = Draws(self._seed, count_of(own["drawn"]))
         self._buffer = restored_items(own["buffer"])
+        self._failed.extend(restored_items(own["failed"]))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import os
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from time import perf_counter
 from typing import Any
 from zipfile import BadZipFile
@@ -14,9 +14,9 @@ from zipfile import BadZipFile
 import numpy as np
 
 from ...base.errors import GraphError
-from ...base.record_files import Block, DamagedRecord, RecordFile, matching_files
-from .elements import Item, leaves_of, packed
-from .stage import HELD, QUICKLY, SLICE, Context, Stage, end_task, is_cancelled
+from ...base.record_files import ENDED, Block, DamagedRecord, RecordFile, is_named, matching_files
+from .elements import Failure, Item, first_of, leaves_of, packed
+from .stage import HELD, QUICKLY, SLICE, Context, Stage, count_of, end_task, is_cancelled
 
 
 class IterableStage(Stage):
@@ -35,34 +35,74 @@ class IterableStage(Stage):
         self._count = 0  # elements that were handed on
         self._items: deque[Item] = deque()  # that came while others were waited for
         self._skip = 0  # elements to be passed over, of a state
-        self._saved: Any = None  # what an iterator said of itself, of a state
+        self._has_failed = False  # what was last handed on is an error, the end
+        self._noted: tuple[Any, int] | None = None  # what an iterator said of itself, and how many it had given
+        self._saved: tuple[Any, int] | None = None  # the same of a state, and how many were handed on since
         self._ended = False
         self._gathering = False
 
     async def pull(self, most: int) -> list[Item]:
         """Return elements as long as they come quickly."""
         await self.context.clock.breathe()
+        failed = await self._begun()
+        if failed is not None:
+            return [failed]  # which is none of those that a state counts
+        if not self._items and not self._ended:
+            await self._note_and_gather(most)
+        chunk = first_of(self._items, most)
+        self._count += len(chunk)
+        if chunk:
+            self._has_failed = type(chunk[-1][0]) is Failure
+        return chunk
+
+    async def _begun(self) -> Item | None:
+        """Come to the element that is next; return an error if that can not be done."""
         if self._iterator is None and not self._ended:
             try:
                 self._begin()
             except Exception as error:
                 self._fail(error)
+                return self._items.pop()
+        return await self._pass_over() if self._skip and not self._ended else None
+
+    async def _pass_over(self) -> Item | None:
+        """Take what a state has handed on; return an error if there is an end before that."""
+        failed = None
         while self._skip and not self._ended:
-            await self._gather(min(self._skip, 64))
+            await self._note_and_gather(min(self._skip, 64))
+            failed = self._items.pop() if self._items and type(self._items[-1][0]) is Failure else None
             self._skip -= len(self._items)
             self._items.clear()
             await self.context.clock.breathe()
-        if not self._items and not self._ended:
-            self._gathering = True
-            await self._gather(most)
-            self._gathering = False
-        chunk = [self._items.popleft() for _ in range(min(most, len(self._items)))]
-        self._count += len(chunk)
-        return chunk
+        left, self._skip = self._skip, 0
+        if left == 0 or (left == 1 and failed is not None and self._has_failed):
+            return None
+        what = f"the {self.what} of a pipeline has ended {left} elements before the place that it was at"
+        hint = "let it give the same elements again"
+        return failed or (self.failure(what, self._count - left, None, None, hint=hint), None)
+
+    async def _note_and_gather(self, most: int) -> None:
+        self._gathering = True
+        self._noted = self._note()
+        await self._gather(most)
+        self._gathering = False
+
+    def _note(self) -> tuple[Any, int] | None:
+        """Return what an iterator says of itself before it is waited for, and how many it has given."""
+        if not self._may_wait or not hasattr(self._iterator, "state_dict"):
+            return None
+        try:
+            return self._iterator.state_dict(), self._count - self._skip
+        except Exception:
+            return None  # `state` tells, if anybody asks
+
+    @property
+    def _may_wait(self) -> bool:
+        return bool(self._threads)
 
     def _begin(self) -> None:
         self._iterator = self._iterate(self._source)
-        if self._iterator is self._source and self.context.epochs and self.context.epochs[-1]:
+        if self._iterator is self._source and any(self.context.epochs):
             raise GraphError(
                 f"this {self.what} can be gone through only once",
                 wanted="one epoch, or something that begins anew",
@@ -70,8 +110,8 @@ class IterableStage(Stage):
                 hint="give a function that returns a new iterator",
             )
         if self._saved is not None and hasattr(self._iterator, "load_state_dict"):
-            self._iterator.load_state_dict(self._saved)
-            self._skip = 0
+            self._iterator.load_state_dict(self._saved[0])
+            self._skip = self._saved[1]
         self._saved = None
 
     def _iterate(self, source: Any) -> Any:
@@ -102,27 +142,40 @@ class IterableStage(Stage):
     def _fail(self, error: BaseException) -> None:
         """Let an iterator that has raised be over, as it is."""
         self._ended = True
-        number = self._count + len(self._items)
+        number = self._count - self._skip + len(self._items)
         what = f"the {self.what} of a pipeline has raised {type(error).__name__}: {error}"
         hint = "see its cause; it ends with this element"
         self._items.append((self.failure(what, number, ("", number), error, hint=hint), ("", number)))
 
     def own_state(self) -> Any:
-        """Return how many elements were handed on, and what the iterator says of itself."""
-        its = None
+        """Return how many elements were handed on, and what the iterator says, or last said, of itself."""
+        its, since = None, 0
         if self._saved is not None:
-            its = self._saved
-        elif hasattr(self._iterator, "state_dict") and not self._gathering and not self._items:
+            its, since = self._saved
+        elif self._gathering or self._items or self._skip:
+            if self._noted is not None:
+                its, since = self._noted[0], self._count - self._noted[1]
+        elif hasattr(self._iterator, "state_dict"):
             its = self._iterator.state_dict()
-        return {"count": self._count, "iterator": its}
+        return {"count": self._count, "failed": self._has_failed, "iterator": its, "since": since}
 
     def load(self, own: Any) -> None:
         """Begin behind those that were handed on."""
-        self._count, self._saved = int(own["count"]), own["iterator"]
-        self._skip = self._count
+        self._count = self._skip = count_of(own["count"])
+        self._saved = None if own["iterator"] is None else (own["iterator"], count_of(own["since"]))
+        self._has_failed = bool(own["failed"])
+
+    def _keep(self) -> None:
+        """Ask an iterator for what a state needs before it is closed."""
+        if self._ended or not hasattr(self._iterator, "state_dict"):
+            return
+        with suppress(Exception):  # closing goes on
+            own = self.own_state()
+            self._saved = None if own["iterator"] is None else (own["iterator"], own["since"])
 
     async def aclose(self) -> None:
         """Close a generator."""
+        self._keep()
         iterator, self._iterator, self._ended = self._iterator, None, True
         is_idle = not self._gathering  # as against one that a thread goes on with
         if is_idle and iterator is not None and iterator is not self._source and hasattr(iterator, "close"):
@@ -149,6 +202,10 @@ class AsyncIterableStage(IterableStage):
         self._wanted = 0
         self._reply: asyncio.Future[None] | None = None
 
+    @property
+    def _may_wait(self) -> bool:
+        return True
+
     def _iterate(self, source: Any) -> Any:
         return aiter(source() if _begins(source, "__aiter__") else source)
 
@@ -170,7 +227,7 @@ class AsyncIterableStage(IterableStage):
                 self._answer()
         finally:
             self._answer()
-            if inspect.isasyncgen(iterator) and iterator is not self._source:
+            if iterator is not self._source and hasattr(iterator, "aclose"):
                 await iterator.aclose()
 
     async def _take_some(self, iterator: Any) -> None:
@@ -194,6 +251,7 @@ class AsyncIterableStage(IterableStage):
 
     async def aclose(self) -> None:
         """End the task, which closes a generator."""
+        self._keep()
         self._ended = True
         await end_task(self._task)
 
@@ -234,7 +292,7 @@ class ArraysStage(Stage):
 
     def load(self, own: Any) -> None:
         """Begin at an index."""
-        self._next = int(own)
+        self._next = count_of(own)
 
 
 class ArchiveStage(ArraysStage):
@@ -279,6 +337,22 @@ async def _found(stage: Stage, patterns: tuple[str, ...]) -> tuple[list[str], It
         return [], (stage.failure(f"files are not found: {error}", 0, None, error, hint=hint), None)
 
 
+def _found_before(patterns: tuple[str, ...], saved: Any) -> list[str] | None:
+    """Return the files of a state: those that the patterns can match, and no others that whoever made it wants read."""
+    if saved is None:
+        return None
+    paths = list(map(str, saved))
+    for path in paths:
+        if not is_named(path, patterns):
+            raise GraphError(
+                "the state of a pipeline names a file that its patterns do not",
+                wanted=" or ".join(patterns),
+                got=path,
+                hint="restore into a pipeline of the same files, by the same names",
+            )
+    return paths
+
+
 class PathsStage(Stage):
     """The paths of the files that patterns match."""
 
@@ -304,8 +378,8 @@ class PathsStage(Stage):
 
     def load(self, own: Any) -> None:
         """Go on with paths that were found before."""
-        self._paths = None if own["paths"] is None else list(own["paths"])
-        self._next = int(own["next"])
+        self._paths = _found_before(self._patterns, own["paths"])
+        self._next = count_of(own["next"])
 
 
 class RecordsStage(Stage):
@@ -396,9 +470,9 @@ class RecordsStage(Stage):
 
     def load(self, own: Any) -> None:
         """Go on at a place."""
-        self._paths = None if own["paths"] is None else list(own["paths"])
-        self._number, self._start = int(own["file"]), int(own["start"])
-        self._before, self._taken = int(own["before"]), int(own["taken"])
+        self._paths = _found_before(self._patterns, own["paths"])
+        self._number, self._start = count_of(own["file"]), count_of(own["start"], ENDED)
+        self._before, self._taken = count_of(own["before"]), count_of(own["taken"])
 
     def _close(self) -> None:
         file, self._file = self._file, None

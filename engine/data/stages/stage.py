@@ -149,6 +149,14 @@ class Stage:
         await close_all(self.inputs)
 
 
+def count_of(saved: Any, least: int = 0) -> int:
+    """Return a number of a state, which may have come from a file; ValueError if it counts nothing."""
+    count = int(saved)
+    if count < least:
+        raise ValueError(f"{count} is less than {least}")
+    return count
+
+
 async def close_all(stages: Iterable[Stage]) -> None:
     """Close stages, each of them: what one raises is raised then, the first of several."""
     failed: BaseException | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from ...base.shapes import SCALAR, Shape
@@ -12,7 +12,9 @@ from ...ir.traits import Effect
 from ...kernels.memory.contexts import outside
 from ..control.py_function import AsyncResult
 from ..support.context import KernelContext
+from .attempts import Taken
 from .shared import SharedResource, shared
+from .taking import given
 
 CONTAINER = "iterators"
 
@@ -22,8 +24,11 @@ _REASON = NotDifferentiable("an iterator brings values in from outside the graph
 class Elements(Protocol):
     """What gives elements, tuples of arrays, to whoever asks; `DatasetIterator` is what there is."""
 
-    def take(self, operation: str) -> Any:
-        """Return the next element, or the AsyncResult that gives it."""
+    def take_loan(self, operation: str) -> Any:
+        """Return what has the next ``element`` and can be put back, or the AsyncResult that gives it."""
+
+    def put_back(self, loan: Any) -> None:
+        """Let an element be the next one again."""
 
     def state(self) -> Any:
         """Return what makes the elements to come what they are."""
@@ -92,18 +97,18 @@ def _handle(xp: Any, context: KernelContext, *, shared_name: str, dataset: Opens
     )
 
 
-def _next(xp: Any, context: KernelContext, iterator: IteratorStorage, **_: Any) -> Any:
-    taken = outside(iterator.elements.take, context.operation)
-    if not isinstance(taken, AsyncResult):
-        return _adopted(context, taken)
-    convert = taken.convert
-    return AsyncResult(taken.source, lambda result: _adopted(context, convert(result)), taken.give_up)
+def _next(xp: Any, context: KernelContext, iterator: IteratorStorage, *, only_fetched: bool, **_: Any) -> Any:
+    elements, pool = iterator.elements, context.step.contexts.pool
 
+    def adopted(loans: list[Any]) -> Any:
+        components = loans[0].element
+        return tuple(components) if pool is None else tuple(map(pool.adopt, components))
 
-def _adopted(context: KernelContext, components: Sequence[Any]) -> Any:
-    pool = context.step.contexts.pool
-    arrays = tuple(components) if pool is None else tuple(map(pool.adopt, components))
-    return arrays[0] if len(arrays) == 1 else arrays
+    def taken(loan: Any) -> Taken:
+        return Taken([loan], adopted, lambda loans: outside(elements.put_back, *loans))
+
+    loan = outside(elements.take_loan, context.operation)
+    return given(context, loan.then(taken) if isinstance(loan, AsyncResult) else taken(loan), only_fetched)
 
 
 def _shapes(op: Operation) -> list[Shape]:
@@ -125,7 +130,7 @@ define(
 define(
     "IteratorGetNext",
     "handle: resource -> components: host *@dtypes_",
-    attrs={"dtypes_": REQUIRED, "shapes": REQUIRED},
+    attrs={"dtypes_": REQUIRED, "shapes": REQUIRED, "only_fetched": False},
     shape=_shapes,
     kernel=_next,
     gradient=_REASON,
