@@ -214,3 +214,25 @@ def test_who_catches_a_cancellation_may_run_another_step_that_waits():
             assert await waiting == 14
 
     asyncio.run(main())
+
+
+@pytest.mark.rule(129)
+def test_what_was_drawn_goes_back_when_few_are_left():
+    async def main():
+        with tg.Graph().as_default() as graph:
+            queue = tg.RandomShuffleQueue(10, 0, "int32", shapes=[[]], seed=3)
+            fill, one, size = queue.enqueue_many(list(range(5))), queue.dequeue(), queue.size()
+            never = tg.FIFOQueue(1, "int32", shapes=[[]]).dequeue()
+        async with tg.Session(graph) as session:
+            await session.run(fill)
+            lost = [asyncio.ensure_future(session.run([one, never])) for _ in range(2)]
+            await rest()
+            got = [int(await session.run(one)) for _ in range(3)]
+            for each in lost:
+                each.cancel()
+            await asyncio.wait(lost)
+            assert all(each.cancelled() for each in lost)
+            got += [int(await session.run(one)) for _ in range(int(await session.run(size)))]
+            assert sorted(got) == list(range(5))
+
+    asyncio.run(main())
