@@ -121,6 +121,27 @@ def test_a_snapshot_has_the_elements():
     asyncio.run(main())
 
 
+def test_a_snapshot_has_what_one_has_gathered_that_was_woken():
+    async def main():
+        with tg.Graph().as_default() as graph:
+            queue, x = tg.FIFOQueue(3, "int32", shapes=[[]]), tg.placeholder("int32", [None])
+            put, many, size = queue.enqueue_many(x), queue.dequeue_many(5), queue.size()
+        async with tg.Session(graph) as session:
+            taking = asyncio.create_task(session.run(many))
+            await rest()
+            await session.run(put, {x: [0, 1, 2]})
+            await rest()
+            assert await session.run(size) == 0
+            await session.run(put, {x: [3, 4]})
+            saved = await session.snapshot()
+            assert not taking.done()
+            assert (await taking).tolist() == [0, 1, 2, 3, 4]
+            await session.restore(saved)
+            assert (await session.run(many)).tolist() == [0, 1, 2, 3, 4]
+
+    asyncio.run(main())
+
+
 def test_a_wait_that_is_cancelled_when_its_source_is_done_is_given_up():
     async def main():
         source, calls = asyncio.get_running_loop().create_future(), []
