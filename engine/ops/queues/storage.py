@@ -142,12 +142,13 @@ class QueueStorage(QueueBase, SharedResource):
     def restore(self, saved: Any) -> Callable[[], object]:
         """Return what puts saved elements in the place of those that are there."""
         saved = checked_state(saved, {"components", "closed", "state"}, f"queue '{self.name}'")
-        put_in = self.order.prepared(saved["components"], saved["state"], self.spec.elements, self.name)
+        # Not under the limit of a step that asks for the queue: it would begin again, and fill it from outside twice.
+        put_in = outside(self.order.prepared, saved["components"], saved["state"], self.spec.elements, self.name)
 
         def change() -> None:
             for take in self.takers.waiting:
                 take.gathered, take.has = [], 0
-            put_in()
+            outside(put_in)
             self.nbytes = self.order.nbytes
             self.closed = bool(saved["closed"])
             self.serve()
