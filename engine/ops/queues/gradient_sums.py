@@ -55,8 +55,10 @@ class DenseSum:
         total, self.total = self.total, None
 
         def result() -> Any:
+            nonlocal count
             if is_mean:
                 _divide(total, count)
+                count = 1  # it may be asked for again
             return total
 
         return Reduction(result, is_mean and is_large(total))
@@ -148,6 +150,7 @@ class SparseSum:
             if is_mean:
                 divisors = counts.reshape(-1, *[1] * (values.ndim - 1))
                 _divide(values, divisors)
+                counts.fill(1)  # it may be asked for again
             return indices, values, shape
 
         return Reduction(result, is_mean and is_large(rows.values))
