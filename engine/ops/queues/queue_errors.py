@@ -43,6 +43,17 @@ def insufficient(queue: QueueStorage, take: Take, got: int) -> OpError:
     )
 
 
+def restored(queue: QueueStorage, take: Take, got: int) -> OpError:
+    """Return the error for who was about to take what is no longer there."""
+    return OpError(
+        f"{queue.spec.what} '{queue.name}' was restored while somebody waited",
+        wanted=f"{take.count} elements",
+        got=got,
+        operation=take.operation,
+        hint="restore between steps",
+    )
+
+
 def source_failed(queue: str, count: int, failure: BaseException, operation: str) -> OpError:
     """Return the error for who takes what a source could not give, behind `count` elements."""
     error = OpError(

@@ -23,7 +23,7 @@ from .elements import Element, kept, nbytes_of
 from .figures import QueueStatistics, statistics_of
 from .line import Line
 from .orders import FirstInFirstOut, InRing
-from .queue_errors import closed_by, closed_queue, insufficient, too_large
+from .queue_errors import closed_by, closed_queue, insufficient, restored, too_large
 from .queue_spec import QueueSpec
 from .saved import checked_state, packed, packed_rows
 from .shared import SharedResource
@@ -62,6 +62,8 @@ class QueueStorage(QueueBase, SharedResource):
     __slots__ = (
         "_left",
         "_later",
+        "_oldest",
+        "_takes",
         "closed",
         "failure",
         "name",
@@ -86,6 +88,8 @@ class QueueStorage(QueueBase, SharedResource):
         self.failure: tuple[int, BaseException] | None = None
         self._left: int = self.piece  # elements that may still be moved in this turn
         self._later: asyncio.Handle | None = None  # the next turn of a batch that is moved in pieces
+        self._takes: int = 0  # how many have taken something
+        self._oldest: int = 0  # the first of them that may give it back: not from before a restore
         self._settle()
 
     # ---- what every resource has
@@ -97,8 +101,7 @@ class QueueStorage(QueueBase, SharedResource):
 
     def arrays(self) -> Iterable[Any]:
         """Return the components of its elements, and of those that a waiting batch has gathered."""
-        gathered = self.order.elements_of(self._gathered())
-        return [*self.order.arrays(), *(value for element in gathered for value in element)]
+        return [*self.order.arrays(), *(v for each in self.order.elements_of(self._gathered()) for v in each)]
 
     def cancel(self, error: BaseException) -> None:
         """Wake all who wait with an error."""
@@ -146,8 +149,10 @@ class QueueStorage(QueueBase, SharedResource):
         put_in = outside(self.order.prepared, saved["components"], saved["state"], self.spec.elements, self.name)
 
         def change() -> None:
-            for take in self.takers.waiting:
+            for take in (*self.takers.woken, *self.takers.waiting):
                 take.gathered, take.has = [], 0
+            self.takers.count_anew()
+            self._oldest = self._takes
             outside(put_in)
             self.nbytes = self.order.nbytes
             self.closed = bool(saved["closed"])
@@ -355,6 +360,8 @@ class QueueStorage(QueueBase, SharedResource):
     def _go_on_putting(self, put: Put) -> None:
         self.putters.leave(put)
         try:
+            if put.error is None and self.closed:
+                put.error = closed_by(self, put)  # others were restored meanwhile
             if put.error is not None:
                 raise put.error
             self._push_all(put)
@@ -445,7 +452,9 @@ class QueueStorage(QueueBase, SharedResource):
         return self._taken(take.gathered, take.many)
 
     def _taken(self, entries: list[Any], many: bool) -> Taken:
-        return Taken(entries, self._batch if many else self._only, self._put_back, many and self._is_large(entries))
+        number, self._takes = self._takes, self._takes + 1
+        make = self._batch if many else self._only
+        return Taken(entries, make, self._put_back, number, many and self._is_large(entries))
 
     def _is_large(self, entries: list[Any]) -> bool:
         """Say whether making a batch of entries takes long."""
@@ -460,16 +469,18 @@ class QueueStorage(QueueBase, SharedResource):
         rows = self.order.rows_of(entries)
         return self.spec.elements.batch(entries, self.order.element, self.spec.pads) if rows is None else rows
 
-    def _put_back(self, entries: list[Any]) -> None:
-        self.dequeued -= len(self.order.elements_of(entries))
-        self._back(entries)
-        self.serve()
+    def _put_back(self, entries: list[Any], number: int) -> None:
+        if number >= self._oldest:
+            self.dequeued -= len(self.order.elements_of(entries))
+            self._back(entries)
+            self.serve()
 
     def _go_on_taking(self, take: Take) -> Any:
         self.takers.leave(take)
         try:
             if take.error is None and take.need > self.order.available(self.closed):
-                take.error = insufficient(self, take, len(self.order))  # others were restored meanwhile
+                error = insufficient if self.closed else restored  # others were restored meanwhile
+                take.error = error(self, take, len(self.order))
             if take.error is not None:
                 self._give_back(take)
                 raise take.error
