@@ -162,3 +162,77 @@ def test_large_elements_go_back_while_they_are_put_together(many):
             assert session.resources.taken.get(0, []) == []
 
     asyncio.run(main())
+
+
+@pytest.mark.rule(129)
+@pytest.mark.parametrize("kind", ["put", "take", "sum", "key"])
+def test_a_step_that_is_cancelled_as_it_is_woken_moves_nothing(kind):
+    async def main():
+        with tg.Graph().as_default() as graph:
+            queue, sums = tg.FIFOQueue(1, "int32", shapes=[[]]), tg.ConditionalAccumulator("int32", shape=[])
+            by_key = tg.MapStagingArea("int32", shapes=[[]])
+            put, size = queue.enqueue(7), queue.size()
+            programs = {
+                "put": ([put], put, queue.dequeue(), size, 0),
+                "take": ([], queue.dequeue() * 2, put, size, 1),
+                "sum": ([], sums.take_grad(1) * 2, sums.apply_grad(7), sums.num_accumulated(), 1),
+                "key": ([], by_key.get(3)[1] * 2, by_key.put(3, [7]), by_key.size(), 1),
+            }
+        before, waits, wakes, count, wanted = programs[kind]
+        async with tg.Session(graph) as session:
+            await session.run(before)
+            lost = asyncio.ensure_future(session.run(waits))
+            await rest()
+            await session.run(wakes)  # in one turn, so that what waits is woken and has not gone on yet
+            lost.cancel()
+            await asyncio.wait([lost])
+            assert lost.cancelled()
+            assert await session.run(count) == wanted
+
+    asyncio.run(main())
+
+
+@pytest.mark.rule(129)
+def test_who_catches_a_cancellation_may_run_another_step_that_waits():
+    async def main():
+        with tg.Graph().as_default() as graph:
+            queue = tg.FIFOQueue(1, "int32", shapes=[[]])
+            put, doubled = queue.enqueue(7), queue.dequeue() * 2
+
+        async def stubborn(session):
+            try:
+                await session.run(doubled)
+            except asyncio.CancelledError:
+                return await session.run(doubled)
+
+        async with tg.Session(graph) as session:
+            waiting = asyncio.ensure_future(stubborn(session))
+            await rest()
+            waiting.cancel()
+            await rest()
+            await session.run(put)
+            assert await waiting == 14
+
+    asyncio.run(main())
+
+
+@pytest.mark.rule(129)
+def test_what_was_drawn_goes_back_when_few_are_left():
+    async def main():
+        with tg.Graph().as_default() as graph:
+            queue = tg.RandomShuffleQueue(10, 0, "int32", shapes=[[]], seed=3)
+            fill, one, size = queue.enqueue_many(list(range(5))), queue.dequeue(), queue.size()
+            never = tg.FIFOQueue(1, "int32", shapes=[[]]).dequeue()
+        async with tg.Session(graph) as session:
+            await session.run(fill)
+            lost = [asyncio.ensure_future(session.run([one, never])) for _ in range(2)]
+            await rest()
+            got = [int(await session.run(one)) for _ in range(3)]
+            for each in lost:
+                each.cancel()
+            await asyncio.wait(lost)
+            assert all(each.cancelled() for each in lost)
+            got += [int(await session.run(one)) for _ in range(int(await session.run(size)))]
+            assert sorted(got) == list(range(5))
+
+    asyncio.run(main())

@@ -121,6 +121,110 @@ def test_a_snapshot_has_the_elements():
     asyncio.run(main())
 
 
+def test_a_snapshot_has_what_one_has_gathered_that_was_woken():
+    async def main():
+        with tg.Graph().as_default() as graph:
+            queue, x = tg.FIFOQueue(3, "int32", shapes=[[]]), tg.placeholder("int32", [None])
+            put, many, size = queue.enqueue_many(x), queue.dequeue_many(5), queue.size()
+        async with tg.Session(graph) as session:
+            taking = asyncio.create_task(session.run(many))
+            await rest()
+            await session.run(put, {x: [0, 1, 2]})
+            await rest()
+            assert await session.run(size) == 0
+            await session.run(put, {x: [3, 4]})
+            saved = await session.snapshot()
+            assert not taking.done()
+            assert (await taking).tolist() == [0, 1, 2, 3, 4]
+            await session.restore(saved)
+            assert (await session.run(many)).tolist() == [0, 1, 2, 3, 4]
+
+    asyncio.run(main())
+
+
+async def woken(session, waits, wakes):
+    """Return a step that waited, and was woken, but has not gone on yet."""
+    waiting = asyncio.create_task(session.run(*waits))
+    await rest()
+    await session.run(*wakes)
+    assert not waiting.done()
+    return waiting
+
+
+def test_who_was_woken_to_take_is_told_that_the_queue_was_restored():
+    async def main():
+        graph, x, put, take, size, _ = small_queue(3)
+        async with tg.Session(graph) as session:
+            await session.run(size)
+            empty = await session.snapshot()
+            waiting = await woken(session, [take], [put, {x: 1}])
+            await session.restore(empty)
+            with pytest.raises(tg.OpError, match="was restored while somebody waited") as caught:
+                await waiting
+            assert not isinstance(caught.value, tg.QueueClosed)
+            assert await session.run(size) == 0
+
+    asyncio.run(main())
+
+
+def test_who_was_woken_to_put_is_told_that_a_restored_queue_is_closed():
+    async def main():
+        graph, x, put, take, size, close = small_queue()
+        async with tg.Session(graph) as session:
+            await session.run(put, {x: 10})
+            await session.run(close)
+            full = await session.snapshot()
+        async with tg.Session(graph) as session:
+            await session.run(put, {x: 1})
+            waiting = await woken(session, [put, {x: 2}], [take])
+            await session.restore(full)
+            with pytest.raises(tg.QueueClosed):
+                await waiting
+            assert await session.run(size) == 1
+
+    asyncio.run(main())
+
+
+def test_what_was_gathered_before_a_restore_is_in_no_batch():
+    async def main():
+        with tg.Graph().as_default() as graph:
+            queue, x = tg.FIFOQueue(3, "int32", shapes=[[]]), tg.placeholder("int32", [None])
+            put, many, both = queue.enqueue_many(x), queue.dequeue_many(5), queue.dequeue_many(2)
+        async with tg.Session(graph) as session:
+            await session.run(put, {x: [10, 11]})
+            two = await session.snapshot()
+            await session.run(both)
+            waiting = asyncio.create_task(session.run(many))
+            await rest()
+            await session.run(put, {x: [0, 1, 2]})
+            await rest()
+            await session.run(put, {x: [3, 4]})
+            await session.restore(two)
+            with pytest.raises(tg.OpError, match="was restored"):
+                await waiting
+
+    asyncio.run(main())
+
+
+def test_what_was_taken_before_a_restore_does_not_come_back():
+    async def main():
+        graph, x, put, take, size, _ = small_queue(2)
+        with graph.as_default():
+            never = tg.FIFOQueue(1, "int32", shapes=[[]]).dequeue()
+        async with tg.Session(graph) as session:
+            for each in (1, 2):
+                await session.run(put, {x: each})
+            two = await session.snapshot()
+            lost = asyncio.create_task(session.run([take, never]))
+            await rest()
+            await session.restore(two)
+            lost.cancel()
+            await asyncio.wait([lost])
+            assert [int(await session.run(take)) for _ in range(int(await session.run(size)))] == [1, 2]
+
+    asyncio.run(main())
+
+
 def test_a_wait_that_is_cancelled_when_its_source_is_done_is_given_up():
     async def main():
         source, calls = asyncio.get_running_loop().create_future(), []

@@ -341,6 +341,18 @@ async def test_arrays_of_iterations_go_with_them():
 # ---- its values outside
 
 
+def test_what_can_not_be_given_back_keeps_nothing_else():
+    resources, given_back = ResourceManager(), []
+
+    def fail():
+        raise IndexError
+
+    for each in (lambda: given_back.append(1), fail, lambda: given_back.append(2)):
+        resources.note_taken(7, each)
+    resources.give_back(7)
+    assert given_back == [2, 1]
+
+
 async def test_a_snapshot_holds_everything_and_comes_back(graph, executor):
     w = tg.Variable([1.0, 2.0], name="w")
     box = mailbox("box")

@@ -53,6 +53,24 @@ def test_put_waits_for_room_and_get_for_an_element(executor):
     asyncio.run(main())
 
 
+def test_what_is_left_for_one_that_was_woken_counts_once():
+    async def main():
+        graph, area, x, put, get = area_of_numbers(capacity=5)
+        with graph.as_default():
+            clear = area.clear()
+        async with tg.Session(graph) as session:
+            await session.run(clear)
+            first = await begun(session.run(get))
+            await session.run(put, {x: 1})
+            await session.run(clear)
+            assert not first.done()
+            assert await first == 1
+            (figures,) = session.statistics().figures["staging areas"].values()
+            assert (figures.enqueued, figures.dequeued) == (1, 1)
+
+    asyncio.run(main())
+
+
 @pytest.mark.rule(48)
 @EXECUTORS
 def test_peek_waits_and_takes_nothing(executor):

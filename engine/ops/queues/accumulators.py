@@ -240,10 +240,11 @@ class AccumulatorStorage(SharedResource):
         self.serve()
 
     def _taken(self) -> Reduction:
-        count, self.count = self.count, 0
+        reduction: Reduction = self.sum.take(self.count, self.spec.reduction == "MEAN")
+        self.count = 0
         self.step += 1
         self.taken += 1
-        return self.sum.take(count, self.spec.reduction == "MEAN")  # type: ignore[no-any-return]
+        return reduction
 
 
 def _saved_shape(saved: Any) -> Shape | None:

@@ -73,14 +73,17 @@ class Taken:
     make : callable
         ``make(entries)`` returns the components, or the batch; any thread may call it.
     put_back : callable
-        ``put_back(entries)`` puts them to where they were.
+        ``put_back(entries, number)`` puts them to where they were.
+    number : int
+        How many took something of the queue before.
     is_long : bool
         Whether making them takes long.
     """
 
     entries: list[Any]
     make: Callable[[list[Any]], Element]
-    put_back: Callable[[list[Any]], object]
+    put_back: Callable[[list[Any], int], object]
+    number: int
     is_long: bool = False
 
     def result(self) -> Element:
@@ -95,4 +98,4 @@ class Taken:
         """Put what was taken to where it was, in order: who took it has not got it. Once is enough."""
         entries, self.entries = self.entries, []
         if entries:
-            self.put_back(entries)
+            self.put_back(entries, self.number)

@@ -10,6 +10,7 @@ import numpy as np
 from ...base.dtypes import DType
 from ...base.errors import OpError
 from ...base.shapes import Shape
+from ...kernels.memory.contexts import outside
 from ..support.copies import is_large
 
 
@@ -54,7 +55,11 @@ class DenseSum:
         total, self.total = self.total, None
 
         def result() -> Any:
-            return np.asarray(np.divide(total, count)).astype(total.dtype, copy=False) if is_mean else total
+            nonlocal count
+            if is_mean:
+                _divide(total, count)
+                count = 1  # it may be asked for again
+            return total
 
         return Reduction(result, is_mean and is_large(total))
 
@@ -102,12 +107,12 @@ class SparseSum:
         """Add rows: values, indices, and the shape of the whole, which may be empty; OpError if they do not fit."""
         values, indices, shape = gradient
         whole = self._whole(values, indices, shape, operation)
-        outside = _outside(indices, whole)
-        if outside.size:
+        beyond = _outside(indices, whole)
+        if beyond.size:
             raise OpError(
                 f"a row index of a gradient for accumulator '{self.name}' is out of range",
                 wanted="0 or more" if whole[0] is None else f"0 to {whole[0] - 1}",
-                got=outside[:3].tolist(),
+                got=beyond[:3].tolist(),
                 operation=operation,
                 hint="indices count the rows of the variable",
             )
@@ -137,14 +142,15 @@ class SparseSum:
     def take(self, count: int, is_mean: bool) -> Reduction:
         """Return what gives indices, values and shape (-1 where it is not known) of the sum or mean; begin anew."""
         assert self.rows is not None
-        rows, self.rows = self.rows, None
         shape = np.array([-1 if size is None else size for size in self.shape], np.int64)
+        rows, self.rows = self.rows, None
 
         def result() -> tuple[Any, Any, Any]:
             indices, values, counts = rows
             if is_mean:
                 divisors = counts.reshape(-1, *[1] * (values.ndim - 1))
-                values = np.divide(values, divisors).astype(values.dtype, copy=False)
+                _divide(values, divisors)
+                counts.fill(1)  # it may be asked for again
             return indices, values, shape
 
         return Reduction(result, is_mean and is_large(rows.values))
@@ -171,6 +177,11 @@ class SparseSum:
     def set(self, arrays: list[Any]) -> None:
         """Hold copies of what `arrays` gave."""
         self.rows = Rows(*map(np.array, arrays)) if arrays else None
+
+
+def _divide(sums: Any, counts: Any) -> None:
+    """Divide a sum in place, and what that takes is not limited: it could not be taken again."""
+    outside(np.divide, sums, counts, out=sums, casting="unsafe")
 
 
 def _added(rows: Rows) -> Rows:

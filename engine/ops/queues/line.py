@@ -113,6 +113,11 @@ class Line(Generic[A]):
         self.promised += attempt.need
         attempt.future.set_result(None)
 
+    def count_anew(self) -> None:
+        """Note what those who were woken need, as that has changed."""
+        self.woken.update((attempt, attempt.need) for attempt in list(self.woken))
+        self.promised = sum(self.woken.values())
+
     def end(self, attempt: A, error: BaseException | None = None, result: Any = None) -> None:
         """Let one that waits go on, with nothing left to do but to raise `error`, if any."""
         del self.waiting[attempt]

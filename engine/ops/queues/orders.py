@@ -283,9 +283,10 @@ class Shuffled(FirstInFirstOut):
         return entry[1]  # type: ignore[no-any-return]
 
     def give_back(self, entries: list[Any]) -> None:
-        """Put entries back where they were; what was drawn stays drawn."""
+        """Put entries back where they were, if that many are in by now; what was drawn stays drawn."""
         for place, element in reversed(entries):
             self._in.append(element)
+            place = min(place, len(self._in) - 1)
             self._in[place], self._in[-1] = self._in[-1], self._in[place]
 
     def elements(self) -> Iterable[Element]:

@@ -3,16 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...base.errors import OpError, QueueClosed
+from .attempts import Closing, Put, Take
 from .elements import Element, nbytes_of
+
+if TYPE_CHECKING:
+    from .storage import QueueStorage
 
 
 def closed_error(what: str, operation: str, **fields: Any) -> QueueClosed:
     """Return the error for who comes too late."""
     fields.setdefault("hint", "look at is_closed(), or let one step alone close the queue when all has been put in")
     return QueueClosed(what, operation=operation, **fields)
+
+
+def closed_queue(queue: QueueStorage, what: str, operation: str, **fields: Any) -> QueueClosed:
+    """Return the error for who comes too late to a queue."""
+    return closed_error(f"{queue.spec.what} '{queue.name}' {what}", operation, **fields)
+
+
+def closed_by(queue: QueueStorage, put: Put) -> QueueClosed:
+    """Return the error for who waited to put, or to close the queue, when others closed it."""
+    return closed_queue(queue, "is already closed" if isinstance(put, Closing) else "is closed", put.operation)
+
+
+def insufficient(queue: QueueStorage, take: Take, got: int) -> OpError:
+    """Return the error for who takes more than there will be."""
+    if queue.failure is not None:
+        return source_failed(f"{queue.spec.what} '{queue.name}'", *queue.failure, take.operation)
+    return closed_queue(
+        queue,
+        "is closed and has insufficient elements",
+        take.operation,
+        wanted=take.count,
+        got=got,
+        hint="catch QueueClosed as the end of the data, or use dequeue_up_to for the last batch",
+    )
+
+
+def restored(queue: QueueStorage, take: Take, got: int) -> OpError:
+    """Return the error for who was about to take what is no longer there."""
+    return OpError(
+        f"{queue.spec.what} '{queue.name}' was restored while somebody waited",
+        wanted=f"{take.count} elements",
+        got=got,
+        operation=take.operation,
+        hint="restore between steps",
+    )
 
 
 def source_failed(queue: str, count: int, failure: BaseException, operation: str) -> OpError:

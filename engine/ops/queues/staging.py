@@ -65,7 +65,8 @@ class StagingStorage(QueueStorage):
         promised = self.order.pop_many(min(len(self.order), self.takers.promised))
         self.order = self.spec.make_order()
         self.nbytes = 0
-        self._put_back(promised)
+        self._back(promised)
+        self.serve()
 
     def _at(self, index: int) -> Element:
         return self.order.held[index]

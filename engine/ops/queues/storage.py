@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
-from ...base.errors import OpError, QueueClosed
+from ...base.errors import OpError
 from ...kernels.cpu.queue_rings import QueueBase, Ring
+from ...kernels.memory.contexts import outside
 from ...kernels.memory.pool import Pool
 from ..control.py_function import AsyncResult
 from ..support.copies import LARGE
@@ -21,7 +23,7 @@ from .elements import Element, kept, nbytes_of
 from .figures import QueueStatistics, statistics_of
 from .line import Line
 from .orders import FirstInFirstOut, InRing
-from .queue_errors import closed_error, source_failed, too_large
+from .queue_errors import closed_by, closed_queue, insufficient, restored, too_large
 from .queue_spec import QueueSpec
 from .saved import checked_state, packed, packed_rows
 from .shared import SharedResource
@@ -60,6 +62,8 @@ class QueueStorage(QueueBase, SharedResource):
     __slots__ = (
         "_left",
         "_later",
+        "_oldest",
+        "_takes",
         "closed",
         "failure",
         "name",
@@ -84,6 +88,8 @@ class QueueStorage(QueueBase, SharedResource):
         self.failure: tuple[int, BaseException] | None = None
         self._left: int = self.piece  # elements that may still be moved in this turn
         self._later: asyncio.Handle | None = None  # the next turn of a batch that is moved in pieces
+        self._takes: int = 0  # how many have taken something
+        self._oldest: int = 0  # the first of them that may give it back: not from before a restore
         self._settle()
 
     # ---- what every resource has
@@ -95,8 +101,7 @@ class QueueStorage(QueueBase, SharedResource):
 
     def arrays(self) -> Iterable[Any]:
         """Return the components of its elements, and of those that a waiting batch has gathered."""
-        gathered = [e for take in list(self.takers.waiting) for e in self.order.elements_of(take.gathered)]
-        return [*self.order.arrays(), *(value for element in gathered for value in element)]
+        return [*self.order.arrays(), *(v for each in self.order.elements_of(self._gathered()) for v in each)]
 
     def cancel(self, error: BaseException) -> None:
         """Wake all who wait with an error."""
@@ -113,6 +118,10 @@ class QueueStorage(QueueBase, SharedResource):
         self.may_put = self.may_take = False
         self.order, self.ring = self.spec.make_order(), None
 
+    def _gathered(self) -> list[Any]:
+        """Return the entries that those in line have gathered; from any thread."""
+        return [entry for take in (*list(self.takers.woken), *list(self.takers.waiting)) for entry in take.gathered]
+
     def _settle(self) -> None:
         """Note for kernels in C whether somebody is in front of them, and whether they are to wake somebody."""
         putters, takers = self.putters, self.takers
@@ -125,8 +134,8 @@ class QueueStorage(QueueBase, SharedResource):
         return statistics_of(self)
 
     def snapshot(self) -> Any:
-        """Return the elements, those gathered by a waiting batch first, whether it is closed, and the draws made."""
-        gathered = [e for take in self.takers.waiting for e in self.order.elements_of(take.gathered)]
+        """Return the elements, those gathered by waiting batches first, whether it is closed, and the draws made."""
+        gathered = self.order.elements_of(self._gathered())
         if self.ring is not None and not gathered:
             components = packed_rows(self.ring.rows())
         else:
@@ -136,12 +145,15 @@ class QueueStorage(QueueBase, SharedResource):
     def restore(self, saved: Any) -> Callable[[], object]:
         """Return what puts saved elements in the place of those that are there."""
         saved = checked_state(saved, {"components", "closed", "state"}, f"queue '{self.name}'")
-        put_in = self.order.prepared(saved["components"], saved["state"], self.spec.elements, self.name)
+        # Not under the limit of a step that asks for the queue: it would begin again, and fill it from outside twice.
+        put_in = outside(self.order.prepared, saved["components"], saved["state"], self.spec.elements, self.name)
 
         def change() -> None:
-            for take in self.takers.waiting:
+            for take in (*self.takers.woken, *self.takers.waiting):
                 take.gathered, take.has = [], 0
-            put_in()
+            self.takers.count_anew()
+            self._oldest = self._takes
+            outside(put_in)
             self.nbytes = self.order.nbytes
             self.closed = bool(saved["closed"])
             self.serve()
@@ -167,7 +179,7 @@ class QueueStorage(QueueBase, SharedResource):
         if self.putters or not self._fits(element):
             return self._put_later([element], operation)
         if self.closed:
-            raise self._closed_error("is closed", operation)
+            raise closed_queue(self, "is closed", operation)
         self._push(element)
         if self.takers.waiting:
             self.serve()
@@ -182,7 +194,7 @@ class QueueStorage(QueueBase, SharedResource):
     def put_many(self, elements: list[Element] | Rows, operation: str, pool: Pool | None = None) -> AsyncResult | None:
         """Put elements in, one after another, or return what waits until all are in."""
         if self.closed and not self.putters:
-            raise self._closed_error("is closed", operation)
+            raise closed_queue(self, "is closed", operation)
         return self._put_later(elements, operation, pool) if elements or self.putters else None
 
     def take(self, operation: str) -> Taken | AsyncResult:
@@ -218,10 +230,10 @@ class QueueStorage(QueueBase, SharedResource):
     def close(self, cancel_pending: bool, operation: str) -> AsyncResult | None:
         """Let nothing more in: behind those who wait to put, or with an error for them (rule 127)."""
         if self.closed:
-            raise self._closed_error("is already closed", operation)
+            raise closed_queue(self, "is already closed", operation)
         if cancel_pending:
             self.closed = True
-            self.putters.fail(self._closed_by)
+            self.putters.fail(partial(closed_by, self))
         elif self.putters:
             return self.putters.join(Closing(operation, ()), lambda _: None, self._give_up_putting)
         self.closed = True
@@ -231,7 +243,13 @@ class QueueStorage(QueueBase, SharedResource):
     # ---- serving
 
     def serve(self) -> None:
-        """Let all go on who can, those first who came first."""
+        """Let all go on who can, those first who came first.
+
+        What is moved for them is not of the step that calls this, so its limit of memory refuses nothing.
+        """
+        outside(self._serve)
+
+    def _serve(self) -> None:
         self._left, self._later = self.piece, None
         moved = True
         while moved:
@@ -242,14 +260,14 @@ class QueueStorage(QueueBase, SharedResource):
 
     def _serve_in_next_turn(self) -> None:
         if self._later is None:
-            self._later = asyncio.get_running_loop().call_soon(self.serve)
+            self._later = outside(asyncio.get_running_loop().call_soon, self._serve)
 
     def _serve_putters(self) -> bool:
         """Wake who can put; say whether something changed for those who take."""
         changed = False
         while (put := self.putters.first_waiting) is not None:
             if self.closed:
-                self.putters.end(put, self._closed_by(put))
+                self.putters.end(put, closed_by(self, put))
             elif isinstance(put, Closing):
                 if self.putters.woken:
                     break
@@ -287,7 +305,7 @@ class QueueStorage(QueueBase, SharedResource):
             take.count = got
             return
         self._give_back(take)
-        self.takers.end(take, self._insufficient(take, got))
+        self.takers.end(take, insufficient(self, take, got))
 
     def _gather_some(self, take: Take, free: int) -> bool:
         """Let one gather what may be moved in this turn; say whether that is anything."""
@@ -322,7 +340,7 @@ class QueueStorage(QueueBase, SharedResource):
         if not isinstance(elements, Rows) and 0 <= self.spec.capacity_bytes < max(map(nbytes_of, elements), default=0):
             raise too_large(f"{self.spec.what} '{self.name}'", self.spec.capacity_bytes, elements, operation)
         if self.closed and not self.putters:
-            raise self._closed_error("is closed", operation)
+            raise closed_queue(self, "is closed", operation)
         put = Put(operation, elements)
         if not self.putters and put.need <= self.piece and self._has_room_for(put):
             self._push_all(put)
@@ -342,6 +360,8 @@ class QueueStorage(QueueBase, SharedResource):
     def _go_on_putting(self, put: Put) -> None:
         self.putters.leave(put)
         try:
+            if put.error is None and self.closed:
+                put.error = closed_by(self, put)  # others were restored meanwhile
             if put.error is not None:
                 raise put.error
             self._push_all(put)
@@ -412,7 +432,7 @@ class QueueStorage(QueueBase, SharedResource):
             free = self.order.available(self.closed)
             if self.closed and take.need > free:
                 if not take.up_to or not free:
-                    raise self._insufficient(take, free)
+                    raise insufficient(self, take, free)
                 take.count = free
             if take.need <= min(free, self.piece):
                 taken = self._take_all(take)
@@ -432,7 +452,9 @@ class QueueStorage(QueueBase, SharedResource):
         return self._taken(take.gathered, take.many)
 
     def _taken(self, entries: list[Any], many: bool) -> Taken:
-        return Taken(entries, self._batch if many else self._only, self._put_back, many and self._is_large(entries))
+        number, self._takes = self._takes, self._takes + 1
+        make = self._batch if many else self._only
+        return Taken(entries, make, self._put_back, number, many and self._is_large(entries))
 
     def _is_large(self, entries: list[Any]) -> bool:
         """Say whether making a batch of entries takes long."""
@@ -447,16 +469,18 @@ class QueueStorage(QueueBase, SharedResource):
         rows = self.order.rows_of(entries)
         return self.spec.elements.batch(entries, self.order.element, self.spec.pads) if rows is None else rows
 
-    def _put_back(self, entries: list[Any]) -> None:
-        self.dequeued -= len(self.order.elements_of(entries))
-        self._back(entries)
-        self.serve()
+    def _put_back(self, entries: list[Any], number: int) -> None:
+        if number >= self._oldest:
+            self.dequeued -= len(self.order.elements_of(entries))
+            self._back(entries)
+            self.serve()
 
     def _go_on_taking(self, take: Take) -> Any:
         self.takers.leave(take)
         try:
             if take.error is None and take.need > self.order.available(self.closed):
-                take.error = self._insufficient(take, len(self.order))  # others were restored meanwhile
+                error = insufficient if self.closed else restored  # others were restored meanwhile
+                take.error = error(self, take, len(self.order))
             if take.error is not None:
                 self._give_back(take)
                 raise take.error
@@ -474,23 +498,3 @@ class QueueStorage(QueueBase, SharedResource):
         self.takers.leave(take)
         self._give_back(take)
         self.serve()
-
-    # ---- errors
-
-    def _closed_by(self, attempt: Put) -> QueueClosed:
-        what = "is already closed" if isinstance(attempt, Closing) else "is closed"
-        return self._closed_error(what, attempt.operation)
-
-    def _insufficient(self, take: Take, got: int) -> OpError:
-        if self.failure is not None:
-            return source_failed(f"{self.spec.what} '{self.name}'", *self.failure, take.operation)
-        return self._closed_error(
-            "is closed and has insufficient elements",
-            take.operation,
-            wanted=take.count,
-            got=got,
-            hint="catch QueueClosed as the end of the data, or use dequeue_up_to for the last batch",
-        )
-
-    def _closed_error(self, what: str, operation: str, **fields: Any) -> QueueClosed:
-        return closed_error(f"{self.spec.what} '{self.name}' {what}", operation, **fields)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...kernels.memory.contexts import outside
 from ...kernels.scheduler.calls import Continuation
 from ..control.py_function import AsyncResult
-from ..support.context import KernelContext
+from ..support.context import KernelContext, LongCall
 from .attempts import Taken
 
 
@@ -43,12 +44,19 @@ def _outputs(context: KernelContext, taken: Taken, only_fetched: bool) -> Any:
 def _made_elsewhere(context: KernelContext, taken: Taken, only_fetched: bool) -> AsyncResult:
     step = context.step
 
+    def ended(call: LongCall) -> None:
+        if not call.cancelled() and call.exception() is not None:  # perhaps to take anew, as it was refused memory
+            step.resources.drop_taken(step.number, taken.give_back)
+            taken.give_back()
+
     def outputs(result: Any) -> Any:
         if not only_fetched:
             step.resources.drop_taken(step.number, taken.give_back)
         return _one_or_all(result)
 
-    return AsyncResult(step.later(taken.make)(taken.entries), outputs)
+    call = step.later(taken.make)(taken.entries)
+    outside(call.add_done_callback, ended)
+    return AsyncResult(call, outputs)
 
 
 def _one_or_all(element: Any) -> Any:

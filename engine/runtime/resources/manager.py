@@ -98,7 +98,10 @@ class ResourceManager:
     def give_back(self, number: int) -> None:
         """Give back what a step has taken that ends early, what it took last first."""
         for give_back in reversed(self.taken.pop(number, [])):
-            give_back()
+            try:
+                give_back()
+            except Exception:  # what else the step took goes back all the same
+                _logger.exception("what step %d has taken could not be given back", number)
 
     def __iter__(self) -> Iterator[Resource]:
         """Yield what outlives steps, in the order of making; from any thread."""

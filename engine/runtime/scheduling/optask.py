@@ -33,6 +33,8 @@ class OpTask(asyncio.Future[Any]):
         Makes the result from the source's; called in the context of whoever made the OpTask.
     give_up : callable, optional
         Called instead if the OpTask is cancelled, even if the source had its result by then.
+    is_over : callable, optional
+        Whether the step of the instance is about to cancel it; then what can be given up is, as if that had happened.
 
     Examples
     --------
@@ -53,11 +55,13 @@ class OpTask(asyncio.Future[Any]):
         name: str,
         convert: Callable[[Any], Any] | None = None,
         give_up: Callable[[], None] | None = None,
+        is_over: Callable[[], bool] | None = None,
     ) -> None:
         super().__init__(loop=source.get_loop())
         self._name = name
         self._convert = convert
         self._give_up = give_up
+        self._is_over = is_over
         self._context = copy_context()
         self._num_cancels_requested = 0
         self._must_cancel = False  # asked for when the source was done already
@@ -137,6 +141,8 @@ class OpTask(asyncio.Future[Any]):
             result = source.result()
             if self._must_cancel:
                 raise asyncio.CancelledError(self._cancel_message)
+            if self._give_up is not None and self._is_over is not None and self._is_over():
+                raise asyncio.CancelledError
             super().set_result(result if self._convert is None else self._convert(result))
         except asyncio.CancelledError as error:
             if self._give_up is not None:
@@ -148,7 +154,7 @@ class OpTask(asyncio.Future[Any]):
         except BaseException as error:
             super().set_exception(_storable(error))
         finally:
-            self._convert = self._give_up = None
+            self._convert = self._give_up = self._is_over = None
             _unregister_task(self)  # type: ignore[arg-type]
             # An error raised here has this frame in its traceback, and these hold the error: it, and all that the
             # frames of a failed kernel hold, would live until the garbage is collected.
@@ -164,14 +170,14 @@ def _storable(error: BaseException) -> BaseException:
     return wrapped
 
 
-def start_task(awaitable: Any, name: str) -> asyncio.Task[Any] | OpTask:
+def start_task(awaitable: Any, name: str, is_over: Callable[[], bool] | None = None) -> asyncio.Task[Any] | OpTask:
     """Let an awaitable go on as a task of the running loop: an OpTask if it only waits for a future of that loop."""
     loop = asyncio.get_running_loop()
     source, convert, give_up = awaitable, None, None
     if isinstance(awaitable, AsyncResult):
         source, convert, give_up = awaitable.source, awaitable.convert, awaitable.give_up
     if isinstance(source, asyncio.Future) and source.get_loop() is loop:
-        return OpTask(source, name, convert, give_up)
+        return OpTask(source, name, convert, give_up, is_over)
     return loop.create_task(_await(awaitable), name=name)
 
 

@@ -70,6 +70,8 @@ class Execution:
         "machine",
         "seconds",
         "arbiter",
+        "cancels",
+        "owner",
         "step",
         "swaps",
         "tasks",
@@ -103,6 +105,8 @@ class Execution:
         self.wakeup: WakeupFd | None = None  # rings when a worker has done its work
         self.tasks: dict[asyncio.Task[Any] | OpTask, tuple[int, Any]] = {}
         self.waiter: asyncio.Future[None] | None = None
+        self.owner: asyncio.Task[Any] | None = None  # the task that runs the step, once the step waits
+        self.cancels: int = 0  # how often that was asked to be cancelled before
 
     async def run(self, timeout: float | None = None) -> list[Any]:
         """Run to the end and return the fetched arrays; raises what failed first.
@@ -131,7 +135,7 @@ class Execution:
                 if self.context.number in self.context.resources.of_steps:
                     await self.context.resources.aclose_step(self.context.number)
             finally:  # only now: a session that is closed meanwhile still aborts this step
-                del self.machine, self.drain  # hold the error, whose traceback holds this object
+                del self.machine, self.drain, self.owner  # hold the error, whose traceback holds this object
                 if self.wakeup is not None:
                     self.wakeup.close()
 
@@ -148,6 +152,8 @@ class Execution:
     async def _go_on(self, more: bool, timeout: float | None) -> None:
         """Drain and wait by turns until the machine is done or has failed, and no task is left (rule 46)."""
         timer = start_timer(self, timeout)
+        self.owner = asyncio.current_task()
+        self.cancels = 0 if self.owner is None else self.owner.cancelling()
         try:
             while True:
                 self._launch()
@@ -168,9 +174,15 @@ class Execution:
 
     def _launch(self) -> None:
         for ticket, awaitable, _, name in self.machine.launches():
-            task = start_task(awaitable, name)
+            task = start_task(awaitable, name, self._is_over)
             self.tasks[task] = ticket, awaitable
             task.add_done_callback(self._finished)
+
+    def _is_over(self) -> bool:
+        """Say whether the step has failed, or was cancelled, which it only sees in its own turn of the event loop."""
+        if self.machine.failure is not None:
+            return True
+        return self.owner is not None and self.owner.cancelling() > self.cancels
 
     def _finished(self, task: asyncio.Task[Any] | OpTask) -> None:
         ticket, awaitable = self.tasks.pop(task)
