@@ -20,9 +20,9 @@ def iterator_of(feeds: Feeds) -> Iterator[Any] | AsyncIterator[Any]:
 
 
 class SharedFeeds:
-    """The feeds of a group's runners; async ones are closed at the end, which nobody else may do who made them for it.
+    """The feeds of a group's runners, which it closes: async generators, and what async iterables gave it.
 
-    An async iterator that was given as one is its maker's, unless it is a generator.
+    Another async iterator that was given as one is its maker's to close.
     """
 
     def __init__(self) -> None:

@@ -111,12 +111,13 @@ class ReplicaGroup(ABC):
             If it runs, or has not quite ended (await its runner's ``wait()``); if there is no such replica, or no
             update will be made any longer.
         """
-        if self._is_over or number in self._active or not 0 <= number < len(self._replicas):
+        is_ending = number in self._records and not self._records[number].runner.has_ended
+        if self._is_over or is_ending or not 0 <= number < len(self._replicas):
             raise GraphError(
                 f"replica {number} can not join",
                 wanted=f"one of 0 to {len(self._replicas) - 1} that has left, while there are updates",
                 got=f"{sorted(self._active)} have not left" if not self._is_over else "the last update was made",
-                hint="see active",
+                hint="see active, and await the wait() of its runner, which may still be ending",
             )
         options, replica = self._options, self._replicas[number]
         fetches = () if options.fetches is None else options.fetches[number]
@@ -133,7 +134,7 @@ class ReplicaGroup(ABC):
             on_step=None if options.on_step is None else partial(options.on_step, number),
             on_end=partial(self._left, number),
         )
-        self._active.add(number)  # not before: a runner that is still ending refuses the next one
+        self._active.add(number)  # not before: the group may have refused it
         record = self._records.setdefault(number, _Record(runner))
         record.restarts, record.runner = record.restarts + _restarts_but(record.runner, runner), runner
         return runner
