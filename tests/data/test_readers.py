@@ -2,10 +2,12 @@
 
 import asyncio
 import gzip
+import threading
 
 import numpy as np
 import pytest
 import tagflow as tg
+from tagflow.base.record_files import RecordFile
 
 from tests.data.running import plain
 
@@ -53,6 +55,30 @@ async def test_reads_at_the_same_time_get_different_lines(tmp_path):
         found = [int(value.item()) for value in await asyncio.gather(*waits[:3], *waits[4:])]
         found.append(int((await session.run(line)).item()))
     assert sorted(found) == list(range(50))
+
+
+async def test_what_is_read_during_a_reset_is_of_no_other_file(tmp_path, monkeypatch):
+    begun, may_end, read_block = asyncio.Event(), threading.Event(), RecordFile.read_block
+    loop = asyncio.get_running_loop()
+
+    def slow(self, start):
+        loop.call_soon_threadsafe(begun.set)
+        may_end.wait(5)
+        return read_block(self, start)
+
+    monkeypatch.setattr(RecordFile, "read_block", slow)
+    (tmp_path / "a.txt").write_text("a0\na1\na2\n")
+    (tmp_path / "b.txt").write_text("b0\nb1\n")
+    graph, record, fills, counts, reset = reading(tg.TextLineReader, [tmp_path / "a.txt", tmp_path / "b.txt"])
+    async with tg.Session(graph) as session:
+        await session.run(fills[0])
+        first = asyncio.create_task(session.run(record))
+        await begun.wait()
+        await session.run(reset)
+        may_end.set()
+        found = [plain(await first), plain(await session.run(record))]
+        assert plain(await session.run(counts)) == (2, 0)
+    assert found == [(f"{tmp_path / 'b.txt'}:1", "b0"), (f"{tmp_path / 'b.txt'}:2", "b1")]
 
 
 async def test_tfrecords_and_whole_files(tmp_path):

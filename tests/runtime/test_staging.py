@@ -251,3 +251,24 @@ def test_what_does_not_fit_a_map_is_refused():
         named = tg.MapStagingArea(["int32", "float32"], names=["n", "x"])
         assert list(named.get(1, ["x"])[1]) == ["x"]
         named.put(1, {"x": 1.0})
+
+
+@pytest.mark.rule(48)
+def test_components_that_wait_for_memory_pass_by_who_waits_for_a_place():
+    async def main():
+        with tg.Graph().as_default() as graph:
+            area = tg.MapStagingArea(["float32", "float32"], [[10], [10]], capacity=1, memory_limit=120)
+            key, value = tg.placeholder("int64", []), tg.constant(np.zeros(10, np.float32))
+            both, first, last = area.put(key, [value, value]), area.put(key, [value], [0]), area.put(key, [value], [1])
+            get, get_first = area.get(key), area.get(key, [0])
+        async with tg.Session(graph) as session:
+            await session.run(both, {key: 1})
+            await session.run(first, {key: 3})
+            whole = await begun(session.run(both, {key: 2}))
+            part = await begun(session.run(last, {key: 3}))
+            await session.run(get_first, {key: 1})
+            await asyncio.wait_for(part, 5)
+            assert (await session.run(get, {key: 3}, timeout=5))[0] == 3
+            whole.cancel()
+
+    asyncio.run(main())

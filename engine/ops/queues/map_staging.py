@@ -177,7 +177,7 @@ class MapStorage(SharedResource):
         entry = dict(zip(indices, chosen.checked(components, operation, pool), strict=True))
         put = PutAt(operation, key, entry, places=int(len(indices) == len(elements.dtypes)))
         self._check(put)
-        if self._has_room_for(put) and not (put.places and self.putters):
+        if self._has_place_for(put) and self._has_memory_for(put) and not (put.places and self.putters):
             self._push(put)
             self.serve()
             return None
@@ -216,8 +216,7 @@ class MapStorage(SharedResource):
 
     def serve(self) -> None:
         """Let all go on who can."""
-        while (put := self.putters.first_waiting) is not None and self._has_room_for(put):
-            self.putters.wake(put)
+        self._serve_putters()
         for take in self.takers.alive() if self.takers else ():
             take.found = self._find(take)
             if take.found is not None:
@@ -226,6 +225,16 @@ class MapStorage(SharedResource):
         for peek in self.peekers.alive() if self.peekers else ():
             if peek.key is not None and peek.key in self.whole:
                 self._show(peek, peek.key)
+
+    def _serve_putters(self) -> None:
+        """Wake who can put: one who waits for a place lets those by who need none, as who waits for memory does not."""
+        has_place = True
+        for put in self.putters.alive() if self.putters else ():
+            if put.places and not (has_place := has_place and self._has_place_for(put)):
+                continue
+            if not self._has_memory_for(put):
+                break
+            self.putters.wake(put)
 
     def _show(self, peek: TakeAt, key: int) -> None:
         try:
@@ -239,12 +248,13 @@ class MapStorage(SharedResource):
             return next((key for key in self._keys or self.whole if key not in self._promised), None)
         return take.key if take.key in self.whole and take.key not in self._promised else None
 
-    def _has_room_for(self, put: PutAt) -> bool:
-        capacity, limit = self.spec.capacity, self.spec.memory_limit
-        has_place = not put.places or capacity <= 0 or len(self.whole) + self.putters.promised < capacity
-        return has_place and (
-            limit <= 0 or self.nbytes + sum(p.nbytes for p in self.putters.woken) + put.nbytes <= limit
-        )
+    def _has_place_for(self, put: PutAt) -> bool:
+        capacity = self.spec.capacity
+        return not put.places or capacity <= 0 or len(self.whole) + self.putters.promised < capacity
+
+    def _has_memory_for(self, put: PutAt) -> bool:
+        limit = self.spec.memory_limit
+        return limit <= 0 or self.nbytes + sum(p.nbytes for p in self.putters.woken) + put.nbytes <= limit
 
     def _go_on_putting(self, put: PutAt) -> None:
         self.putters.leave(put)

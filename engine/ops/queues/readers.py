@@ -19,7 +19,7 @@ from ...kernels.memory.contexts import outside
 from ..control.py_function import AsyncResult
 from ..state.files import as_content, content_shape
 from ..support.common import nothing, scalar
-from ..support.context import KernelContext, until_ended
+from ..support.context import KernelContext, succeeded, until_ended
 from .shared import SharedResource, shared
 from .storage import QueueStorage
 
@@ -56,6 +56,7 @@ class ReaderStorage(SharedResource):
     __slots__ = (
         "_before",
         "_block",
+        "_ends",
         "_file",
         "_path",
         "_start",
@@ -72,6 +73,7 @@ class ReaderStorage(SharedResource):
         self.spec: ReaderSpec = spec
         self._turn = Turns()
         self._file: RecordFile | None = None
+        self._ends: int = 0  # how often a file was ended, so that what a thread read of it is not taken for another's
         self._block: Block = _NOTHING
         self._start = self._before = self._taken = 0
         self.reset()
@@ -124,7 +126,11 @@ class ReaderStorage(SharedResource):
             while self._taken >= len(self._block.records):
                 if self._path is None:
                     taken = queue.take(context.operation)
-                    (path,) = (await taken if isinstance(taken, AsyncResult) else taken).result()
+                    found = await taken if isinstance(taken, AsyncResult) else taken
+                    if self._path is not None:  # restored meanwhile
+                        found.give_back()
+                        continue
+                    (path,) = found.result()
                     self._path = str(path)
                 try:
                     await self._read_block(context)
@@ -139,23 +145,38 @@ class ReaderStorage(SharedResource):
         start = self._block.end if behind else self._start
         threads = context.step.threads
         assert threads is not None  # a session has some
-        call: Any = outside(threads, self._read, start)
-        await until_ended(call)
+        ends, file, self._file = self._ends, self._file, None  # nobody closes it while a thread reads
+        call: Any = outside(threads, self._read, self._path, file, start)
+        try:
+            await until_ended(call)
+        finally:
+            file = call.result()[0] if succeeded(call) else file
+            if ends == self._ends:
+                self._file = file
+            elif file is not None:
+                file.close()
+        if ends == self._ends:
+            self._go_on(call.result()[1], start, behind)
+
+    def _go_on(self, block: Block, start: int, behind: bool) -> None:
+        """Take the block that was read, behind the one before if there is one."""
         if behind:
             self._before += len(self._block.records)
             self._start, self._taken = start, 0
-        self._block = call.result()
-        if not self._block.records:
+        self._block = block
+        if not block.records:
             self.completed += 1
             self._path = None
             self._end_file()
 
-    def _read(self, start: int) -> Block:
-        assert self._path is not None
-        if self._file is None:
-            self._file = RecordFile(self._path, self.spec.format, self.spec.compression)
-        records, end = self._file.read_block(start)
-        return Block([self._as_value(each) for each in records], end)
+    def _read(self, path: str, file: RecordFile | None, start: int) -> tuple[RecordFile, Block]:
+        file = file or RecordFile(path, self.spec.format, self.spec.compression)
+        try:
+            records, end = file.read_block(start)
+            return file, Block([self._as_value(each) for each in records], end)
+        except BaseException:
+            file.close()
+            raise
 
     def _as_value(self, record: Any) -> Any:
         if isinstance(record, DamagedRecord):
@@ -177,6 +198,7 @@ class ReaderStorage(SharedResource):
 
     def _end_file(self) -> None:
         file, self._file = self._file, None
+        self._ends += 1
         self._block, self._start, self._before, self._taken = _NOTHING, 0, 0, 0
         if file is not None:
             file.close()
