@@ -75,7 +75,7 @@ class Taken:
     put_back : callable
         ``put_back(entries, number)`` puts them to where they were.
     number : int
-        How many took something of the queue before.
+        How many took something before, where the order in which it comes back depends on that.
     is_long : bool
         Whether making them takes long.
     """

@@ -105,7 +105,7 @@ def _next(xp: Any, context: KernelContext, iterator: IteratorStorage, *, only_fe
         return tuple(components) if pool is None else tuple(map(pool.adopt, components))
 
     def taken(loan: Any) -> Taken:
-        return Taken([loan], adopted, lambda loans: outside(elements.put_back, *loans))
+        return Taken([loan], adopted, lambda loans, _: outside(elements.put_back, *loans), 0)  # loans know their order
 
     loan = outside(elements.take_loan, context.operation)
     return given(context, loan.then(taken) if isinstance(loan, AsyncResult) else taken(loan), only_fetched)
