@@ -406,3 +406,47 @@ def test_what_is_no_source_is_refused():
             tg.from_async(Counted(1), "int32", capacity=0)
         with pytest.raises(tg.GraphError, match="is filled by an async iterable already"):
             tg.from_async(Counted(1), "int32").bridge(None, None)
+
+
+def test_a_source_whose_queue_a_step_closes_ends():
+    async def main():
+        ended = asyncio.Event()
+
+        async def source():
+            try:
+                yield 0
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+
+        with tg.Graph().as_default() as graph:
+            queue = tg.from_async(source, "int32", shapes=[[]])
+            one, close = queue.dequeue(), queue.close()
+        async with tg.Session(graph) as session:
+            assert await session.run(one) == 0
+            await session.run(close)
+            await asyncio.wait_for(ended.wait(), 5)
+
+    asyncio.run(main())
+
+
+def test_a_queue_whose_source_has_ended_is_closed_also_when_it_was_restored():
+    async def source():
+        for i in range(4):
+            yield i
+
+    async def main():
+        with tg.Graph().as_default() as graph:
+            queue = tg.from_async(source, "int32", shapes=[[]], capacity=2)
+            one = queue.dequeue()
+        async with tg.Session(graph) as session:
+            assert await session.run(one) == 0
+            await rest()
+            saved = await session.snapshot()
+            assert [int(await session.run(one)) for _ in range(3)] == [1, 2, 3]
+            await session.restore(saved)
+            assert [int(await session.run(one, timeout=5)) for _ in range(2)] == [1, 2]
+            with pytest.raises(tg.QueueClosed):
+                await session.run(one, timeout=5)
+
+    asyncio.run(main())

@@ -19,6 +19,36 @@ from .shared import shared
 from .storage import QueueStorage
 
 
+class SourceStorage(QueueStorage):
+    """The elements of a queue that an async iterable fills.
+
+    Attributes
+    ----------
+    pump : Pump
+        What fills it, once: when it has ended the queue is closed, also one that was restored, and it ends with it.
+    """
+
+    __slots__ = ("pump",)
+    pump: Pump
+
+    def restore(self, saved: Any) -> Callable[[], object]:
+        """Return what puts saved elements in the place of those that are there."""
+        change = super().restore(saved)
+
+        def changed() -> None:
+            change()
+            if self.pump.task.done():
+                self.closed = True
+                self.serve()
+
+        return changed
+
+    def _settle(self) -> None:
+        super()._settle()
+        if self.closed and not self.putters and asyncio.current_task() is not self.pump.task:
+            self.pump.task.cancel()  # it may wait for its next element, which nobody wants
+
+
 def _handle(
     xp: Any,
     context: KernelContext,
@@ -33,9 +63,9 @@ def _handle(
     resources = context.step.resources
 
     def started(name: str, spec: QueueSpec) -> QueueStorage:
-        queue = QueueStorage(name, spec)
+        queue = SourceStorage(name, spec)
         move = partial(_fill, queue=queue, source=source, values_of=values_of)
-        pumps_of(resources).start(move, f"the source of queue {name}", logs=True)
+        queue.pump = pumps_of(resources).start(move, f"the source of queue {name}", logs=True)
         return queue
 
     spec = queue_spec(order="fifo", dtypes_=dtypes_, shapes=shapes, capacity=capacity)
