@@ -105,6 +105,7 @@ cdef class Ring:
     cdef void drop(self, Py_ssize_t count) noexcept:
         """Forget the next elements."""
         self.length -= count
+        self.left += count
         self.first = (self.first + count) % self.places if self.length else 0
 
     def push(self, element):
@@ -128,8 +129,7 @@ cdef class Ring:
                 value = value.copy()
                 value.flags.writeable = False
             made.append(value)
-        self.length -= 1
-        self.first = self.first + 1 if self.length and self.first + 1 < self.places else 0
+        self.drop(1)
         return tuple(made)
 
     def push_rows(self, columns, Py_ssize_t start, Py_ssize_t stop):
@@ -175,6 +175,7 @@ cdef class Ring:
             self.grow(self.length + count)
         self.first = (self.first - count + self.places) % self.places if self.places else 0
         self.length += count
+        self.left -= count
         self._write(columns, 0, 0, count)
 
     def rows(self):

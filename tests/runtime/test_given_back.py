@@ -1,6 +1,7 @@
 """What a step takes and only fetches goes back to where it was, in order, if its caller does not get it."""
 
 import asyncio
+import random
 
 import numpy as np
 import pytest
@@ -34,6 +35,46 @@ def program(kind):
 
 async def left(session, queue, one):
     return [int(await session.run(one)) for _ in range(int(await session.run(queue.size())))]
+
+
+@ALL_KINDS
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.rule(128)
+def test_what_several_steps_give_back_is_in_order_whoever_is_cancelled_first(kind, seed):
+    draw = random.Random(seed)
+
+    async def main():
+        with tg.Graph().as_default() as graph:
+            queue = KINDS[kind]()
+            numbers, count = tg.placeholder("int32", [None]), tg.placeholder("int32", [])
+            put = queue.enqueue_many([tg.cast(numbers, "int64"), numbers] if kind == "priority" else numbers)
+            last = (lambda x: x[-1]) if kind == "priority" else (lambda x: x)
+            one, some = last(queue.dequeue()), last(queue.dequeue_many(count))
+            never, size = tg.FIFOQueue(1, "int32", shapes=[[]]).dequeue(), queue.size()
+        async with tg.Session(graph) as session:
+            there, steps = 0, []
+            for _ in range(draw.randint(5, 30)):
+                what = draw.random()
+                more = draw.randint(1, 4)
+                if what < 0.35 and there + more <= 20:
+                    await session.run(put, {numbers: np.arange(there, there + more)})
+                    there += more
+                elif what < 0.6:
+                    steps.append(asyncio.ensure_future(session.run([one, never])))
+                elif what < 0.8:
+                    steps.append(asyncio.ensure_future(session.run([some, never], {count: draw.randint(1, 5)})))
+                elif steps:
+                    draw.choice(steps).cancel()
+                for _ in range(draw.randint(0, 5)):
+                    await asyncio.sleep(0)
+            for step in draw.sample(steps, len(steps)):
+                step.cancel()
+                await asyncio.sleep(0)
+            await asyncio.gather(*steps, return_exceptions=True)
+            assert await session.run(size) == there
+            assert [int(await session.run(one)) for _ in range(there)] == list(range(there))
+
+    asyncio.run(main())
 
 
 @EXECUTORS

@@ -24,18 +24,14 @@ class Rows:
 
 
 class Put(Attempt):
-    """One who puts elements; those that have entered are no longer in `elements`."""
+    """One who puts elements; the `need` that have not entered are in `elements`."""
 
-    __slots__ = ("elements",)
+    __slots__ = ("elements", "need")
 
     def __init__(self, operation: str, elements: Iterable[Element] | Rows) -> None:
         super().__init__(operation)
         self.elements: deque[Element] | Rows = elements if isinstance(elements, Rows) else deque(elements)
-
-    @property
-    def need(self) -> int:
-        """How many places it needs."""
-        return len(self.elements)
+        self.need: int = len(self.elements)
 
 
 class Closing(Put):
@@ -45,9 +41,9 @@ class Closing(Put):
 
 
 class Take(Attempt):
-    """One who takes `count` elements, or fewer from a closed queue; `gathered` has `has` of them, as entries."""
+    """One who takes `count` elements, or fewer from a closed queue; all but `need` are `gathered`, as entries."""
 
-    __slots__ = ("count", "gathered", "has", "many", "up_to")
+    __slots__ = ("count", "gathered", "many", "need", "up_to")
 
     def __init__(self, operation: str, count: int, many: bool, up_to: bool) -> None:
         super().__init__(operation)
@@ -55,12 +51,12 @@ class Take(Attempt):
         self.many: bool = many
         self.up_to: bool = up_to
         self.gathered: list[Any] = []
-        self.has: int = 0
+        self.need: int = count
 
-    @property
-    def need(self) -> int:
-        """How many elements it still needs."""
-        return self.count - self.has
+    def let_go(self) -> list[Any]:
+        """Return what is gathered, which is gathered no longer."""
+        entries, self.gathered, self.need = self.gathered, [], self.count
+        return entries
 
 
 @dataclass(slots=True, eq=False)

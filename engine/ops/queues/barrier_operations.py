@@ -19,8 +19,8 @@ from ..support.context import KernelContext
 from .barrier import BarrierSpec, BarrierStorage
 from .elements import ElementSpec, are_copied
 from .operations import first
+from .orders import MANY
 from .shared import shared
-from .storage import MANY
 from .taking import given
 
 CONTAINER = "barriers"

@@ -19,10 +19,11 @@ from ...kernels.scheduler.calls import Continuation
 from ..support.common import nothing, scalar
 from ..support.context import KernelContext, LongCall, Resources
 from .elements import ElementSpec, are_copied, kept
+from .orders import MANY
 from .queue_spec import QueueSpec
 from .shared import shared
 from .staging import StagingStorage
-from .storage import MANY, QueueStorage
+from .storage import QueueStorage
 from .taking import given
 
 CONTAINER = "queues"

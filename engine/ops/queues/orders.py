@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -12,26 +13,31 @@ import numpy as np
 
 from ...base.errors import GraphError
 from ...kernels.cpu.queue_rings import Ring
+from ..support.copies import LARGE
 from .elements import Element, ElementSpec, nbytes_of
+from .numbers import Numbers
 from .saved import elements_of, rows_of
 
+MANY = 2048  # elements that are moved at once, each by itself
 _MASK = (1 << 64) - 1
 
 
 class FirstInFirstOut:
-    """Elements in the order in which they came."""
+    """Elements in the order in which they came, each with its number, by which it comes back to its place."""
 
-    __slots__ = ("held",)
+    __slots__ = ("_number", "held")
 
     def __init__(self) -> None:
-        self.held: deque[Element] = deque()
+        self.held: deque[tuple[int, Element]] = deque()
+        self._number: int = 0
 
     def __len__(self) -> int:
         return len(self.held)
 
     def push(self, element: Element) -> None:
         """Put an element in."""
-        self.held.append(element)
+        self.held.append((self._number, element))
+        self._number += 1
 
     def available(self, closed: bool) -> int:
         """Return how many may be taken now."""
@@ -47,7 +53,7 @@ class FirstInFirstOut:
 
     def element(self, entry: Any) -> Element:
         """Return the element of an entry."""
-        return entry  # type: ignore[no-any-return]
+        return entry[1]  # type: ignore[no-any-return]
 
     def elements_of(self, entries: Iterable[Any]) -> list[Element]:
         """Return the elements of entries."""
@@ -57,17 +63,32 @@ class FirstInFirstOut:
         """Return how many bytes the elements of entries take."""
         return sum(nbytes_of(self.element(entry)) for entry in entries)
 
-    def rows_of(self, entries: list[Any]) -> Element | None:
-        """Return the elements of entries as rows of arrays, where that is what they are; else None."""
-        return None
+    def only(self, entries: list[Any]) -> Element:
+        """Return the element of the only entry."""
+        return self.element(entries[0])
+
+    def batch(self, entries: list[Any], spec: ElementSpec, padded: bool) -> Element:
+        """Return arrays with the elements of entries along a new first axis, as `ElementSpec.batch`; may take long."""
+        return spec.batch(entries, self.element, padded)
+
+    def is_large(self, entries: list[Any]) -> bool:
+        """Say whether making a batch of entries takes long."""
+        return len(entries) > MANY or self.nbytes_of(entries) >= LARGE
 
     def give_back(self, entries: list[Any]) -> None:
-        """Put entries back to where they were, the first taken first (rule 128)."""
+        """Put entries back to where they were, among others that came back (rule 128)."""
+        entries = sorted(entries, key=_number)
+        while entries and self.held and self.held[0][0] < entries[-1][0]:
+            insort(entries, self.held.popleft(), key=_number)
         self.held.extendleft(reversed(entries))
+
+    def clear(self) -> None:
+        """Let go of all elements; those that are taken may still come back."""
+        self.held.clear()
 
     def elements(self) -> Iterable[Element]:
         """Return what is in, in the order of leaving where that is known."""
-        return list(self.held)
+        return [element for _, element in list(self.held)]
 
     def arrays(self) -> Iterable[Any]:
         """Return the arrays in whose memory the elements are."""
@@ -96,7 +117,13 @@ class FirstInFirstOut:
 
     def set_state(self, elements: Iterable[Element], state: list[int]) -> None:
         """Hold what a snapshot has."""
-        self.held = deque(elements)
+        self.held.clear()
+        for element in elements:
+            self.push(element)
+
+
+def _number(entry: tuple[int, Element]) -> int:
+    return entry[0]
 
 
 class InRing(FirstInFirstOut):
@@ -108,10 +135,11 @@ class InRing(FirstInFirstOut):
         Kernels in C put elements in and take them out as well.
     """
 
-    __slots__ = ("ring",)
+    __slots__ = ("_numbers", "ring")
 
     def __init__(self, ring: Ring) -> None:
         self.ring: Ring = ring
+        self._numbers: Numbers = Numbers()
 
     def __len__(self) -> int:
         return self.ring.length
@@ -126,13 +154,18 @@ class InRing(FirstInFirstOut):
 
     def pop(self) -> Any:
         """Take the next one."""
-        return self.ring.pop(), 1
+        (numbers,) = self._numbers.take(1, self.ring.left)
+        return self.ring.pop(), numbers
 
     def pop_many(self, count: int) -> list[Any]:
-        """Take the next ones: one element, or the rows of several."""
+        """Take the next ones: one element, or the rows of several, for those that follow each other."""
         if count == 1:
             return [self.pop()]
-        return [(self.ring.pop_rows(count), count)] if count else []
+        pop, pop_rows = self.ring.pop, self.ring.pop_rows
+        return [
+            (pop() if len(each) == 1 else pop_rows(len(each)), each)
+            for each in self._numbers.take(count, self.ring.left)
+        ]
 
     def element(self, entry: Any) -> Element:
         """Return the element of an entry that has one."""
@@ -141,25 +174,32 @@ class InRing(FirstInFirstOut):
     def elements_of(self, entries: Iterable[Any]) -> list[Element]:
         """Return the elements of entries."""
         found: list[Element] = []
-        for values, count in entries:
-            found += [values] if count == 1 else self._elements(values)
+        for values, numbers in entries:
+            found += [values] if len(numbers) == 1 else self._elements(values)
         return found
 
     def nbytes_of(self, entries: Iterable[Any]) -> int:
         """Return how many bytes the elements of entries take."""
         return sum(map(nbytes_of, (values for values, _ in entries)))
 
-    def rows_of(self, entries: list[Any]) -> Element | None:
-        """Return the elements of entries as rows of arrays."""
-        if len(entries) == 1 and entries[0][1] > 1:
+    def batch(self, entries: list[Any], spec: ElementSpec, padded: bool) -> Element:
+        """Return arrays with the elements of entries along a new first axis."""
+        if len(entries) == 1 and len(entries[0][1]) > 1:
             return entries[0][0]  # type: ignore[no-any-return]
-        parts = [_rows(values) if count == 1 else values for values, count in entries]
+        parts = [_rows(*entry) for entry in entries]
         return tuple(map(np.concatenate, zip(*parts, strict=True))) if parts else self.ring.pop_rows(0)
 
+    def is_large(self, entries: list[Any]) -> bool:
+        """Say whether making a batch of entries takes long: those of one entry are rows as they are."""
+        return len(entries) > 1 and self.nbytes_of(entries) >= LARGE
+
     def give_back(self, entries: list[Any]) -> None:
-        """Put entries back to where they were, the first taken first (rule 128)."""
-        for values, count in reversed(entries):
-            self.ring.put_back(_rows(values) if count == 1 else values, count)
+        """Put entries back to where they were, among others that came back (rule 128)."""
+        for values, numbers in reversed(entries):
+            in_front = self._numbers.give_back(numbers, self.ring.left)
+            before = self.ring.pop_rows(in_front)
+            self.ring.put_back(_rows(values, numbers), len(numbers))
+            self.ring.put_back(before, in_front)
 
     def elements(self) -> Iterable[Element]:
         """Return copies of what is in, in the order of leaving."""
@@ -182,14 +222,18 @@ class InRing(FirstInFirstOut):
         return partial(self._set_rows, rows, spec.count(rows, queue))
 
     def _set_rows(self, rows: list[Any], count: int) -> None:
-        self.ring.clear()
+        self._clear()
         self.ring.push_rows(rows, 0, count)
 
     def set_state(self, elements: Iterable[Element], state: list[int]) -> None:
         """Hold what a snapshot has."""
-        self.ring.clear()
+        self._clear()
         for element in elements:
             self.push(element)
+
+    def _clear(self) -> None:
+        self.ring.clear()
+        self._numbers.forget(self.ring.left)
 
     def _elements(self, rows: Sequence[Any]) -> list[Element]:
         for column in rows:
@@ -197,9 +241,9 @@ class InRing(FirstInFirstOut):
         return [tuple(column[i, ...] for column in rows) for i in range(len(rows[0]))]
 
 
-def _rows(element: Element) -> list[Any]:
-    """Return an element as one row."""
-    return [value[np.newaxis] for value in element]
+def _rows(values: Element, numbers: range) -> Sequence[Any]:
+    """Return the elements of an entry as rows of arrays."""
+    return values if len(numbers) > 1 else [value[np.newaxis] for value in values]
 
 
 class SmallestFirst(FirstInFirstOut):

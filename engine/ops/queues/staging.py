@@ -63,13 +63,13 @@ class StagingStorage(QueueStorage):
     def clear(self) -> None:
         """Let go of all elements but those that somebody was woken to take."""
         promised = self.order.pop_many(min(len(self.order), self.takers.promised))
-        self.order = self.spec.make_order()
+        self.order.clear()
         self.nbytes = 0
         self._back(promised)
         self.serve()
 
     def _at(self, index: int) -> Element:
-        return self.order.held[index]
+        return self.order.held[index][1]
 
     def _push(self, element: Element) -> None:
         super()._push(element)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from ...base.errors import OpError
@@ -17,19 +18,17 @@ from ...kernels.cpu.queue_rings import QueueBase, Ring
 from ...kernels.memory.contexts import outside
 from ...kernels.memory.pool import Pool
 from ..control.py_function import AsyncResult
-from ..support.copies import LARGE
 from .attempts import Closing, Put, Rows, Take, Taken
 from .elements import Element, kept, nbytes_of
 from .figures import QueueStatistics, statistics_of
 from .line import Line
-from .orders import FirstInFirstOut, InRing
+from .orders import MANY, FirstInFirstOut, InRing
 from .queue_errors import closed_by, closed_queue, insufficient, restored, too_large
 from .queue_spec import QueueSpec
 from .saved import checked_state, packed, packed_rows
 from .shared import SharedResource
 
 PIECE = 1 << 20  # bytes that are moved at once between memory and a ring
-MANY = 2048  # elements that are moved at once, each by itself
 
 
 class QueueStorage(QueueBase, SharedResource):
@@ -150,7 +149,7 @@ class QueueStorage(QueueBase, SharedResource):
 
         def change() -> None:
             for take in (*self.takers.woken, *self.takers.waiting):
-                take.gathered, take.has = [], 0
+                take.let_go()
             self.takers.count_anew()
             self._oldest = self._takes
             outside(put_in)
@@ -249,6 +248,13 @@ class QueueStorage(QueueBase, SharedResource):
         """
         outside(self._serve)
 
+    def _serve_if(self, changed: object) -> None:
+        """Serve where something has changed for somebody who waits."""
+        if changed:
+            self.serve()
+        else:
+            self._settle()
+
     def _serve(self) -> None:
         self._left, self._later = self.piece, None
         moved = True
@@ -276,7 +282,7 @@ class QueueStorage(QueueBase, SharedResource):
             elif put.need <= self.piece and self._has_room_for(put):
                 self.putters.wake(put)
             else:
-                if not self.putters.woken and len(put.elements) > 1:
+                if not self.putters.woken and put.need > 1:
                     changed |= self._push_some(put)
                 break
         return changed
@@ -300,9 +306,9 @@ class QueueStorage(QueueBase, SharedResource):
 
     def _take_the_rest(self, take: Take, free: int) -> None:
         """Serve one who wants more than a closed queue has."""
-        got = take.has + free
+        got = take.count - take.need + free
         if take.up_to and got > 0:
-            take.count = got
+            take.count, take.need = got, free
             return
         self._give_back(take)
         self.takers.end(take, insufficient(self, take, got))
@@ -319,13 +325,12 @@ class QueueStorage(QueueBase, SharedResource):
     def _gather(self, take: Take, count: int) -> None:
         taken = self.order.pop_many(count)
         take.gathered += taken
-        take.has += count
+        take.need -= count
         if self.spec.capacity_bytes >= 0:
             self.nbytes -= self.order.nbytes_of(taken)
 
     def _give_back(self, take: Take) -> None:
-        self._back(take.gathered)
-        take.gathered, take.has = [], 0
+        self._back(take.let_go())
 
     def _back(self, entries: list[Any]) -> None:
         if self.spec.capacity_bytes >= 0:
@@ -354,7 +359,7 @@ class QueueStorage(QueueBase, SharedResource):
         first = not self.putters
         waiting = self.putters.join(put, self._go_on_putting, self._give_up_putting)
         if first:  # else those in front wake it, who may have been woken but have not gone on
-            self.serve()
+            self._serve_if(not 0 <= self.spec.capacity <= len(self.order))
         return waiting
 
     def _go_on_putting(self, put: Put) -> None:
@@ -366,7 +371,7 @@ class QueueStorage(QueueBase, SharedResource):
                 raise put.error
             self._push_all(put)
         finally:
-            self.serve()
+            self._serve_if(self.takers.waiting or self.putters.waiting)
 
     def _give_up_putting(self, put: Put) -> None:
         self.putters.leave(put)
@@ -374,7 +379,7 @@ class QueueStorage(QueueBase, SharedResource):
 
     def _push_all(self, put: Put) -> None:
         if isinstance(put.elements, Rows):
-            self._push_rows(put.elements, len(put.elements))
+            self._push_rows(put.elements, put.need)
         else:
             while put.elements:
                 self._push(put.elements.popleft())
@@ -390,6 +395,7 @@ class QueueStorage(QueueBase, SharedResource):
             while put.elements and count < self._left and self._fits(put.elements[0]):
                 self._push(put.elements.popleft())
                 count += 1
+        put.need -= count
         self._left -= count
         if not self._left:
             self._serve_in_next_turn()
@@ -412,13 +418,13 @@ class QueueStorage(QueueBase, SharedResource):
 
     def _has_room_for(self, put: Put) -> bool:
         """Say whether all that one puts has room beside what the woken ones put."""
-        if not put.elements:
+        if not put.need:
             return True  # also of a queue that has more than its capacity, as batches have gone back
         size = 0
         if self.spec.capacity_bytes >= 0:
             every = [each.elements for each in (*self.putters.woken, put)]
             size = sum(nbytes_of(e) for elements in every if not isinstance(elements, Rows) for e in elements)
-        return self._room_for(self.putters.promised + len(put.elements), size)
+        return self._room_for(self.putters.promised + put.need, size)
 
     def _room_for(self, count: int, size: int) -> bool:
         spec = self.spec
@@ -433,7 +439,7 @@ class QueueStorage(QueueBase, SharedResource):
             if self.closed and take.need > free:
                 if not take.up_to or not free:
                     raise insufficient(self, take, free)
-                take.count = free
+                take.count = take.need = free
             if take.need <= min(free, self.piece):
                 taken = self._take_all(take)
                 if self.putters.waiting:
@@ -442,7 +448,7 @@ class QueueStorage(QueueBase, SharedResource):
         first = not self.takers
         waiting = self.takers.join(take, self._go_on_taking, self._give_up_taking)
         if first:
-            self.serve()
+            self._serve_if(self.closed or self.order.available(self.closed))
         return waiting
 
     def _take_all(self, take: Take) -> Taken:
@@ -453,24 +459,16 @@ class QueueStorage(QueueBase, SharedResource):
 
     def _taken(self, entries: list[Any], many: bool) -> Taken:
         number, self._takes = self._takes, self._takes + 1
-        make = self._batch if many else self._only
-        return Taken(entries, make, self._put_back, number, many and self._is_large(entries))
-
-    def _is_large(self, entries: list[Any]) -> bool:
-        """Say whether making a batch of entries takes long."""
-        if self.ring is not None:
-            return len(entries) > 1 and self.order.nbytes_of(entries) >= LARGE  # one piece is the batch as it is
-        return len(entries) > MANY or self.order.nbytes_of(entries) >= LARGE
-
-    def _only(self, entries: list[Any]) -> Element:
-        return self.order.element(entries[0])
-
-    def _batch(self, entries: list[Any]) -> Element:
-        rows = self.order.rows_of(entries)
-        return self.spec.elements.batch(entries, self.order.element, self.spec.pads) if rows is None else rows
+        if not many:
+            return Taken(entries, self.order.only, self._put_back, number)
+        make = partial(self.order.batch, spec=self.spec.elements, padded=self.spec.pads)
+        return Taken(entries, make, self._put_back, number, self.order.is_large(entries))
 
     def _put_back(self, entries: list[Any], number: int) -> None:
         if number >= self._oldest:
+            for take in (*self.takers.woken, *islice(self.takers.waiting, 1)):  # what they have gathered may be younger
+                self._give_back(take)
+            self.takers.count_anew()
             self.dequeued -= len(self.order.elements_of(entries))
             self._back(entries)
             self.serve()
@@ -488,10 +486,8 @@ class QueueStorage(QueueBase, SharedResource):
         except BaseException:
             self.serve()
             raise
-        if self.putters.waiting or not self.takers.woken:
-            self.serve()
-        else:  # those behind were woken already, as far as there is something for them
-            self._settle()
+        # Those behind one who was woken were woken already, as far as there is something for them.
+        self._serve_if(self.putters.waiting or (self.takers.waiting and not self.takers.woken))
         return result
 
     def _give_up_taking(self, take: Take) -> None:

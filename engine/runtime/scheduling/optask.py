@@ -35,6 +35,8 @@ class OpTask(asyncio.Future[Any]):
         Called instead if the OpTask is cancelled, even if the source had its result by then.
     is_over : callable, optional
         Whether the step of the instance is about to cancel it; then what can be given up is, as if that had happened.
+    finished : callable, optional
+        Called with the OpTask as soon as that is done, not a turn of the event loop later as callbacks are.
 
     Examples
     --------
@@ -56,12 +58,14 @@ class OpTask(asyncio.Future[Any]):
         convert: Callable[[Any], Any] | None = None,
         give_up: Callable[[], None] | None = None,
         is_over: Callable[[], bool] | None = None,
+        finished: Callable[[OpTask], object] | None = None,
     ) -> None:
         super().__init__(loop=source.get_loop())
         self._name = name
         self._convert = convert
         self._give_up = give_up
         self._is_over = is_over
+        self._finished = finished
         self._context = copy_context()
         self._num_cancels_requested = 0
         self._must_cancel = False  # asked for when the source was done already
@@ -154,8 +158,11 @@ class OpTask(asyncio.Future[Any]):
         except BaseException as error:
             super().set_exception(_storable(error))
         finally:
-            self._convert = self._give_up = self._is_over = None
+            finished = self._finished
+            self._convert = self._give_up = self._is_over = self._finished = None
             _unregister_task(self)  # type: ignore[arg-type]
+            if finished is not None:
+                finished(self)
             # An error raised here has this frame in its traceback, and these hold the error: it, and all that the
             # frames of a failed kernel hold, would live until the garbage is collected.
             del self, source
@@ -170,15 +177,26 @@ def _storable(error: BaseException) -> BaseException:
     return wrapped
 
 
-def start_task(awaitable: Any, name: str, is_over: Callable[[], bool] | None = None) -> asyncio.Task[Any] | OpTask:
-    """Let an awaitable go on as a task of the running loop: an OpTask if it only waits for a future of that loop."""
+def start_task(
+    awaitable: Any,
+    name: str,
+    is_over: Callable[[], bool] | None = None,
+    finished: Callable[[asyncio.Task[Any] | OpTask], object] | None = None,
+) -> asyncio.Task[Any] | OpTask:
+    """Let an awaitable go on as a task of the running loop: an OpTask if it only waits for a future of that loop.
+
+    ``finished(task)`` is called when the task is done, never before this returns.
+    """
     loop = asyncio.get_running_loop()
     source, convert, give_up = awaitable, None, None
     if isinstance(awaitable, AsyncResult):
         source, convert, give_up = awaitable.source, awaitable.convert, awaitable.give_up
     if isinstance(source, asyncio.Future) and source.get_loop() is loop:
-        return OpTask(source, name, convert, give_up, is_over)
-    return loop.create_task(_await(awaitable), name=name)
+        return OpTask(source, name, convert, give_up, is_over, finished)
+    task = loop.create_task(_await(awaitable), name=name)
+    if finished is not None:
+        task.add_done_callback(finished)
+    return task
 
 
 async def _await(awaitable: Any) -> Any:

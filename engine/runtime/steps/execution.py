@@ -20,7 +20,6 @@ from ...compile.plan.plan import Plan
 from ...kernels.scheduler.group import MachineGroup
 from ...kernels.scheduler.limited import LimitedMachine
 from ...ops.support.context import LongCall, StepContext
-from ...streams.contract import Clock
 from ...swap.swapper import StepSwapper
 from ..devices.device_values import copies_over
 from ..devices.session_devices import SessionDevice, check_arrays
@@ -174,9 +173,8 @@ class Execution:
 
     def _launch(self) -> None:
         for ticket, awaitable, _, name in self.machine.launches():
-            task = start_task(awaitable, name, self._is_over)
+            task = start_task(awaitable, name, self._is_over, self._finished)
             self.tasks[task] = ticket, awaitable
-            task.add_done_callback(self._finished)
 
     def _is_over(self) -> bool:
         """Say whether the step has failed, or was cancelled, which it only sees in its own turn of the event loop."""
@@ -197,23 +195,21 @@ class Execution:
 
     async def _news(self) -> None:
         """Wait until a task or a worker's kernel has ended, others gave memory back, or the step was aborted."""
-        self.waiter = asyncio.get_running_loop().create_future()
+        self.waiter = self.loop.create_future()
         try:
             if self.machine.blocked_on_memory:
                 self.arbiter.block(self)
             if self.swaps and self._waits_for_copies():
                 with self.swaps[0].stalled():
                     await self.waiter
-            elif not self.machine.offloaded or self._expect_worker():
-                with held(self._clocks_to_hold()):
+            elif not self.machine.offloaded:
+                await self.waiter
+            elif self._expect_worker():
+                with held(self.environment.clocks):  # what is computed meanwhile takes real time, so they must not jump
                     await self.waiter
         finally:
             self.waiter = None
             self.arbiter.unblock(self)
-
-    def _clocks_to_hold(self) -> Sequence[Clock]:
-        """Return the clocks that could jump, if workers compute something meanwhile, which takes real time."""
-        return self.environment.clocks if self.machine.offloaded else ()
 
     def _waits_for_copies(self) -> bool:
         """Say whether nothing of the step goes on but copies of saved values that are wanted now."""
