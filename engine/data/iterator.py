@@ -15,8 +15,8 @@ from typing import Any
 
 from ..base.errors import GraphError, QueueClosed, SessionClosed
 from ..base.settings import DEFAULTS
-from ..ops.control.py_function import AsyncResult
-from ..ops.queues.line import Attempt, Line
+from ..kernels.core.async_result import AsyncResult
+from ..kernels.cpu.queue_lines import Attempt, Line
 from ..runtime.scheduling.blocking_calls import BlockingCalls
 from .stages.elements import ChunkSize, Failure, Item, failure
 from .stages.saved_items import restored_items, saved_items

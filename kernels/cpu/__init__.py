@@ -12,7 +12,7 @@ from . import (  # noqa: F401
     loops,
     pooling,
     product_sum,
-    queue_rings,
+    queue_kernels,
     reducing,
     reshape,
     softmax,

@@ -1,4 +1,4 @@
-"""The elements of queues that have a fixed size, and the kernels that put some in and take some out."""
+"""The elements of queues that have a fixed size."""
 
 cimport numpy as cnp
 from libc.stdint cimport int64_t
@@ -20,16 +20,10 @@ cdef class Ring:
 
     cdef bint grow(self, Py_ssize_t wanted) except -1
     cdef inline char* at(self, int component, Py_ssize_t index) noexcept
+    cdef Py_ssize_t rows_in(self, columns) except -2
     cdef bint fits(self, int component, const Operand* value, int batched)
     cdef void copy(self, int component, Py_ssize_t index, char* rows, Py_ssize_t count, bint to_ring) noexcept
     cdef void drop(self, Py_ssize_t count) noexcept
-
-
-cdef class QueueBase:
-    cdef public Ring ring  # the elements; None where they have no fixed size, or another order
-    cdef public bint may_put  # it is open, and nobody waits to put
-    cdef public bint may_take  # nobody waits to take
-    cdef public bint takers_wait  # somebody waits to take who was not woken: `serve` what is put
-    cdef public bint putters_wait  # somebody waits to put who was not woken: `serve` where something is taken
-    cdef public int64_t enqueued  # elements that were put in so far
-    cdef public int64_t dequeued  # elements that were taken so far
+    cdef int write(self, columns, Py_ssize_t start, Py_ssize_t index, Py_ssize_t count) except -1
+    cdef tuple read(self, Py_ssize_t count)
+    cdef int read_into(self, columns, Py_ssize_t count) except -1

@@ -1,4 +1,4 @@
-"""The elements of queues that have a fixed size, and the kernels that put some in and take some out."""
+"""The elements of queues that have a fixed size."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -30,12 +30,15 @@ class Ring:
         How many elements there is memory for now.
     length : int
         How many there are.
+    left : int
+        How many have left, less those that were put back.
     """
 
     columns: list[np.ndarray[Any, Any]]
     places: int
     capacity: int
     length: int
+    left: int
     def __init__(self, dtypes: Sequence[np.dtype[Any]], shapes: Sequence[tuple[int, ...]], capacity: int) -> None: ...
     def __len__(self) -> int: ...
     def reserve(self, wanted: int) -> None:
@@ -61,28 +64,3 @@ class Ring:
 
     def clear(self) -> None:
         """Forget all elements."""
-
-class QueueBase:
-    """What the kernels need to know of a queue.
-
-    Attributes
-    ----------
-    ring : Ring or None
-        Its elements; None where they have no fixed size, or leave in another order.
-    may_put, may_take : bool
-        Whether nobody is in front of kernels that put and take, and the queue is open.
-    takers_wait, putters_wait : bool
-        Whether somebody waits to take, or to put, who was not woken; a kernel then calls `serve`.
-    enqueued, dequeued : int
-        Elements that were put in, and taken, so far.
-    """
-
-    ring: Ring | None
-    may_put: bool
-    may_take: bool
-    takers_wait: bool
-    putters_wait: bool
-    enqueued: int
-    dequeued: int
-    def serve(self) -> None:
-        """Wake those who can go on."""

@@ -1,28 +1,17 @@
-"""The elements of queues that have a fixed size, and the kernels that put some in and take some out.
-
-Here is what happens almost always: there is room, there is an element, and nobody is in front. Whatever else comes
-(waiting, waking, closing, errors) is left to ``tagflow.ops.queues.storage``.
-"""
+"""The elements of queues that have a fixed size."""
 
 cimport numpy as cnp
-from cpython.object cimport PyObject
-from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
 import numpy as np
 
-from tagflow.kernels.core.table cimport Native, Node, Table, Work, output_type
-from tagflow.kernels.core.values cimport OBJECT, Counters, Value
-from tagflow.kernels.cpu.arrays cimport MOST_DIMS, Operand, new_result, open_plain
-from tagflow.kernels.cpu.registry cimport register
+from tagflow.kernels.cpu.arrays cimport MOST_DIMS, Operand
 
 cnp.import_array()
 
 cdef enum:
     FIRST_PLACES = 16  # that there is memory for at first
-    MOST_COMPONENTS = 8  # of elements of which kernels put batches in
-    MOST_BYTES = 1 << 18  # of a batch that kernels copy
 
 
 cdef class Ring:
@@ -61,7 +50,7 @@ cdef class Ring:
         if self.capacity >= 0:
             places = max(wanted, min(places, self.capacity))
         columns = [np.empty((places, *shape), old.dtype) for shape, old in zip(self.shapes, self.columns)]
-        self._read_into(columns, self.length)
+        self.read_into(columns, self.length)
         self.columns = columns
         for k in range(self.count):
             self.data[k] = <char*>cnp.PyArray_DATA(columns[k])
@@ -78,6 +67,27 @@ cdef class Ring:
             if value.dims[batched + d] != <Py_ssize_t>shape[d]:
                 return False
         return True
+
+    cdef Py_ssize_t rows_in(self, columns) except -2:
+        """Return how many elements lie along the first axes of arrays; -1 where these do not fit."""
+        cdef Py_ssize_t count = -1
+        cdef cnp.ndarray given
+        cdef tuple shape
+        cdef int k, d
+        if len(columns) != self.count:
+            return -1
+        for k in range(self.count):
+            shape = <tuple>self.shapes[k]
+            if not cnp.PyArray_CheckExact(columns[k]):
+                return -1
+            given = columns[k]
+            if given.ndim != 1 + len(shape) or (k and given.shape[0] != count):
+                return -1
+            count = given.shape[0]
+            for d in range(<int>len(shape)):
+                if given.shape[1 + d] != <Py_ssize_t>shape[d]:
+                    return -1
+        return count
 
     def reserve(self, Py_ssize_t wanted):
         """Have memory for so many elements, or as many as there may be."""
@@ -137,35 +147,43 @@ cdef class Ring:
         cdef Py_ssize_t count = stop - start
         if self.length + count > self.places:
             self.grow(self.length + count)
-        self._write(columns, start, self.length, count)
+        self.write(columns, start, self.length, count)
         self.length += count
 
-    def _write(self, columns, Py_ssize_t start, Py_ssize_t index, Py_ssize_t count):
-        """Write rows of arrays, in two pieces where the places begin anew between them."""
-        cdef Py_ssize_t place, piece
-        while count > 0:
-            place = (self.first + index) % self.places
-            piece = min(count, self.places - place)
-            for own, given in zip(self.columns, columns):
-                own[place:place + piece] = given[start:start + piece]
-            start, index, count = start + piece, index + piece, count - piece
+    cdef int write(self, columns, Py_ssize_t start, Py_ssize_t index, Py_ssize_t count) except -1:
+        """Write rows of arrays from `start` on to elements from `index` on."""
+        cdef cnp.ndarray given, own
+        cdef Py_ssize_t place, piece, row
+        cdef int k
+        for k, value in enumerate(columns):
+            given, own = value, self.columns[k]
+            if cnp.PyArray_ISCARRAY_RO(given) and cnp.PyArray_TYPE(given) == cnp.PyArray_TYPE(own):
+                self.copy(k, index, <char*>cnp.PyArray_DATA(given) + start * self.sizes[k], count, True)
+                continue
+            row = start
+            while row < start + count:  # in two pieces where the places begin anew between them
+                place = (self.first + index + row - start) % self.places
+                piece = min(start + count - row, self.places - place)
+                own[place:place + piece] = given[row:row + piece]
+                row += piece
+        return 0
 
-    def _read(self, Py_ssize_t count):
+    cdef tuple read(self, Py_ssize_t count):
         """Return copies of the next elements."""
-        made = tuple([np.empty((count, *own.shape[1:]), own.dtype) for own in self.columns])
-        self._read_into(made, count)
+        made = tuple([np.empty((count, *shape), own.dtype) for shape, own in zip(self.shapes, self.columns)])
+        self.read_into(made, count)
         return made
 
-    def _read_into(self, columns, Py_ssize_t count):
+    cdef int read_into(self, columns, Py_ssize_t count) except -1:
         """Copy the next elements to the first rows of arrays."""
-        cdef Py_ssize_t head = min(count, self.places - self.first)
-        for own, rows in zip(self.columns, columns):
-            rows[:head] = own[self.first:self.first + head]
-            rows[head:count] = own[:count - head]
+        cdef int k
+        for k in range(self.count):
+            self.copy(k, 0, <char*>cnp.PyArray_DATA(columns[k]), count, False)
+        return 0
 
     def pop_rows(self, Py_ssize_t count):
         """Take the next `count` elements out, as rows of new arrays."""
-        rows = self._read(count)
+        rows = self.read(count)
         self.drop(count)
         return rows
 
@@ -176,162 +194,12 @@ cdef class Ring:
         self.first = (self.first - count + self.places) % self.places if self.places else 0
         self.length += count
         self.left -= count
-        self._write(columns, 0, 0, count)
+        self.write(columns, 0, 0, count)
 
     def rows(self):
         """Return copies of all elements, as rows."""
-        return self._read(self.length)
+        return self.read(self.length)
 
     def clear(self):
         """Forget all elements."""
         self.first = self.length = 0
-
-
-cdef class QueueBase:
-
-    def serve(self):
-        raise NotImplementedError
-
-
-cdef inline QueueBase _queue_in(Value* inputs):
-    """Return the queue, or None if its elements are in no ring."""
-    if inputs[0].form != OBJECT:
-        return None
-    queue = <object><PyObject*>inputs[0].bits
-    if not isinstance(queue, QueueBase) or (<QueueBase>queue).ring is None:
-        return None
-    return <QueueBase>queue
-
-
-cdef int _put(
-        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    """Put an element in if there is room."""
-    cdef QueueBase queue = _queue_in(inputs)
-    cdef Ring ring
-    cdef Operand value
-    cdef int k
-    if queue is None or not queue.may_put:
-        return 0
-    ring = queue.ring
-    if ring.length >= ring.places or 0 <= ring.capacity <= ring.length or ring.count != <int>node.num_inputs - 1:
-        return 0
-    for k in range(ring.count):
-        if not open_plain(&inputs[k + 1], &value) or not ring.fits(k, &value, 0):
-            return 0
-        memcpy(ring.at(k, ring.length), value.data, ring.sizes[k])
-    ring.length += 1
-    queue.enqueued += 1
-    if queue.takers_wait:
-        queue.serve()
-    return 1
-
-
-cdef int _put_rows(
-        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    """Put the rows of a batch in if there is room for all."""
-    cdef QueueBase queue = _queue_in(inputs)
-    cdef Operand values[MOST_COMPONENTS]
-    cdef Py_ssize_t count = 0
-    cdef size_t size = 0
-    cdef Ring ring
-    cdef int k
-    if queue is None or not queue.may_put:
-        return 0
-    ring = queue.ring
-    if not 0 < ring.count <= MOST_COMPONENTS or ring.count != <int>node.num_inputs - 1:
-        return 0
-    for k in range(ring.count):
-        if not open_plain(&inputs[k + 1], &values[k]) or not ring.fits(k, &values[k], 1):
-            return 0
-        if k == 0:
-            count = values[0].dims[0]
-        elif count != values[k].dims[0]:
-            return 0
-        size += count * ring.sizes[k]
-    if count == 0 or size > MOST_BYTES or 0 <= ring.capacity < ring.length + count:
-        return 0
-    if ring.length + count > ring.places:
-        ring.grow(ring.length + count)
-    for k in range(ring.count):
-        ring.copy(k, ring.length, values[k].data, count, True)
-    ring.length += count
-    queue.enqueued += count
-    if queue.takers_wait:
-        queue.serve()
-    return 1
-
-
-cdef int _take(
-        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    """Take an element out if there is one."""
-    cdef QueueBase queue = _queue_in(inputs)
-    if queue is None or not queue.may_take or queue.ring.length == 0 or queue.ring.count != <int>node.num_outputs:
-        return 0
-    _hand_out(table, node, queue.ring, 1, 0, live, outputs)
-    queue.dequeued += 1
-    if queue.putters_wait:
-        queue.serve()
-    return 1
-
-
-cdef int _take_rows(
-        const Table* table, const Node* node, Value* inputs, Counters* live, Value* outputs, Work* work) except -1:
-    """Take a batch out if there are as many elements."""
-    cdef QueueBase queue = _queue_in(inputs)
-    cdef Operand wanted
-    cdef size_t size = 0
-    cdef Py_ssize_t count
-    cdef int k
-    if queue is None or not queue.may_take or queue.ring.count != <int>node.num_outputs:
-        return 0
-    if not open_plain(&inputs[1], &wanted) or wanted.size != 1:
-        return 0
-    count = (<int32_t*>wanted.data)[0]
-    for k in range(queue.ring.count):
-        size += count * queue.ring.sizes[k]
-        if len(<tuple>queue.ring.shapes[k]) >= MOST_DIMS:
-            return 0
-    if not 0 < count <= queue.ring.length or size > MOST_BYTES:
-        return 0
-    _hand_out(table, node, queue.ring, count, 1, live, outputs)
-    queue.dequeued += count
-    if queue.putters_wait:
-        queue.serve()
-    return 1
-
-
-cdef int _hand_out(
-        const Table* table, const Node* node, Ring ring, Py_ssize_t count, int batched, Counters* live,
-        Value* outputs) except -1:
-    """Take the next elements out as outputs; `batched` is 1 where these have a dimension for them."""
-    cdef cnp.npy_intp dims[MOST_DIMS]
-    cdef tuple shape
-    cdef char* made
-    cdef int k, d
-    dims[0] = count
-    for k in range(ring.count):
-        shape = <tuple>ring.shapes[k]
-        for d in range(<int>len(shape)):
-            dims[batched + d] = shape[d]
-        made = new_result(live, output_type(table, node, k), batched + <int>len(shape), dims, &outputs[k])
-        ring.copy(k, 0, made, count, False)
-    ring.drop(count)
-    return 0
-
-
-cdef Native _find_put(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
-    """Return the kernel of Enqueue or EnqueueMany."""
-    return _put if type == "Enqueue" else _put_rows
-
-
-cdef Native _find_take(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
-    """Return the kernel of Dequeue or DequeueMany; Python's takes, and notes, what goes back if a step is cancelled."""
-    if attrs["only_fetched"]:
-        return NULL
-    return _take if type == "Dequeue" else _take_rows
-
-
-register("Enqueue", _find_put)
-register("EnqueueMany", _find_put)
-register("Dequeue", _find_take)
-register("DequeueMany", _find_take)

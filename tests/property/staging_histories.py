@@ -3,8 +3,8 @@
 import numpy as np
 from tagflow.base import dtypes
 from tagflow.base.shapes import SCALAR, Shape
+from tagflow.kernels.cpu.queue_base import Taken
 from tagflow.ops.queues.accumulators import AccumulatorSpec, AccumulatorStorage
-from tagflow.ops.queues.attempts import Taken
 from tagflow.ops.queues.barrier import FIRST, BarrierSpec, BarrierStorage
 from tagflow.ops.queues.elements import ElementSpec
 from tagflow.ops.queues.gradient_sums import Reduction

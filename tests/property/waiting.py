@@ -5,8 +5,8 @@ import random
 from contextlib import suppress
 
 from tagflow.base.errors import OpError
-from tagflow.ops.control.py_function import AsyncResult
-from tagflow.runtime.scheduling.optask import start_task
+from tagflow.kernels.core.async_result import AsyncResult
+from tagflow.kernels.scheduler.optask import start_task
 
 ENOUGH = 80  # turns of the loop after which nothing moves any longer
 

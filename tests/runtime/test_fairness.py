@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.runtime.scheduling import time_slices as waiting
-from tagflow.runtime.scheduling.time_slices import TimeSlices
+from tagflow.kernels.scheduler import time_slices as waiting
+from tagflow.kernels.scheduler.time_slices import TimeSlices
 
 from tests.support.settings import ON
 

@@ -51,7 +51,7 @@ def test_what_a_kernel_made_is_not_copied_and_not_written_to():
         async with tg.Session(graph) as session:
             feed = {x: np.zeros(SIZE, np.float32)}
             await session.run([put, after, changed], feed)
-            (element,) = queue_in(session).order.held[0]
+            _, (element,) = queue_in(session).order.held[0]
             assert element.base is None
             assert element.flags.writeable  # as the kernel made it: a copy is read-only
             saved = await session.snapshot()

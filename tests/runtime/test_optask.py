@@ -10,7 +10,7 @@ import anyio
 import pytest
 import tagflow as tg
 import uvloop
-from tagflow.runtime.scheduling.optask import OpTask
+from tagflow.kernels.scheduler.optask import OpTask
 
 NUMBER = contextvars.ContextVar("number", default=0)
 EAGER = pytest.mark.skipif(sys.version_info < (3, 12), reason="eager tasks came with Python 3.12")

@@ -5,7 +5,7 @@ import asyncio
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.runtime.scheduling.optask import OpTask
+from tagflow.kernels.scheduler.optask import OpTask
 
 EXECUTORS = pytest.mark.parametrize("executor", ["machine", "reference"])
 

@@ -5,7 +5,7 @@ import asyncio
 import numpy as np
 import pytest
 import tagflow as tg
-from tagflow.ops.queues.attempts import Taken
+from tagflow.ops.queues.storage import QueueStorage
 
 N = 1024  # floats of an element
 
@@ -58,11 +58,11 @@ def test_what_is_gathered_for_one_is_not_refused_to_another(limit):
 
 @pytest.mark.parametrize("batches", [1, 2])
 def test_a_long_batch_that_is_refused_memory_goes_back(batches, monkeypatch):
-    give_back = Taken.give_back
+    put_back = QueueStorage.put_back
 
     async def main():
         given_back = asyncio.Event()
-        monkeypatch.setattr(Taken, "give_back", lambda self: (give_back(self), given_back.set()))
+        monkeypatch.setattr(QueueStorage, "put_back", lambda *taken: (put_back(*taken), given_back.set()))
         with tg.Graph().as_default() as graph:
             queue, x = tg.PaddingFIFOQueue(-1, "float32", shapes=[[None]]), tg.placeholder("float32", [])
             put, many = queue.enqueue_many(tg.fill([100, N], x)), queue.dequeue_many(400)

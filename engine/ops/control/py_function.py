@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from ...base.shapes import Shape
 from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.operation import Operation
 from ...ir.traits import Effect
+from ...kernels.core.async_result import AsyncResult
 from ...kernels.memory.contexts import outside
 from ..support.common import PYTHON
 from ..support.context import KernelContext
@@ -46,60 +46,6 @@ def _call(
         return _checked(context, function, value, **expected)
 
     return AsyncResult(result, check) if inspect.isawaitable(result) else check(result)
-
-
-class AsyncResult:
-    """What an asynchronous function will return; awaited once, or closed when its step ends before.
-
-    Attributes
-    ----------
-    source : awaitable
-        What the function returned.
-    convert : callable
-        Makes the kernel's outputs from the source's result, or raises OpError.
-    give_up : callable, optional
-        Called instead of `convert`, perhaps more than once, when the wait was cancelled: also one that had its result.
-    in_order : bool
-        Whether what is waited for is given out in order: later instances of the same operation that want it of the same
-        resource could only wait behind this one, and need not begin before.
-    """
-
-    def __init__(
-        self,
-        source: Awaitable[Any],
-        convert: Callable[[Any], Any],
-        give_up: Callable[[], None] | None = None,
-        in_order: bool = False,
-    ) -> None:
-        self.source = source
-        self.convert = convert
-        self.give_up = give_up
-        self.in_order = in_order
-
-    def then(self, function: Callable[[Any], Any]) -> AsyncResult:
-        """Return what gives a function of this result."""
-        convert = self.convert
-        return AsyncResult(self.source, lambda result: function(convert(result)), self.give_up, self.in_order)
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        return self._converted().__await__()
-
-    async def _converted(self) -> Any:
-        try:
-            result = await self.source
-        except asyncio.CancelledError:
-            if self.give_up is not None:
-                self.give_up()
-            raise
-        return self.convert(result)
-
-    def close(self) -> None:
-        """Give the result up: close a coroutine, cancel a future."""
-        if self.give_up is not None:
-            self.give_up()
-        end = getattr(self.source, "close", None) or getattr(self.source, "cancel", None)
-        if end is not None:
-            end()
 
 
 def _checked(

@@ -16,14 +16,14 @@ from ...base.turns import Turns
 from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.operation import Operation
 from ...ir.traits import Effect
+from ...kernels.core.async_result import AsyncResult
+from ...kernels.cpu.queue_lines import Attempt, Line
 from ...kernels.scheduler.calls import Continuation
-from ..control.py_function import AsyncResult
 from ..support.common import nothing, scalar
 from ..support.context import KernelContext, LongCall, succeeded, until_ended
 from ..support.copies import is_large
 from .figures import AccumulatorStatistics
 from .gradient_sums import DenseSum, Reduction, SparseSum
-from .line import Attempt, Line
 from .saved import checked_state
 from .shared import SharedResource, shared
 

@@ -10,8 +10,8 @@ import numpy as np
 from ...base import dtypes
 from ...base.errors import OpError, QueueClosed
 from ...base.shapes import SCALAR
-from ..control.py_function import AsyncResult
-from .attempts import Taken
+from ...kernels.core.async_result import AsyncResult
+from ...kernels.cpu.queue_base import Taken
 from .elements import ElementSpec
 from .figures import KeyedStatistics
 from .queue_spec import QueueSpec

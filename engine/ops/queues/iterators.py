@@ -9,10 +9,10 @@ from ...base.shapes import SCALAR, Shape
 from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.operation import Operation
 from ...ir.traits import Effect
+from ...kernels.core.async_result import AsyncResult
+from ...kernels.cpu.queue_base import Taken
 from ...kernels.memory.contexts import outside
-from ..control.py_function import AsyncResult
 from ..support.context import KernelContext
-from .attempts import Taken
 from .shared import SharedResource, shared
 from .taking import given
 

@@ -9,11 +9,11 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from ...base.errors import OpError
+from ...kernels.core.async_result import AsyncResult
+from ...kernels.cpu.queue_lines import Attempt, Line
 from ...kernels.memory.pool import Pool
-from ..control.py_function import AsyncResult
 from .elements import Element, ElementSpec
 from .figures import KeyedStatistics
-from .line import Attempt, Line
 from .shared import SharedResource
 
 Entry = dict[int, Any]  # components by their numbers
@@ -41,21 +41,15 @@ class MapSpec(NamedTuple):
 
 
 class PutAt(Attempt):
-    """One who puts components of the element of a key."""
+    """One who puts components of the element of a key: needs 1 place, or none for some components only."""
 
-    __slots__ = ("entry", "key", "nbytes", "places")
+    __slots__ = ("entry", "key", "nbytes")
 
     def __init__(self, operation: str, key: int, entry: Entry, places: int) -> None:
-        super().__init__(operation)
+        super().__init__(operation, places)
         self.key: int = key
         self.entry: Entry = entry
-        self.places: int = places
         self.nbytes: int = _nbytes(entry)
-
-    @property
-    def need(self) -> int:
-        """How many places it needs: 1, or 0 for some components only."""
-        return self.places
 
 
 class TakeAt(Attempt):
@@ -177,7 +171,7 @@ class MapStorage(SharedResource):
         entry = dict(zip(indices, chosen.checked(components, operation, pool), strict=True))
         put = PutAt(operation, key, entry, places=int(len(indices) == len(elements.dtypes)))
         self._check(put)
-        if self._has_place_for(put) and self._has_memory_for(put) and not (put.places and self.putters):
+        if self._has_place_for(put) and self._has_memory_for(put) and not (put.need and self.putters):
             self._push(put)
             self.serve()
             return None
@@ -230,7 +224,7 @@ class MapStorage(SharedResource):
         """Wake who can put: one who waits for a place lets those by who need none, as who waits for memory does not."""
         has_place = True
         for put in self.putters.alive() if self.putters else ():
-            if put.places and not (has_place := has_place and self._has_place_for(put)):
+            if put.need and not (has_place := has_place and self._has_place_for(put)):
                 continue
             if not self._has_memory_for(put):
                 break
@@ -250,7 +244,7 @@ class MapStorage(SharedResource):
 
     def _has_place_for(self, put: PutAt) -> bool:
         capacity = self.spec.capacity
-        return not put.places or capacity <= 0 or len(self.whole) + self.putters.promised < capacity
+        return not put.need or capacity <= 0 or len(self.whole) + self.putters.promised < capacity
 
     def _has_memory_for(self, put: PutAt) -> bool:
         limit = self.spec.memory_limit

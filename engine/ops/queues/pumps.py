@@ -10,8 +10,8 @@ from typing import Any
 from ...base.array_like import as_fed_array
 from ...base.errors import DtypeError, OpError, QueueClosed, SessionClosed
 from ...base.resources import Resource
+from ...kernels.core.async_result import AsyncResult
 from ...kernels.memory.contexts import outside
-from ..control.py_function import AsyncResult
 from ..support.context import Resources
 from .elements import Element, are_copied, kept
 from .storage import QueueStorage

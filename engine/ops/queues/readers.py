@@ -15,8 +15,8 @@ from ...base.turns import Turns
 from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.operation import Operation
 from ...ir.traits import Effect
+from ...kernels.core.async_result import AsyncResult
 from ...kernels.memory.contexts import outside
-from ..control.py_function import AsyncResult
 from ..state.files import as_content, content_shape
 from ..support.common import nothing, scalar
 from ..support.context import KernelContext, succeeded, until_ended

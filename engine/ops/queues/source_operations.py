@@ -43,8 +43,8 @@ class SourceStorage(QueueStorage):
 
         return changed
 
-    def _settle(self) -> None:
-        super()._settle()
+    def settle(self) -> None:
+        super().settle()
         if self.closed and not self.putters and asyncio.current_task() is not self.pump.task:
             self.pump.task.cancel()  # it may wait for its next element, which nobody wants
 

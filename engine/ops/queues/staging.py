@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ...base.errors import OpError
-from ..control.py_function import AsyncResult
+from ...kernels.core.async_result import AsyncResult
+from ...kernels.cpu.queue_lines import Attempt, Line
 from .elements import Element
-from .line import Attempt, Line
 from .queue_spec import QueueSpec
 from .storage import QueueStorage
 
@@ -65,18 +65,18 @@ class StagingStorage(QueueStorage):
         promised = self.order.pop_many(min(len(self.order), self.takers.promised))
         self.order.clear()
         self.nbytes = 0
-        self._back(promised)
+        self.back(promised)
         self.serve()
 
     def _at(self, index: int) -> Element:
         return self.order.held[index][1]
 
-    def _push(self, element: Element) -> None:
-        super()._push(element)
+    def push(self, element: Element) -> None:
+        super().push(element)
         self._show()
 
-    def _settle(self) -> None:
-        super()._settle()
+    def settle(self) -> None:
+        super().settle()
         self._show()
 
     def _show(self) -> None:

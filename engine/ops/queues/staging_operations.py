@@ -17,7 +17,7 @@ from ...base.shapes import SCALAR, Shape
 from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.operation import Operation
 from ...ir.traits import Effect
-from ..control.py_function import AsyncResult
+from ...kernels.core.async_result import AsyncResult
 from ..support.common import nothing, scalar
 from ..support.context import KernelContext
 from .elements import ElementSpec, are_copied, kept

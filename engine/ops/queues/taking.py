@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...kernels.core.async_result import AsyncResult
+from ...kernels.cpu.queue_base import Taken
 from ...kernels.memory.contexts import outside
 from ...kernels.scheduler.calls import Continuation
-from ..control.py_function import AsyncResult
 from ..support.context import KernelContext, LongCall
-from .attempts import Taken
 
 
 def given(context: KernelContext, taken: Taken | AsyncResult, only_fetched: bool) -> Any:

@@ -20,8 +20,8 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ...ir.traits import Effect
+from ...kernels.core.async_result import AsyncResult
 from ...kernels.memory.contexts import outside
-from ..control.py_function import AsyncResult
 from ..support.common import nothing
 from ..support.context import KernelContext
 

@@ -19,6 +19,8 @@ from ...base.tags import DEAD
 from ...compile.plan.plan import Plan
 from ...kernels.scheduler.group import MachineGroup
 from ...kernels.scheduler.limited import LimitedMachine
+from ...kernels.scheduler.optask import OpTask, start_task
+from ...kernels.scheduler.time_slices import TimeSlices
 from ...ops.support.context import LongCall, StepContext
 from ...swap.swapper import StepSwapper
 from ..devices.device_values import copies_over
@@ -27,8 +29,7 @@ from ..devices.simulated_time import held
 from ..memory.arbiter import MemoryArbiter
 from ..observe.trace import DEVICE, Trace, recorder_of
 from ..reference.executor import ReferenceMachine
-from ..scheduling.optask import OpTask, start_task
-from ..scheduling.time_slices import TimeSlices, time_slices_of, wait_shielded
+from ..scheduling.time_slices import time_slices_of, wait_shielded
 from ..scheduling.worker_pool import WakeupFd
 from .compiled_step import CompiledStep
 from .counters import Cluster, StepCounters

@@ -14,6 +14,7 @@ import numpy as np
 from ...base.errors import DeviceMemoryError, GraphError, SessionClosed, StepTimeout, TagflowError
 from ...ir.graph import Graph
 from ...ir.tensor import Tensor
+from ...kernels.scheduler.time_slices import TimeSlices
 from ...ops.state.session_handles import KeptTensor
 from ...ops.support.context import StepContext, Watcher
 from ..devices.device_values import copied_out
@@ -23,7 +24,7 @@ from ..observe.watch import SessionWatches, Watch, watchers
 from ..scheduling.admission import Admission, Place
 from ..scheduling.boundary import StepBoundary
 from ..scheduling.forks import strand_in_children
-from ..scheduling.time_slices import TimeSlices, time_slices_of
+from ..scheduling.time_slices import time_slices_of
 from ..scheduling.timeouts import check_seconds
 from .compiled_step import CompiledStep
 from .compiler import StepCompiler

@@ -1,0 +1,8 @@
+"""What an asynchronous kernel returns."""
+
+
+cdef class AsyncResult:
+    cdef public object source
+    cdef public object convert
+    cdef public object give_up
+    cdef readonly bint in_order

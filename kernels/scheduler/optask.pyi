@@ -1,0 +1,96 @@
+"""OpTask: a waiting operation instance, as the tools of asyncio see one."""
+
+import asyncio
+from collections.abc import Callable
+from contextvars import Context
+from typing import Any, TextIO
+
+class OpTask(asyncio.Future[Any]):
+    """An operation instance that waits for a future.
+
+    Await it, cancel it, give it to ``asyncio.wait`` or ``gather`` like a Task; ``asyncio.all_tasks()`` lists it until
+    it is done. Only its owner and those who await it keep it alive.
+
+    Parameters
+    ----------
+    source : asyncio.Future
+        What the instance waits for, of the running loop. Cancelling the OpTask cancels it.
+    name : str
+        The instance: ``node@frame/iteration``.
+    convert : callable, optional
+        Makes the result from the source's; called in the context of whoever made the OpTask.
+    give_up : callable, optional
+        Called instead if the OpTask is cancelled, even if the source had its result by then.
+    is_over : callable, optional
+        Whether the step of the instance is about to cancel it; then what can be given up is, as if that had happened.
+    finished : callable, optional
+        Called with the OpTask as soon as that is done, not a turn of the event loop later as callbacks are.
+
+    Examples
+    --------
+    >>> import asyncio
+    >>> from tagflow.kernels.scheduler.optask import OpTask
+    >>> async def main():
+    ...     source = asyncio.get_running_loop().create_future()
+    ...     task = OpTask(source, "recv@root/0", convert=lambda value: value + 1)
+    ...     source.set_result(2)
+    ...     return task in asyncio.all_tasks(), await task
+    >>> asyncio.run(main())
+    (True, 3)
+    """
+
+    def __init__(
+        self,
+        source: asyncio.Future[Any],
+        name: str,
+        convert: Callable[[Any], Any] | None = None,
+        give_up: Callable[[], None] | None = None,
+        is_over: Callable[[], bool] | None = None,
+        finished: Callable[[OpTask], object] | None = None,
+    ) -> None: ...
+    def get_name(self) -> str:
+        """Return ``node@frame/iteration``, unless it was renamed."""
+
+    def set_name(self, value: object) -> None:
+        """Set the name."""
+
+    def get_coro(self) -> asyncio.Future[Any]:
+        """Return what the instance waits for: an awaitable, though no coroutine."""
+
+    def get_context(self) -> Context:
+        """Return the context in which the result is made."""
+
+    def get_stack(self, *, limit: int | None = None) -> list[Any]:
+        """Return no frames, since no Python code is suspended."""
+
+    def print_stack(self, *, limit: int | None = None, file: TextIO | None = None) -> None:
+        """Print that there is no stack, by default to stderr."""
+
+    def set_result(self, result: Any) -> None:
+        """Refuse: the result comes from the source."""
+
+    def set_exception(self, exception: Any) -> None:
+        """Refuse: the exception comes from the source."""
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Ask the source to be cancelled; False if this is done already.
+
+        As with a Task it is not cancelled at once, and never if the source is a task that suppresses cancellation.
+        """
+
+    def cancelling(self) -> int:
+        """Return how many requests to cancel there were, less those taken back."""
+
+    def uncancel(self) -> int:
+        """Take one request to cancel back; return how many are left."""
+
+def start_task(
+    awaitable: Any,
+    name: str,
+    is_over: Callable[[], bool] | None = None,
+    finished: Callable[[asyncio.Task[Any] | OpTask], object] | None = None,
+) -> asyncio.Task[Any] | OpTask:
+    """Let an awaitable go on as a task of the running loop: an OpTask if it only waits for a future of that loop.
+
+    ``finished(task)`` is called when the task is done, never before this returns.
+    """

@@ -1,0 +1,19 @@
+"""Turns of steps on an event loop."""
+
+import asyncio
+from collections import deque
+
+class TimeSlices:
+    """Shares one event loop among all steps that run on it.
+
+    However many steps there are, together they take one slice of time in each turn of the loop, first come first
+    served; whoever comes when the slice is used up waits. So the host application's lag does not grow with the
+    number of steps, and a step that ends within the slice never waits at all.
+    """
+
+    waiting: deque[asyncio.Future[None]]  # of those who wait for their turn
+    def take(self, seconds: float) -> float | None:
+        """Return for how long the caller may run now, `seconds` at most; None if it has to wait."""
+
+    async def wait(self, seconds: float) -> float:
+        """Wait until the caller may run; return for how long, `seconds` at most."""
