@@ -13,6 +13,7 @@ from time import perf_counter
 from types import TracebackType
 from typing import Any
 
+from ..base.deferred import made
 from ..base.errors import GraphError, QueueClosed, SessionClosed
 from ..base.settings import DEFAULTS
 from ..kernels.core.async_result import AsyncResult
@@ -304,6 +305,10 @@ class DatasetIterator:
             Tuples, lists and dicts of numbers, strings, bytes and elements; a `Checkpointer` can save it if elements
             are made of arrays, numbers, strings and bytes.
         """
+        return made(self.deferred_state())  # type: ignore[no-any-return]
+
+    def deferred_state(self) -> dict[str, Any]:
+        """Return the `state`, of which what takes long is `Deferred`: for who writes it in a thread."""
         return {
             "version": _VERSION,
             "delivered": self._delivered,
@@ -337,6 +342,7 @@ class DatasetIterator:
     def prepare(self, state: Any) -> Callable[[], None]:
         """Make what it takes to go on from a `state`; return what does that at once."""
         try:
+            state = made(state)
             stage, version = self._open(), state["version"]
             ready, delivered = restored_items(state["ready"]), count_of(state["delivered"])
             stage.restore(state["stage"])

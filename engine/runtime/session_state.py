@@ -11,6 +11,7 @@ import numpy as np
 
 from ..base import nest
 from ..base.array_like import UnreadArray
+from ..base.deferred import made
 from ..base.errors import GraphError
 from ..base.resources import Resource
 from ..frontend.variables import Variable
@@ -141,7 +142,7 @@ class SessionState:
         self._steps.check_open()
         async with turns_at(self.resources):
             self._steps.check_open()
-            values = self.resources.snapshot()
+            values = made(self.resources.snapshot())
         return await self._taken_out(values)  # type: ignore[no-any-return]
 
     async def restore(self, snapshot: Mapping[str, Mapping[str, Any]]) -> None:
@@ -188,6 +189,7 @@ class SessionState:
         Returns
         -------
         Capture
+            Parts of its values may be `Deferred`, as the elements that a pipeline holds.
 
         Raises
         ------

@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import numpy as np
+from tagflow.base.deferred import made
 from tagflow.training.checkpoints.structures import decode, encode
 
 
@@ -44,7 +45,7 @@ def through_a_file(state):
         arrays.append(array.copy())
         return str(len(arrays) - 1)
 
-    text = json.dumps(encode(state, add, "pipeline"))
+    text = json.dumps(encode(made(state), add, "pipeline", later=[]))
     return decode(json.loads(text), lambda name: arrays[int(name)], lambda name: arrays[int(name)][()])
 
 

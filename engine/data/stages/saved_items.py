@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from ...base.deferred import Deferred
 from .elements import Failure, Item, Origin, failure, in_order_of, leaves_of, packed, skeleton
 
 _SMALL = 4096  # bytes of an array up to which it is copied together with others
 
 
-def saved_items(items: Iterable[Item]) -> dict[str, Any]:
-    """Return elements for a state; errors as what they say.
+def saved_items(items: Iterable[Item]) -> Deferred:
+    """Return elements for a state: put together when that is written, since it takes milliseconds for thousands."""
+    return Deferred(partial(_saved, list(items)))
+
+
+def _saved(listed: list[Item]) -> dict[str, Any]:
+    """Return elements for a file; errors as what they say.
 
     Values of one structure are saved leaf by leaf, and small arrays of a leaf in one. Large ones are neither copied nor
     written to.
     """
-    listed = list(items)
     values = [value for value, _ in listed if type(value) is not Failure]
     names = list(dict.fromkeys(origin[0] for _, origin in listed if origin is not None))
     place = {name: number for number, name in enumerate(names)}

@@ -30,8 +30,8 @@ class Elements(Protocol):
     def put_back(self, loan: Any) -> None:
         """Let an element be the next one again."""
 
-    def state(self) -> Any:
-        """Return what makes the elements to come what they are."""
+    def deferred_state(self) -> Any:
+        """Return what makes the elements to come what they are; parts of that may be `Deferred`."""
 
     def prepare(self, state: Any) -> Callable[[], None]:
         """Make what it takes to go on from a state; return what does that."""
@@ -84,7 +84,7 @@ class IteratorStorage(SharedResource):
 
     def snapshot(self) -> Any:
         """Return its state."""
-        return self.elements.state()
+        return self.elements.deferred_state()
 
     def restore(self, saved: Any) -> Callable[[], object]:
         """Return what lets it go on from a state."""

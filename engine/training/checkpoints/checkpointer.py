@@ -30,7 +30,7 @@ from ...runtime.session import Session
 from . import directory as files
 from .manifest import Contents, contents_of, open_checkpoint
 from .matching import Matched, Rename, match
-from .objects import kept, loaded
+from .objects import loaded, state_of
 from .others import open_saved
 from .policies import Retention, Schedule
 from .records import CheckpointStatistics, Restored, with_failure, with_written
@@ -194,11 +194,11 @@ class Checkpointer:
             self._check_open()
             await self._until_written()
             self._check_open()
-            contents, size = await self._contents(session, int(step), noted)
+            contents = await self._contents(session, int(step), noted)
             self._check_open()
-            write = partial(self._write, contents, size)
+            write = partial(self._write, contents)
             self._statistics = replace(self._statistics, is_writing=True, writing_step=int(step))
-            self._writing = saving = Saving(int(step), write, source, size)
+            self._writing = saving = Saving(int(step), write, source, contents.nbytes)
         if self._on_save is not None:
             try:
                 self._on_save(saving)
@@ -231,13 +231,13 @@ class Checkpointer:
             self._schedule.last = before
             raise
 
-    async def _contents(self, session: Session, step: int, metrics: Mapping[str, float]) -> tuple[Contents, int]:
-        """Return what is to be written, with the session's own arrays, and how many bytes these have."""
+    async def _contents(self, session: Session, step: int, metrics: Mapping[str, float]) -> Contents:
+        """Return what is to be written, with the session's own arrays."""
         objects = self._objects
         captured = await session.capture(
             consistent=self._consistent,
             seconds=self._wait_seconds,
-            along=lambda: {name: kept(each.state_dict()) for name, each in objects.items()},
+            along=lambda: {name: state_of(each) for name, each in objects.items()},
         )
         values, devices = captured.values, captured.devices
         state: tuple[int, int] | None = captured.random_state
@@ -245,7 +245,7 @@ class Checkpointer:
             homes = dict(zip(values.get(CONTAINER, {}), devices[_begin_of(values) :], strict=False))
             chosen = {name: each for name, each in values.get(CONTAINER, {}).items() if name in self._only}
             values, devices, state = {CONTAINER: chosen}, [homes[name] for name in chosen], None
-        made = contents_of(
+        return contents_of(
             step,
             metrics,
             values,
@@ -256,12 +256,13 @@ class Checkpointer:
             aliases_of(session.graph),
             _LIBRARY,
         )
-        return made, sum(array.nbytes for tensors in made.files.values() for _, array in tensors)
 
-    def _write(self, contents: Contents, size: int, check: Check) -> Path:
+    def _write(self, contents: Contents, check: Check) -> Path:
         """Write a checkpoint and remove those that are not kept; in a thread."""
         began = perf_counter()
         try:
+            contents.complete()
+            size = contents.nbytes
             path = files.write(self.directory, contents, check)
         except BaseException as error:
             self._statistics = with_failure(self._statistics, error)

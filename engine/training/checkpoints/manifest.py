@@ -17,7 +17,7 @@ from ...base.safetensors import DamagedFile, StoredTensor, TensorFile, open_regu
 from ...ops.state.variables import CONTAINER
 from .saved import Saved
 from .slices import Slice
-from .structures import decode, encode
+from .structures import Later, decode, encode
 
 NAME = "manifest.json"
 _FORMAT, _VERSION = "tagflow checkpoint", 1
@@ -40,7 +40,18 @@ class Contents:
     step: int
     files: dict[str, list[tuple[str, Any]]] = field(default_factory=dict)
     manifest: dict[str, Any] = field(default_factory=dict)
+    _later: Later = field(default_factory=list)  # puts in what is deferred
     _taken: dict[str, int] = field(default_factory=dict)  # names, and how many more of them there are
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays that are in already."""
+        return sum(array.nbytes for tensors in self.files.values() for _, array in tensors)
+
+    def complete(self) -> None:
+        """Make the deferred parts; CheckpointError if one can not be saved."""
+        while self._later:
+            self._later.pop(0)()
 
     def add(self, file: str, name: str, array: Any) -> str:
         """Put an array into a file; return its name there, which no other of the checkpoint has."""
@@ -116,7 +127,7 @@ def _encoded(made: Contents, container: str, name: str, state: Any, places: Any)
         home = homes.get(id(array), "host")
         return made.add(home.replace("/", "").replace(":", "-") + ".safetensors", wanted, array)
 
-    return encode(state, add, wanted)
+    return encode(state, add, wanted, made._later)
 
 
 def _slice_to_json(each: Slice) -> dict[str, Any]:

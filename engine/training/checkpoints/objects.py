@@ -16,9 +16,14 @@ from ...base.errors import CheckpointError
 _logger = logging.getLogger("tagflow")
 
 
-def kept(state: Any) -> Any:
-    """Return a state with copies of its arrays, which their owner may change as soon as it is asked."""
-    return nest.map_structure(lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, state)
+def state_of(value: Any) -> Any:
+    """Return the state of an object with copies of its arrays, which it may change as soon as it is asked.
+
+    An iterator of a pipeline changes none of them, and what takes long is made when it is written.
+    """
+    if hasattr(value, "deferred_state"):
+        return value.deferred_state()
+    return nest.map_structure(lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, value.state_dict())
 
 
 @asynccontextmanager
@@ -54,7 +59,7 @@ async def loaded(objects: Mapping[str, Any], states: Mapping[str, Any], path: st
 def _state_of(name: str, value: Any) -> Any:
     """Return the state of an object, None if it has none yet."""
     try:
-        return kept(value.state_dict())
+        return state_of(value)
     except Exception:
         _logger.debug("object '%s' has no state before it is restored", name, exc_info=True)
         return None

@@ -31,7 +31,7 @@ class Saving:
     source : Source or None
         The user's line that saves, for errors.
     nbytes : int
-        Of its arrays.
+        Of its arrays, but for those that are only made in the thread: of the elements that a pipeline holds.
 
     Attributes
     ----------

@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from ...base.deferred import Deferred
 from ...base.errors import CheckpointError
 
+Later = list[Callable[[], None]]
 _PLAIN = (bool, int, str, type(None))
 
 
-def encode(value: Any, add: Callable[[np.ndarray[Any, Any]], str], what: str) -> Any:
+def encode(value: Any, add: Callable[[np.ndarray[Any, Any]], str], what: str, later: Later) -> Any:
     """Return what stands in JSON for a structure of tuples, lists and dicts.
 
     Parameters
@@ -26,6 +28,8 @@ def encode(value: Any, add: Callable[[np.ndarray[Any, Any]], str], what: str) ->
         Notes an array and returns its name.
     what : str
         Whose structure it is, for errors.
+    later : list of callable
+        Gets what is to be called to put in the deferred parts.
 
     Raises
     ------
@@ -43,10 +47,15 @@ def encode(value: Any, add: Callable[[np.ndarray[Any, Any]], str], what: str) ->
     if isinstance(value, bytes):
         return {"bytes": base64.b64encode(value).decode()}
     if isinstance(value, dict):
-        return {"dict": [[encode(key, add, what), encode(each, add, what)] for key, each in value.items()]}
+        parts = [[encode(key, add, what, later), encode(each, add, what, later)] for key, each in value.items()]
+        return {"dict": parts}
     if isinstance(value, (tuple, list)) and not _is_named(value):
-        parts = [encode(each, add, what) for each in value]
+        parts = [encode(each, add, what, later) for each in value]
         return {"tuple": parts} if isinstance(value, tuple) else parts
+    if isinstance(value, Deferred):
+        place: dict[str, Any] = {}
+        later.append(lambda: place.update(encode(value.make(), add, what, later)))
+        return place
     raise _refused(value, what)
 
 

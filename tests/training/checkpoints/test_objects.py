@@ -1,11 +1,13 @@
 """Objects beside a session: with it all of them are restored, or nothing is."""
 
 import asyncio
+import threading
 from collections import namedtuple
 
 import numpy as np
 import pytest
 import tagflow as tg
+from tagflow.data.stages import saved_items
 from tagflow.training import Checkpointer
 
 from tests.training.checkpoints.models import variables
@@ -87,6 +89,50 @@ async def test_objects_have_what_they_had_when_variables_are_not_restored(tmp_pa
         with pytest.raises(MemoryError):
             await checkpointer.restore(session)
     assert a.state == 10
+
+
+@pytest.mark.parametrize("place", ["object", "graph"])
+async def test_elements_of_a_pipeline_are_put_together_by_the_thread_that_writes(place, tmp_path, monkeypatch):
+    """Thousands of them take many milliseconds, which the event loop lacked."""
+    makers, put_together = [], saved_items._saved
+
+    def noting(items):
+        makers.append(threading.current_thread().name)
+        return put_together(items)
+
+    monkeypatch.setattr(saved_items, "_saved", noting)
+    numbers = tg.data.from_arrays(np.arange(100)).shuffle(50, seed=1)
+    with tg.Graph().as_default() as graph:
+        following = numbers.next()
+
+    async def drawn(session, iterator, count):
+        return [int(await (session.run(following) if place == "graph" else anext(iterator))) for _ in range(count)]
+
+    async with tg.Session(graph) as session, Checkpointer(tmp_path) as saver, numbers.iterator() as iterator:
+        if place == "object":
+            saver.add("numbers", iterator)
+        await drawn(session, iterator, 3)
+        saving = await saver.save(session, 7)
+        later = await drawn(session, iterator, 50)  # of elements that are being written
+        await saving
+        assert makers
+        assert set(makers) == {"tagflow-checkpoint-7"}
+        await saver.restore(session)
+        assert await drawn(session, iterator, 50) == later
+        snapshot = await session.snapshot()
+    assert "Deferred" not in repr(snapshot)
+
+
+async def test_what_can_not_be_saved_of_a_pipeline_is_said_when_it_is_written(tmp_path):
+    data = tg.data.from_iterable([1j, 2j, 3j]).shuffle(3)
+    async with tg.Session(GRAPH) as session, Checkpointer(tmp_path) as saver, data.iterator() as iterator:
+        await session.run(GRAPH.init)
+        saver.add("data", iterator)
+        await anext(iterator)
+        with pytest.raises(tg.CheckpointError, match="can not be saved") as caught:
+            await (await saver.save(session, 1))
+        assert caught.value.variable == "objects/data"
+        assert saver.latest() is None
 
 
 async def test_named_tuples_are_refused(tmp_path):

@@ -1,0 +1,35 @@
+"""Parts of states that are made when they are written, not when they are taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from . import nest
+
+
+class Deferred:
+    """A part of a state that is not made yet, of what nobody changes: thousands of elements, say.
+
+    Parameters
+    ----------
+    make : callable
+        ``make()`` returns the part, a dict; any thread may call it, and more than once.
+    """
+
+    __slots__ = ("make",)
+
+    def __init__(self, make: Callable[[], dict[str, Any]]) -> None:
+        self.make: Callable[[], dict[str, Any]] = make
+
+
+def made(state: Any) -> Any:
+    """Return a state whose deferred parts are made.
+
+    Examples
+    --------
+    >>> from tagflow.base.deferred import Deferred, made
+    >>> made({"seed": 1, "buffer": Deferred(lambda: {"values": [2, 3]})})
+    {'seed': 1, 'buffer': {'values': [2, 3]}}
+    """
+    return nest.map_structure(lambda leaf: leaf.make() if isinstance(leaf, Deferred) else leaf, state)
