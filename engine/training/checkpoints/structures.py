@@ -40,10 +40,8 @@ def encode(value: Any, add: Callable[[np.ndarray[Any, Any]], str], what: str, la
         return value if math.isfinite(value) else {"float": repr(float(value))}
     if type(value) in _PLAIN:
         return value
-    if isinstance(value, np.generic):
-        return {"scalar": add(np.asarray(value))}
-    if isinstance(value, np.ndarray):
-        return {"array": add(value)}
+    if isinstance(value, (np.generic, np.ndarray)):
+        return {"array" if isinstance(value, np.ndarray) else "scalar": add(np.asarray(value))}
     if isinstance(value, bytes):
         return {"bytes": base64.b64encode(value).decode()}
     if isinstance(value, dict):
