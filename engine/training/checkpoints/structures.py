@@ -6,6 +6,7 @@ import base64
 import binascii
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -44,15 +45,15 @@ def encode(value: Any, add: Callable[[np.ndarray[Any, Any]], str], what: str, la
         return {"array" if isinstance(value, np.ndarray) else "scalar": add(np.asarray(value))}
     if isinstance(value, bytes):
         return {"bytes": base64.b64encode(value).decode()}
+    encoded = partial(encode, add=add, what=what, later=later)
     if isinstance(value, dict):
-        parts = [[encode(key, add, what, later), encode(each, add, what, later)] for key, each in value.items()]
-        return {"dict": parts}
+        return {"dict": [list(map(encoded, pair)) for pair in value.items()]}
     if isinstance(value, (tuple, list)) and not _is_named(value):
-        parts = [encode(each, add, what, later) for each in value]
+        parts = list(map(encoded, value))
         return {"tuple": parts} if isinstance(value, tuple) else parts
     if isinstance(value, Deferred):
         place: dict[str, Any] = {}
-        later.append(lambda: place.update(encode(value.make(), add, what, later)))
+        later.append(lambda: place.update(encoded(value.make())))
         return place
     raise _refused(value, what)
 
