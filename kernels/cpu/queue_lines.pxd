@@ -19,4 +19,4 @@ cdef class Line:
     cpdef object join(self, Attempt attempt, go_on, give_up)
     cpdef int wake(self, Attempt attempt) except -1
     cpdef int end(self, Attempt attempt, error=*, result=*) except -1
-    cpdef int leave(self, Attempt attempt) except -1
+    cpdef bint leave(self, Attempt attempt) except -1

@@ -84,8 +84,8 @@ class Line(Generic[A]):
     def end(self, attempt: A, error: BaseException | None = None, result: Any = None) -> object:
         """Let one that waits go on, with nothing left to do but to raise `error`, if any."""
 
-    def leave(self, attempt: A) -> object:
-        """Take an attempt out of the line, with what it was promised."""
+    def leave(self, attempt: A) -> bool:
+        """Take an attempt out of the line; say whether it was woken, so that what it was promised is free."""
 
     def fail(self, error: Callable[[A], BaseException]) -> None:
         """Let all raise an error: those who wait now, those who were woken when their turn comes."""

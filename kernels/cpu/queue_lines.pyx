@@ -78,10 +78,13 @@ cdef class Line:
             attempt.future.set_exception(error)
         return 0
 
-    cpdef int leave(self, Attempt attempt) except -1:
+    cpdef bint leave(self, Attempt attempt) except -1:
         self.waiting.pop(attempt, None)
-        self.promised -= self.woken.pop(attempt, 0)
-        return 0
+        promised = self.woken.pop(attempt, None)
+        if promised is None:
+            return False
+        self.promised -= promised
+        return True
 
     def fail(self, error):
         cdef Attempt attempt

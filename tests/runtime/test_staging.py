@@ -272,3 +272,20 @@ def test_components_that_wait_for_memory_pass_by_who_waits_for_a_place():
             whole.cancel()
 
     asyncio.run(main())
+
+
+async def test_an_element_of_a_map_that_was_promised_to_one_who_is_cancelled_is_for_others():
+    with tg.Graph().as_default() as graph:
+        area = tg.MapStagingArea(["int32"], shapes=[[]])
+        put, get, size = area.put(3, [7]), area.get(), area.size()
+    async with tg.Session(graph) as session:
+        for _ in range(2):
+            waiting = await begun(session.run(get))
+            putting = asyncio.ensure_future(session.run(put))
+            while not await session.run(size):
+                await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+            await putting
+            if waiting.cancelled():  # else the element was taken in time
+                assert [int(np.ravel(each)[0]) for each in await session.run(get, timeout=5)] == [3, 7]
