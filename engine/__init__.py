@@ -352,7 +352,7 @@ from .ops.nn.pooling import (
     max_pool_with_argmax,
     pool,
 )
-from .ops.queues.figures import AccumulatorStatistics, KeyedStatistics, QueueStatistics
+from .ops.queues.figures import AccumulatorStatistics, IteratorStatistics, KeyedStatistics, QueueStatistics
 from .ops.random.candidates import (
     Candidates,
     fixed_unigram_candidate_sampler,
@@ -428,6 +428,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "Graph",
     "GraphError",
     "IndexedSlices",
+    "IteratorStatistics",
     "KeyedStatistics",
     "LoopReport",
     "LoopVariableError",

@@ -18,6 +18,7 @@ from ..base.errors import GraphError, QueueClosed, SessionClosed
 from ..base.settings import DEFAULTS
 from ..kernels.core.async_result import AsyncResult
 from ..kernels.cpu.queue_lines import Attempt, Line
+from ..ops.queues.figures import IteratorStatistics
 from ..runtime.scheduling.blocking_calls import BlockingCalls
 from .stages.elements import ChunkSize, Failure, Item, failure
 from .stages.saved_items import restored_items, saved_items
@@ -290,6 +291,11 @@ class DatasetIterator:
             self._serve()
         self._pulling = None
         self._serve()
+
+    def statistics(self) -> IteratorStatistics:
+        """Return its figures; any thread may ask, and ``session.include_statistics`` takes the iterator."""
+        closed = self._closed is not None or (self._ended and not self._ready)
+        return IteratorStatistics(len(self._ready), self._delivered, len(self._line), closed)
 
     # ---- state
 

@@ -23,6 +23,8 @@ _COMMAND = 60  # characters of a process' command that are shown
 _KEYED = ("elements by key", "whole", "", "incomplete", "bytes", "putters", "takers")
 _QUEUE = ("queue or staging area", "elements", "", "bytes", "putters", "takers", "in/s", "out/s")
 _CHECKPOINTS = ("checkpoints in", "last step", "ago", "took", "bytes", "failed")
+_ITERATOR = ("pipeline", "ready", "takers", "taken", "taken/s")
+_RUNNER = ("runner", "state", "steps", "steps/s", "restarts", "last error")
 _Told = Mapping[str, Any]
 
 # What strangers tell is JSON, with whatever in it.
@@ -205,6 +207,8 @@ def _tables(answer: Answer, rates: Rates) -> Iterator[RenderableType]:
         (_QUEUE, _queue_rows(queues, str(answer.path), time, rates)),
         (_KEYED, _keyed_rows(keyed)),
         (("accumulator", "gradients", "step", "takers", "dropped"), _accumulator_rows(accumulators)),
+        (_ITERATOR, _iterator_rows(_mapping(figures.get("iterators")), str(answer.path), time, rates)),
+        (_RUNNER, _runner_rows(_mapping(figures.get("runners")), str(answer.path), time, rates)),
         (_CHECKPOINTS, _checkpoint_rows(_mapping(figures.get("checkpoints")))),
     ]
     for columns, rows in parts:
@@ -259,6 +263,28 @@ def _keyed_rows(resources: _Told) -> Iterator[tuple[str, ...]]:
 def _accumulator_rows(accumulators: _Told) -> Iterator[tuple[str, ...]]:
     for name, each in accumulators.items():
         yield (_plain(name), *(_number(each.get(what)) for what in ("count", "step", "waiting_takers", "dropped")))
+
+
+def _iterator_rows(iterators: _Told, path: str, time: float, rates: Rates) -> Iterator[tuple[str, ...]]:
+    for name, each in iterators.items():
+        yield (
+            _plain(name) + (" (closed)" if each.get("closed") else ""),
+            *(_number(each.get(what)) for what in ("ready", "waiting_takers", "delivered")),
+            _rate(rates.of(f"{path} of {name}", time, each.get("delivered", 0))),
+        )
+
+
+def _runner_rows(runners: _Told, path: str, time: float, rates: Rates) -> Iterator[tuple[str, ...]]:
+    for name, each in runners.items():
+        steps = each.get("steps", 0)
+        yield (
+            _plain(name),
+            _plain(each.get("state")),
+            _number(steps),
+            _rate(rates.of(f"{path} by {name}", time, steps)),
+            _number(each.get("restarts")),
+            _plain(each.get("last_error") or ""),
+        )
 
 
 def _checkpoint_rows(checkpoints: _Told) -> Iterator[tuple[str, ...]]:

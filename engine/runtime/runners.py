@@ -262,6 +262,7 @@ class Runners:
             clock=self.clock,
         )
         self._runners[name] = runner
+        self.session.include_statistics("runners", name, runner)
         self._feeding.update(keys)
         runner.attach(self._tasks.create_task(self._run(runner, keys), name=f"runner {name}"))
         self._heed_stop(runner)

@@ -93,6 +93,31 @@ async def test_all_figures_are_there(tmp_path):
     }
 
 
+async def test_pipelines_and_runners_are_there():
+    with tg.Graph().as_default() as graph:
+        number = tg.data.from_arrays(np.arange(5)).next(shared_name="numbers")
+    failures = iter([True, False, False])
+
+    def now_and_then(_):
+        if next(failures):
+            raise OSError("away")
+
+    async with tg.Session(graph) as session:
+        async with tg.runners(session) as group:
+            taking = group.add(number, name="take", times=2, restarts=1, backoff=0, on_step=now_and_then)
+        found = parsed(prometheus_text(session))
+        figures = session.statistics().figures
+    assert (
+        value(found, "iterator_delivered_total", iterator="numbers") == figures["iterators"]["numbers"].delivered >= 2
+    )
+    assert value(found, "iterator_waiting", iterator="numbers") == 0
+    assert value(found, "iterator_closed", iterator="numbers") == 0
+    assert value(found, "runner_steps_total", runner="take") == taking.steps == 2
+    assert value(found, "runner_restarts_total", runner="take") == 1
+    assert value(found, "runner_step_seconds_total", runner="take") > 0
+    assert figures["runners"]["take"].state == "ended"
+
+
 async def test_several_sessions_are_told_apart(tmp_path):
     _, text = await text_of_everything(tmp_path)
     found = parsed(text)

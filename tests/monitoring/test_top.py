@@ -99,6 +99,22 @@ def test_all_is_shown_once(tmp_path, capsys):
     assert rows[str(tmp_path)][1] == "100"
 
 
+def test_pipelines_and_runners_are_shown(capsys):
+    with tg.Graph().as_default() as graph:
+        number = tg.data.from_arrays(np.arange(5)).next(shared_name="numbers")
+
+    async def main_():
+        async with tg.Session(graph) as session, session.observe():
+            async with tg.runners(session) as group:
+                group.add(number, name="taking", times=2)
+            assert await asyncio.to_thread(main, ["top", "--once"]) == 0
+
+    asyncio.run(main_())
+    rows = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines()}
+    assert rows["numbers"][2:] == ["0", "2", "-"]
+    assert rows["taking"][1:] == ["ended", "2", "-", "0"]
+
+
 def test_scripts_get_json(tmp_path, capsys):
     with busy_session(tmp_path):
         assert main(["top", "--once", "--json"]) == 0

@@ -154,3 +154,36 @@ class KeyedStatistics:
     waiting_putters: int
     waiting_takers: int
     closed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class IteratorStatistics:
+    """A snapshot of an iterator of an input pipeline.
+
+    Attributes
+    ----------
+    ready : int
+        Elements that are made, and wait for somebody who takes them.
+    delivered : int
+        Elements that were taken, in runs before this one too, where a state was restored.
+    waiting_takers : int
+        Who waits for an element.
+    closed : bool
+        Whether no more elements come: at the end of the data, or as it was closed.
+
+    Examples
+    --------
+    >>> import tagflow as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     number = tg.data.from_arrays([1, 2, 3]).next(shared_name="numbers")
+    >>> with tg.SyncSession(graph) as session:
+    ...     value = session.run(number)
+    ...     figures = session.statistics().figures["iterators"]["numbers"]
+    >>> figures.delivered, figures.waiting_takers
+    (1, 0)
+    """
+
+    ready: int
+    delivered: int
+    waiting_takers: int
+    closed: bool

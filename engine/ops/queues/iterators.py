@@ -13,6 +13,7 @@ from ...kernels.core.async_result import AsyncResult
 from ...kernels.cpu.queue_base import Taken
 from ...kernels.memory.contexts import outside
 from ..support.context import KernelContext
+from .figures import IteratorStatistics
 from .shared import SharedResource, shared
 from .taking import given
 
@@ -35,6 +36,9 @@ class Elements(Protocol):
 
     def prepare(self, state: Any) -> Callable[[], None]:
         """Make what it takes to go on from a state; return what does that."""
+
+    def statistics(self) -> IteratorStatistics:
+        """Return its figures; from any thread."""
 
     def cancel(self, error: BaseException) -> None:
         """Let all who wait raise an error."""
@@ -81,6 +85,10 @@ class IteratorStorage(SharedResource):
     async def aclose(self) -> None:
         """End its tasks and threads, close its files."""
         await self.elements.aclose()
+
+    def statistics(self) -> IteratorStatistics:
+        """Return its figures."""
+        return self.elements.statistics()
 
     def snapshot(self) -> Any:
         """Return its state."""

@@ -127,6 +127,17 @@ _OF_CHECKPOINTER = (
     _gauge("checkpoint_last_duration_seconds", "How long writing it took.", "last_seconds"),
     _gauge("checkpoint_last_timestamp_seconds", "When it was on the disk, since the epoch.", "last_time"),
 )
+_OF_ITERATOR = (
+    _gauge("iterator_ready", "Elements of a pipeline that wait for somebody who takes them.", "ready"),
+    _gauge("iterator_waiting", "Who waits for an element of a pipeline.", "waiting_takers"),
+    _gauge("iterator_closed", "Whether no more elements of a pipeline come.", "closed"),
+    _counter("iterator_delivered", "Elements of a pipeline that were taken.", "delivered"),
+)
+_OF_RUNNER = (
+    _counter("runner_steps", "Steps of a runner that have finished.", "steps"),
+    _counter("runner_restarts", "How often a runner went on after an error.", "restarts"),
+    _counter("runner_step_seconds", "Time that the steps of a runner took.", "step_seconds"),
+)
 
 # What a session has several of: the label that tells them apart, where they are in its statistics, and their figures.
 _FAMILIES: tuple[tuple[str, Callable[[Statistics], Mapping[str, Any]], tuple[Metric, ...]], ...] = (
@@ -137,6 +148,8 @@ _FAMILIES: tuple[tuple[str, Callable[[Statistics], Mapping[str, Any]], tuple[Met
     ("area", lambda found: found.figures.get("map staging areas", {}), _keyed("map_staging_area", "map staging area")),
     ("barrier", lambda found: found.figures.get("barriers", {}), _keyed("barrier", "barrier")),
     ("accumulator", lambda found: found.accumulators, _OF_ACCUMULATOR),
+    ("iterator", lambda found: found.figures.get("iterators", {}), _OF_ITERATOR),
+    ("runner", lambda found: found.figures.get("runners", {}), _OF_RUNNER),
     ("directory", lambda found: found.checkpoints, _OF_CHECKPOINTER),
 )
 
