@@ -124,7 +124,8 @@ async def virtual(case: Case, seed: int) -> Training:
             devices.append(LatencyDevice(f"/cpu:{k + 1}", seconds=work, clock=clock, seed=seed))
         for each in devices:
             await stack.enter_async_context(each)
-        session = await stack.enter_async_context(tg.Session(program.graph, devices=devices))
+        settings = tg.Settings(drain_seconds=60.0)  # the same order of steps, however slow the machine is
+        session = await stack.enter_async_context(tg.Session(program.graph, devices=devices, settings=settings))
         await session.run(program.initialize)
         async with tg.runners(session, clock=clock) as group:
             program.replicas.start(

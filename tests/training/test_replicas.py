@@ -423,7 +423,7 @@ async def test_consistent_checkpoints_wait_for_no_replica(tmp_path):
             await (await checkpointer.save(session, training.step))
 
         await group.add(save, times=4).wait()
-        assert len(checkpointer.checkpoints()) == 4
+        assert checkpointer.statistics().written == 4  # perhaps two of one step
         group.stop()
 
 
