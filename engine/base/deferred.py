@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import nest
-
 
 class Deferred:
     """A part of a state that is not made yet, of what nobody changes: thousands of elements, say.
@@ -32,4 +30,8 @@ def made(state: Any) -> Any:
     >>> made({"seed": 1, "buffer": Deferred(lambda: {"values": [2, 3]})})
     {'seed': 1, 'buffer': {'values': [2, 3]}}
     """
-    return nest.map_structure(lambda leaf: leaf.make() if isinstance(leaf, Deferred) else leaf, state)
+    if isinstance(state, Deferred):
+        return state.make()
+    if type(state) is dict:
+        return {key: made(each) for key, each in state.items()}
+    return type(state)(map(made, state)) if type(state) in (list, tuple) else state

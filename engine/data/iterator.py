@@ -348,7 +348,6 @@ class DatasetIterator:
     def prepare(self, state: Any) -> Callable[[], None]:
         """Make what it takes to go on from a `state`; return what does that at once."""
         try:
-            state = made(state)
             stage, version = self._open(), state["version"]
             ready, delivered = restored_items(state["ready"]), count_of(state["delivered"])
             stage.restore(state["stage"])

@@ -64,13 +64,12 @@ cdef class QueueBase:
     cpdef settle(self)
     cpdef push(self, tuple element)
     cdef int serve_if(self, bint changed) except -1
-    cdef int serve_in_turn(self) except -1
     cdef bint serve_putters(self) except -1
     cdef bint serve_takers(self) except -1
     cdef int take_the_rest(self, Take take, Py_ssize_t free) except -1
     cdef bint gather_some(self, Take take, Py_ssize_t free) except -1
     cdef int gather(self, Take take, Py_ssize_t count) except -1
-    cdef int bring_back(self, Take take) except -1
+    cpdef bring_back(self, Take take)
     cdef int push_all(self, Put put) except -1
     cdef bint push_some(self, Put put) except -1
     cdef int push_rows(self, Rows rows, Py_ssize_t count) except -1

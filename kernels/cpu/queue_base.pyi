@@ -172,7 +172,7 @@ class QueueBase:
     def back(self, entries: list[Any]) -> None:
         """Put entries back to where they were."""
 
-    def give_up_gathered(self, take: Take) -> None:
+    def bring_back(self, take: Take) -> None:
         """Put back what one has gathered that waits."""
 
     def forget_gathered(self) -> None:

@@ -73,7 +73,7 @@ cdef class QueueBase:
         self.order, self.ring = order, ring
         self.capacity, self.capacity_bytes, self.gathers = capacity, capacity_bytes, gathers
         self.piece = self.left = piece
-        self.putters, self.takers = Line(_nothing), Line(self.give_up_gathered)
+        self.putters, self.takers = Line(_nothing), Line(self.bring_back)
         self.settle()
 
     # ---- what the subclass says
@@ -104,9 +104,6 @@ cdef class QueueBase:
         # What is moved for others is not of the step that calls this, so its limit of memory refuses nothing.
         outside(self.serve_now)
 
-    def serve_now(self):
-        self.serve_in_turn()
-
     cdef int serve_if(self, bint changed) except -1:
         """Serve where something has changed for somebody who waits."""
         if changed:
@@ -115,7 +112,7 @@ cdef class QueueBase:
             self.settle()
         return 0
 
-    cdef int serve_in_turn(self) except -1:
+    def serve_now(self):
         cdef bint moved = True
         self.left, self.later = self.piece, None
         while moved:
@@ -123,7 +120,6 @@ cdef class QueueBase:
             if self.takers.waiting and self.serve_takers():
                 moved = True
         self.settle()
-        return 0
 
     def serve_in_next_turn(self):
         if self.later is None:
@@ -196,13 +192,9 @@ cdef class QueueBase:
             self.nbytes -= self.order.nbytes_of(entries)
         return 0
 
-    def give_up_gathered(self, Take take):
-        self.bring_back(take)
-
-    cdef int bring_back(self, Take take) except -1:
+    cpdef bring_back(self, Take take):
         if take.gathered:
             self.back(take.let_go())
-        return 0
 
     def back(self, list entries):
         if self.capacity_bytes >= 0:

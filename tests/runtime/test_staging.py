@@ -5,6 +5,10 @@ import asyncio
 import numpy as np
 import pytest
 import tagflow as tg
+from tagflow.base import dtypes
+from tagflow.base.shapes import SCALAR
+from tagflow.ops.queues.elements import ElementSpec
+from tagflow.ops.queues.map_staging import MapSpec, MapStorage
 
 EXECUTORS = pytest.mark.parametrize("executor", ["machine", "reference"])
 
@@ -275,17 +279,13 @@ def test_components_that_wait_for_memory_pass_by_who_waits_for_a_place():
 
 
 async def test_an_element_of_a_map_that_was_promised_to_one_who_is_cancelled_is_for_others():
-    with tg.Graph().as_default() as graph:
-        area = tg.MapStagingArea(["int32"], shapes=[[]])
-        put, get, size = area.put(3, [7]), area.get(), area.size()
-    async with tg.Session(graph) as session:
-        for _ in range(2):
-            waiting = await begun(session.run(get))
-            putting = asyncio.ensure_future(session.run(put))
-            while not await session.run(size):
-                await asyncio.sleep(0)
-            waiting.cancel()
-            await asyncio.wait([waiting])
-            await putting
-            if waiting.cancelled():  # else the element was taken in time
-                assert [int(np.ravel(each)[0]) for each in await session.run(get, timeout=5)] == [3, 7]
+    numbers = ElementSpec((dtypes.int32,), (SCALAR,))
+    area = MapStorage("a", MapSpec(numbers, capacity=0, memory_limit=0, ordered=False))
+    waiting = asyncio.ensure_future(area.take(None, (0,), "get"))
+    await asyncio.sleep(0)
+    assert area.put([np.int32(7)], 3, (0,), "put") is None
+    assert len(area.takers.woken) == 1
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert waiting.cancelled()
+    assert area.take(3, (0,), "get") == (3, (7,))

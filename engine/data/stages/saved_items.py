@@ -71,6 +71,7 @@ def _saved_column(column: list[Any]) -> dict[str, Any]:
 
 def restored_items(saved: Any) -> list[Item]:
     """Return elements of a state, which may have come from a file."""
+    saved = saved.make() if isinstance(saved, Deferred) else saved
     names = [str(each) for each in saved["names"]]
     origins: list[Origin] = [
         None if which < 0 else (names[which], number)

@@ -82,10 +82,6 @@ class FirstInFirstOut:
             insort(entries, self.held.popleft(), key=_number)
         self.held.extendleft(reversed(entries))
 
-    def clear(self) -> None:
-        """Let go of all elements; those that are taken may still come back."""
-        self.held.clear()
-
     def elements(self) -> Iterable[Element]:
         """Return what is in, in the order of leaving where that is known."""
         return [element for _, element in list(self.held)]

@@ -63,7 +63,7 @@ class StagingStorage(QueueStorage):
     def clear(self) -> None:
         """Let go of all elements but those that somebody was woken to take."""
         promised = self.order.pop_many(min(len(self.order), self.takers.promised))
-        self.order.clear()
+        self.order.held.clear()
         self.nbytes = 0
         self.back(promised)
         self.serve()

@@ -67,7 +67,7 @@ class QueueStorage(QueueBase, SharedResource):
     def cancel(self, error: BaseException) -> None:
         """Wake all who wait with an error."""
         for take in list(self.takers.waiting):
-            self.give_up_gathered(take)
+            self.bring_back(take)
         self.putters.fail(lambda _: error)
         self.takers.fail(lambda _: error)
 
@@ -144,9 +144,9 @@ class QueueStorage(QueueBase, SharedResource):
 
     def put_many(self, elements: list[Element] | Rows, operation: str, pool: Pool | None = None) -> AsyncResult | None:
         """Put elements in, one after another, or return what waits until all are in."""
-        if not elements and not self.putters and not self.closed:
-            return None
-        return self._put_later(elements, operation, pool)
+        if self.closed and not self.putters:
+            raise closed_queue(self, "is closed", operation)
+        return self._put_later(elements, operation, pool) if elements or self.putters else None
 
     def _put_later(self, elements: list[Element] | Rows, operation: str, pool: Pool | None) -> AsyncResult | None:
         limit = self.capacity_bytes

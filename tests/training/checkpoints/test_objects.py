@@ -119,8 +119,12 @@ async def test_elements_of_a_pipeline_are_put_together_by_the_thread_that_writes
         assert set(makers) == {"tagflow-checkpoint-7"}
         await saver.restore(session)
         assert await drawn(session, iterator, 50) == later
-        snapshot = await session.snapshot()
-    assert "Deferred" not in repr(snapshot)
+        snapshot, captured = await session.snapshot(), await session.capture()
+        assert "Deferred" not in repr(snapshot)
+        later = await drawn(session, iterator, 5)
+        for state in (snapshot, captured.values) if place == "graph" else ():
+            await session.restore(state)
+            assert await drawn(session, iterator, 5) == later
 
 
 async def test_what_can_not_be_saved_of_a_pipeline_is_said_when_it_is_written(tmp_path):
