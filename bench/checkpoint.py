@@ -1,19 +1,22 @@
 """Checkpoints of a model of a gigabyte: how fast they are written and restored, and how long training pauses meanwhile.
 
 The model is a mixture of experts, of which each step trains one. A file of as many bytes is written by dd and read
-again in turn with ours, on the same disk. A pause is what a step takes while a checkpoint is written beyond what steps
-take otherwise.
+again in turn with ours, on the same disk: a new file each time, and the one before is removed. A pause is what a step
+takes while a checkpoint is written beyond what steps take otherwise; the same steps are timed beside dd too, which
+tells what the machine takes from whoever computes while its disk writes.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +34,7 @@ PAUSE, LONGEST, HELD, PLAIN = (
     "step_milliseconds",
 )
 BESIDE = "steps"
+Write = Callable[[int], Awaitable[Awaitable[Any]]]  # begins to write number so-and-so; gives what waits for the end
 
 
 def size_of(case: Case) -> int:
@@ -98,17 +102,17 @@ class Trained:
         self.pauses: list[float] = []
         self.held: list[float] = []
 
-    async def checkpoint(self, model: Model, session: Any, steps: list[Any], number: int) -> None:
-        """Save, and train until that is written."""
+    async def beside(self, write: Callable[[], Awaitable[Awaitable[Any]]], steps: list[Any], batch: np.ndarray) -> None:
+        """Begin to write, and train until that is written."""
         began = time.perf_counter()
-        saving = await model.checkpointer.save(session, number)
+        writing = asyncio.ensure_future(await write())
         self.held.append(1e3 * (time.perf_counter() - began))
         i, snapshot = 0, self.held[-1]
-        while not saving.done:
-            seconds = await timed(steps[i % len(steps)], model.batch)
-            self.pauses.append(snapshot + seconds - self.usual)
+        while not writing.done():
+            milliseconds = await timed(steps[i % len(steps)], batch)
+            self.pauses.append(snapshot + milliseconds - self.usual)
             i, snapshot = i + 1, 0.0  # the first step comes behind the snapshot, so that its pause has that too
-        await saving
+        await writing
 
 
 def forget(path: Path) -> None:
@@ -137,14 +141,19 @@ def own_directory(stack: AsyncExitStack) -> Path:
 
 async def tagflow(case: Case, stack: AsyncExitStack) -> Observed:
     """Save, restore, or train while a checkpoint is written."""
+    return await {"write": writes, "restore": restores, "train": trains}[case["mode"]](*await begun(case, stack))
+
+
+async def begun(case: Case, stack: AsyncExitStack) -> tuple[Model, Any]:
+    """Return the model and a session that has its values."""
     directory = own_directory(stack)
     model = Model(case, directory)
-    if shutil.disk_usage(directory).free < 4 * size_of(case):
+    if shutil.disk_usage(directory).free < 6 * size_of(case):
         raise BenchError(f"{directory} has no room for checkpoints of {case['mebibytes']} MiB")
     session = await stack.enter_async_context(model.session())
     for each in model.initializers:
         await session.run(each)
-    return await {"write": writes, "restore": restores, "train": trains}[case["mode"]](model, session)
+    return model, session
 
 
 async def writes(model: Model, session: Any) -> Observed:
@@ -176,19 +185,20 @@ async def restores(model: Model, session: Any) -> Observed:
     return Observed(step)
 
 
-async def trains(model: Model, session: Any) -> Observed:
-    """Return a step that trains while a checkpoint is written."""
+async def trains(model: Model, session: Any, write: Write | None = None) -> Observed:
+    """Return a step that trains while a checkpoint, or what ``write(number)`` begins, is written."""
     steps = model.compiled(session)
     for each in steps:
         await each(model.batch)
     usual = [await timed(each, model.batch) for each in steps * 4]
     found, number = Trained(float(np.median(usual))), 0
     figures: dict[str, list[float]] = {PAUSE: [], LONGEST: [], HELD: [], PLAIN: []}
+    begin = write or partial(model.checkpointer.save, session)
 
     async def step() -> list[Any]:
         nonlocal number
         number += 1
-        await found.checkpoint(model, session, steps, number)
+        await found.beside(partial(begin, number), steps, model.batch)
         figures[PAUSE][:] = [float(np.percentile(found.pauses, 99))]
         figures[LONGEST][:] = [max(found.pauses)]
         figures[HELD][:], figures[PLAIN][:] = found.held, usual
@@ -200,23 +210,49 @@ async def trains(model: Model, session: Any) -> Observed:
     return Observed(step, figures, notes)
 
 
-def disk(case: Case, stack: AsyncExitStack) -> Any:
-    """Write a file by dd, until it is on the disk, or read one from there."""
-    path = own_directory(stack) / "file"
-    count = size_of(case) // MEBIBYTE
-    arguments = ["if=/dev/zero", f"of={path}", f"count={count}", "conv=fsync"]
-    if case["mode"] == "restore":
-        dd(*arguments)
+class Files:
+    """Files that dd writes one after the other, each in the place of the one before.
+
+    Parameters
+    ----------
+    size : int
+        Of each, in bytes.
+    """
+
+    def __init__(self, directory: Path, size: int) -> None:
+        self.path = directory / "file"
+        self._next = directory / "next"
+        self._count = size // MEBIBYTE
+
+    def write(self, *more: str) -> None:
+        """Write a file until it is on the disk, then remove the one before."""
+        dd("if=/dev/zero", f"of={self._next}", f"count={self._count}", "conv=fsync", *more)
+        self._next.replace(self.path)
+
+    def read(self) -> None:
+        """Read the file from the disk."""
+        forget(self.path)
+        dd(f"if={self.path}", "of=/dev/null")
+
+
+async def disk(case: Case, stack: AsyncExitStack) -> Observed:
+    """Write files by dd, read one, or train while one is written, past the operating system's cache as ours are."""
+    files = Files(own_directory(stack), size_of(case))
+    await asyncio.to_thread(files.write)
+    if case["mode"] == "train":
+        model, session = await begun(case, stack)
+        return await trains(model, session, lambda number: direct(files))
 
     def step() -> list[Any]:
-        if case["mode"] == "write":
-            dd(*arguments)
-        else:
-            forget(path)
-            dd(f"if={path}", "of=/dev/null")
+        files.write() if case["mode"] == "write" else files.read()
         return [np.array(size_of(case) // (4 * UNITS * UNITS))]
 
-    return step
+    return Observed(step)
+
+
+async def direct(files: Files) -> Awaitable[None]:
+    """Begin to write a file past the cache."""
+    return asyncio.to_thread(files.write, "oflag=direct")
 
 
 def cases(mebibytes: int) -> tuple[Case, ...]:
@@ -232,5 +268,4 @@ EXPERIMENT = Experiment(
     amount=lambda case: float(size_of(case)),
     figures=(PAUSE, LONGEST, HELD, PLAIN),
     notes=(BESIDE,),
-    unable=lambda case: {"disk": "does not train"} if case["mode"] == "train" else {},
 )

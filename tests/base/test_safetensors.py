@@ -235,7 +235,42 @@ def test_what_is_no_file_is_refused(tmp_path):
             TensorFile(path)
 
 
-def test_a_file_that_becomes_shorter_is_noticed(tmp_path):
+def read_in_pieces(monkeypatch, by_threads):
+    """Have arrays of 800 bytes be read in pieces of 80, by several threads or by the one that asks."""
+    monkeypatch.setattr(reading, "READ", 80)
+    monkeypatch.setattr(reading, "LARGE", 400 if by_threads else 1000)
+
+
+@pytest.mark.parametrize("size", [1, 399, 400, 401, 1234])
+def test_arrays_of_several_pieces(tmp_path, monkeypatch, size):
+    monkeypatch.setattr(reading, "READ", 80)
+    monkeypatch.setattr(reading, "LARGE", 400)
+    values = np.arange(size).astype(np.uint8)
+    write(tmp_path / "file", {"w": np.arange(3.0), "x": values, "y": -np.arange(50.0)})
+    with TensorFile(tmp_path / "file") as file:
+        assert (file["x"].copy() == values).all()
+        assert (file["y"].copy() == -np.arange(50.0)).all()
+    assert not [each.name for each in threading.enumerate() if each.name.startswith("tagflow-reader")]
+
+
+def test_large_arrays_are_read_by_several_threads(tmp_path, monkeypatch):
+    """Two pieces that wait for each other are both read."""
+    read_in_pieces(monkeypatch, by_threads=True)
+    write(tmp_path / "file", {"x": np.arange(100.0)})
+    both = threading.Barrier(2)
+
+    def read_at(file, into, offset):
+        both.wait(60)
+        return os.preadv(file, [into], offset)
+
+    monkeypatch.setattr(reading, "_read_at", read_at)
+    with TensorFile(tmp_path / "file") as file:
+        assert (file["x"].copy() == np.arange(100.0)).all()
+
+
+@pytest.mark.parametrize("by_threads", [False, True])
+def test_a_file_that_becomes_shorter_is_noticed(tmp_path, monkeypatch, by_threads):
+    read_in_pieces(monkeypatch, by_threads)
     write(tmp_path / "file", {"x": np.arange(100.0)})
     with TensorFile(tmp_path / "file") as file:
         os.truncate(tmp_path / "file", 200)
@@ -245,11 +280,12 @@ def test_a_file_that_becomes_shorter_is_noticed(tmp_path):
         file["x"].copy()
 
 
-def test_a_file_that_is_closed_while_a_thread_reads_it(tmp_path, monkeypatch):
-    """The thread ends its piece and no more; the descriptor, which may be another file's by then, is not touched."""
+@pytest.mark.parametrize("by_threads", [False, True])
+def test_a_file_that_is_closed_while_it_is_read(tmp_path, monkeypatch, by_threads):
+    """Threads end their piece and no more; the descriptor, which may be another file's by then, is not touched."""
+    read_in_pieces(monkeypatch, by_threads)
     write(tmp_path / "file", {"x": np.arange(100.0)})
     reached, go, failed = threading.Event(), threading.Event(), []
-    monkeypatch.setattr(reading, "CHUNK", 80)
 
     def read_at(file, into, offset):
         reached.set()

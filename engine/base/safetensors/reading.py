@@ -8,7 +8,9 @@ import os
 import stat
 import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from math import prod
 from typing import Any, TypeGuard
 
@@ -17,7 +19,7 @@ import numpy as np
 from ..array_like import Array, UnreadArray
 from ..dtypes import as_dtype, string
 from ..errors import CheckpointError
-from .layout import CHUNK, DTYPES, LENGTH, LENGTHS, LONGEST_HEADER, METADATA, MOST_DIMS, NAMES, PAIRS
+from .layout import DTYPES, LARGE, LENGTH, LENGTHS, LONGEST_HEADER, METADATA, MOST_DIMS, NAMES, PAIRS, READ, READERS
 
 
 class TensorFile(Mapping[str, "StoredTensor"]):
@@ -99,17 +101,32 @@ class TensorFile(Mapping[str, "StoredTensor"]):
             self._close_unless_read()
 
     def read_into(self, out: Array, offset: int, name: str) -> None:
-        """Fill an array, whose rows follow each other, from a place in the file's data."""
-        view, done = out.reshape(-1).view(np.uint8).data, 0
-        while done < len(view):
+        """Fill an array, whose rows follow each other, from a place in the file's data.
+
+        A large one is read by several threads: the operating system makes new memory when it is first written, page by
+        page, which may take longer than the disk.
+        """
+        view = out.reshape(-1).view(np.uint8).data
+        pieces = [(view[at : at + READ], self._data + offset + at) for at in range(0, len(view), READ)]
+        if len(view) < LARGE:
+            for piece in pieces:
+                self._read_piece(name, piece)
+            return
+        with ThreadPoolExecutor(READERS, "tagflow-reader") as readers:
+            list(readers.map(partial(self._read_piece, name), pieces))  # raises what a thread has raised
+
+    def _read_piece(self, name: str, piece: tuple[memoryview, int]) -> None:
+        """Fill a piece of an array from a place of the file."""
+        into, at = piece
+        while into:
             with self._open_file(name) as file:
                 try:
-                    read = _read_at(file, view[done : done + CHUNK], self._data + offset + done)
+                    read = _read_at(file, into, at)
                 except OSError as error:
                     raise _unreadable(self.path, error, name) from error
             if not read:
                 raise _damaged(self.path, "the file has become shorter while it was read", variable=name)
-            done += read
+            into, at = into[read:], at + read
 
     @contextmanager
     def _open_file(self, name: str) -> Iterator[int]:
