@@ -104,9 +104,9 @@ class Dataset:
     def next(self, shared_name: str | None = None, name: str = "iterator") -> Any:
         """Return an operation's outputs: the next element, each time that a step runs it.
 
-        The iterator is the session's, which makes it when a step first asks and closes it at its own end. Its state is
-        a part of ``Session.snapshot()`` and of what a `Checkpointer` saves. Steps that ask at the same time get
-        different elements, first come, first served.
+        The iterator is the session's, which makes it when a step first asks, or a state of it is restored, and closes
+        it at its own end. Its state is a part of ``Session.snapshot()`` and of what a `Checkpointer` saves. Steps that
+        ask at the same time get different elements, first come, first served.
 
         Parameters
         ----------

@@ -353,10 +353,10 @@ class DatasetIterator:
             stage.restore(state["stage"])
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             raise GraphError(
-                "this is no state of a pipeline",
+                f"this is no state of a pipeline that {self.name} can go on from",
                 wanted="what DatasetIterator.state() returned",
                 got=str(state)[:100],
-                hint="give the state of an iterator of the same Dataset",
+                hint="give that of an iterator of the same Dataset; Checkpointer(variables=) restores variables alone",
             ) from error
         if version != _VERSION:
             raise GraphError(

@@ -19,6 +19,7 @@ from ..ir.graph import Graph
 from ..ops.state.variable_values import fitting, no_such_variable
 from ..ops.state.variables import CONTAINER, prepare_slots, slots_of
 from ..ops.support.context import allowed_in
+from ..ops.support.handles import make_shared
 from .devices.device_values import copied_out
 from .devices.session_devices import DeviceAttributes, SessionDevice, homes_of
 from .memory.limits import from_outside
@@ -156,11 +157,15 @@ class SessionState:
         Raises
         ------
         GraphError, DtypeError, ShapeError
-            If a value does not fit its variable. Then nothing has changed, nor if there is no memory.
+            If a value does not fit its variable, or a state what the graph has of its name. Then nothing has changed,
+            nor if there is no memory.
         """
         self._steps.check_open()
         variables = self._fitting(snapshot.get(CONTAINER, {}))
         saved = {**snapshot, CONTAINER: variables}
+        others = {name for kind, values in snapshot.items() if kind != CONTAINER for name in values}
+        if others:
+            self._from_outside("the values restored", make_shared, self.graph, self.resources, others)
         # What is still to be read goes to where it stays at once, so that there must be slots for it.
         unread = [name for name, value in variables.items() if isinstance(value, UnreadArray)]
         self._from_outside("the values restored", slots_of, self.resources, unread)

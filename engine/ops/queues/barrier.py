@@ -15,6 +15,7 @@ from ...kernels.cpu.queue_base import Taken
 from .elements import ElementSpec
 from .figures import KeyedStatistics
 from .queue_spec import QueueSpec
+from .saved import components_of, state_read
 from .shared import SharedResource
 from .storage import QueueStorage
 
@@ -104,19 +105,26 @@ class BarrierStorage(SharedResource):
 
     def restore(self, saved: Any) -> Callable[[], object]:
         """Return what puts saved elements in the place of those that are there."""
-        ready = self.ready.restore(saved["ready"])
-        incomplete = {}
-        for key, number, batch, there, components in saved["incomplete"]:
-            left = iter(components)
-            found = [next(left) if is_there else None for is_there in there]
-            incomplete[str(key)] = Incomplete(int(number), int(batch), found)
+        with state_read(saved, {"ready", "incomplete", "next", "closed"}, f"barrier '{self.name}'") as saved:
+            ready, closed = self.ready.restore(saved["ready"]), bool(saved["closed"])
+            incomplete = {str(key): self._restored(*rest) for key, *rest in saved["incomplete"]}
+            next_number, next_index = map(int, saved["next"])
 
         def change() -> None:
-            self.incomplete, self.closed = incomplete, bool(saved["closed"])
-            self.next_number, self.next_index = map(int, saved["next"])
+            self.incomplete, self.closed = incomplete, closed
+            self.next_number, self.next_index = next_number, next_index
             ready()
 
         return change
+
+    def _restored(self, number: int, batch: int, there: list[bool], components: list[Any]) -> Incomplete:
+        """Return an element as it was saved: `there` says of each component whether it has come."""
+        elements = self.spec.elements
+        indices = [i for i, (is_there, _) in enumerate(zip(there, elements.dtypes, strict=True)) if is_there]
+        found: list[Any] = [None] * len(there)
+        for i, value in zip(indices, components_of(components, indices, elements, self.name), strict=True):
+            found[i] = value
+        return Incomplete(int(number), int(batch), found)
 
     # ---- what operations do
 

@@ -14,6 +14,7 @@ from ...kernels.cpu.queue_lines import Attempt, Line
 from ...kernels.memory.pool import Pool
 from .elements import Element, ElementSpec
 from .figures import KeyedStatistics
+from .saved import components_of, state_read
 from .shared import SharedResource
 
 Entry = dict[int, Any]  # components by their numbers
@@ -139,13 +140,17 @@ class MapStorage(SharedResource):
 
     def restore(self, saved: Any) -> Callable[[], object]:
         """Return what puts saved elements in the place of those that are there."""
-        whole, incomplete = ([(int(k), _entry(*rest)) for k, *rest in saved[kind]] for kind in ("whole", "incomplete"))
+        with state_read(saved, {"whole", "incomplete"}, f"map staging area '{self.name}'") as saved:
+            whole, incomplete = ([self._restored(*each) for each in saved[kind]] for kind in ("whole", "incomplete"))
 
         def change() -> None:
             self._set(whole, incomplete)
             self.serve()
 
         return change
+
+    def _restored(self, key: int, indices: list[int], components: list[Any]) -> tuple[int, Entry]:
+        return int(key), dict(zip(indices, components_of(components, indices, self.spec.elements, self.name)))
 
     def _set(self, whole: list[tuple[int, Entry]], incomplete: list[tuple[int, Entry]]) -> None:
         self.whole, self.incomplete = OrderedDict(whole), dict(incomplete)
@@ -358,7 +363,3 @@ def _nbytes(entry: Entry) -> int:
 
 def _saved(entries: dict[int, Entry]) -> list[tuple[int, list[int], list[Any]]]:
     return [(key, list(entry), list(entry.values())) for key, entry in entries.items()]
-
-
-def _entry(indices: Sequence[Any], components: Sequence[Any]) -> Entry:
-    return {int(i): value for i, value in zip(indices, components, strict=True)}

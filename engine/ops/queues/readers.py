@@ -20,6 +20,7 @@ from ...kernels.memory.contexts import outside
 from ..state.files import as_content, content_shape
 from ..support.common import nothing, scalar
 from ..support.context import KernelContext, succeeded, until_ended
+from .saved import state_read
 from .shared import SharedResource, shared
 from .storage import QueueStorage
 
@@ -106,12 +107,16 @@ class ReaderStorage(SharedResource):
 
     def restore(self, saved: Any) -> Callable[[], object]:
         """Return what goes to a saved place."""
+        counts = ("start", "before", "taken", "produced", "completed")
+        with state_read(saved, {"path", *counts}, f"reader '{self.name}'") as saved:
+            path = None if saved["path"] is None else str(saved["path"])
+            start, before, taken, produced, completed = (int(saved[each]) for each in counts)
 
         def change() -> None:
             self._end_file()
-            self._path = saved["path"]
-            self._start, self._before, self._taken = (int(saved[each]) for each in ("start", "before", "taken"))
-            self.produced, self.completed = int(saved["produced"]), int(saved["completed"])
+            self._path = path
+            self._start, self._before, self._taken = start, before, taken
+            self.produced, self.completed = produced, completed
 
         return change
 

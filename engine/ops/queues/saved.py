@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -129,3 +130,33 @@ def checked_state(saved: Any, keys: set[str], what: str) -> Mapping[str, Any]:
         got = sorted(map(str, saved)) if isinstance(saved, Mapping) else type(saved).__name__
         raise GraphError(f"what was saved of {what} does not fit it", wanted=sorted(keys), got=got, hint=_HINT)
     return saved
+
+
+@contextmanager
+def state_read(saved: Any, keys: set[str], what: str) -> Iterator[Mapping[str, Any]]:
+    """Have what was saved of a resource, a dict of these keys; that it can not be read is a GraphError too."""
+    saved = checked_state(saved, keys, what)
+    try:
+        yield saved
+    except (TypeError, ValueError, IndexError, AttributeError) as error:
+        raise GraphError(
+            f"what was saved of {what} does not fit it", wanted="what was saved of one like it", got=error, hint=_HINT
+        ) from error
+
+
+def components_of(saved: Sequence[Any], indices: Sequence[int], spec: ElementSpec, what: str) -> Element:
+    """Return saved values of some components of an element, which nobody writes to.
+
+    Raises
+    ------
+    OpError
+        If a shape does not fit.
+    ValueError, IndexError
+        If they are not as many, not arrays of the components' dtypes, or there are no such components.
+    """
+    for index, value in zip(indices, saved, strict=True):
+        wanted = np.dtype(spec.dtypes[index].numpy)
+        if not isinstance(value, (np.ndarray, np.generic)) or value.dtype != wanted or index < 0:
+            raise ValueError(f"component {index} is {type(value).__name__}, not an array of {wanted}")
+    part = ElementSpec(tuple(spec.dtypes[i] for i in indices), tuple(spec.shapes[i] for i in indices))
+    return part.checked(saved, what)

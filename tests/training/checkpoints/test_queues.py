@@ -4,7 +4,9 @@ import asyncio
 import math
 
 import numpy as np
+import pytest
 import tagflow as tg
+from tagflow import data
 from tagflow.training import Checkpointer
 
 
@@ -51,6 +53,57 @@ def test_elements_of_all_kinds_are_saved_and_restored(tmp_path):
     assert found["later"] == [8, False]
     assert found["barrier"].tolist() == ["x", "y"]
     assert [np.asarray(each).tolist() for each in found["sums"]] == [[3], [[1.0]], [4, 1]]
+
+
+DAMAGED = {
+    "iterators": lambda state: {**state, "stage": "none"},
+    "queues": lambda state: {**state, "components": state["components"] * 2},
+    "accumulators": lambda state: {**state, "total": [np.zeros(3, np.float32)]},
+    "barriers": lambda state: {**state, "next": [1]},
+    "staging areas": lambda state: {**state, "components": 7},
+    "map staging areas": lambda state: {**state, "whole": [(5, [0, 1], [np.float32(7), np.bool_(True)])]},
+    "readers": lambda state: {**state, "start": None},
+}
+GONE = [(kind, lambda state: None) for kind in DAMAGED]
+OTHERS = [
+    ("barriers", lambda state: {**state, "incomplete": [("y", 1, 1, [True], [np.float32(0)])]}),
+    ("map staging areas", lambda state: {**state, "incomplete": [(1, [7], [np.bool_(True)])]}),
+]
+
+
+@pytest.mark.parametrize(("kind", "damaged"), [*DAMAGED.items(), *GONE, *OTHERS])
+async def test_a_state_that_does_not_fit_is_seen_before_anything_changes(tmp_path, kind, damaged):
+    """In a session that has run no step too, in which nobody has asked for the queue."""
+    (tmp_path / "lines").write_text("one\ntwo\nthree\n")
+    with tg.Graph().as_default() as graph:
+        w = tg.Variable([1.0], name="w")
+        names, reader = tg.FIFOQueue(2, "string", shapes=[[]]), tg.TextLineReader(shared_name="readers 1")
+        queue = tg.FIFOQueue(9, "int32", shapes=[[]], shared_name="queues 1")
+        sums = tg.ConditionalAccumulator("float32", [2], shared_name="accumulators 1")
+        area = tg.StagingArea("int32", [[]], shared_name="staging areas 1")
+        by_key = tg.MapStagingArea(["int32", "bool"], [[], []], shared_name="map staging areas 1")
+        barrier = tg.Barrier("int32", shapes=[[]], shared_name="barriers 1")
+        element = data.from_arrays(np.arange(5)).batch(2).next("iterators 1")
+        fill = [names.enqueue(str(tmp_path / "lines")), queue.enqueue(1), sums.apply_grad([1.0, 2.0])]
+        fill += [area.put([3]), by_key.put(5, [7, True]), barrier.insert_many(0, ["x"], [1])]
+        sizes = [queue.size(), sums.num_accumulated(), area.size(), by_key.size(), barrier.ready_size()]
+        read, change = reader.read(names)[1], w.assign([2.0])
+    async with tg.Session(graph) as session:
+        for each in (w.initializer, *fill, element, read):
+            await session.run(each)
+        good = await session.snapshot()
+    name = f"{kind} 1"
+    bad = {**good, kind: {**good[kind], name: damaged(good[kind][name])}}
+    async with tg.Session(graph) as session:
+        await session.run(change)
+        with pytest.raises(tg.GraphError, match=name):
+            await session.restore(bad)
+        assert await session.run(w) == [2]
+        await session.restore(good)
+        assert await session.run(w) == [1]
+        assert await session.run(sizes) == [1, 1, 1, 1, 1]
+        assert (await session.run(element)).tolist() == [2, 3]
+        assert await session.run(read) == "two"
 
 
 async def test_a_runner_that_saves_is_tried_again_where_training_waits_for_data(tmp_path):
