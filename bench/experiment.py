@@ -99,7 +99,8 @@ class Experiment:
     peer_case : callable
         Returns the case whose work peers do for a case, where they can not tell one of those together from another.
     sides : callable
-        Gets (case, median) of tagflow for the cases together; yields (case, `ratio_to`, ratio) of those it compares.
+        Gets (case, median) of tagflow for the cases together, medians of what they are to each other in a round; yields
+        (case, `ratio_to`, ratio) of those it compares.
     """
 
     name: str

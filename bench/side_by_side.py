@@ -8,11 +8,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
+
+import numpy as np
 
 from .experiment import OURS, BenchError, Case, Experiment
 from .process import EngineProcess, start
 from .protocol import FULL, Effort, Progress, close, compare, describe, ratio, steps_for, summary
+
+_TURNS = 10  # of each lane in a round
 
 
 @dataclass(frozen=True)
@@ -150,16 +155,31 @@ def measure(experiment: Experiment, lanes: list[Lane], effort: Effort, stop: flo
 
 
 def timed(lanes: list[Lane], counts: list[int], effort: Effort, *, backwards: bool = False) -> list[float]:
-    """Return the seconds that so many steps of each lane take; an engine starts when the others fell asleep."""
-    seconds, awake = [0.0] * len(lanes), None
+    """Return the seconds that so many steps of each lane take; an engine starts when the others fell asleep.
+
+    The lanes of an engine take turns many times, so that what the machine does meanwhile hits all alike.
+    """
+    seconds = [0.0] * len(lanes)
     order = range(len(lanes))
-    for index in reversed(order) if backwards else order:
-        lane = lanes[index]
-        if lane.engine != awake:
-            time.sleep(effort.idle)
-        awake = lane.engine
-        seconds[index] = float(lane.process.call("seconds", counts[index], lane.number))
+    for _, group in groupby(reversed(order) if backwards else order, lambda index: lanes[index].engine):
+        turns = list(group)
+        time.sleep(effort.idle)
+        for turn in range(_TURNS):
+            for index in turns:
+                if steps := counts[index] * (turn + 1) // _TURNS - counts[index] * turn // _TURNS:
+                    seconds[index] += float(lanes[index].process.call("seconds", steps, lanes[index].number))
     return seconds
+
+
+def medians(samples: list[list[float]]) -> list[float]:
+    """Return the median of each lane's samples relative to their rounds, times that of all: to compare lanes by.
+
+    The times in which a machine is slower or faster have no part in what one lane is to another then.
+    """
+    rounds = min(map(len, samples))
+    table = np.array([each[-rounds:] for each in samples])
+    of_rounds = np.median(table, axis=0)
+    return [float(each) for each in np.median(table / of_rounds, axis=1) * np.median(of_rounds)]
 
 
 def records(experiment: Experiment, lanes: list[Lane], samples: list[list[float]]) -> Iterator[dict[str, Any]]:
@@ -174,7 +194,8 @@ def records(experiment: Experiment, lanes: list[Lane], samples: list[list[float]
             if lane.engine != OURS and lane.case == experiment.peer_case(case):
                 value = ratio(values, theirs, smaller_is_better=experiment.smaller_is_better(metric))
                 yield {**_head(experiment, case), "ratio_to": lane.engine, "metric": metric, "value": value}
-    for case, other, value in experiment.sides([(case, summary(values)["median"]) for case, values in ours]):
+    compared = zip((case for case, _ in ours), medians([values for _, values in ours]), strict=True)
+    for case, other, value in experiment.sides(list(compared)):
         yield {**_head(experiment, case), "ratio_to": other, "metric": metric, "value": value}
 
 

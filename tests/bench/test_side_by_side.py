@@ -102,18 +102,36 @@ def test_lanes_take_turns_to_and_fro_and_rest_between_engines_only(monkeypatch):
     monkeypatch.setattr(side_by_side.time, "sleep", log.append)
     effort = Effort(most_rounds=2, timing=3.0, idle=0.3)
     samples = side_by_side.measure(experiment(), lanes(log), effort, math.inf)
-    once, twice = ([0.3, ("a", 0, n), ("a", 1, n), 0.3, ("b", 0, n), ("b", 1, n)] for n in (1, 2))
-    back = [0.3, ("b", 1, 2), ("b", 0, 2), 0.3, ("a", 1, 2), ("a", 0, 2)]
+    a, b = [("a", 0, 1), ("a", 1, 1)], [("b", 0, 1), ("b", 1, 1)]
+    once, twice = ([0.3, *a * n, 0.3, *b * n] for n in (1, 2))
+    back = [0.3, *b[::-1] * 2, 0.3, *a[::-1] * 2]
     assert log == once + back + twice
     assert samples == [[0.5, 0.5]] * 4
 
 
-@pytest.mark.parametrize(("timing", "timings"), [(0.5, 1), (3.0, 2)])
-def test_out_of_time_every_lane_has_a_sample(timing, timings):
+@pytest.mark.parametrize("count", [1, 7, 10, 23])
+def test_all_steps_of_a_lane_are_done_in_its_turns(count):
+    log = []
+    assert side_by_side.timed(lanes(log), [count, 1, count, 1], FAST) == [2.0 * count, 2.0, 2.0 * count, 2.0]
+    assert sum(steps for engine, number, steps in log if (engine, number) == ("a", 0)) == count
+    assert len(log) == 2 * (min(count, 10) + 1)
+
+
+def test_lanes_are_compared_within_rounds():
+    """What slows a machine down for a round is no difference between lanes; a first sample of some is no round."""
+    speed = [1.0, 0.2, 3.0, 1.0, 0.5]
+    samples = [[100.0] + speed, [0.9 * each for each in speed], [1.1 * each for each in speed]]
+    assert side_by_side.medians(samples) == pytest.approx([1.0, 0.9, 1.1])
+    samples[1][2] = 0.1  # something disturbed one lane once
+    assert side_by_side.medians(samples) == pytest.approx([1.0, 0.9, 1.1])
+
+
+@pytest.mark.parametrize(("timing", "steps"), [(0.5, 1), (3.0, 1 + 2)])
+def test_out_of_time_every_lane_has_a_sample(timing, steps):
     log = []
     samples = side_by_side.measure(experiment(), lanes(log), Effort(timing=timing, idle=0.0), -math.inf)
     assert samples == [[0.5]] * 4
-    assert len(log) == 4 * timings
+    assert sum(count for *_, count in log) == 4 * steps
 
 
 def test_command_line_measures_them_side_by_side(monkeypatch, capsys):
