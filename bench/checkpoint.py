@@ -205,7 +205,7 @@ async def trains(model: Model, session: Any, write: Write | None = None) -> Obse
         return [np.array(model.count)]
 
     def notes() -> dict[str, str]:
-        return {BESIDE: f"{len(found.pauses)} steps beside {len(found.held)} checkpoints"}
+        return {BESIDE: f"{len(found.pauses)} steps beside {len(found.held)} writes"}
 
     return Observed(step, figures, notes)
 
@@ -236,7 +236,7 @@ class Files:
 
 
 async def disk(case: Case, stack: AsyncExitStack) -> Observed:
-    """Write files by dd, read one, or train while one is written, past the operating system's cache as ours are."""
+    """Write files by dd, read one, or train while one is written past the operating system's cache, as ours are."""
     files = Files(own_directory(stack), size_of(case))
     await asyncio.to_thread(files.write)
     if case["mode"] == "train":

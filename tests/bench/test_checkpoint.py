@@ -29,7 +29,7 @@ async def test_each_case_does_what_it_says(tmp_path, monkeypatch, engine, mode):
         if mode == "train":
             assert len(step.figures[checkpoint.HELD]) == 1
             assert len(step.figures[checkpoint.PLAIN]) == 8
-            assert "1 checkpoints" in step.notes()[checkpoint.BESIDE]
+            assert "1 writes" in step.notes()[checkpoint.BESIDE]
     assert list(tmp_path.iterdir()) == []
 
 

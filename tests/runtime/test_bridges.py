@@ -430,6 +430,29 @@ def test_a_source_whose_queue_a_step_closes_ends():
     asyncio.run(main())
 
 
+async def test_a_source_is_not_asked_before_a_step_uses_its_queue_also_when_it_was_restored():
+    begun = []
+
+    async def source():
+        begun.append(True)
+        for i in range(3):
+            yield i
+
+    with tg.Graph().as_default() as graph:
+        one = tg.from_async(source, "int32", shapes=[[]]).dequeue()
+    async with tg.Session(graph) as session:
+        assert await session.run(one) == 0
+        await rest()
+        saved = await session.snapshot()
+    assert begun == [True]
+    async with tg.Session(graph) as session:
+        await session.restore(saved)
+        await rest()
+        assert begun == [True]
+        assert [int(await session.run(one)) for _ in range(4)] == [1, 0, 1, 2]
+    assert begun == [True, True]
+
+
 def test_a_queue_whose_source_has_ended_is_closed_also_when_it_was_restored():
     async def source():
         for i in range(4):

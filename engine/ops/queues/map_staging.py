@@ -142,6 +142,8 @@ class MapStorage(SharedResource):
         """Return what puts saved elements in the place of those that are there."""
         with state_read(saved, {"whole", "incomplete"}, f"map staging area '{self.name}'") as saved:
             whole, incomplete = ([self._restored(*each) for each in saved[kind]] for kind in ("whole", "incomplete"))
+            if any(len(entry) != len(self.spec.elements.dtypes) for _, entry in whole):
+                raise ValueError("components of a whole element are missing")
 
         def change() -> None:
             self._set(whole, incomplete)

@@ -138,7 +138,7 @@ def state_read(saved: Any, keys: set[str], what: str) -> Iterator[Mapping[str, A
     saved = checked_state(saved, keys, what)
     try:
         yield saved
-    except (TypeError, ValueError, IndexError, AttributeError) as error:
+    except (TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         raise GraphError(
             f"what was saved of {what} does not fit it", wanted="what was saved of one like it", got=error, hint=_HINT
         ) from error

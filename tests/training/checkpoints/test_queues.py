@@ -67,7 +67,9 @@ DAMAGED = {
 GONE = [(kind, lambda state: None) for kind in DAMAGED]
 OTHERS = [
     ("barriers", lambda state: {**state, "incomplete": [("y", 1, 1, [True], [np.float32(0)])]}),
+    ("barriers", lambda state: {**state, "next": [math.inf, 0]}),
     ("map staging areas", lambda state: {**state, "incomplete": [(1, [7], [np.bool_(True)])]}),
+    ("map staging areas", lambda state: {**state, "whole": [(5, [1], [np.bool_(True)])]}),
 ]
 
 
