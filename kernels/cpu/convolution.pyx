@@ -36,7 +36,8 @@ cdef extern from "cpu/window.h" nogil:
         size_t count
         size_t inner
         size_t step
-    void pack(const void* matrix, size_t row, size_t step, size_t rows, size_t columns, int size, void* panels)
+    void pack(
+        const void* matrix, size_t row, size_t step, size_t rows, size_t columns, int size, size_t strip, void* panels)
     void multiply_windows(
         int bits, int size, int rows, int columns, const void* const* a, const Segments*, const void* b, size_t b_step,
         void* c, size_t c_row, int adds, const void* bias, int relu, const void* where)
@@ -143,12 +144,13 @@ cdef void _pack_filters(const Convolution* c, int64_t group, int64_t column, int
     cdef int64_t places = num_places(c), place, wide
     if not c.turned:
         wide = c.groups * c.outer
-        pack(c.filters + c.size * (group * c.outer + column), wide, 1, places * c.inner, columns, c.size, panel)
+        pack(c.filters + c.size * (group * c.outer + column), wide, 1, places * c.inner, columns, c.size, PANEL_BYTES,
+             panel)
         return
     wide = c.groups * c.inner  # the filters of the convolution whose gradient this is
     for place in range(places):
         pack(c.filters + c.size * (((places - 1 - place) * c.outer + column) * wide + group * c.inner), 1, wide,
-             c.inner, columns, c.size, panel + place * c.inner * PANEL_BYTES)
+             c.inner, columns, c.size, PANEL_BYTES, panel + place * c.inner * PANEL_BYTES)
 
 
 cdef void _multiply_unit(
@@ -241,7 +243,7 @@ cdef void _sum_units(const Convolution* c, Segments* s, int part, int parts, Roo
                     _sum_pixels(c, &u)
                 g = c.filters + c.size * (u.pixel * wide + group * c.outer + column)
                 if not lies or c.groups > 1:
-                    pack(g, wide, 1, u.pixels, columns, c.size, room.panel)
+                    pack(g, wide, 1, u.pixels, columns, c.size, PANEL_BYTES, room.panel)
                     g = room.panel
                 _sum_unit(
                     c, &u, s, group, column, columns, g, wide if g != room.panel else width, first, end, room.places)

@@ -47,7 +47,9 @@ cdef extern from "cpu/product.h" nogil:
         const void* total
     int product_bits()
     void multiply(const Factors*, int bits, int size, size_t row, size_t rows, size_t column, size_t columns)
-    void pack(const void* matrix, size_t row, size_t step, size_t rows, size_t columns, int size, void* panels)
+    void pack(
+        const void* matrix, size_t row, size_t step, size_t rows, size_t columns, int size, size_t strip, void* panels)
+    size_t strip_bytes(int bits)
 
 cdef extern from "<stdlib.h>" nogil:
     void* aligned_alloc(size_t alignment, size_t size)
@@ -430,7 +432,7 @@ cdef object pack_once(Compute compute, uint64_t* arguments, int64_t times):
     p.packed = cnp.PyArray_BYTES(memory)
     p.packed = <char*>p.packed + (-<uint64_t>p.packed) % <uint64_t>PANEL_BYTES
     pack(p.b.data, 1 if p.b.transposed else p.b.columns, p.b.columns if p.b.transposed else 1, p.inner, p.columns, size,
-         p.packed)
+         strip_bytes(_bits), p.packed)
     return memory
 
 

@@ -44,6 +44,7 @@ static inline __attribute__((always_inline)) TARGET void NAME(tile)(
         }
 }
 
+#define STRIP (MOST_VECTORS * sizeof(VECTOR)) /* bytes of a row that a tile reads, as `strip_bytes` says */
 #define TILE(rows, vectors) \
     NAME(tile)(rows, vectors, 0, a, a_row, a_step, b, b_step, inner, more_a, more_b, more_inner, c, total, c_row)
 #define TILE_FIRST(rows) \
@@ -103,16 +104,17 @@ static TARGET void NAME(multiply_rows)(
     size_t more_inner = more_a ? f->more_inner : 0, inner = f->inner + more_inner;
     size_t a_row = left ? 1 : f->a_row, a_step = left ? MOST_TILE_ROWS : f->a_step;
     REAL *c = (REAL *)f->c;
-    size_t end = column + columns, panel = PANEL_BYTES / sizeof(REAL);
+    size_t end = column + columns, panel = PANEL_BYTES / sizeof(REAL), strip = STRIP / sizeof(REAL);
     while (column < end) {
         size_t count = end - column, b_step = f->b_row, vectors, width;
         const REAL *first_row = (const REAL *)f->b + column, *goes_on_b = more_b ? more_b + column : NULL;
         if (f->packed) {
-            size_t in_panel = column % panel;
-            first_row = (const REAL *)f->packed + (column - in_panel) * inner + in_panel;
-            goes_on_b = more_b ? first_row + f->inner * panel : NULL;
-            b_step = panel;
-            count = count < panel - in_panel ? count : panel - in_panel;
+            size_t in_panel = column % panel, in_strip = column % strip;
+            const REAL *at = (const REAL *)f->packed + (column - in_panel) * inner;
+            first_row = at + (in_panel - in_strip) * f->inner + in_strip;
+            goes_on_b = more_b ? at + panel * f->inner + (in_panel - in_strip) * more_inner + in_strip : NULL;
+            b_step = strip;
+            count = count < strip - in_strip ? count : strip - in_strip;
         }
         vectors = count / LANES < MOST_VECTORS ? count / LANES : MOST_VECTORS;
         width = vectors ? vectors * LANES : count;
@@ -145,9 +147,9 @@ static TARGET void NAME(multiply_panels)(
     one.packed = f->panel;
     for (; column < end; column += count) {
         count = end - column < panel ? end - column : panel;
-        pack(b + column * f->b_step, f->b_row, f->b_step, f->inner, count, sizeof(REAL), f->panel);
+        pack(b + column * f->b_step, f->b_row, f->b_step, f->inner, count, sizeof(REAL), STRIP, f->panel);
         if (f->more_a)
-            pack(more_b + column * f->b_step, f->b_row, f->b_step, f->more_inner, count, sizeof(REAL),
+            pack(more_b + column * f->b_step, f->b_row, f->b_step, f->more_inner, count, sizeof(REAL), STRIP,
                  (REAL *)f->panel + f->inner * panel);
         one.c = c + column;
         one.total = total ? total + column : NULL;
@@ -178,6 +180,7 @@ static TARGET void NAME(multiply)(const Factors *f, size_t row, size_t rows, siz
         NAME(multiply_panels)(f, row, rows, column, columns, NULL);
 }
 
+#undef STRIP
 #undef TILE
 #undef TILE_FIRST
 #undef TILES

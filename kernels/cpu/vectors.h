@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define PANEL_BYTES 256 /* of a row of a packed panel: four vectors of AVX-512 */
+#define AVX2_STRIP 64 /* of a row of a strip, of which panels for AVX2 consist: two vectors, all that a tile reads of it */
 #define MOST_TILE_ROWS 6
 
 #if defined(__GNUC__) && defined(__x86_64__)
@@ -43,10 +44,17 @@ static inline int product_bits(void)
 
 #endif
 
-/* Writes `rows` elements of each of `columns` columns, that lie `step` elements apart, as rows of a panel. */
-static inline void pack_columns(const void *matrix, size_t step, size_t rows, size_t columns, int size, void *panel)
+/* Bytes of a row of a strip that the tiles of products with vectors of so many bits read. */
+static inline size_t strip_bytes(int bits)
 {
-    size_t width = PANEL_BYTES / size, k = 0, j, i, most = 16;
+    return bits == 512 ? PANEL_BYTES : AVX2_STRIP;
+}
+
+/* Writes `rows` elements of each of `columns` columns, that lie `step` elements apart, as rows of `width` elements. */
+static inline void pack_columns(
+    const void *matrix, size_t step, size_t rows, size_t columns, int size, size_t width, void *panel)
+{
+    size_t k = 0, j, i, most = 16;
     for (; k < rows; k += most) /* as long as a line of the cache, so that each is read once */
         for (j = 0; j < columns; j++) {
             size_t end = rows < k + most ? rows : k + most;
@@ -81,21 +89,31 @@ static inline void pack_columns(const void *matrix, size_t step, size_t rows, si
 
 /* Writes a matrix as panels of PANEL_BYTES by its rows, side by side; what a last panel has too many is 0.
 
+   Each panel is cut into strips of `strip` bytes by all rows, which lie behind each other: as wide as the tiles that
+   read them, so that a strip is read from end to end, and its lines fill all sets of the cache. A panel is written row
+   by row nevertheless, since a row of the matrix has few such bytes side by side.
+
    `row` and `step` say where element (k, j) is: at k * row + j * step, in elements; one of them is 1. */
-static inline void pack(const void *matrix, size_t row, size_t step, size_t rows, size_t columns, int size, void *panels)
+static inline void pack(
+    const void *matrix, size_t row, size_t step, size_t rows, size_t columns, int size, size_t strip, void *panels)
 {
     size_t width = PANEL_BYTES / size;
     for (size_t first = 0; first < columns; first += width) {
-        size_t count = columns - first < width ? columns - first : width;
+        size_t bytes = (columns - first < width ? columns - first : width) * size;
         const char *from = (const char *)matrix + first * step * size;
-        if (count < width)
-            memset(panels, 0, rows * PANEL_BYTES);
-        if (step == 1)
-            for (size_t k = 0; k < rows; k++)
-                memcpy((char *)panels + k * PANEL_BYTES, from + k * row * size, count * size);
-        else
-            pack_columns(from, step, rows, count, size, panels);
-        panels = (char *)panels + rows * PANEL_BYTES;
+        char *to = (char *)panels + first * size * rows;
+        if (bytes < PANEL_BYTES)
+            memset(to, 0, rows * PANEL_BYTES);
+        for (size_t k = 0; step == 1 && k < rows; k++, from += row * size, to += strip)
+            if (bytes == PANEL_BYTES && strip == AVX2_STRIP)
+                for (size_t s = 0; s < PANEL_BYTES; s += AVX2_STRIP)
+                    memcpy(to + s * rows, from + s, AVX2_STRIP);
+            else
+                for (size_t s = 0; s < bytes; s += strip)
+                    memcpy(to + s * rows, from + s, bytes - s < strip ? bytes - s : strip);
+        for (size_t s = 0; step != 1 && s < bytes; s += strip)
+            pack_columns(from + s * step, step, rows, (bytes - s < strip ? bytes - s : strip) / size, size, strip / size,
+                         to + s * rows);
     }
 }
 
