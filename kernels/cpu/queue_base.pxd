@@ -6,6 +6,10 @@ from tagflow.kernels.cpu.queue_lines cimport Attempt, Line
 from tagflow.kernels.cpu.queue_rings cimport Ring
 
 
+cpdef tuple kept(components, pool=*)
+cpdef bint is_kept(value, pool) except -1
+
+
 cdef class Rows:
     cdef public tuple columns
     cdef readonly Py_ssize_t start

@@ -10,8 +10,21 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..core.async_result import AsyncResult
+from ..memory.pool import Pool
 from .queue_lines import Attempt, Line
 from .queue_rings import Ring
+
+def kept(components: Sequence[Any], pool: Pool | None = None) -> tuple[Any, ...]:
+    """Return components that nobody writes to, and that are no parts of larger arrays: copies of those that may be."""
+
+def is_kept(value: Any, pool: Pool | None) -> bool:
+    """Say whether nobody writes to a value as long as a queue holds it.
+
+    Kernels write in place only to what nobody else holds; what is fed is the user's, who may do as he likes.
+    """
+
+def frozen_copy(value: Any) -> Any:
+    """Return a copy that nobody may write to."""
 
 class Rows:
     """Elements that are rows of arrays, from `start` on."""
@@ -133,9 +146,6 @@ class QueueBase:
 
     def restored(self, take: Take) -> BaseException:
         """Return the error for who was about to take what is no longer there."""
-
-    def kept(self, columns: tuple[Any, ...], pool: Any) -> tuple[Any, ...]:
-        """Return columns that nobody writes to."""
 
     def batch(self, entries: list[Any]) -> tuple[Any, ...]:
         """Return the elements of entries as a batch; any thread may call it."""

@@ -9,12 +9,15 @@ from asyncio import get_running_loop
 from collections import deque
 from itertools import islice
 
+cimport numpy as cnp
 from libc.stdint cimport int64_t
 
 from tagflow.kernels.cpu.queue_lines cimport Attempt, Line
 from tagflow.kernels.cpu.queue_rings cimport Ring
 
 from tagflow.kernels.memory.contexts import outside
+
+cnp.import_array()
 
 
 cdef class Rows:
@@ -85,9 +88,6 @@ cdef class QueueBase:
         raise NotImplementedError
 
     def restored(self, take):
-        raise NotImplementedError
-
-    def kept(self, columns, pool):
         raise NotImplementedError
 
     def batch(self, entries):
@@ -216,7 +216,7 @@ cdef class QueueBase:
                 self.serve()
             return None
         if isinstance(elements, Rows):  # what they are rows of may be written to meanwhile
-            (<Rows>elements).columns = self.kept((<Rows>elements).columns, pool)
+            (<Rows>elements).columns = kept((<Rows>elements).columns, pool)
             if self.ring is not None and put.need > self.piece:  # once, and not each time that a piece has no place
                 self.ring.reserve(self.ring.length + put.need)
         waiting = self.putters.join(put, self.go_on_putting, self.give_up_putting)
@@ -340,7 +340,8 @@ cdef class QueueBase:
         self.takes += 1
         if not many:
             return Taken(entries, self.order.only, self.put_back, self.takes - 1)
-        return Taken(entries, self.batch, self.put_back, self.takes - 1, self.order.is_large(entries))
+        is_long = (self.ring is None or len(entries) > 1) and self.order.is_large(entries)
+        return Taken(entries, self.batch, self.put_back, self.takes - 1, is_long)
 
     def put_back(self, list entries, int64_t number):
         if number < self.oldest:
@@ -383,6 +384,24 @@ cdef class QueueBase:
     def stop(self):
         if self.later is not None:
             self.later.cancel()
+
+
+cpdef tuple kept(components, pool=None):
+    return tuple([value if is_kept(value, pool) else frozen_copy(value) for value in components])
+
+
+cpdef bint is_kept(value, pool) except -1:
+    if not cnp.PyArray_Check(value):
+        return True
+    if cnp.PyArray_BASE(value) != NULL:
+        return False
+    return not cnp.PyArray_CHKFLAGS(value, cnp.NPY_ARRAY_WRITEABLE) or (pool is not None and pool.counts(value))
+
+
+def frozen_copy(value):
+    copy = value.copy()
+    copy.flags.writeable = False
+    return copy
 
 
 cdef inline int64_t _nbytes_of(tuple element) except -1:

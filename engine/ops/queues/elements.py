@@ -11,6 +11,7 @@ import numpy as np
 from ...base.dtypes import DType
 from ...base.errors import OpError
 from ...base.shapes import Shape
+from ...kernels.cpu.queue_base import frozen_copy, is_kept, kept
 from ...kernels.cpu.queue_rings import Ring
 from ...kernels.memory.pool import Pool
 from ..support.copies import is_large
@@ -111,14 +112,10 @@ class ElementSpec:
         return found
 
 
-def kept(components: Sequence[Any], pool: Pool | None = None) -> Element:
-    """Return components that nobody writes to, and that are no parts of larger arrays: copies of those that may be."""
-    return tuple([value if _is_kept(value, pool) else _copied(value) for value in components])
-
-
 def are_copied(components: Sequence[Any], pool: Pool | None, parts: bool = False) -> bool:
     """Say whether keeping components, or their `parts`, copies so much that it is worth a thread."""
-    return any(is_large(value) and (parts or not _is_kept(value, pool)) for value in components)
+    large = [value for value in components if is_large(value)]
+    return bool(large) and (parts or not all(is_kept(value, pool) for value in large))
 
 
 def nbytes_of(element: Element) -> int:
@@ -142,23 +139,7 @@ def _rows(value: Any) -> list[Any]:
     """Return the rows of an array; numbers as NumPy's scalars, which are made faster than arrays."""
     if value.ndim == 1 and value.dtype.kind in "biufc":
         return list(value)
-    return [_copied(value[i, ...]) for i in range(len(value))]
-
-
-def _is_kept(value: Any, pool: Pool | None) -> bool:
-    """Say whether nobody writes to a value as long as a queue holds it.
-
-    Kernels write in place only to what nobody else holds; what is fed is the user's, who may do as he likes.
-    """
-    if not isinstance(value, np.ndarray):
-        return True
-    return value.base is None and (not value.flags.writeable or (pool is not None and pool.counts(value)))
-
-
-def _copied(value: Any) -> Any:
-    copy = value.copy()
-    copy.flags.writeable = False
-    return copy
+    return [frozen_copy(value[i, ...]) for i in range(len(value))]
 
 
 class _Column:

@@ -21,6 +21,10 @@ class Numbers:
 
     def take(self, count: int, left: int) -> list[range]:
         """Return the numbers of the next elements, which leave now."""
+        if not self._back:  # almost always
+            start = self._fresh + left - self._left
+            self._fresh, self._left = start + count, left + count
+            return [range(start, start + count)] if count else []
         self._catch_up(left)
         self._left += count
         return self._next(count)

@@ -14,11 +14,12 @@ from ...base.shapes import SCALAR, Shape
 from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.operation import Operation
 from ...ir.traits import Effect
+from ...kernels.cpu.queue_base import kept
 from ...kernels.memory.pool import Pool
 from ...kernels.scheduler.calls import Continuation
 from ..support.common import nothing, scalar
 from ..support.context import KernelContext, LongCall, Resources
-from .elements import ElementSpec, are_copied, kept
+from .elements import ElementSpec, are_copied
 from .orders import MANY
 from .queue_spec import QueueSpec
 from .shared import shared
@@ -108,18 +109,18 @@ def _put_many_shapes(op: Operation) -> list[Shape]:
 
 def _put(xp: Any, context: KernelContext, queue: QueueStorage, *components: Any, **_: Any) -> Any:
     pool = context.step.contexts.pool
-    put = partial(queue.put, operation=context.operation, pool=pool)
     if context.step.long_calls is None or not are_copied(components, pool):
-        return put(components)
+        return queue.put(components, context.operation, pool)
+    put = partial(queue.put, operation=context.operation, pool=pool)
     return first(context.step.later(kept), (components, pool), put)
 
 
 def _put_many(xp: Any, context: KernelContext, queue: QueueStorage, *components: Any, **_: Any) -> Any:
     pool = context.step.contexts.pool
-    put = partial(queue.put_many, operation=context.operation, pool=pool)
     copied = are_copied(components, pool, parts=queue.ring is None)
     if context.step.long_calls is None or not (copied or (queue.ring is None and len(components[0]) > MANY)):
-        return put(queue.rows(components, context.operation))
+        return queue.put_many(queue.rows(components, context.operation), context.operation, pool)
+    put = partial(queue.put_many, operation=context.operation, pool=pool)
     return first(context.step.later(_rows_kept), (queue, components, context.operation, pool), put)
 
 

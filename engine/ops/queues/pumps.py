@@ -11,9 +11,10 @@ from ...base.array_like import as_fed_array
 from ...base.errors import DtypeError, OpError, QueueClosed, SessionClosed
 from ...base.resources import Resource
 from ...kernels.core.async_result import AsyncResult
+from ...kernels.cpu.queue_base import kept
 from ...kernels.memory.contexts import outside
 from ..support.context import Resources
-from .elements import Element, are_copied, kept
+from .elements import Element, are_copied
 from .storage import QueueStorage
 
 _CONTAINER = "pumps"

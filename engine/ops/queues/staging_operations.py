@@ -18,9 +18,10 @@ from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.operation import Operation
 from ...ir.traits import Effect
 from ...kernels.core.async_result import AsyncResult
+from ...kernels.cpu.queue_base import kept
 from ..support.common import nothing, scalar
 from ..support.context import KernelContext
-from .elements import ElementSpec, are_copied, kept
+from .elements import ElementSpec, are_copied
 from .map_staging import Indices, MapSpec, MapStorage
 from .operations import first
 from .shared import shared

@@ -14,7 +14,7 @@ from ...kernels.core.async_result import AsyncResult
 from ...kernels.cpu.queue_base import Put, QueueBase, Rows, Take, Taken
 from ...kernels.memory.contexts import outside
 from ...kernels.memory.pool import Pool
-from .elements import Element, kept, nbytes_of
+from .elements import Element, nbytes_of
 from .figures import QueueStatistics, statistics_of
 from .orders import MANY, FirstInFirstOut, InRing
 from .queue_errors import closed_by, closed_queue, insufficient, restored, too_large
@@ -34,19 +34,22 @@ class QueueStorage(QueueBase, SharedResource):
     ----------
     name : str
     spec : QueueSpec
+    pads : bool
+        Whether elements of a batch are padded to the largest.
     order : FirstInFirstOut
         Holds the elements.
     failure : tuple of (int, BaseException), or None
         Where what puts elements has failed: how many it had put before, and why there are no more.
     """
 
-    __slots__ = ("failure", "name", "spec")
+    __slots__ = ("failure", "name", "pads", "spec")
 
     order: FirstInFirstOut
 
     def __init__(self, name: str, spec: QueueSpec) -> None:
         self.name: str = name
         self.spec: QueueSpec = spec
+        self.pads: bool = spec.pads
         self.failure: tuple[int, BaseException] | None = None
         order = spec.make_order()
         ring = order.ring if isinstance(order, InRing) else None
@@ -127,7 +130,10 @@ class QueueStorage(QueueBase, SharedResource):
         """
         element = self.spec.elements.checked(components, operation, pool)
         if self.putters or not self.fits(element):
-            return self._put_later([element], operation, pool)
+            self._check_sizes([element], operation)
+            if self.closed and not self.putters:
+                raise closed_queue(self, "is closed", operation)
+            return self.put_later([element], operation, pool)
         if self.closed:
             raise closed_queue(self, "is closed", operation)
         self.push(element)
@@ -146,15 +152,16 @@ class QueueStorage(QueueBase, SharedResource):
         """Put elements in, one after another, or return what waits until all are in."""
         if self.closed and not self.putters:
             raise closed_queue(self, "is closed", operation)
-        return self._put_later(elements, operation, pool) if elements or self.putters else None
-
-    def _put_later(self, elements: list[Element] | Rows, operation: str, pool: Pool | None) -> AsyncResult | None:
-        limit = self.capacity_bytes
-        if not isinstance(elements, Rows) and 0 <= limit < max(map(nbytes_of, elements), default=0):
-            raise too_large(f"{self.spec.what} '{self.name}'", limit, elements, operation)
-        if self.closed and not self.putters:
-            raise closed_queue(self, "is closed", operation)
+        if not elements and not self.putters:
+            return None
+        if not isinstance(elements, Rows):
+            self._check_sizes(elements, operation)
         return self.put_later(elements, operation, pool)
+
+    def _check_sizes(self, elements: list[Element], operation: str) -> None:
+        limit = self.capacity_bytes
+        if 0 <= limit < max(map(nbytes_of, elements), default=0):
+            raise too_large(f"{self.spec.what} '{self.name}'", limit, elements, operation)
 
     def take(self, operation: str) -> Taken | AsyncResult:
         """Take an element, or return what waits until there is one.
@@ -207,10 +214,6 @@ class QueueStorage(QueueBase, SharedResource):
         """Return the error for who was about to take what is no longer there."""
         return restored(self, take, len(self.order))
 
-    def kept(self, columns: tuple[Any, ...], pool: Pool | None) -> tuple[Any, ...]:
-        """Return columns that nobody writes to."""
-        return kept(columns, pool)
-
     def batch(self, entries: list[Any]) -> Element:
         """Return the elements of entries as a batch; any thread may call it."""
-        return self.order.batch(entries, self.spec.elements, self.spec.pads)
+        return self.order.batch(entries, self.spec.elements, self.pads)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from ...kernels.core.async_result import AsyncResult
@@ -24,12 +25,12 @@ def given(context: KernelContext, taken: Taken | AsyncResult, only_fetched: bool
     """
 
     if isinstance(taken, AsyncResult):
-        return taken.then(lambda found: _outputs(context, found, only_fetched))
-    found = _outputs(context, taken, only_fetched)
+        return taken.then(partial(_outputs, context, only_fetched))
+    found = _outputs(context, only_fetched, taken)
     return found.call() if isinstance(found, Continuation) else found
 
 
-def _outputs(context: KernelContext, taken: Taken, only_fetched: bool) -> Any:
+def _outputs(context: KernelContext, only_fetched: bool, taken: Taken) -> Any:
     """Return what was taken, or what goes on with making it."""
     step = context.step
     if taken.is_long and step.long_calls is not None:

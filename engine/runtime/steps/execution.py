@@ -197,8 +197,9 @@ class Execution:
     async def _news(self) -> None:
         """Wait until a task or a worker's kernel has ended, others gave memory back, or the step was aborted."""
         self.waiter = self.loop.create_future()
+        blocked = self.machine.blocked_on_memory
         try:
-            if self.machine.blocked_on_memory:
+            if blocked:
                 self.arbiter.block(self)
             if self.swaps and self._waits_for_copies():
                 with self.swaps[0].stalled():
@@ -210,7 +211,8 @@ class Execution:
                     await self.waiter
         finally:
             self.waiter = None
-            self.arbiter.unblock(self)
+            if blocked:
+                self.arbiter.unblock(self)
 
     def _waits_for_copies(self) -> bool:
         """Say whether nothing of the step goes on but copies of saved values that are wanted now."""
