@@ -37,10 +37,12 @@ cdef extern from "cpu/window.h" nogil:
         size_t inner
         size_t step
     void pack(
-        const void* matrix, size_t row, size_t step, size_t rows, size_t columns, int size, size_t strip, void* panels)
+        const void* matrix, size_t row, size_t step, size_t rows, size_t columns, int size, size_t strip,
+        size_t apart, void* panels)
+    size_t strip_bytes(int bits)
     void multiply_windows(
         int bits, int size, int rows, int columns, const void* const* a, const Segments*, const void* b, size_t b_step,
-        void* c, size_t c_row, int adds, const void* bias, int relu, const void* where)
+        size_t b_next, void* c, size_t c_row, int adds, const void* bias, int relu, const void* where)
     void finish_pixels(
         int bits, int size, int pixels, int channels, void* c, const void* bias, int relu, const void* where)
     void multiply_channels(int bits, int size, size_t channels, const void* a, const Segments*, const void* b, void* c)
@@ -142,15 +144,17 @@ cdef void _convolve_units(const Convolution* c, const Segments* s, int part, int
 cdef void _pack_filters(const Convolution* c, int64_t group, int64_t column, int columns, char* panel) noexcept nogil:
     """Write some filters of a group as a panel, by places of the window and channels."""
     cdef int64_t places = num_places(c), place, wide
+    cdef size_t strip = strip_bytes(c.bits)
+    cdef size_t apart = places * c.inner * strip
     if not c.turned:
         wide = c.groups * c.outer
-        pack(c.filters + c.size * (group * c.outer + column), wide, 1, places * c.inner, columns, c.size, PANEL_BYTES,
+        pack(c.filters + c.size * (group * c.outer + column), wide, 1, places * c.inner, columns, c.size, strip, apart,
              panel)
         return
     wide = c.groups * c.inner  # the filters of the convolution whose gradient this is
     for place in range(places):
         pack(c.filters + c.size * (((places - 1 - place) * c.outer + column) * wide + group * c.inner), 1, wide,
-             c.inner, columns, c.size, PANEL_BYTES, panel + place * c.inner * PANEL_BYTES)
+             c.inner, columns, c.size, strip, apart, panel + place * c.inner * strip)
 
 
 cdef void _multiply_unit(
@@ -162,6 +166,7 @@ cdef void _multiply_unit(
     cdef char* to = c.output + c.size * (u.pixel * wide + group * c.outer + column)
     cdef const void* rows[12]
     cdef int most = tile_rows(c.bits, c.size, columns), count, i
+    cdef size_t strip = strip_bytes(c.bits) // c.size
     cdef const char* bias = NULL if c.bias == NULL else c.bias + c.size * (group * c.outer + column)
     cdef const char* where = NULL if c.where == NULL else c.where + (to - c.output)
     for tile in range(ceiling(u.pixels, most)):
@@ -170,8 +175,9 @@ cdef void _multiply_unit(
         for i in range(count):
             rows[i] = begin + c.size * room.pixels[pixel + i]
         multiply_windows(
-            c.bits, c.size, count, columns, rows, s, room.panel, PANEL_BYTES // c.size, to + c.size * pixel * wide, wide, 0,
-            bias, bias != NULL and c.relu, NULL if where == NULL else where + c.size * pixel * wide)
+            c.bits, c.size, count, columns, rows, s, room.panel, strip, num_places(c) * c.inner * strip,
+            to + c.size * pixel * wide, wide, 0, bias, bias != NULL and c.relu,
+            NULL if where == NULL else where + c.size * pixel * wide)
 
 
 cdef void _convolve_channels(const Convolution* c, const Segments* s, int part, int parts, Room* room) noexcept nogil:
@@ -222,7 +228,7 @@ cdef void _sum_units(const Convolution* c, Segments* s, int part, int parts, Roo
     cdef int64_t rows = num_places(c) * c.inner, tiles = ceiling(rows, TALL_TILE_ROWS)
     cdef int64_t first = _begin(tiles, part, parts) * TALL_TILE_ROWS
     cdef int64_t end = min(_begin(tiles, part + 1, parts) * TALL_TILE_ROWS, rows)
-    cdef int64_t width = PANEL_BYTES // c.size, wide = c.groups * c.outer
+    cdef int64_t width = PANEL_BYTES // c.size, wide = c.groups * c.outer, strip = strip_bytes(c.bits) // c.size
     cdef int64_t group, panel, column, number, row, filled = -1
     cdef bint lies = wide <= width and wide * c.size % VECTOR_BYTES == 0  # so that whole vectors are read where it is
     cdef const char* g
@@ -242,11 +248,12 @@ cdef void _sum_units(const Convolution* c, Segments* s, int part, int parts, Roo
                 if group == 0 and panel == 0 and part == parts - 1:
                     _sum_pixels(c, &u)
                 g = c.filters + c.size * (u.pixel * wide + group * c.outer + column)
-                if not lies or c.groups > 1:
-                    pack(g, wide, 1, u.pixels, columns, c.size, PANEL_BYTES, room.panel)
-                    g = room.panel
+                if lies and c.groups == 1:
+                    _sum_unit(c, &u, s, group, column, columns, g, wide, strip, wide, first, end, room.places)
+                    continue
+                pack(g, wide, 1, u.pixels, columns, c.size, strip * c.size, u.pixels * strip * c.size, room.panel)
                 _sum_unit(
-                    c, &u, s, group, column, columns, g, wide if g != room.panel else width, first, end, room.places)
+                    c, &u, s, group, column, columns, room.panel, strip, u.pixels * strip, width, first, end, room.places)
 
 
 cdef inline void _sum_pixels(const Convolution* c, const Unit* u) noexcept nogil:
@@ -264,9 +271,14 @@ cdef inline void _sum_pixels(const Convolution* c, const Unit* u) noexcept nogil
 
 cdef void _sum_unit(
         const Convolution* c, const Unit* u, const Segments* s, int64_t group, int64_t column, int columns,
-        const char* g, int64_t g_step, int64_t first, int64_t end, const Py_ssize_t* places) noexcept nogil:
-    """Add what a unit gives to some rows and columns of the gradient; the first begins them."""
-    cdef int64_t wide = c.groups * c.outer, at_once = _rows_at_once(c, g_step), block, begin, tile, row
+        const char* g, int64_t g_step, int64_t g_next, int64_t g_width, int64_t first, int64_t end,
+        const Py_ssize_t* places) noexcept nogil:
+    """Add what a unit gives to some rows and columns of the gradient; the first begins them.
+
+    Of the gradient of the result, `g`, elements of a row are read `g_next` apart, by as many as a strip has, and there
+    are `g_width` of them.
+    """
+    cdef int64_t wide = c.groups * c.outer, at_once = _rows_at_once(c, g_width), block, begin, tile, row
     cdef const char* data = u.data + c.size * group * c.inner
     cdef const void* rows[12]
     cdef Segments some = s[0]
@@ -281,13 +293,13 @@ cdef void _sum_unit(
                 rows[i] = data + c.size * places[row + i]
             multiply_windows(
                 c.bits, c.size, count, columns, rows, &some, g + c.size * g_step * c.result[X] * begin, g_step,
-                c.output + c.size * (row * wide + group * c.outer + column), wide, u.pixel > 0 or begin > 0,
+                g_next, c.output + c.size * (row * wide + group * c.outer + column), wide, u.pixel > 0 or begin > 0,
                 NULL, 0, NULL)
 
 
-cdef inline int64_t _rows_at_once(const Convolution* c, int64_t g_step) noexcept nogil:
+cdef inline int64_t _rows_at_once(const Convolution* c, int64_t g_width) noexcept nogil:
     """Return of how many rows of pixels both images and the gradient of the result stay in the nearest cache."""
-    cdef int64_t seen = c.step[Y] * c.stride[Y] * c.size, row = seen + c.result[X] * g_step * c.size
+    cdef int64_t seen = c.step[Y] * c.stride[Y] * c.size, row = seen + c.result[X] * g_width * c.size
     cdef int64_t shared = c.step[Y] * (c.window[Y] - 1) * c.dilation[Y] * c.size  # by windows of two rows of pixels
     return max(ceiling(ENOUGH_TERMS, c.result[X]), (NEAR - shared) // row)
 

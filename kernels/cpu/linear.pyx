@@ -48,7 +48,8 @@ cdef extern from "cpu/product.h" nogil:
     int product_bits()
     void multiply(const Factors*, int bits, int size, size_t row, size_t rows, size_t column, size_t columns)
     void pack(
-        const void* matrix, size_t row, size_t step, size_t rows, size_t columns, int size, size_t strip, void* panels)
+        const void* matrix, size_t row, size_t step, size_t rows, size_t columns, int size, size_t strip,
+        size_t apart, void* panels)
     size_t strip_bytes(int bits)
 
 cdef extern from "<stdlib.h>" nogil:
@@ -432,7 +433,7 @@ cdef object pack_once(Compute compute, uint64_t* arguments, int64_t times):
     p.packed = cnp.PyArray_BYTES(memory)
     p.packed = <char*>p.packed + (-<uint64_t>p.packed) % <uint64_t>PANEL_BYTES
     pack(p.b.data, 1 if p.b.transposed else p.b.columns, p.b.columns if p.b.transposed else 1, p.inner, p.columns, size,
-         strip_bytes(_bits), p.packed)
+         strip_bytes(_bits), p.inner * strip_bytes(_bits), p.packed)
     return memory
 
 

@@ -147,10 +147,11 @@ static TARGET void NAME(multiply_panels)(
     one.packed = f->panel;
     for (; column < end; column += count) {
         count = end - column < panel ? end - column : panel;
-        pack(b + column * f->b_step, f->b_row, f->b_step, f->inner, count, sizeof(REAL), STRIP, f->panel);
+        pack(b + column * f->b_step, f->b_row, f->b_step, f->inner, count, sizeof(REAL), STRIP, f->inner * STRIP,
+             f->panel);
         if (f->more_a)
             pack(more_b + column * f->b_step, f->b_row, f->b_step, f->more_inner, count, sizeof(REAL), STRIP,
-                 (REAL *)f->panel + f->inner * panel);
+                 f->more_inner * STRIP, (REAL *)f->panel + f->inner * panel);
         one.c = c + column;
         one.total = total ? total + column : NULL;
         NAME(multiply_rows)(&one, row, rows, 0, count, left);

@@ -89,31 +89,35 @@ static inline void pack_columns(
 
 /* Writes a matrix as panels of PANEL_BYTES by its rows, side by side; what a last panel has too many is 0.
 
-   Each panel is cut into strips of `strip` bytes by all rows, which lie behind each other: as wide as the tiles that
-   read them, so that a strip is read from end to end, and its lines fill all sets of the cache. A panel is written row
-   by row nevertheless, since a row of the matrix has few such bytes side by side.
+   Each panel is cut into strips of `strip` bytes by its rows, one every `apart` bytes: as wide as the tiles that read
+   them, so that a strip is read from end to end, and its lines fill all sets of the cache. A panel is written row by row
+   nevertheless, since a row of the matrix has few such bytes side by side.
 
    `row` and `step` say where element (k, j) is: at k * row + j * step, in elements; one of them is 1. */
 static inline void pack(
-    const void *matrix, size_t row, size_t step, size_t rows, size_t columns, int size, size_t strip, void *panels)
+    const void *matrix, size_t row, size_t step, size_t rows, size_t columns, int size, size_t strip, size_t apart,
+    void *panels)
 {
-    size_t width = PANEL_BYTES / size;
-    for (size_t first = 0; first < columns; first += width) {
+    size_t width = PANEL_BYTES / size, first, k, s;
+    char *to = panels;
+    for (first = 0; first < columns; first += width, to += PANEL_BYTES / strip * apart) {
         size_t bytes = (columns - first < width ? columns - first : width) * size;
         const char *from = (const char *)matrix + first * step * size;
-        char *to = (char *)panels + first * size * rows;
-        if (bytes < PANEL_BYTES)
-            memset(to, 0, rows * PANEL_BYTES);
-        for (size_t k = 0; step == 1 && k < rows; k++, from += row * size, to += strip)
-            if (bytes == PANEL_BYTES && strip == AVX2_STRIP)
-                for (size_t s = 0; s < PANEL_BYTES; s += AVX2_STRIP)
-                    memcpy(to + s * rows, from + s, AVX2_STRIP);
-            else
-                for (size_t s = 0; s < bytes; s += strip)
-                    memcpy(to + s * rows, from + s, bytes - s < strip ? bytes - s : strip);
-        for (size_t s = 0; step != 1 && s < bytes; s += strip)
-            pack_columns(from + s * step, step, rows, (bytes - s < strip ? bytes - s : strip) / size, size, strip / size,
-                         to + s * rows);
+        for (s = 0; bytes < PANEL_BYTES && s < PANEL_BYTES; s += strip)
+            memset(to + s / strip * apart, 0, rows * strip);
+        if (step != 1)
+            for (s = 0; s < bytes; s += strip)
+                pack_columns(from + s * step, step, rows, (bytes - s < strip ? bytes - s : strip) / size, size,
+                             strip / size, to + s / strip * apart);
+        else if (bytes == PANEL_BYTES && strip == AVX2_STRIP)
+            for (k = 0; k < rows; k++)
+                for (s = 0; s < PANEL_BYTES / AVX2_STRIP; s++)
+                    memcpy(to + k * AVX2_STRIP + s * apart, from + k * row * size + s * AVX2_STRIP, AVX2_STRIP);
+        else
+            for (k = 0; k < rows; k++)
+                for (s = 0; s < bytes; s += strip)
+                    memcpy(to + k * strip + s / strip * apart, from + k * row * size + s,
+                           bytes - s < strip ? bytes - s : strip);
     }
 }
 

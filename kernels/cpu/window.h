@@ -42,18 +42,19 @@ static inline int tile_rows(int bits, int size, int columns)
 
 #endif
 
-/* Computes a tile of float32 (size 4) or float64: `rows` rows that begin at `a`, a panel's `columns`.
+/* Computes tiles of float32 (size 4) or float64: `rows` rows that begin at `a`, a panel's `columns`. The panel's rows
+   lie `b_step` elements apart, and what a tile reads of them `b_next` from what the one before reads.
 
    It is added to what is there, if it adds, and to a bias for each column unless that is NULL; with `relu` what is not
    above zero becomes zero, but NaN; and what has nothing above zero in `where`, which lies like `c`, unless that is NULL. */
 static inline void multiply_windows(
     int bits, int size, int rows, int columns, const void *const *a, const Segments *s, const void *b, size_t b_step,
-    void *c, size_t c_row, int adds, const void *bias, int relu,
-    const void *where)
+    size_t b_next, void *c, size_t c_row, int adds, const void *bias, int relu, const void *where)
 {
     CHOOSE(
-        multiply_windows, (rows, columns, (const float *const *)a, s, b, b_step, c, c_row, adds, bias, relu, where),
-        (rows, columns, (const double *const *)a, s, b, b_step, c, c_row, adds, bias, relu, where))
+        multiply_windows,
+        (rows, columns, (const float *const *)a, s, b, b_step, b_next, c, c_row, adds, bias, relu, where),
+        (rows, columns, (const double *const *)a, s, b, b_step, b_next, c, c_row, adds, bias, relu, where))
 }
 
 /* Convolves each of `channels` channels for itself, at one pixel; b has a row of channels for each place. */

@@ -81,11 +81,11 @@ static __attribute__((noinline)) TARGET void NAME(finish_tile)(
             TILE(rows, 2); \
         break;
 
-/* A tile of a panel's columns and up to MOST_TILE_ROWS rows, or more (`tile_rows` in window.h) of two vectors: b is a panel,
-   or rows in which as much may be read. */
+/* Tiles of a panel's columns and up to MOST_TILE_ROWS rows, or more (`tile_rows` in window.h) of two vectors: b is a panel,
+   or rows in which as much may be read; its rows lie `b_step` apart, what the next tile reads of them `b_next`. */
 static TARGET void NAME(multiply_windows)(
-    int rows, int columns, const REAL *const *a, const Segments *s, const REAL *b, size_t b_step, REAL *c, size_t c_row,
-    int adds, const REAL *bias, int relu, const REAL *where)
+    int rows, int columns, const REAL *const *a, const Segments *s, const REAL *b, size_t b_step, size_t b_next, REAL *c,
+    size_t c_row, int adds, const REAL *bias, int relu, const REAL *where)
 {
     while (columns > 0) {
         int whole = columns < MOST_VECTORS * LANES ? columns : MOST_VECTORS * LANES;
@@ -108,7 +108,7 @@ static TARGET void NAME(multiply_windows)(
         }
         if (bias || where)
             NAME(finish_tile)(rows, whole, c, c_row, bias, relu, where);
-        b += whole;
+        b += b_next;
         c += whole;
         bias = bias ? bias + whole : NULL;
         where = where ? where + whole : NULL;
