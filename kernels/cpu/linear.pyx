@@ -29,6 +29,7 @@ cnp.import_array()
 
 cdef extern from "cpu/product.h" nogil:
     int PANEL_BYTES
+    int MOST_TILE_ROWS
     ctypedef struct Factors:
         const void* a
         size_t a_row
@@ -45,6 +46,8 @@ cdef extern from "cpu/product.h" nogil:
         size_t columns
         void* c
         const void* total
+        bint in_blocks
+        const void* sums_before
     int product_bits()
     void multiply(const Factors*, int bits, int size, size_t row, size_t rows, size_t column, size_t columns)
     void pack(
@@ -62,6 +65,7 @@ cdef enum:
     FAR = 1 << 20  # bytes of a second factor from which on a core's own cache does not keep a panel that is not packed
     LARGE = 1 << 15  # bytes of a second factor that fill the nearest cache, so that rows that lie apart are slower
     ENOUGH = 32  # rows that such a panel is then used for
+    PAGES = 1 << 23  # bytes of a second factor from which on a core's table of pages, of 2,048 with 4 KB, has not all of them
     PLENTY = 256  # rows for which packing always pays
 
 cdef int _bits = product_bits()
@@ -192,8 +196,19 @@ cdef inline bint _is_long(const Product* p) noexcept nogil:
 cdef inline bint _wants_panels(const Product* p, int rows, int size) noexcept nogil:
     """Say whether columns are packed as they are used, because they must be or because that pays."""
     cdef int64_t step = <int64_t>p.b.columns * size
-    cdef bint is_far = step * min(_terms(p), <int64_t>MOST_INNER) > FAR
-    return p.b.transposed or rows >= ENOUGH and is_far or rows >= PLENTY and step > PANEL_BYTES
+    if p.b.transposed or rows >= PLENTY and step > PANEL_BYTES:
+        return True
+    return rows >= ENOUGH and _seen(p, size) > FAR or rows > MOST_TILE_ROWS and _has_many_pages(p, size)
+
+
+cdef inline int64_t _seen(const Product* p, int size) noexcept nogil:
+    """Return the bytes of the second factor that are multiplied at a time."""
+    return size * p.b.columns * min(_terms(p), <int64_t>MOST_INNER)
+
+
+cdef inline bint _has_many_pages(const Product* p, int size) noexcept nogil:
+    """Say whether a core can not know all pages of the second factor, of whose rows a tile reads a strip each."""
+    return _bits == 256 and not p.b.transposed and _seen(p, size) >= PAGES
 
 
 cdef void _multiply_block(
@@ -208,6 +223,7 @@ cdef void _multiply_block(
     f.b_row = 1 if p.b.transposed else p.b.columns
     f.b_step = p.b.columns if p.b.transposed else 1
     f.more_a, f.more_b, f.more_inner = p.more_a, p.more_b, p.more_inner
+    f.in_blocks, f.sums_before = p.packed == NULL and rows <= MOST_TILE_ROWS and _has_many_pages(p, size), NULL
     if p.adds and p.total == NULL:
         f.total = p.data
     if p.packed == NULL and scratch == NULL and _wants_panels(p, rows, size):

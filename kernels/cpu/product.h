@@ -11,6 +11,7 @@
 #define LEFT_BYTES ((size_t)1 << 21) /* of a left factor that are packed before columns are multiplied with them */
 #define FAR_STEP 32 /* elements from one column to the next from which on it is packed, */
 #define ENOUGH_COLUMNS 32 /* if these are so many */
+#define BLOCK_TERMS 16 /* of all columns after the other: as many rows of the second factor as a core reads ahead in */
 
 typedef struct {
     const void *a; /* element (i, k) is at i * a_row + k * a_step, in elements */
@@ -28,6 +29,8 @@ typedef struct {
     size_t columns; /* of the whole product */
     void *c; /* row by row */
     const void *total; /* what the product is added to, like c; or NULL */
+    int in_blocks; /* whether some terms of all columns come after the other; b_step is 1, nothing is packed */
+    const void *sums_before; /* from which the chains go on, like c; or NULL */
 } Factors;
 
 #if defined(__GNUC__) && defined(__x86_64__)

@@ -3,17 +3,20 @@
    Each element of a product is one chain: fma(a[i,k], b[k,j], sum) for k in order, then added to the total if there
    is one. So neither the instruction set, nor packing, nor how a product is cut changes a bit of the result. */
 
-/* A tile of `rows` by `vectors`, both known where this is inlined, so that its sums stay in registers. */
+/* A tile of `rows` by `vectors`, both known where this is inlined, so that its sums stay in registers. These go on from
+   those in `sums_before`, which lie like c, or NULL. */
 static inline __attribute__((always_inline)) TARGET void NAME(tile)(
     const int rows, const int vectors, const int first, const REAL *a, size_t a_row, size_t a_step, const REAL *b,
     size_t b_step, size_t inner, const REAL *more_a, const REAL *more_b, size_t more_inner, REAL *c, const REAL *total,
-    size_t c_row)
+    const REAL *sums_before, size_t c_row)
 {
     VECTOR sums[MOST_TILE_ROWS][MOST_VECTORS], row[MOST_VECTORS];
     MASK mask = FIRST(first);
     for (int r = 0; r < rows; r++)
-        for (int v = 0; v < vectors; v++)
-            sums[r][v] = ZERO();
+        for (int v = 0; v < vectors; v++) {
+            const REAL *from = sums_before + r * c_row + v * LANES;
+            sums[r][v] = !sums_before ? ZERO() : first ? LOAD_FIRST(mask, from) : LOAD(from);
+        }
     for (size_t k = 0; k < inner + more_inner; k++) {
         if (k == inner) {
             a = more_a;
@@ -46,9 +49,11 @@ static inline __attribute__((always_inline)) TARGET void NAME(tile)(
 
 #define STRIP (MOST_VECTORS * sizeof(VECTOR)) /* bytes of a row that a tile reads, as `strip_bytes` says */
 #define TILE(rows, vectors) \
-    NAME(tile)(rows, vectors, 0, a, a_row, a_step, b, b_step, inner, more_a, more_b, more_inner, c, total, c_row)
+    NAME(tile)(rows, vectors, 0, a, a_row, a_step, b, b_step, inner, more_a, more_b, more_inner, c, total, \
+               sums_before, c_row)
 #define TILE_FIRST(rows) \
-    NAME(tile)(rows, 1, first, a, a_row, a_step, b, b_step, inner, more_a, more_b, more_inner, c, total, c_row)
+    NAME(tile)(rows, 1, first, a, a_row, a_step, b, b_step, inner, more_a, more_b, more_inner, c, total, \
+               sums_before, c_row)
 #define TILES(rows) \
     case rows: \
         if (first) \
@@ -62,7 +67,8 @@ static inline __attribute__((always_inline)) TARGET void NAME(tile)(
 
 static TARGET void NAME(any_tile)(
     int rows, int vectors, int first, const REAL *a, size_t a_row, size_t a_step, const REAL *b, size_t b_step,
-    size_t inner, const REAL *more_a, const REAL *more_b, size_t more_inner, REAL *c, const REAL *total, size_t c_row)
+    size_t inner, const REAL *more_a, const REAL *more_b, size_t more_inner, REAL *c, const REAL *total,
+    const REAL *sums_before, size_t c_row)
 {
     switch (rows) {
         TILES(1)
@@ -99,7 +105,7 @@ static void NAME(pack_left)(const Factors *f, size_t row, size_t rows, size_t mo
 static TARGET void NAME(multiply_rows)(
     const Factors *f, size_t row, size_t rows, size_t column, size_t columns, const REAL *left)
 {
-    const REAL *a = (const REAL *)f->a, *total = (const REAL *)f->total;
+    const REAL *a = (const REAL *)f->a, *total = (const REAL *)f->total, *before = (const REAL *)f->sums_before;
     const REAL *more_a = (const REAL *)f->more_a, *more_b = (const REAL *)f->more_b;
     size_t more_inner = more_a ? f->more_inner : 0, inner = f->inner + more_inner;
     size_t a_row = left ? 1 : f->a_row, a_step = left ? MOST_TILE_ROWS : f->a_step;
@@ -125,10 +131,38 @@ static TARGET void NAME(multiply_rows)(
             NAME(any_tile)(
                 rows - r < MOST_TILE_ROWS ? (int)(rows - r) : MOST_TILE_ROWS, (int)vectors, vectors ? 0 : (int)count,
                 first_a, a_row, a_step, first_row, b_step, f->inner, more_a ? goes_on : NULL,
-                goes_on_b, more_inner, c + at, total ? total + at : NULL, f->columns);
+                goes_on_b, more_inner, c + at, total ? total + at : NULL, before ? before + at : NULL, f->columns);
         }
         column += width;
     }
+}
+
+/* The same for few rows: some terms of all columns after the other, so that the second factor is read from row to row.
+
+   The sums so far are in the product, or elsewhere where that is what they are added to. */
+static TARGET int NAME(multiply_in_blocks)(const Factors *f, size_t row, size_t rows, size_t column, size_t columns)
+{
+    size_t terms = f->inner + (f->more_a ? f->more_inner : 0), done, count, skipped = row * f->columns;
+    REAL *c = (REAL *)f->c + skipped, *elsewhere = f->total == f->c ? malloc(rows * f->columns * sizeof(REAL)) : NULL;
+    REAL *sums = elsewhere ? elsewhere : c;
+    Factors block = *f;
+    if (f->total == f->c && !elsewhere)
+        return 0;
+    block.more_a = NULL;
+    for (done = 0; done < terms; done += count) {
+        int is_more = done >= f->inner;
+        size_t k = is_more ? done - f->inner : done, left = (is_more ? f->more_inner : f->inner) - k;
+        count = left < BLOCK_TERMS ? left : BLOCK_TERMS;
+        block.a = (const REAL *)(is_more ? f->more_a : f->a) + row * f->a_row + k * f->a_step;
+        block.b = (const REAL *)(is_more ? f->more_b : f->b) + k * f->b_row;
+        block.inner = count;
+        block.sums_before = done ? sums : NULL;
+        block.c = done + count < terms ? sums : c;
+        block.total = done + count < terms || !f->total ? NULL : (const REAL *)f->total + skipped;
+        NAME(multiply_rows)(&block, 0, rows, column, columns, NULL);
+    }
+    free(elsewhere);
+    return 1;
 }
 
 /* The same; columns are packed, a panel at a time, if there is room for one. */
@@ -177,6 +211,8 @@ static TARGET void NAME(multiply)(const Factors *f, size_t row, size_t rows, siz
         NAME(multiply_panels)(f, row, count, column, columns, left);
     }
     free(left);
+    if (rows > 0 && f->in_blocks && NAME(multiply_in_blocks)(f, row, rows, column, columns))
+        return;
     if (rows > 0)
         NAME(multiply_panels)(f, row, rows, column, columns, NULL);
 }

@@ -66,6 +66,28 @@ def test_parts_do_not_matter(transposed, sizes):
     np.testing.assert_array_equal(product(a, b, transposed, replace(ON, workers=2, offload_seconds=0.0)), at_once)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "sizes", [(40, 1100, 2050), (40, 4200, 1030)]
+)  # second factors of 8 MB, which few rows read in blocks
+def test_other_rows_do_not_matter(vectors, dtype, sizes):
+    a, b = factors(dtype, *sizes, (False, False))
+    total = np.linspace(-1, 1, sizes[0] * sizes[2], dtype=dtype).reshape(sizes[0], sizes[2])
+    with tg.Graph().as_default() as graph, tg.SyncSession(graph, settings=ON) as session:
+        x, y, z = (tg.placeholder(dtype, [None, None]) for _ in range(3))
+        product = tg.matmul(x, y)
+        sums = [product, product + z, product + tg.abs(z)]  # each alone, so that the product is added where it is made
+        for bits in (512, 256):
+            if vectors(bits) != bits:
+                continue
+            wanted = [session.run(each, {x: a, y: b, z: total}) for each in sums]
+            np.testing.assert_allclose(wanted[0], a @ b, atol=np.finfo(dtype).eps * 8 * sizes[1], rtol=0)
+            for rows in (1, 3, 6, 7):
+                for each, all_rows in zip(sums, wanted, strict=True):
+                    found = session.run(each, {x: a[:rows], y: b, z: total[:rows]})
+                    np.testing.assert_array_equal(found, all_rows[:rows])
+
+
 @pytest.mark.parametrize("transposed", TRANSPOSED)
 @pytest.mark.parametrize("sizes", [(3, 70, 70), (40, 40, 40), (33, 16, 1100), (100, 200, 70), (40, 2100, 30)])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
