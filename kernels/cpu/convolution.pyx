@@ -275,8 +275,8 @@ cdef void _sum_unit(
         const Py_ssize_t* places) noexcept nogil:
     """Add what a unit gives to some rows and columns of the gradient; the first begins them.
 
-    Of the gradient of the result, `g`, elements of a row are read `g_next` apart, by as many as a strip has, and there
-    are `g_width` of them.
+    A row of the gradient of the result, `g`, has `g_width` elements, of which a tile reads a strip; that of the next
+    tile lies `g_next` elements further.
     """
     cdef int64_t wide = c.groups * c.outer, at_once = _rows_at_once(c, g_width), block, begin, tile, row
     cdef const char* data = u.data + c.size * group * c.inner

@@ -198,17 +198,17 @@ cdef inline bint _wants_panels(const Product* p, int rows, int size) noexcept no
     cdef int64_t step = <int64_t>p.b.columns * size
     if p.b.transposed or rows >= PLENTY and step > PANEL_BYTES:
         return True
-    return rows >= ENOUGH and _seen(p, size) > FAR or rows > MOST_TILE_ROWS and _has_many_pages(p, size)
+    return rows >= ENOUGH and _piece_bytes(p, size) > FAR or rows > MOST_TILE_ROWS and _has_many_pages(p, size)
 
 
-cdef inline int64_t _seen(const Product* p, int size) noexcept nogil:
+cdef inline int64_t _piece_bytes(const Product* p, int size) noexcept nogil:
     """Return the bytes of the second factor that are multiplied at a time."""
     return size * p.b.columns * min(_terms(p), <int64_t>MOST_INNER)
 
 
 cdef inline bint _has_many_pages(const Product* p, int size) noexcept nogil:
     """Say whether a core can not know all pages of the second factor, of whose rows a tile reads a strip each."""
-    return _bits == 256 and not p.b.transposed and _seen(p, size) >= PAGES
+    return _bits == 256 and not p.b.transposed and _piece_bytes(p, size) >= PAGES
 
 
 cdef void _multiply_block(

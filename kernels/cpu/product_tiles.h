@@ -47,7 +47,7 @@ static inline __attribute__((always_inline)) TARGET void NAME(tile)(
         }
 }
 
-#define STRIP (MOST_VECTORS * sizeof(VECTOR)) /* bytes of a row that a tile reads, as `strip_bytes` says */
+#define STRIP strip_bytes(8 * sizeof(VECTOR))
 #define TILE(rows, vectors) \
     NAME(tile)(rows, vectors, 0, a, a_row, a_step, b, b_step, inner, more_a, more_b, more_inner, c, total, \
                sums_before, c_row)

@@ -67,10 +67,9 @@ def test_parts_do_not_matter(transposed, sizes):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(
-    "sizes", [(40, 1100, 2050), (40, 4200, 1030)]
-)  # second factors of 8 MB, which few rows read in blocks
+@pytest.mark.parametrize("sizes", [(40, 1100, 2050), (40, 4200, 1030)])
 def test_other_rows_do_not_matter(vectors, dtype, sizes):
+    # Few rows read a second factor of 8 MB in blocks, many have it packed.
     a, b = factors(dtype, *sizes, (False, False))
     total = np.linspace(-1, 1, sizes[0] * sizes[2], dtype=dtype).reshape(sizes[0], sizes[2])
     with tg.Graph().as_default() as graph, tg.SyncSession(graph, settings=ON) as session:

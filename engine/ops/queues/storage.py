@@ -34,22 +34,19 @@ class QueueStorage(QueueBase, SharedResource):
     ----------
     name : str
     spec : QueueSpec
-    pads : bool
-        Whether elements of a batch are padded to the largest.
     order : FirstInFirstOut
         Holds the elements.
     failure : tuple of (int, BaseException), or None
         Where what puts elements has failed: how many it had put before, and why there are no more.
     """
 
-    __slots__ = ("failure", "name", "pads", "spec")
+    __slots__ = ("failure", "name", "spec")
 
     order: FirstInFirstOut
 
     def __init__(self, name: str, spec: QueueSpec) -> None:
         self.name: str = name
         self.spec: QueueSpec = spec
-        self.pads: bool = spec.pads
         self.failure: tuple[int, BaseException] | None = None
         order = spec.make_order()
         ring = order.ring if isinstance(order, InRing) else None
@@ -129,13 +126,13 @@ class QueueStorage(QueueBase, SharedResource):
             If the element does not fit the queue.
         """
         element = self.spec.elements.checked(components, operation, pool)
-        if self.putters or not self.fits(element):
+        waits = self.putters or not self.fits(element)
+        if waits:
             self._check_sizes([element], operation)
-            if self.closed and not self.putters:
-                raise closed_queue(self, "is closed", operation)
-            return self.put_later([element], operation, pool)
-        if self.closed:
+        if self.closed and not self.putters:
             raise closed_queue(self, "is closed", operation)
+        if waits:
+            return self.put_later([element], operation, pool)
         self.push(element)
         if self.takers.waiting:
             self.serve()
@@ -216,4 +213,4 @@ class QueueStorage(QueueBase, SharedResource):
 
     def batch(self, entries: list[Any]) -> Element:
         """Return the elements of entries as a batch; any thread may call it."""
-        return self.order.batch(entries, self.spec.elements, self.pads)
+        return self.order.batch(entries, self.spec.elements, self.spec.pads)
