@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -18,13 +19,13 @@ def program(ops: Any, case: Case) -> list[Any]:
     return list(ops.while_loop(lambda i, x: i < case["iterations"], body, [0, 1], back_prop=False))
 
 
-async def tagflow(case: Case, stack: AsyncExitStack) -> Step:
+async def tagflow(case: Case, stack: AsyncExitStack, **options: Any) -> Step:
     """Branch in a tagflow loop."""
     import tagflow as tg
 
     with tg.Graph().as_default() as graph:
         results = program(tg, case)
-    session = await stack.enter_async_context(tg.Session(graph))
+    session = await stack.enter_async_context(tg.Session(graph, **options))
     step: Step = session.make_step(results, feeds=[])
     return step
 
@@ -38,10 +39,18 @@ def tf(case: Case, stack: AsyncExitStack) -> Step:
     return step
 
 
+def on_cuda(peers: Sequence[str]) -> Experiment:
+    """Return the experiment on a GPU."""
+    from . import loops_on_cuda
+
+    return loops_on_cuda.on_cuda(EXPERIMENT, peers)
+
+
 EXPERIMENT = Experiment(
     name="cond_loop",
     cases=({"iterations": 100_000},),
     engines={"tagflow": tagflow, "tf": tf},
     metric="iterations_per_second",
     amount=lambda case: float(case["iterations"]),
+    devices={"cuda": on_cuda},
 )

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from typing import Any
 
 from .experiment import Case, Experiment, Step
 from .tensorflow_session import graph_session
 
 
-async def tagflow(case: Case, stack: AsyncExitStack) -> Step:
+async def tagflow(case: Case, stack: AsyncExitStack, **options: Any) -> Step:
     """Count in a tagflow loop."""
     import tagflow as tg
 
     with tg.Graph().as_default() as graph:
         count = tg.while_loop(lambda i: i < case["iterations"], lambda i: i + 1, [0], back_prop=False)
-    session = await stack.enter_async_context(tg.Session(graph))
+    session = await stack.enter_async_context(tg.Session(graph, **options))
     step: Step = session.make_step([count], feeds=[])
     return step
 
@@ -28,10 +30,18 @@ def tf(case: Case, stack: AsyncExitStack) -> Step:
     return step
 
 
+def on_cuda(peers: Sequence[str]) -> Experiment:
+    """Return the experiment on a GPU."""
+    from . import loops_on_cuda
+
+    return loops_on_cuda.on_cuda(EXPERIMENT, peers)
+
+
 EXPERIMENT = Experiment(
     name="counter_loop",
     cases=({"iterations": 100_000},),
     engines={"tagflow": tagflow, "tf": tf},
     metric="iterations_per_second",
     amount=lambda case: float(case["iterations"]),
+    devices={"cuda": on_cuda},
 )

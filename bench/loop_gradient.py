@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -24,13 +25,13 @@ def program(ops: Any, case: Case) -> tuple[list[Any], list[Any]]:
     return feeds, [loss, *ops.gradients(loss, feeds)]
 
 
-async def tagflow(case: Case, stack: AsyncExitStack) -> Step:
+async def tagflow(case: Case, stack: AsyncExitStack, **options: Any) -> Step:
     """Differentiate a tagflow loop."""
     import tagflow as tg
 
     with tg.Graph().as_default() as graph:
         feeds, fetches = program(tg, case)
-    session = await stack.enter_async_context(tg.Session(graph))
+    session = await stack.enter_async_context(tg.Session(graph, **options))
     step = session.make_step(fetches, feeds)
     return lambda: step(START, MATRIX)
 
@@ -44,19 +45,19 @@ def tf(case: Case, stack: AsyncExitStack) -> Step:
     return lambda: step(START, MATRIX)
 
 
-def torch(case: Case, stack: AsyncExitStack) -> Step:
+def torch(case: Case, stack: AsyncExitStack, device: str = "cpu") -> Step:
     """Differentiate a Python loop over eager PyTorch."""
     import torch
 
-    weights = torch.from_numpy(WEIGHTS)
-    leaves = [torch.from_numpy(v).requires_grad_() for v in (START, MATRIX)]
+    weights = torch.from_numpy(WEIGHTS).to(device)
+    leaves = [torch.from_numpy(v).to(device).requires_grad_() for v in (START, MATRIX)]
 
     def step() -> list[np.ndarray]:
         a, w = leaves
         for _ in range(case["iterations"]):
             a = a @ w
         loss = (a * weights).sum()
-        return [v.detach().numpy() for v in (loss, *torch.autograd.grad(loss, leaves))]
+        return [v.detach().cpu().numpy() for v in (loss, *torch.autograd.grad(loss, leaves))]
 
     return step
 
@@ -78,10 +79,18 @@ def jax(case: Case, stack: AsyncExitStack) -> Step:
     return step
 
 
+def on_cuda(peers: Sequence[str]) -> Experiment:
+    """Return the experiment on a GPU."""
+    from . import loops_on_cuda
+
+    return loops_on_cuda.on_cuda(EXPERIMENT, peers)
+
+
 EXPERIMENT = Experiment(
     name="loop_gradient",
     cases=({"iterations": 2_000},),
     engines={"tagflow": tagflow, "tf": tf, "jax": jax, "torch": torch},
     metric="iterations_per_second",
     amount=lambda case: float(case["iterations"]),
+    devices={"cuda": on_cuda},
 )

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from . import lstm_memory
-from .experiment import BenchError, Case, Experiment, Observed
+from .experiment import PEER_MODULES, BenchError, Case, Experiment, Observed
 from .lstm_memory import BEYOND, EVERY, MEMORY, SWAP, problem
 from .lstm_train import cell
 
@@ -148,8 +148,8 @@ def torch_has_cuda() -> bool:
     return bool(torch.cuda.is_available())
 
 
-def on_cuda(peers: Sequence[str]) -> Experiment:
-    """Return the experiment on a GPU; BenchError names what is missing for that."""
+def require_gpu(name: str, peers: Sequence[str]) -> None:
+    """Raise a BenchError that names what an experiment on a GPU lacks."""
     from tagflow.streams import CudaUnavailable, cuda_devices
     from tagflow.streams.cuda.arrays import load_cupy
 
@@ -157,11 +157,17 @@ def on_cuda(peers: Sequence[str]) -> Experiment:
         load_cupy(True)
         found = cuda_devices()
     except CudaUnavailable as error:
-        raise BenchError(f"lstm_memory --device cuda needs a GPU: {error}") from error
+        raise BenchError(f"{name} needs a GPU: {error}") from error
     if not found:
-        raise BenchError("lstm_memory --device cuda needs a GPU, and pycuda finds none")
-    if "torch" in peers and not torch_has_cuda():
-        raise BenchError("peer 'torch' is installed without CUDA, or finds no GPU")
+        raise BenchError(f"{name} needs a GPU, and pycuda finds none")
+    for peer in peers:
+        if PEER_MODULES[peer] == "torch" and not torch_has_cuda():
+            raise BenchError(f"peer '{peer}' is installed without CUDA, or finds no GPU")
+
+
+def on_cuda(peers: Sequence[str]) -> Experiment:
+    """Return the experiment on a GPU; BenchError names what is missing for that."""
+    require_gpu("lstm_memory --device cuda", peers)
     return replace(
         lstm_memory.EXPERIMENT,
         name="lstm_memory --device cuda",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -77,13 +77,13 @@ def training(tg: Any, given: Problem, loop: Callable[..., Any]) -> tuple[Any, An
         return graph, tg.global_variables_initializer(), feeds, fetches
 
 
-async def tagflow(case: Case, stack: AsyncExitStack) -> Step:
+async def tagflow(case: Case, stack: AsyncExitStack, **options: Any) -> Step:
     """Train with tagflow."""
     import tagflow as tg
 
     given = problem(case)
     graph, initialize, feeds, fetches = training(tg, given, dynamic_loop)
-    session = await stack.enter_async_context(tg.Session(graph))
+    session = await stack.enter_async_context(tg.Session(graph, **options))
     await session.run(initialize)
     step = session.make_step(fetches, feeds)
     return lambda: step(given.inputs, given.targets)
@@ -104,27 +104,27 @@ def tf(case: Case, stack: AsyncExitStack) -> Step:
     return lambda: step(given.inputs, given.targets)
 
 
-def torch(case: Case, stack: AsyncExitStack) -> Step:
+def torch(case: Case, stack: AsyncExitStack, device: str = "cpu") -> Step:
     """Train with PyTorch: a Python loop and autograd."""
     import torch
 
     given = problem(case)
-    w, b = (torch.from_numpy(v).requires_grad_() for v in (given.kernel, given.bias))
-    state = torch.from_numpy(given.state)
+    w, b = (torch.from_numpy(v).to(device).requires_grad_() for v in (given.kernel, given.bias))
+    state = torch.from_numpy(given.state).to(device)
 
     def step() -> list[np.ndarray]:
         h, c, outputs = state, state, []
-        for x in torch.from_numpy(given.inputs):
+        for x in torch.from_numpy(given.inputs).to(device):
             z = torch.cat([x, h], 1) @ w + b
             h, c = cell(torch, z.chunk(4, 1), c)
             outputs.append(h)
-        loss = (torch.stack(outputs) - torch.from_numpy(given.targets)).square().mean()
-        return [v.detach().numpy() for v in (loss, *torch.autograd.grad(loss, [w, b]))]
+        loss = (torch.stack(outputs) - torch.from_numpy(given.targets).to(device)).square().mean()
+        return [v.detach().cpu().numpy() for v in (loss, *torch.autograd.grad(loss, [w, b]))]
 
     return step
 
 
-def torch_fused(case: Case, stack: AsyncExitStack) -> Step:
+def torch_fused(case: Case, stack: AsyncExitStack, device: str = "cpu") -> Step:
     """Train with PyTorch's own LSTM, whose time steps are one operation; its weights are those of the problem."""
     import torch
 
@@ -137,15 +137,16 @@ def torch_fused(case: Case, stack: AsyncExitStack) -> Step:
         lstm.weight_hh_l0.copy_(kernel[:, units:])
         lstm.bias_ih_l0.copy_(bias)
         lstm.bias_hh_l0.zero_()
-    inputs, targets = torch.from_numpy(given.inputs), torch.from_numpy(given.targets)
+    lstm.to(device)
     weights = [lstm.weight_ih_l0, lstm.weight_hh_l0, lstm.bias_ih_l0]
     back = np.argsort(order)
 
     def step() -> list[np.ndarray]:
+        inputs, targets = (torch.from_numpy(v).to(device) for v in (given.inputs, given.targets))
         loss = (lstm(inputs)[0] - targets).square().mean()
         dx, dh, db = torch.autograd.grad(loss, weights)
         dw = torch.cat([dx, dh], 1)[back].T.contiguous()
-        return [v.detach().numpy() for v in (loss, dw, db[back])]
+        return [v.detach().cpu().numpy() for v in (loss, dw, db[back])]
 
     return step
 
@@ -179,6 +180,13 @@ def jax(case: Case, stack: AsyncExitStack) -> Step:
     return step
 
 
+def on_cuda(peers: Sequence[str]) -> Experiment:
+    """Return the experiment on a GPU."""
+    from . import loops_on_cuda
+
+    return loops_on_cuda.on_cuda(EXPERIMENT, peers)
+
+
 EXPERIMENT = Experiment(
     name="lstm_train",
     cases=(
@@ -189,4 +197,5 @@ EXPERIMENT = Experiment(
     engines={"tagflow": tagflow, "tf": tf, "jax": jax, "torch": torch, "torch_fused": torch_fused},
     metric="steps_per_second",
     tolerance=2e-4,
+    devices={"cuda": on_cuda},
 )

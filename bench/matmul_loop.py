@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -26,13 +27,13 @@ def program(ops: Any, case: Case) -> Any:
     )[1]
 
 
-async def tagflow(case: Case, stack: AsyncExitStack) -> Step:
+async def tagflow(case: Case, stack: AsyncExitStack, **options: Any) -> Step:
     """Multiply in a tagflow loop."""
     import tagflow as tg
 
     with tg.Graph().as_default() as graph:
         result = program(tg, case)
-    session = await stack.enter_async_context(tg.Session(graph))
+    session = await stack.enter_async_context(tg.Session(graph, **options))
     step: Step = session.make_step([result], feeds=[])
     return step
 
@@ -46,18 +47,18 @@ def tf(case: Case, stack: AsyncExitStack) -> Step:
     return step
 
 
-def torch(case: Case, stack: AsyncExitStack) -> Step:
+def torch(case: Case, stack: AsyncExitStack, device: str = "cpu") -> Step:
     """Multiply in a Python loop over eager PyTorch, without its bookkeeping for gradients."""
     import torch
 
-    w, start = torch.from_numpy(MATRIX), torch.from_numpy(START)
+    w, start = (torch.from_numpy(v).to(device) for v in (MATRIX, START))
 
     @torch.inference_mode()
     def step() -> list[np.ndarray]:
         a = start
         for _ in range(case["iterations"]):
             a = a @ w * 0.5
-        return [a.numpy()]
+        return [a.cpu().numpy()]
 
     return step
 
@@ -74,10 +75,18 @@ def jax(case: Case, stack: AsyncExitStack) -> Step:
     return lambda: [np.asarray(compiled(START, MATRIX))]
 
 
+def on_cuda(peers: Sequence[str]) -> Experiment:
+    """Return the experiment on a GPU."""
+    from . import loops_on_cuda
+
+    return loops_on_cuda.on_cuda(EXPERIMENT, peers)
+
+
 EXPERIMENT = Experiment(
     name="matmul_loop",
     cases=({"iterations": 20_000},),
     engines={"tagflow": tagflow, "tf": tf, "jax": jax, "torch": torch},
     metric="iterations_per_second",
     amount=lambda case: float(case["iterations"]),
+    devices={"cuda": on_cuda},
 )

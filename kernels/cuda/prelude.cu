@@ -1,13 +1,19 @@
 // What all kernels share. REAL is float or double; INDEX an unsigned type that counts every element; THREADS of a block.
-// Elements of a row are next to each other. Where a row is reduced, threads of one threadIdx.y work on it together.
+// Elements of a row are next to each other. Where a row is reduced, LANES threads work on it together, and the block on
+// ROWS rows; these are those of one threadIdx.y, but for kernels of native programs, which define that for each function.
 
 typedef REAL T;
 typedef INDEX Index;
 
 #define KERNEL extern "C" __global__ void __launch_bounds__(THREADS)
 
+#define LANE threadIdx.x
+#define LANES blockDim.x
+#define ROW threadIdx.y
+#define ROWS blockDim.y
+
 // The thread's own columns of a row.
-#define EACH_COLUMN(c, width) for (Index c = threadIdx.x; c < (width); c += blockDim.x)
+#define EACH_COLUMN(c, width) for (Index c = LANE; c < (width); c += LANES)
 
 // The thread's own elements of all.
 #define EACH_ELEMENT(i, count) \
@@ -15,9 +21,9 @@ typedef INDEX Index;
 
 // The rows of a block's threads. Where there are no more, the last is computed again, so that all threads meet.
 #define EACH_ROW(r, rows) \
-    for (Index first = blockIdx.x * (Index)blockDim.y, r; \
-         r = first + threadIdx.y < (rows) ? first + threadIdx.y : (rows) - 1, first < (rows); \
-         first += gridDim.x * (Index)blockDim.y)
+    for (Index first = blockIdx.x * (Index)(ROWS), r; \
+         r = first + ROW < (rows) ? first + ROW : (rows) - 1, first < (rows); \
+         first += gridDim.x * (Index)(ROWS))
 
 __device__ inline T infinity() { return -log(T(0)); }
 template <class X> __device__ inline X larger(X a, X b) { return a > b || a != a ? a : b; }
@@ -37,19 +43,28 @@ struct Add { template <class X> static __device__ inline X of(X a, X b) { return
 struct Larger { template <class X> static __device__ inline X of(X a, X b) { return larger(a, b); } };
 struct Smaller { template <class X> static __device__ inline X of(X a, X b) { return smaller(a, b); } };
 
-// What the threads of a row have, joined; blockDim.x is a power of two.
-template <class Join, class X> __device__ inline X over_row(X mine)
+// Lets the threads of a row wait for each other; those of a warp need not wait for others.
+__device__ inline void wait_for_row(unsigned lanes)
+{
+    if (lanes > 32)
+        __syncthreads();
+    else
+        __syncwarp();
+}
+
+// What the threads of a row have, joined. They are next to each other, `lanes` of them, a power of two.
+template <class Join, class X> __device__ inline X over_row(X mine, unsigned lane, unsigned lanes)
 {
     __shared__ X all[THREADS];
-    X* row = all + threadIdx.y * blockDim.x;
-    row[threadIdx.x] = mine;
-    for (unsigned half = blockDim.x / 2; half > 0; half /= 2) {
-        __syncthreads();
-        if (threadIdx.x < half)
-            row[threadIdx.x] = Join::of(row[threadIdx.x], row[threadIdx.x + half]);
+    X* row = all + threadIdx.y * blockDim.x + threadIdx.x - lane;
+    row[lane] = mine;
+    for (unsigned half = lanes / 2; half > 0; half /= 2) {
+        wait_for_row(lanes);
+        if (lane < half)
+            row[lane] = Join::of(row[lane], row[lane + half]);
     }
-    __syncthreads();
+    wait_for_row(lanes);
     X joined = row[0];
-    __syncthreads();
+    wait_for_row(lanes);
     return joined;
 }

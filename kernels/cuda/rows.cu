@@ -5,7 +5,7 @@ __device__ inline T largest(const T* x, Index width)
     T top = -infinity();
     EACH_COLUMN(c, width)
         top = larger(top, x[c]);
-    return over_row<Larger>(top);
+    return over_row<Larger>(top, LANE, LANES);
 }
 
 __device__ inline T sum_exp(const T* x, Index width, T top)
@@ -13,7 +13,7 @@ __device__ inline T sum_exp(const T* x, Index width, T top)
     T total = 0;
     EACH_COLUMN(c, width)
         total += exp(x[c] - top);
-    return over_row<Add>(total);
+    return over_row<Add>(total, LANE, LANES);
 }
 
 __device__ inline T log_sum_exp(const T* x, Index width)
@@ -53,8 +53,8 @@ KERNEL cross_entropy(Index rows, Index width, const T* labels, const T* logits, 
         T likely = 0;
         EACH_COLUMN(c, width)
             likely += labels[r * width + c] * (row[c] - total);
-        likely = over_row<Add>(likely);
-        if (threadIdx.x == 0)
+        likely = over_row<Add>(likely, LANE, LANES);
+        if (LANE == 0)
             loss[r] = -likely;
     }
 }
@@ -66,7 +66,7 @@ __device__ inline void sparse(Index rows, Index width, const Label* labels, cons
     EACH_ROW(r, rows) {
         const T* row = logits + r * width;
         T total = log_sum_exp(row, width);
-        if (threadIdx.x != 0)
+        if (LANE != 0)
             continue;
         if (labels[r] < 0 || labels[r] >= (Label)width)
             *wrong = 1;

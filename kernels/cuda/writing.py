@@ -245,7 +245,7 @@ class _Writer:
         for length, pieces in self._by_length([(0, register)]).items():
             self._add_loop(length, pieces, lambda _, value: f"{name}_own = {join}::of({name}_own, {value});")
         divided = f" / {self.widths[register]}" if step.code is StepCode.MEAN else ""
-        return f"T {name} = over_row<{join}>({name}_own){divided};"
+        return f"T {name} = over_row<{join}>({name}_own, LANE, LANES){divided};"
 
 
 def _indented(lines: Iterable[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import sys
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,7 +55,9 @@ def load_driver() -> Any:
         If it is not there, or finds no driver.
     """
     try:
-        import pycuda.driver as driver
+        with warnings.catch_warnings():  # pycuda says by a warning too what its error says
+            warnings.simplefilter("ignore")
+            import pycuda.driver as driver
     except ImportError as error:  # also where libcuda is missing
         raise CudaUnavailable(f"pycuda can not be imported: {error}", hint=_HINT) from error
     try:

@@ -45,6 +45,9 @@ static void __syncthreads()
     swapcontext(&threads[me], &scheduler);
 }
 
+/* Here all wait, as all threads of a block come to the same waits. */
+static void __syncwarp() { __syncthreads(); }
+
 /* Whether some thread of the block gives one that is not 0. Three votes in turn: who is fast may be at the next one, whose
    count it must not find used. */
 static int votes[3];

@@ -62,7 +62,7 @@ WAITING = {
     "DistinctRows": {"mask"},
     "DynamicPartition": {"int", "mask"},
     "DynamicStitch": {"int"},
-    "Expm": {"int", "linalg"},
+    "Expm": {"int"},
     "FloorDiv": {"bool"},
     "FloorMod": {"bool"},
     "Gather": {"int"},

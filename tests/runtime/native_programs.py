@@ -147,7 +147,7 @@ def gradient_of_what_an_inner_loop_reads():
     def body(i, y):
         h = tg.sin(y)
         z = tg.while_loop(below(6), lambda j, z: (j + 1, z * h + z), [0, y])[1]
-        return i + 1, z * 0.3 + h
+        return i + 1, z * 0.02 + h
 
     x = tg.placeholder("float64", [])
     y = tg.while_loop(below(7), body, [0, x])[1]

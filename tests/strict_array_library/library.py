@@ -395,16 +395,16 @@ def _array(value):
 class Cupyx(threading.local):
     """What stands in for ``cupyx``, of each thread."""
 
-    raising = False
+    linalg = None
 
     @contextmanager
     def errstate(self, linalg):
         """Say whether what fails in ``cupy.linalg`` is raised, for which the host waits."""
-        before, self.raising = self.raising, linalg == "raise"
+        before, self.linalg = self.linalg, linalg
         try:
             yield
         finally:
-            self.raising = before
+            self.linalg = before
 
 
 CUPYX = Cupyx()
@@ -422,12 +422,15 @@ class Linalg:
 def _decompose(name, *arguments, **named):
     given = vars(bind(name, arguments, named, LINALG))
     if name in FAILING:
-        if not CUPYX.raising:
+        if CUPYX.linalg is None:
             raise TypeError(f"whether cupy.linalg.{name} failed is not known outside of cupyx.errstate(linalg='raise')")
-        WAITS.add("linalg")
+        if CUPYX.linalg == "raise":
+            WAITS.add("linalg")
     operands = [_array(given.pop(key)) for key in ("a", "b") if key in given]
     if any(x.dtype.char not in "fdFD" for x in operands):
         raise TypeError(f"cupy.linalg.{name} is for float32, float64, complex64 and complex128")
+    if name == "solve" and CUPYX.linalg == "raise" and np.isnan(operands[0]).any():
+        raise np.linalg.LinAlgError("Matrix is singular.")
     if name == "solve" and operands[0].shape[:-1] != operands[1].shape[:-1]:
         raise ValueError("a must have (..., M, M) shape and b must have (..., M) or (..., M, K)")
     with np.errstate(all="ignore"):

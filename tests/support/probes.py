@@ -11,10 +11,10 @@ def has_gpu():
     if "tests.simcuda.plugin" in sys.modules:  # what they would see is simulated
         return False
     try:
-        with warnings.catch_warnings():  # of what CuPy thinks of its installation
+        with warnings.catch_warnings():  # of what CuPy thinks of its installation, and pycuda of a missing driver
             warnings.simplefilter("ignore")
             import cupy  # noqa: F401
-        import pycuda.driver as driver
+            import pycuda.driver as driver
 
         driver.init()
         return driver.Device.count() > 0

@@ -62,7 +62,7 @@ def square(op: Operation, index: int = 0) -> Shape:
     return shape[:-2] + Shape([size, size])  # type: ignore[no-any-return]
 
 
-def lapack(xp: Any, function: str, *arrays: Any, refused: str = "", **options: Any) -> Any:
+def lapack(xp: Any, function: str, *arrays: Any, refused: str = "", may_fail: bool = True, **options: Any) -> Any:
     """Call a function of ``numpy.linalg`` that may fail; CuPy's are asked to raise what NumPy's do.
 
     Parameters
@@ -73,12 +73,14 @@ def lapack(xp: Any, function: str, *arrays: Any, refused: str = "", **options: A
         Its arguments.
     refused : str
         What is wrong if it fails, and what to try.
+    may_fail : bool
+        Whether it can, for finite numbers; CuPy can find that it failed for NaN too, where NumPy gives NaN.
     """
     call = getattr(xp.linalg, function)
     try:
         if xp is np:
             return call(*arrays, **options)
-        with importlib.import_module("cupyx").errstate(linalg="raise"):
+        with importlib.import_module("cupyx").errstate(linalg="raise" if may_fail else "ignore"):
             return call(*arrays, **options)
     except np.linalg.LinAlgError as error:
         raise np.linalg.LinAlgError(f"{error}: {refused}" if refused else str(error)) from error

@@ -11,6 +11,7 @@ from ...cuda.writing import Input, find_widths, has_reductions, is_flat, write_f
 from ...steps import STEPS, find_batch_dims, has_all_rows, stands_for_all_rows
 from ..program import Computation, Instruction
 from .emitting import emits
+from .reductions import lanes_for
 from .values import NotWritten, Shape, Value, c_type
 
 if TYPE_CHECKING:
@@ -34,10 +35,15 @@ def _fused(w: Writer, computation: Computation, values: Sequence[Value], each: I
         w.uses(value, each_own=flat)
     for value in made:
         w.uses(value, each_own=flat, written=True)
-    name = w.function(write_fused(steps, inputs, results, inside=True))
+    text = write_fused(steps, inputs, results, inside=True)
+    if has_reductions(steps):
+        lanes = lanes_for(rows, max(widths))
+        text = f"#undef LANES\n#define LANES {lanes}u\n{text}"
+    name = w.function(text)
     codes = [value.code for value in (*values, *constants, *made)]
     w.line(f"{name}<{c_type(values[0].dtype)}>({rows}, {', '.join(codes)});")
-    w.note_elements(max(value.size for value in made), cost=len(steps))
+    size = max(value.size for value in made)
+    w.note_elements(max(size, rows * max(widths)) if has_reductions(steps) else size, cost=len(steps))
 
 
 def _inputs(values: Sequence[Value], has_rows: Sequence[bool]) -> list[Input]:

@@ -7,6 +7,21 @@ enum { SUSPENDED, ENDED, GAVE_UP, NO_ROOM };
 // The thread's own elements of an array.
 #define EACH(i, count) for (int i = threadIdx.x; i < (count); i += blockDim.x)
 
+// Elements that `by` threads compute together each. Where there are no more, the last is computed again, so that all meet.
+#define EACH_BY(by, i, count) \
+    for (int first = 0, i; \
+         i = first + int(threadIdx.x / (by)) < (count) ? first + int(threadIdx.x / (by)) : (count) - 1, first < (count); \
+         first += int(blockDim.x / (by)))
+
+// Rows of fused operations: LANES is defined in front of each function.
+#undef LANE
+#undef LANES
+#undef ROW
+#undef ROWS
+#define LANE (threadIdx.x % LANES)
+#define ROW (threadIdx.x / LANES)
+#define ROWS (blockDim.x / LANES)
+
 #define LEAVE(how, at) { status = how; pc = at; goto leave; }
 
 // Integers wrap.
@@ -83,3 +98,65 @@ struct Both { template <class X> static __device__ inline X of(X a, X b) { retur
 struct Either { template <class X> static __device__ inline X of(X a, X b) { return a || b; } };
 struct Sum { template <class X> static __device__ inline X of(X a, X b) { return plus(a, b); } };
 
+// Products of matrices. Each element is the sum of its products in their order, floats by FMA.
+template <class X> __device__ inline X add_product(X a, X b, X total) { return plus(total, times(a, b)); }
+__device__ inline float add_product(float a, float b, float total) { return fma(a, b, total); }
+__device__ inline double add_product(double a, double b, double total) { return fma(a, b, total); }
+
+template <class X> struct alignas(4 * sizeof(X) < 16 ? 4 * sizeof(X) : 16) Four { X each[4]; };
+
+// The next four factors of an element, at once where they lie so.
+template <int INNER, bool AT_ONCE, class X> __device__ inline Four<X> next_four(const X* from)
+{
+    if (AT_ONCE)
+        return *(const Four<X>*)from;
+    return {{from[0], from[INNER], from[2 * INNER], from[3 * INNER]}};
+}
+
+// A thread does up to four of its own elements together: those that lie below each other read their column once.
+template <int COUNT, int COLUMNS, int TERMS, int A_ALONG, int A_INNER, int B_ALONG, int B_INNER, bool A_AT_ONCE,
+          bool B_AT_ONCE, class X, class End>
+__device__ inline void multiply_as_they_lie(const X* a, const X* b, X* made, End end)
+{
+    constexpr int OWN = (COUNT + THREADS - 1) / THREADS, TOGETHER = OWN < 4 ? OWN : 4;
+    constexpr int COLUMNS_OF_EACH = THREADS % COLUMNS == 0 ? 1 : TOGETHER;
+    for (int first = threadIdx.x; first < COUNT; first += TOGETHER * THREADS) {
+        const X *left[TOGETHER], *right[TOGETHER];
+        X total[TOGETHER];
+        for (int g = 0; g < TOGETHER; g++) {
+            int i = first + g * THREADS < COUNT ? first + g * THREADS : first;
+            left[g] = a + i / COLUMNS * A_ALONG;
+            right[g] = b + i % COLUMNS * B_ALONG;
+            total[g] = 0;
+        }
+        int k = 0;
+        for (; k + 4 <= TERMS; k += 4) {
+            Four<X> rows[TOGETHER], columns[COLUMNS_OF_EACH];
+            for (int g = 0; g < TOGETHER; g++)
+                rows[g] = next_four<A_INNER, A_AT_ONCE>(left[g] + k * A_INNER);
+            for (int g = 0; g < COLUMNS_OF_EACH; g++)
+                columns[g] = next_four<B_INNER, B_AT_ONCE>(right[g] + k * B_INNER);
+            for (int j = 0; j < 4; j++)
+                for (int g = 0; g < TOGETHER; g++)
+                    total[g] = add_product(rows[g].each[j], columns[g % COLUMNS_OF_EACH].each[j], total[g]);
+        }
+        for (; k < TERMS; k++)
+            for (int g = 0; g < TOGETHER; g++)
+                total[g] = add_product(left[g][k * A_INNER], right[g][k * B_INNER], total[g]);
+        for (int g = 0, i = first; g < TOGETHER; g++, i += THREADS)
+            if (i < COUNT)
+                made[i] = end(total[g], i);
+    }
+}
+
+// How rows and columns lie says whether four factors may be read at once; where they begin has to be known.
+template <int COUNT, int COLUMNS, int TERMS, int A_ALONG, int A_INNER, int B_ALONG, int B_INNER, class X, class End>
+__device__ inline void multiply(const X* a, const X* b, X* made, End end)
+{
+    constexpr bool A = A_INNER == 1 && A_ALONG % 4 == 0, B = B_INNER == 1 && B_ALONG % 4 == 0;
+    constexpr int ALIGNED = alignof(Four<X>) - 1;
+    if ((A || B) && !(((A ? (size_t)a : 0) | (B ? (size_t)b : 0)) & ALIGNED))
+        multiply_as_they_lie<COUNT, COLUMNS, TERMS, A_ALONG, A_INNER, B_ALONG, B_INNER, A, B>(a, b, made, end);
+    else
+        multiply_as_they_lie<COUNT, COLUMNS, TERMS, A_ALONG, A_INNER, B_ALONG, B_INNER, false, false>(a, b, made, end);
+}

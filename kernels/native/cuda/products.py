@@ -83,18 +83,9 @@ def _multiply(w: Writer, made: Value, a: Operand, b: Operand, end: str) -> None:
     w.uses(a.value, each_own=False)
     w.uses(b.value, each_own=False)
     w.uses(made, written=True)
-    w.each(made.size, list(_dot_product(made, a, b, inner, end)), cost=inner)
-
-
-def _dot_product(made: Value, a: Operand, b: Operand, inner: int, end: str) -> Sequence[str]:
-    """Return C of one element of a product."""
-    left = f"{a.value.code}[r * {a.along} + k * {a.inner}]"
-    right = f"{b.value.code}[k * {b.inner} + c * {b.along}]"
-    step = f"fma({left}, {right}, total)" if made.dtype.kind == "f" else f"plus(total, times({left}, {right}))"
-    return (
-        f"const int r = i / {b.size}, c = i % {b.size};",
-        f"{c_type(made.dtype)} total = 0;",
-        f"for (int k = 0; k < {inner}; k++)",
-        f"    total = {step};",
-        f"{made.code}[i] = total{end};",
-    )
+    if not made.size:
+        return
+    layout = f"{made.size}, {b.size}, {inner}, {a.along}, {a.inner}, {b.along}, {b.inner}"
+    ending = f"[&]({c_type(made.dtype)} total, int i) {{ return total{end}; }}"
+    w.line(f"multiply<{layout}>({a.value.code}, {b.value.code}, {made.code}, {ending});")
+    w.note_elements(made.size, cost=inner)

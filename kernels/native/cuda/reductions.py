@@ -9,12 +9,23 @@ from typing import TYPE_CHECKING
 from ..program import Computation, Instruction
 from .emitting import emits
 from .values import NotWritten, Shape, Strided, Value, c_type, joint_shape, row_strides
+from .written import threads_for
 
 if TYPE_CHECKING:
     from .writer import Writer
 
 MOST_READ = 1 << 20  # elements of an array that is reduced
+_WARP = 32
 _TOGETHER = 64  # elements from which on all threads reduce them to one
+
+
+def lanes_for(rows: int, columns: int, are_neighbours: bool = True) -> int:
+    """Return how many threads go along a row together, a power of two, where one block has all the rows.
+
+    Those of a warp where the elements of a row are neighbours in memory, and more where there are threads to spare.
+    """
+    spare = threads_for(rows * columns) // (1 << max(0, rows - 1).bit_length())
+    return max(1, min(1 << max(0, columns - 1).bit_length(), max(spare, _WARP if are_neighbours else 1)))
 
 
 def _axes(computation: Computation, rank: int) -> list[int]:
@@ -80,16 +91,27 @@ def reduce(w: Writer, register: int, x: Value, kept: Shape, shape: Shape, join: 
     outer = Strided(tuple(kept), tuple(0 if k != d else s for d, k, s in zip(x.shape, kept, strides, strict=True)))
     made, kind = w.make(register, shape), c_type(x.dtype)
     w.uses(x, each_own=False)
-    w.uses(made, written=True)
     count = math.prod(d for d, _ in inner)
     within = Strided(tuple(d for d, _ in inner), tuple(s for _, s in inner))
     if made.size == 1 and count >= _TOGETHER:
+        w.uses(made, written=True)
         _reduce_together(w, made, x, within, join, begin, divided)
         return
     first = x.at(outer.index("i"))
     lines = [f"{kind} total = {begin or first};"]
-    place = f"{outer.index('i')} + {within.index('k')}"
-    lines += [f"for (int k = {0 if begin else 1}; k < {count}; k++)", f"    total = {join}::of(total, {x.at(place)});"]
+    element = x.at(f"{outer.index('i')} + {within.index('k')}")
+    lanes = 1 if made.is_element else lanes_for(made.size, count, are_neighbours=bool(inner) and inner[-1][1] == 1)
+    if lanes > 1:
+        w.uses(made, each_own=False, written=True)
+        w.lines += [f"EACH_BY({lanes}u, i, {made.size}) {{", *lines]
+        w.lines += [f"for (int k = threadIdx.x % {lanes}u; k < {count}; k += {lanes})"]
+        w.lines += [f"    total = {join}::of(total, {element});"]
+        w.lines += [f"total = over_row<{join}>(total, threadIdx.x % {lanes}u, {lanes}u);"]
+        w.lines += [f"if (threadIdx.x % {lanes}u == 0)", f"    {made.code}[i] = total{divided};", "}"]
+        w.note_elements(made.size * lanes, cost=count / lanes)
+        return
+    lines += [f"for (int k = {0 if begin else 1}; k < {count}; k++)", f"    total = {join}::of(total, {element});"]
+    w.uses(made, written=True)
     if made.is_element:
         w.lines += ["{", *lines, f"{made.code} = total{divided};", "}"]
         w.note_elements(1, cost=count)
@@ -103,7 +125,7 @@ def _reduce_together(w: Writer, made: Value, x: Value, within: Strided, join: st
     w.line("{")
     w.line(f"{kind} total = {begin or x.at('0')};")
     w.each(count, [f"total = {join}::of(total, {x.at(within.index('i'))});"])
-    w.line(f"total = over_row<{join}>(total){divided};")
+    w.line(f"total = over_row<{join}>(total, threadIdx.x, blockDim.x){divided};")
     w.pending.clear()  # who reduces waits
     if made.is_element:
         w.line(f"{made.code} = total;")

@@ -17,12 +17,11 @@ from ..program import Code, Computation, Instruction, NativeProgram
 from .emitting import find_emitter, find_instruction
 from .text import text_of
 from .values import NotWritten, Shape, Strided, Value, broadcast, c_type, literal
-from .written import Given, Written
+from .written import Given, Written, threads_for
 
 MOST_ELEMENTS = 1 << 16  # of an array that a program makes: more are computed faster by all blocks of a device
 _ALIGNMENT = 16  # bytes
 _SMALL = 64  # elements of a constant that stands in the source
-_FEW, _MANY = 256, 1024  # threads of a block, and those for larger arrays
 HEADER = 3  # words of the state in front of the elements: how it ended, where to go on, which series has no room
 
 
@@ -258,7 +257,7 @@ class Writer:
     def note_elements(self, count: int, cost: float) -> None:
         """Note that the next line goes through so many elements."""
         self.widest = max(self.widest, count)
-        self.made.cost += 3 * cost * -(-count // threads_for(count))
+        self.made.cost += 700 + (60 + 20 * cost) * -(-count // threads_for(count))
 
     def map(self, register: int, shape: Shape, expression: str, operands: Sequence[Value]) -> None:
         """Compute each element of a result from those at the same place of operands, which are broadcast.
@@ -325,12 +324,6 @@ class Writer:
             raise NotWritten(f"{computation.name} ({computation.type}) has no form in CUDA C")
         self.made.cost += 100
         emit(self, computation, [self.value(r) for r in each.inputs], each)
-
-
-def threads_for(widest: int) -> int:
-    """Return how many threads a block has for arrays of up to so many elements: a power of two."""
-    most = _MANY if widest > 16 * _FEW else _FEW
-    return max(32, min(most, 1 << max(0, widest - 1).bit_length()))
 
 
 def _leaders(instructions: Sequence[Instruction]) -> set[int]:

@@ -9,6 +9,8 @@ import numpy as np
 
 from .values import Shape
 
+_FEW, _MANY = 256, 1024  # threads of a block, and those for larger arrays
+
 
 @dataclass(frozen=True, slots=True)
 class Given:
@@ -111,3 +113,9 @@ class Written:
     threads: int = 32
     element_shapes: dict[int, Shape] = field(default_factory=dict)
     parameters: int = 0
+
+
+def threads_for(widest: int) -> int:
+    """Return how many threads a block has for arrays of up to so many elements: a power of two."""
+    most = _MANY if widest > 16 * _FEW else _FEW
+    return max(32, min(most, 1 << max(0, widest - 1).bit_length()))
