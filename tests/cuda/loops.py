@@ -50,6 +50,42 @@ def wide_reductions():
     return loop, {x: random(30, 10).astype(F64), k: np.arange(500, dtype=np.int32) % 17}
 
 
+def reductions_of_many_shapes():
+    """Rows of several widths in fused operations; along rows and columns by few threads and many, of several types."""
+    shapes = [(3, 300), (70, 7), (5, 33), (2, 1), (40, 2)]
+    xs = [tg.placeholder("float64", shape) for shape in shapes]
+    ks = [tg.placeholder("int32", shape) for shape in shapes]
+
+    def body(i, *values):
+        ys, ns = values[: len(shapes)], values[len(shapes) :]
+        ys = [y * 0.5 + tg.reduce_max(y, -1, keepdims=True) / (2 + tg.reduce_sum(y * y, -1, keepdims=True)) for y in ys]
+        ys = [y + tg.reduce_mean(y, 0, keepdims=True) / 8.0 for y in ys]
+        ns = [n + tg.reduce_min(n * (i + 1) - k, 1, keepdims=True) % 7 for n, k in zip(ns, ks, strict=True)]
+        return i + 1, *ys, *(tg.where(tg.reduce_any(n > 3, 0, keepdims=True), n, n + 1) for n in ns)
+
+    loop = tg.while_loop(below(3), body, [0, *xs, *ks])
+    feeds = {x: random(*x.shape).astype(F64) for x in xs}
+    return loop, {**feeds, **{k: np.arange(np.prod(k.shape), dtype=np.int32).reshape(k.shape) % 17 for k in ks}}
+
+
+def products_of_many_layouts():
+    """Turned factors, numbers of terms that are no multiple of four, several elements for each thread, and integers."""
+    x, w = tg.placeholder("float32", [40, 13]), tg.placeholder("float32", [13, 64])
+    k, all_rows = tg.placeholder("int64", [19, 24]), tg.placeholder("float32", [41, 64])
+    rows = all_rows[1:]
+
+    def body(i, y, n):
+        z = y @ w  # 40 x 64 of 13 terms
+        square = tg.matmul(z, rows, transpose_b=True)  # 40 x 40 of 64 terms
+        turned = tg.matmul(tg.tanh(square / 8.0), y, transpose_a=True)  # of 40 terms, each a row further
+        n = n + tg.matmul(tg.matmul(n, k, transpose_b=True) % 5, k) % 11
+        return i + 1, tg.tanh(turned / 8.0), n
+
+    loop = tg.while_loop(below(3), body, [0, x, k])
+    feeds = {each: random(*each.shape) for each in (x, w, all_rows)}
+    return loop, {**feeds, k: np.arange(19 * 24).reshape(19, 24) % 9}
+
+
 def pieces():
     """What is joined, cut, turned and repeated."""
     x = tg.placeholder("int64", [2, 3])
@@ -135,8 +171,8 @@ def halves():
 
 
 def large():
-    x = tg.placeholder("float32", [300, 300])
-    return tg.while_loop(below(3), lambda i, y: (i + 1, y + x), [0, x]), {x: np.ones((300, 300), F32)}
+    x = tg.placeholder("float32", [400, 400])
+    return tg.while_loop(below(3), lambda i, y: (i + 1, y + x), [0, x]), {x: np.ones((400, 400), F32)}
 
 
 def shapes_that_change():
@@ -147,7 +183,17 @@ def shapes_that_change():
     return y, {x: np.ones(1, F32)}
 
 
-OWN = [layer_norm, wide_reductions, pieces, integers, lstm, lstm_of_elements, numbers_in_arrays]
+OWN = [
+    layer_norm,
+    wide_reductions,
+    reductions_of_many_shapes,
+    products_of_many_layouts,
+    pieces,
+    integers,
+    lstm,
+    lstm_of_elements,
+    numbers_in_arrays,
+]
 PROGRAMS = [*OWN, *others.PROGRAMS]
 
 # Some of their loops are kernels, others read what those have saved.
@@ -159,6 +205,8 @@ INEXACT = {
     lstm_of_elements,
     layer_norm,
     wide_reductions,
+    reductions_of_many_shapes,
+    products_of_many_layouts,
     others.product,
     others.reductions_and_views,
     others.sum_of_one_product_more_than_the_limit,
@@ -174,7 +222,7 @@ WAITING = {others.indices}
 # What is left to the step machine, and a part of the reason that the report gives.
 ELSEWHERE = {
     halves: "has values of dtype float16",
-    large: "has 90000 elements",
+    large: "has 160000 elements",
     shapes_that_change: "changes its shape",
     stacked: "has no kernel in CUDA C",
 }

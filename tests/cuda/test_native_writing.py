@@ -10,6 +10,7 @@ from tagflow.compile import DeviceTarget, Target, compile_until
 from tagflow.ir.program import Program
 from tagflow.kernels.native.cuda.emitting import find_instruction
 from tagflow.kernels.native.cuda.inputs import host_inputs
+from tagflow.kernels.native.cuda.reductions import lanes_for
 from tagflow.kernels.native.cuda.values import NotWritten, Strided, Value, broadcast, literal, row_strides
 from tagflow.kernels.native.cuda.writer import write
 from tagflow.kernels.native.cuda.written import Given
@@ -84,6 +85,21 @@ def test_on_a_cpu_programs_are_those_of_kernels_in_c():
     limited = Target(ON, (DeviceTarget(DeviceSpec(), 1 << 20, lambda settings: None, compiles_cuda=True),))
     assert native_programs(tanh_loop, cpu)
     assert not native_programs(tanh_loop, limited)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "are_neighbours", "lanes"),
+    [
+        (1024, 16, True, 16),  # a row, of which 64 are summed at a time
+        (1024, 1000, True, 32),  # a warp, though there are rows for all threads
+        (1024, 1000, False, 1),  # whose neighbours are in other rows
+        (16, 1024, False, 64),  # all 1024 threads
+        (3, 300, True, 64),  # of 256
+        (5, 1, True, 1),
+    ],
+)
+def test_how_many_threads_sum_a_row(rows, columns, are_neighbours, lanes):
+    assert lanes_for(rows, columns, are_neighbours) == lanes
 
 
 def test_what_is_too_large_is_not_written():

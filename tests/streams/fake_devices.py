@@ -107,9 +107,17 @@ class GpuRig(CudaRig):
         return stream.submit(work, kind="busy"), lambda: None
 
 
+def gpus():
+    """Return how many GPUs there are; where there is one, it is both devices of a rig."""
+    from tagflow.streams import cuda_devices
+
+    return len(cuda_devices())
+
+
 def make(kind, clock=None, **options):
     """Return a device of a kind."""
-    name = NAME.format(options.pop("index", 0))
+    index = options.pop("index", 0)
+    name = NAME.format(index % gpus() if kind == "gpu" else index)
     if kind in ("latency", "virtual"):
         return LatencyDevice(name, seconds={"busy": 0.02, "tiny": 1e-4}, bytes_per_second=1e9, clock=clock, **options)
     if kind in ("cuda", "gpu"):

@@ -14,7 +14,7 @@ from .written import threads_for
 if TYPE_CHECKING:
     from .writer import Writer
 
-MOST_READ = 1 << 20  # elements of an array that is reduced
+MOST_READ = 1 << 18  # elements of an array that is reduced
 _WARP = 32
 _TOGETHER = 64  # elements from which on all threads reduce them to one
 

@@ -19,7 +19,7 @@ from .text import text_of
 from .values import NotWritten, Shape, Strided, Value, broadcast, c_type, literal
 from .written import Given, Written, threads_for
 
-MOST_ELEMENTS = 1 << 16  # of an array that a program makes: more are computed faster by all blocks of a device
+MOST_ELEMENTS = 1 << 17  # of an array that a program makes: more are computed faster by all blocks of a device
 _ALIGNMENT = 16  # bytes
 _SMALL = 64  # elements of a constant that stands in the source
 HEADER = 3  # words of the state in front of the elements: how it ended, where to go on, which series has no room
