@@ -68,6 +68,18 @@ def reductions_of_many_shapes():
     return loop, {**feeds, **{k: np.arange(np.prod(k.shape), dtype=np.int32).reshape(k.shape) % 17 for k in ks}}
 
 
+def reductions_of_what_is_read():
+    """Rows by more threads than anything that the loop makes has elements."""
+    x = tg.placeholder("float64", [3, 2, 2100])
+    rows = tg.TensorArray("float64", 3).unstack(x)
+
+    def body(i, least, total):
+        read = rows.read(i)
+        return i + 1, tg.minimum(least, tg.reduce_min(read, 1)), total + tg.reduce_sum(read, 1)
+
+    return tg.while_loop(below(3), body, [0, np.zeros(2), np.zeros(2)]), {x: random(3, 2, 2100).astype(F64)}
+
+
 def products_of_many_layouts():
     """Turned factors, numbers of terms that are no multiple of four, several elements for each thread, and integers."""
     x, w = tg.placeholder("float32", [40, 13]), tg.placeholder("float32", [13, 64])
@@ -187,6 +199,7 @@ OWN = [
     layer_norm,
     wide_reductions,
     reductions_of_many_shapes,
+    reductions_of_what_is_read,
     products_of_many_layouts,
     pieces,
     integers,
@@ -206,6 +219,7 @@ INEXACT = {
     layer_norm,
     wide_reductions,
     reductions_of_many_shapes,
+    reductions_of_what_is_read,
     products_of_many_layouts,
     others.product,
     others.reductions_and_views,

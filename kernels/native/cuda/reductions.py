@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..program import Computation, Instruction
@@ -89,47 +90,73 @@ def reduce(w: Writer, register: int, x: Value, kept: Shape, shape: Shape, join: 
     strides = row_strides(x.shape)
     inner = [(d, s) for d, k, s in zip(x.shape, kept, strides, strict=True) if k != d]
     outer = Strided(tuple(kept), tuple(0 if k != d else s for d, k, s in zip(x.shape, kept, strides, strict=True)))
-    made, kind = w.make(register, shape), c_type(x.dtype)
-    w.uses(x, each_own=False)
-    count = math.prod(d for d, _ in inner)
     within = Strided(tuple(d for d, _ in inner), tuple(s for _, s in inner))
-    if made.size == 1 and count >= _TOGETHER:
-        w.uses(made, written=True)
-        _reduce_together(w, made, x, within, join, begin, divided)
-        return
-    first = x.at(outer.index("i"))
-    lines = [f"{kind} total = {begin or first};"]
-    element = x.at(f"{outer.index('i')} + {within.index('k')}")
-    lanes = 1 if made.is_element else lanes_for(made.size, count, are_neighbours=bool(inner) and inner[-1][1] == 1)
-    if lanes > 1:
-        w.uses(made, each_own=False, written=True)
-        w.lines += [f"EACH_BY({lanes}u, i, {made.size}) {{", *lines]
-        w.lines += [f"for (int k = threadIdx.x % {lanes}u; k < {count}; k += {lanes})"]
-        w.lines += [f"    total = {join}::of(total, {element});"]
-        w.lines += [f"total = over_row<{join}>(total, threadIdx.x % {lanes}u, {lanes}u);"]
-        w.lines += [f"if (threadIdx.x % {lanes}u == 0)", f"    {made.code}[i] = total{divided};", "}"]
-        w.note_elements(made.size * lanes, cost=count / lanes)
-        return
-    lines += [f"for (int k = {0 if begin else 1}; k < {count}; k++)", f"    total = {join}::of(total, {element});"]
-    w.uses(made, written=True)
-    if made.is_element:
-        w.lines += ["{", *lines, f"{made.code} = total{divided};", "}"]
-        w.note_elements(1, cost=count)
-    else:
-        w.each(made.size, [*lines, f"{made.code}[i] = total{divided};"], cost=count)
+    w.uses(x, each_own=False)
+    _Reduction(w, w.make(register, shape), x, outer, within, join, begin, divided).write()
 
 
-def _reduce_together(w: Writer, made: Value, x: Value, within: Strided, join: str, begin: str, divided: str) -> None:
-    """Let all threads join elements to one."""
-    kind, count = c_type(x.dtype), math.prod(within.shape)
-    w.line("{")
-    w.line(f"{kind} total = {begin or x.at('0')};")
-    w.each(count, [f"total = {join}::of(total, {x.at(within.index('i'))});"])
-    w.line(f"total = over_row<{join}>(total, threadIdx.x, blockDim.x){divided};")
-    w.pending.clear()  # who reduces waits
-    if made.is_element:
-        w.line(f"{made.code} = total;")
-    else:
-        w.each(1, [f"{made.code}[0] = total;"])
+@dataclass(frozen=True, slots=True)
+class _Reduction:
+    w: Writer
+    made: Value
+    x: Value
+    outer: Strided  # where the first element of each result is
+    within: Strided  # and the others behind that
+    join: str
+    begin: str
+    divided: str
+
+    def write(self) -> None:
+        count, made = math.prod(self.within.shape), self.made
+        if made.size == 1 and count >= _TOGETHER:
+            self._together(count)
+        elif made.is_element:
+            self._by_each_for_itself(count)
+        elif (lanes := lanes_for(made.size, count, are_neighbours=self.within.strides[-1:] == (1,))) > 1:
+            self._by_some(count, lanes)
+        else:
+            self.w.uses(made, written=True)
+            self.w.each(made.size, [*self._alone(count), f"{made.code}[i] = total{self.divided};"], cost=count)
+
+    def _total(self, index: str = "i") -> str:
+        first = self.begin or self.x.at(self.outer.index(index))
+        return f"{c_type(self.x.dtype)} total = {first};"
+
+    def _join(self) -> str:
+        element = self.x.at(f"{self.outer.index('i')} + {self.within.index('k')}")
+        return f"    total = {self.join}::of(total, {element});"
+
+    def _alone(self, count: int) -> list[str]:
+        """Return C by which a thread joins all elements of a result."""
+        return [self._total(), f"for (int k = {0 if self.begin else 1}; k < {count}; k++)", self._join()]
+
+    def _by_each_for_itself(self, count: int) -> None:
+        """Let all threads compute an element that each of them has."""
+        self.w.lines += ["{", *self._alone(count), f"{self.made.code} = total{self.divided};", "}"]
+        self.w.note_elements(1, cost=count)
+
+    def _by_some(self, count: int, lanes: int) -> None:
+        """Let some threads join the elements of each result."""
+        w, lane = self.w, f"threadIdx.x % {lanes}u"
+        w.uses(self.made, each_own=False, written=True)
+        w.lines += [f"EACH_BY({lanes}u, i, {self.made.size}) {{", self._total()]
+        w.lines += [f"for (int k = {lane}; k < {count}; k += {lanes})", self._join()]
+        w.lines += [f"total = over_row<{self.join}>(total, {lane}, {lanes}u);"]
+        w.lines += [f"if ({lane} == 0)", f"    {self.made.code}[i] = total{self.divided};", "}"]
+        w.note_elements(self.x.size, cost=1)  # so there are as many threads as that
+
+    def _together(self, count: int) -> None:
+        """Let all threads join elements to one."""
+        w, made = self.w, self.made
         w.uses(made, written=True)
-    w.line("}")
+        w.line("{")
+        w.line(self._total("0"))
+        w.each(count, [f"total = {self.join}::of(total, {self.x.at(self.within.index('i'))});"])
+        w.line(f"total = over_row<{self.join}>(total, threadIdx.x, blockDim.x){self.divided};")
+        w.pending.clear()  # who reduces waits
+        if made.is_element:
+            w.line(f"{made.code} = total;")
+        else:
+            w.each(1, [f"{made.code}[0] = total;"])
+            w.uses(made, written=True)
+        w.line("}")
