@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
 from .experiment import Case, Experiment, Step
+from .on_cuda import loop_on_cuda
 from .tensorflow_session import graph_session
 
 
@@ -30,18 +30,11 @@ def tf(case: Case, stack: AsyncExitStack) -> Step:
     return step
 
 
-def on_cuda(peers: Sequence[str]) -> Experiment:
-    """Return the experiment on a GPU."""
-    from . import loops_on_cuda
-
-    return loops_on_cuda.on_cuda(EXPERIMENT, peers)
-
-
 EXPERIMENT = Experiment(
     name="counter_loop",
     cases=({"iterations": 100_000},),
     engines={"tagflow": tagflow, "tf": tf},
     metric="iterations_per_second",
     amount=lambda case: float(case["iterations"]),
-    devices={"cuda": on_cuda},
+    devices={"cuda": loop_on_cuda},
 )

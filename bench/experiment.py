@@ -89,8 +89,9 @@ class Experiment:
     picture : callable or None
         Draws into a file what says more than the medians do.
     devices : mapping of str to callable
-        Other devices than CPUs: each gets the peers asked for and returns the experiment there, or raises a BenchError
-        that says what is missing. What a peer does in another way is an engine of its name and more, as "torch-eager".
+        Other devices than CPUs: each gets the experiment and the peers asked for, and returns the experiment there, or
+        raises a BenchError that says what is missing. What a peer does in another way is an engine of its name and
+        more, as "torch-eager".
     together : tuple of str
         Keys of the cases that are compared with each other: those that differ in nothing else are built side by side
         in the same processes and timed in turn.
@@ -120,7 +121,7 @@ class Experiment:
     quick_cases: tuple[Case, ...] = ()
     quick_seconds: float | None = None
     picture: Callable[[Path], None] | None = None
-    devices: Mapping[str, Callable[[Sequence[str]], Experiment]] = field(default_factory=dict)
+    devices: Mapping[str, Callable[[Experiment, Sequence[str]], Experiment]] = field(default_factory=dict)
     together: tuple[str, ...] = ()
     same_values: tuple[str, ...] = ()
     peer_case: Callable[[Case], Case] = lambda case: case
@@ -131,7 +132,7 @@ class Experiment:
         if device not in self.devices:
             known = ", ".join(self.devices) or "none but the CPU"
             raise BenchError(f"{self.name} can not be run on '{device}'; there is: {known}")
-        return self.devices[device](peers)
+        return self.devices[device](self, peers)
 
     def quick(self) -> Experiment:
         """Return the experiment with the cases of a quick run."""

@@ -238,11 +238,11 @@ def unable(case: Case) -> dict[str, str]:
     }.get(case["mode"], {})
 
 
-def on_cuda(peers: Sequence[str]) -> Experiment:
+def on_cuda(experiment: Experiment, peers: Sequence[str]) -> Experiment:
     """Return the experiment on a GPU."""
     from . import lstm_memory_cuda
 
-    return lstm_memory_cuda.on_cuda(peers)
+    return lstm_memory_cuda.on_cuda(experiment, peers)
 
 
 EXPERIMENT = Experiment(

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from . import lstm_memory
-from .experiment import PEER_MODULES, BenchError, Case, Experiment, Observed
+from .experiment import Case, Experiment, Observed
 from .lstm_memory import BEYOND, EVERY, MEMORY, SWAP, problem
 from .lstm_train import cell
+from .on_cuda import DEVICE, require_gpu
 
 MARGIN = 1.05  # of the limit, over what fits
 FITS, FITS_QUICKLY = 200, 50  # steps that fit
-DEVICE = "/gpu:0"
 
 
 async def limited(case: Case, stack: AsyncExitStack) -> Observed:
@@ -141,36 +141,13 @@ def cases(fits: int) -> tuple[Case, ...]:
     return tuple({"fits": fits, "length": length, "mode": mode} for length, mode in lengths)
 
 
-def torch_has_cuda() -> bool:
-    """Say whether PyTorch sees a GPU."""
-    import torch
-
-    return bool(torch.cuda.is_available())
-
-
-def require_gpu(name: str, peers: Sequence[str]) -> None:
-    """Raise a BenchError that names what an experiment on a GPU lacks."""
-    from tagflow.streams import CudaUnavailable, cuda_devices
-    from tagflow.streams.cuda.arrays import load_cupy
-
-    try:
-        load_cupy(True)
-        found = cuda_devices()
-    except CudaUnavailable as error:
-        raise BenchError(f"{name} needs a GPU: {error}") from error
-    if not found:
-        raise BenchError(f"{name} needs a GPU, and pycuda finds none")
-    for peer in peers:
-        if PEER_MODULES[peer] == "torch" and not torch_has_cuda():
-            raise BenchError(f"peer '{peer}' is installed without CUDA, or finds no GPU")
-
-
-def on_cuda(peers: Sequence[str]) -> Experiment:
+def on_cuda(experiment: Experiment, peers: Sequence[str]) -> Experiment:
     """Return the experiment on a GPU; BenchError names what is missing for that."""
-    require_gpu("lstm_memory --device cuda", peers)
+    name = f"{experiment.name} --device cuda"
+    require_gpu(name, peers)
     return replace(
-        lstm_memory.EXPERIMENT,
-        name="lstm_memory --device cuda",
+        experiment,
+        name=name,
         cases=cases(FITS),
         quick_cases=cases(FITS_QUICKLY),
         engines={"tagflow": limited, "unlimited": unlimited, "torch": torch, "torch-eager": torch_eager},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .experiment import Case, Experiment, Step
+from .on_cuda import loop_on_cuda
 from .tensorflow_session import graph_session
 
 
@@ -181,13 +182,6 @@ def jax(case: Case, stack: AsyncExitStack) -> Step:
     return step
 
 
-def on_cuda(peers: Sequence[str]) -> Experiment:
-    """Return the experiment on a GPU."""
-    from . import loops_on_cuda
-
-    return loops_on_cuda.on_cuda(EXPERIMENT, peers)
-
-
 EXPERIMENT = Experiment(
     name="lstm_train",
     cases=(
@@ -198,5 +192,5 @@ EXPERIMENT = Experiment(
     engines={"tagflow": tagflow, "tf": tf, "jax": jax, "torch": torch, "torch_fused": torch_fused},
     metric="steps_per_second",
     tolerance=2e-4,
-    devices={"cuda": on_cuda},
+    devices={"cuda": loop_on_cuda},
 )

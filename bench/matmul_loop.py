@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
 import numpy as np
 
 from .experiment import Case, Experiment, Step
+from .on_cuda import loop_on_cuda
 from .tensorflow_session import graph_session
 
 # Half of this is a shear, so that values stay small, are exact and count the iterations.
@@ -75,18 +75,11 @@ def jax(case: Case, stack: AsyncExitStack) -> Step:
     return lambda: [np.asarray(compiled(START, MATRIX))]
 
 
-def on_cuda(peers: Sequence[str]) -> Experiment:
-    """Return the experiment on a GPU."""
-    from . import loops_on_cuda
-
-    return loops_on_cuda.on_cuda(EXPERIMENT, peers)
-
-
 EXPERIMENT = Experiment(
     name="matmul_loop",
     cases=({"iterations": 20_000},),
     engines={"tagflow": tagflow, "tf": tf, "jax": jax, "torch": torch},
     metric="iterations_per_second",
     amount=lambda case: float(case["iterations"]),
-    devices={"cuda": on_cuda},
+    devices={"cuda": loop_on_cuda},
 )

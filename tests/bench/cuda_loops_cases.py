@@ -1,4 +1,4 @@
-"""The benches of loops on simulated CUDA, small; run by `test_loops_on_cuda`."""
+"""The benches of loops on simulated CUDA, small; run by `test_on_cuda`."""
 
 from contextlib import AsyncExitStack
 

@@ -8,7 +8,7 @@ from tagflow import streams
 from tagflow.streams.cuda import arrays
 
 from bench import __main__ as command_line
-from bench import gpu, lstm_memory, lstm_memory_cuda
+from bench import gpu, lstm_memory, lstm_memory_cuda, on_cuda
 from bench.experiment import BenchError
 from tests.simcuda.child import run_simulated
 from tests.simcuda.library import simulated_cuda
@@ -20,7 +20,7 @@ def machine(monkeypatch):
     machine = SimpleNamespace(gpus=["a GPU"], torch_sees=True)
     monkeypatch.setattr(arrays, "load_cupy", lambda wanted: None)
     monkeypatch.setattr(streams, "cuda_devices", lambda: machine.gpus)
-    monkeypatch.setattr(lstm_memory_cuda, "torch_has_cuda", lambda: machine.torch_sees)
+    monkeypatch.setattr(on_cuda, "torch_has_cuda", lambda: machine.torch_sees)
     return machine
 
 

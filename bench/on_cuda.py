@@ -1,4 +1,4 @@
-"""``--device cuda`` of the benches of loops: a loop as one kernel, operation by operation, and the peers on the GPU."""
+"""``--device cuda``: what it needs, and the benches of loops there, beside the same loop operation by operation."""
 
 from __future__ import annotations
 
@@ -9,11 +9,36 @@ from dataclasses import replace
 from functools import partial
 
 from .experiment import OURS, PEER_MODULES, BenchError, Case, Experiment, Factory, Step
-from .lstm_memory_cuda import DEVICE, require_gpu
+
+DEVICE = "/gpu:0"
 
 
-def on_cuda(experiment: Experiment, peers: Sequence[str]) -> Experiment:
-    """Return an experiment on a GPU: its own engine takes options of sessions, those of PyTorch a device."""
+def torch_has_cuda() -> bool:
+    """Say whether PyTorch sees a GPU."""
+    import torch
+
+    return bool(torch.cuda.is_available())
+
+
+def require_gpu(name: str, peers: Sequence[str]) -> None:
+    """Raise a BenchError that names what an experiment on a GPU lacks."""
+    from tagflow.streams import CudaUnavailable, cuda_devices
+    from tagflow.streams.cuda.arrays import load_cupy
+
+    try:
+        load_cupy(True)
+        found = cuda_devices()
+    except CudaUnavailable as error:
+        raise BenchError(f"{name} needs a GPU: {error}") from error
+    if not found:
+        raise BenchError(f"{name} needs a GPU, and pycuda finds none")
+    for peer in peers:
+        if PEER_MODULES[peer] == "torch" and not torch_has_cuda():
+            raise BenchError(f"peer '{peer}' is installed without CUDA, or finds no GPU")
+
+
+def loop_on_cuda(experiment: Experiment, peers: Sequence[str]) -> Experiment:
+    """Return a bench of a loop on a GPU: its engine tagflow takes options of sessions, those of PyTorch a device."""
     from tagflow.base.settings import Settings
 
     name = f"{experiment.name} --device cuda"

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bench import loops_on_cuda, matmul_loop
+from bench import matmul_loop, on_cuda
 from bench.experiment import BenchError
 from tests.bench.cuda_loops_cases import BENCHES
 from tests.simcuda.child import run_simulated
@@ -17,7 +17,7 @@ from tests.simcuda.library import simulated_cuda
 def asked(monkeypatch):
     """What a GPU was asked for, on a machine that has one."""
     asked = []
-    monkeypatch.setattr(loops_on_cuda, "require_gpu", lambda *what: asked.append(what))
+    monkeypatch.setattr(on_cuda, "require_gpu", lambda *what: asked.append(what))
     return asked
 
 
@@ -38,7 +38,7 @@ def test_jax_has_to_see_the_gpu(monkeypatch):
     monkeypatch.setitem(sys.modules, "jax", SimpleNamespace(default_backend=lambda: "cpu"))
     monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # as it sets
     with pytest.raises(BenchError, match="'jax' is installed without CUDA"):
-        loops_on_cuda.jax(matmul_loop.jax, {}, AsyncExitStack())
+        on_cuda.jax(matmul_loop.jax, {}, AsyncExitStack())
 
 
 @pytest.mark.skipif(simulated_cuda() is not None, reason=str(simulated_cuda()))
