@@ -61,10 +61,14 @@ class DeviceKernel:
         self._waits = definition.reads_values
         self._host_backed = bool(op.attrs.get("host_backed"))
         may_be_mixed = where == "store" and any(t.dtype.is_value and not t.dtype.is_differentiable for t in op.outputs)
+        self._is_plain = not self._first and self._values == [*range(len(op.inputs))] and not self._host_backed
+        self._array: type = device_values.xp.ndarray
         self._series = [i for i, t in enumerate(op.inputs, self._first) if may_be_mixed and t.dtype.name == "series"]
 
     def __call__(self, *arguments: Any) -> Any:
         """Return what the kernel returns, or what must be awaited for it."""
+        if self._is_plain and (kernel := self._at_once(arguments)) is not None:
+            return self._call(kernel, arguments)
         given = list(arguments)
         stays = self._stays(given)
         coming = self._coming(given, stays)
@@ -72,6 +76,12 @@ class DeviceKernel:
         if coming or (self._waits and not stays):
             return self._later(kernel, given, coming)
         return self._call(kernel, given)
+
+    def _at_once(self, arguments: Sequence[Any]) -> Callable[..., Any] | None:
+        """Return the kernel for inputs that are all where one wants them, as most are; else None."""
+        if all([isinstance(value, self._array) for value in arguments]):
+            return None if self._waits else self._on_device
+        return self._on_host if self._may_stay and all([stays_on_host(value) for value in arguments]) else None
 
     def _call(self, kernel: Callable[..., Any], given: Sequence[Any]) -> Any:
         """Return what a kernel returns whose inputs are there; later where the device takes no more."""
