@@ -28,7 +28,7 @@ def simulated():
 def run_python(environment, *arguments):
     """Run Python with more in the environment; return the finished process."""
     command = [sys.executable, *map(str, arguments)]
-    return subprocess.run(command, env=os.environ | environment, cwd=ROOT, capture_output=True, text=True, timeout=240)
+    return subprocess.run(command, env=os.environ | environment, cwd=ROOT, capture_output=True, text=True, timeout=600)
 
 
 def run_tests(environment, *arguments):
