@@ -79,9 +79,9 @@ class DeviceKernel:
 
     def _at_once(self, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """Return the kernel for inputs that are all where one wants them, as most are; else None."""
-        if all([isinstance(value, self._array) for value in arguments]):
+        if all(isinstance(value, self._array) for value in arguments):
             return None if self._waits else self._on_device
-        return self._on_host if self._may_stay and all([stays_on_host(value) for value in arguments]) else None
+        return self._on_host if self._may_stay and all(map(stays_on_host, arguments)) else None
 
     def _call(self, kernel: Callable[..., Any], given: Sequence[Any]) -> Any:
         """Return what a kernel returns whose inputs are there; later where the device takes no more."""
