@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -56,7 +56,7 @@ def loop_on_cuda(experiment: Experiment, peers: Sequence[str]) -> Experiment:
     return replace(experiment, name=name, engines=engines)
 
 
-def jax(factory: Factory, case: Case, stack: AsyncExitStack) -> Step:
+def jax(factory: Factory, case: Case, stack: AsyncExitStack) -> Step | Awaitable[Step]:
     """Let JAX work on the GPU, with products in float32."""
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # the others want memory too
     import jax
@@ -64,6 +64,4 @@ def jax(factory: Factory, case: Case, stack: AsyncExitStack) -> Step:
     if jax.default_backend() != "gpu":
         raise BenchError("peer 'jax' is installed without CUDA, or finds no GPU")
     jax.config.update("jax_default_matmul_precision", "highest")
-    step = factory(case, stack)
-    assert callable(step)
-    return step
+    return factory(case, stack)

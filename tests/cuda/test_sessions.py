@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tagflow as tg
 from tagflow.kernels.scheduler.state import live_counts
+from tagflow.runtime.devices.device_values import DeviceValues
 from tagflow.training import AdamOptimizer as Adam
 from tagflow.training import MomentumOptimizer as Momentum
 
@@ -14,7 +15,7 @@ from tests.cuda.device import CompilingDevice
 from tests.cuda.host import RawModule, compiler
 from tests.runtime.device_programs import PROGRAMS, lstm
 from tests.strict_array_library.library import WAITS, Special
-from tests.support.settings import ON
+from tests.support.settings import MACHINE, ON
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="compiler() found no C++ compiler")
 
@@ -98,3 +99,26 @@ async def test_a_setting_turns_them_off(device):
     RawModule.launched.clear()
     await ran(build, [device], settings.without("native"))
     assert RawModule.launched == []
+
+
+async def test_values_that_are_there_are_not_looked_at_again(device, monkeypatch):
+    """Neither numbers that the host counts with nor arrays of the device ask for copies, of whatever number."""
+    asked = []
+    copy_in = DeviceValues.copy_in
+
+    def counting(self, values):
+        asked.append(len(values))
+        return copy_in(self, values)
+
+    monkeypatch.setattr(DeviceValues, "copy_in", counting)
+
+    async def times(n):
+        with tg.Graph().as_default() as graph:
+            x = tg.placeholder("float32", [3])
+            y = tg.while_loop(lambda i, _: i < n, lambda i, a: (i + 1, tg.tanh(a) * x), [0, x])[1]
+        async with tg.Session(graph, devices=[device], settings=MACHINE) as session:
+            asked.clear()
+            await session.run(y, {x: np.ones(3, np.float32)})
+        return len(asked)
+
+    assert await times(40) == await times(4)

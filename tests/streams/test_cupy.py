@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tagflow.kernels.memory.swappable import SwappableArray
 from tagflow.kernels.memory.unreserved import charge_reader, is_sole_owner
-from tagflow.streams import CudaUnavailable
+from tagflow.streams import CudaUnavailable, cuda_devices
 from tagflow.streams.cuda.arrays import CupyArrays, address_of, load_cupy
 from tagflow.streams.cuda.memory import BlockPool, CudaBuffer, buffer_of
 
@@ -113,3 +113,19 @@ def test_the_allocator_is_ours_in_calls(cupy, core):
 def test_it_has_what_is_used(cupy, name):
     assert callable(getattr(cupy.cuda, name))
     assert callable(cupy.cuda.Stream.use)
+
+
+def test_a_missing_driver_is_an_error_of_ours_where_warnings_are_errors(tmp_path, monkeypatch):
+    """pycuda warns before it raises."""
+    package = tmp_path / "pycuda"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "driver.py").write_text("import warnings; warnings.warn('no driver'); raise ImportError('libcuda')")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "pycuda"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        with pytest.raises(CudaUnavailable, match="pycuda can not be imported: libcuda"):
+            cuda_devices()
+    finally:
+        sys.modules.pop("pycuda", None)

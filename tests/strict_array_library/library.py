@@ -265,6 +265,9 @@ class Ufunc:
         if self.name in SPECIAL:
             import scipy.special
 
+            if self.name in ("i0e", "i1e"):  # CuPy's are products of what may be 0 and what may be infinite
+                with np.errstate(all="ignore"):
+                    return np.exp(-np.abs(values[0])) * getattr(scipy.special, self.name[:2])(values[0])
             return getattr(scipy.special, self.name)(*values)
         if self.name == "sign" and values[0].dtype.kind == "c":
             return _sign(values[0])

@@ -97,6 +97,8 @@ def reduce(w: Writer, register: int, x: Value, kept: Shape, shape: Shape, join: 
 
 @dataclass(frozen=True, slots=True)
 class _Reduction:
+    """A reduction while it is written; by how many threads each result is depends on the sizes."""
+
     w: Writer
     made: Value
     x: Value
