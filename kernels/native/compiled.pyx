@@ -17,7 +17,8 @@ if [COMPUTE, MOVE, COUNT, JUMP, UNLESS, SELECT, PUSH, READ, ADD_PRODUCT, GET, PU
     raise ImportError("the codes of native programs are not those of kernels/native/program.py")
 
 
-_PLAIN = {COMPUTE, MOVE, JUMP, UNLESS, SELECT}  # what sees the run's memory only, and counts nothing in it
+# What sees the memory of the run only, or such series and sums as another run may see in their place.
+_KEPT = {COMPUTE, MOVE, JUMP, UNLESS, SELECT, COUNT, PUSH, READ, ADD_PRODUCT}
 
 
 cdef class CompiledProgram:
@@ -41,7 +42,7 @@ cdef class CompiledProgram:
         self.num_instructions = len(program.instructions)
         self.num_inputs, self.num_outputs = len(program.inputs), len(program.outputs)
         self.is_cluster = program.is_cluster
-        self.keeps_runs = {each.code for each in program.instructions} <= _PLAIN
+        self.keeps_runs = {each.code for each in program.instructions} <= _KEPT
         self.inputs = _integers(self.arena, program.inputs)
         self.outputs = _integers(self.arena, program.outputs)
         _build_types(self)

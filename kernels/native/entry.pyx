@@ -114,11 +114,6 @@ cdef int _finish(Run run, const Table* table, const Node* node, Counters* live, 
     cdef Register* register
     cdef int i
     run.program.misses, run.program.reason = 0, None
-    if run.has_homes:
-        _count(run)
-        outputs[0] = scalar(1)
-        copy_out(run, table, node, live, outputs)
-        return put_back(<KeptRuns><void*>node.params[1], run) + 1
     put_variables_back(run)
     close_series(run)
     close_nests(run)
@@ -127,6 +122,9 @@ cdef int _finish(Run run, const Table* table, const Node* node, Counters* live, 
     release_rows(run)
     _count(run)
     outputs[0] = scalar(1)
+    if run.has_homes:
+        copy_out(run, table, node, live, outputs)
+        return put_back(<KeptRuns><void*>node.params[1], run) + 1
     for i in range(run.program.num_outputs):
         register = &run.registers[run.program.outputs[i]]
         if register.cell != NULL:

@@ -2,7 +2,8 @@
 
 To record a run costs more than to run the operations of a cluster on the step machine, or a few thousand iterations of a
 small loop. So inputs are copied to memory that belongs to the run, and results from there to arrays of their own: nobody
-else sees what a run keeps. While a run is under way nobody else finds it; who comes then records one more.
+else sees what a run keeps. Series are others in each run, of which a run that is kept knows nothing; a sum of products is
+copied as arrays are. While a run is under way nobody else finds it; who comes then records one more.
 
 See docs/design/0029-clusters.md.
 """
@@ -12,16 +13,22 @@ from cpython.object cimport PyObject
 from libc.string cimport memcpy
 
 from tagflow.kernels.core.table cimport Node, Table, Work, output_type
-from tagflow.kernels.core.values cimport OBJECT, SCALAR, Counters, Value, hold, object_value, pointer, scalar
-from tagflow.kernels.cpu.arrays cimport (
-    ArrayObject, PyArray_DATA, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, array_in, is_plain, new_array, same_shape,
+from tagflow.kernels.core.values cimport (
+    EMPTY, OBJECT, SCALAR, Counters, Value, drop, hold, object_value, pointer, scalar,
 )
+from tagflow.kernels.cpu.arrays cimport (
+    ArrayObject, PyArray_CheckExact, PyArray_DATA, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, array_in, is_plain,
+    new_array, same_shape,
+)
+from tagflow.kernels.cpu.product_sum cimport ProductSum, sum_in
 from tagflow.kernels.native.compiled cimport CompiledProgram
 from tagflow.kernels.native.compiling cimport use_code
 from tagflow.kernels.native.giving_up cimport give_up
 from tagflow.kernels.native.moving cimport is_unboxed
-from tagflow.kernels.native.recording cimport record
-from tagflow.kernels.native.run cimport COPY, DONE, LONG_STEP, Register, Run, go, go_through, most_value_bytes
+from tagflow.kernels.native.recording cimport is_series_or_sum, record, trips_of
+from tagflow.kernels.native.run cimport COPY, DONE, LONG_STEP, Refusal, Register, Run, go, go_through, most_value_bytes
+from tagflow.kernels.native.saving cimport forget_series, may_see_others, see_series
+from tagflow.kernels.native.sums cimport begin_sum, copy_of_sum, fits_sum, may_add_to_others
 
 cnp.import_array()
 
@@ -118,22 +125,41 @@ cdef Run run_of_loop(KeptRuns kept, CompiledProgram program, const Value* inputs
     if not program.keeps_runs or not _are_small(program, inputs):
         return record(program, inputs, False)
     run = _take(kept, program, inputs)
-    if run is None:
-        run = record(program, inputs, True)
-        if run.reason is not None or run.is_long or run.is_shared or not _is_small(run):
-            program.keeps_runs, run = False, None  # its memory goes first
-            return record(program, inputs, False)
+    if run is not None and _begin(run, inputs):
+        return run
+    run = record(program, inputs, True)
+    if run.reason is not None or not _may_be_kept(run):
+        program.keeps_runs, run = False, None  # its memory goes first
+        return record(program, inputs, False)
     _copy_in(run, inputs)
-    run.execution.at = 0
     return run
 
 
-cdef bint _are_small(CompiledProgram program, const Value* inputs) noexcept:
-    """Say whether inputs are elements, or small arrays in order."""
+cdef bint _begin(Run run, const Value* inputs) except -1:
+    """Have a kept run begin with its inputs; say no if it is not for the values that these have saved."""
+    _copy_in(run, inputs)
+    run.execution.at = 0
+    run.trips = trips_of(run)
+    try:
+        see_series(run)
+    except Refusal:
+        return False
+    return True
+
+
+cdef bint _may_be_kept(Run run) except -1:
+    """Say whether a run of a loop is for other inputs too, and better than one that is recorded for them."""
+    return not run.is_long and not run.is_shared and may_see_others(run) and may_add_to_others(run) and _is_small(run)
+
+
+cdef bint _are_small(CompiledProgram program, const Value* inputs) except -1:
+    """Say whether inputs are elements, small arrays in order, series, or sums of products."""
     cdef Py_ssize_t left = SMALL
     cdef ArrayObject* array
     cdef int i
     for i in range(program.num_inputs):
+        if is_series_or_sum(inputs[i]):
+            continue
         array = array_in(inputs[i])
         if array == NULL:
             if inputs[i].form != SCALAR:
@@ -148,14 +174,17 @@ cdef bint _are_small(CompiledProgram program, const Value* inputs) noexcept:
 cdef bint _is_small(Run run) except -1:
     """Say whether a run holds little memory, and copies no values that another one would exchange."""
     cdef Py_ssize_t size = sum([each.nbytes for each in run.kept if isinstance(each, cnp.ndarray)])
+    cdef ProductSum each_sum
     cdef ArrayObject* array
     cdef int i
     for i in range(run.program.num_registers):
         array = array_in(run.registers[i].value)
-        if array != NULL:
+        if array != NULL and PyArray_CheckExact(array):
             size += PyArray_NBYTES(array)
+    for each_sum in run.sums:
+        size += each_sum.total.nbytes
     for i in range(run.num_steps):
-        if run.steps[i].code == COPY and run.steps[i].count > most_value_bytes:
+        if run.steps[i].in_place or run.steps[i].code == COPY and run.steps[i].count > most_value_bytes:
             return False
     return size <= SMALL
 
@@ -170,20 +199,31 @@ cdef Run _take(KeptRuns kept, CompiledProgram program, const Value* inputs):
 
 
 cdef int put_back(KeptRuns kept, Run run) except -1:
-    """Keep a run; of too many the one that was not used for longest is given up."""
+    """Keep a run, without its series; of too many the one that was not used for longest is given up."""
+    cdef Register* register
+    cdef int i
+    forget_series(run)
+    for i in range(run.program.num_inputs):
+        register = &run.registers[run.program.inputs[i]]
+        if not register.is_home and sum_in(register.value) is None:
+            drop(&run.held, &register.value)
     kept.idle.append(run)
     if len(kept.idle) > MOST_KEPT:
         del kept.idle[0]
     return 0
 
 
-cdef bint _fits(Run run, CompiledProgram program, const Value* inputs) noexcept:
+cdef bint _fits(Run run, CompiledProgram program, const Value* inputs) except -1:
     """Say whether a run has memory for values like these."""
     cdef Register* register
     cdef ArrayObject* array
     cdef int i
     for i in range(program.num_inputs):
         register = &run.registers[program.inputs[i]]
+        if not register.is_home:
+            if not _may_see(run, program.inputs[i], inputs[i]):
+                return False
+            continue
         if is_unboxed(run, program.inputs[i], inputs[i]) != (register.cell != NULL):
             return False
         if register.cell != NULL:
@@ -194,20 +234,40 @@ cdef bint _fits(Run run, CompiledProgram program, const Value* inputs) noexcept:
     return True
 
 
+cdef bint _may_see(Run run, int number, Value value) except -1:
+    """Say whether a run can see a value, a series or a sum of products, in a register without memory of its own."""
+    cdef ProductSum given = sum_in(value)
+    if given is not None:
+        return fits_sum(run, number, given)
+    return is_series_or_sum(value) and run.registers[number].value.form == EMPTY
+
+
 cdef int _copy_in(Run run, const Value* inputs) except -1:
-    """Copy the inputs to a run's memory."""
+    """Copy the inputs to a run's memory; series are seen as they are."""
     cdef Register* register
     cdef ArrayObject* array
     cdef int i
     for i in range(run.program.num_inputs):
         register = &run.registers[run.program.inputs[i]]
         array = array_in(inputs[i])
-        if array == NULL:
+        if not register.is_home:
+            _see(run, run.program.inputs[i], inputs[i])
+        elif array == NULL:
             memcpy(register.cell, &inputs[i].bits, sizeof(inputs[i].bits))
         elif register.cell != NULL:
             memcpy(register.cell, PyArray_DATA(array), PyArray_NBYTES(array))
         else:
             memcpy(PyArray_DATA(array_in(register.value)), PyArray_DATA(array), PyArray_NBYTES(array))
+    return 0
+
+
+cdef int _see(Run run, int number, Value value) except -1:
+    """Bring in a series, or the value of a sum of products."""
+    cdef Register* register = &run.registers[number]
+    if sum_in(value) is not None:
+        return begin_sum(run, number, sum_in(value))
+    drop(&run.held, &register.value)
+    hold(&run.held, &register.value, value)
     return 0
 
 
@@ -222,6 +282,11 @@ cdef int copy_out(Run run, const Table* table, const Node* node, Counters* live,
             memcpy(&outputs[i + 1].bits, register.cell, output_type(table, node, i + 1).size)
         elif register.value.form == SCALAR:
             outputs[i + 1] = register.value
+        elif sum_in(register.value) is not None:
+            result = copy_of_sum(sum_in(register.value))
+            hold(live, &outputs[i + 1], object_value(<PyObject*>result))
+        elif is_series_or_sum(register.value):
+            hold(live, &outputs[i + 1], register.value)
         else:
             _copy_array(array_in(register.value), table, node, live, outputs, i + 1)
     return 0

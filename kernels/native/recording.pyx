@@ -57,7 +57,7 @@ cdef Run record(CompiledProgram program, const Value* inputs, bint for_others):
     run.has_homes = for_others
     try:
         _open(run, inputs)
-        run.trips = _trips(run)
+        run.trips = trips_of(run)
         _record_all(run)
         place_rows(run)
     except Refusal as refusal:
@@ -67,19 +67,30 @@ cdef Run record(CompiledProgram program, const Value* inputs, bint for_others):
     return run
 
 
-cdef int64_t _trips(Run run) except -1:
+cdef int64_t trips_of(Run run) except -1:
     """Return how often the outermost loop runs, about; 0 if that is not known."""
     cdef int64_t first, limit, step
     if run.program.program.trips is None:
         return 0
     start, end, step = run.program.program.trips
-    if run.registers[<int>start].value.form != SCALAR or run.registers[<int>end].value.form != SCALAR:
+    if not is_element(&run.registers[<int>start]) or not is_element(&run.registers[<int>end]):
         return 0
-    first = as_integer(run.registers[<int>start].value, type_of(run, start))
-    limit = as_integer(run.registers[<int>end].value, type_of(run, end))
+    first, limit = _integer(run, start), _integer(run, end)
     if step < 0:
         first, limit, step = limit, first, -step
     return min(max(0, (limit - first + step - 1) // step), MOST_TRIPS)
+
+
+cdef int64_t _integer(Run run, int number) except? -1:
+    """Return the element that a register holds now."""
+    cdef Value element = scalar(0)
+    memcpy(&element.bits, data_of(&run.registers[number]), type_of(run, number).size)
+    return as_integer(element, type_of(run, number))
+
+
+cdef bint is_series_or_sum(Value value):
+    """Say whether a value is a series, or a sum of products."""
+    return value.form == OBJECT and isinstance(<object>pointer(value), (Series, ProductSum))
 
 
 cdef int _open(Run run, const Value* inputs) except -1:
@@ -92,7 +103,7 @@ cdef int _open(Run run, const Value* inputs) except -1:
     hold(&run.held, &run.cells, object_value(<PyObject*>cells))
     run.execution.cells = <uint64_t*>cnp.PyArray_DATA(cells)
     for i in range(program.num_inputs):
-        if run.has_homes:
+        if run.has_homes and (program.is_cluster or not is_series_or_sum(inputs[i])):
             make_home(run, program.inputs[i], inputs[i])
         else:
             _bring_in(run, &run.registers[program.inputs[i]], inputs[i])

@@ -47,6 +47,7 @@ cdef struct Writer:  # of a series
     Block* blocks  # the series' own
     int num_blocks
     int at  # block that was written to last
+    int series  # register that it is in
     Block block  # as it is, so that code finds it
 
 
@@ -138,6 +139,7 @@ cdef class Run:
     cdef list shapes  # for each, the register of what it holds, and the array in it or None
     cdef list read  # Series that it reads
     cdef list readers  # addresses of their Readers
+    cdef Arena rows  # owns what these know of where rows lie
     cdef list nests  # what it knows of series in slots of others
     cdef list sums  # ProductSum that it adds to
     cdef list sum_states  # addresses of their Sums

@@ -35,6 +35,7 @@ cdef class Run:
         self.program, self.arena, self.kept, self.opaque = program, Arena(), [], []
         self.written, self.writers, self.shapes, self.read, self.readers = [], [], [], [], []
         self.sums, self.sum_states, self.tensor_arrays, self.loops, self.nests = [], [], {}, {}, []
+        self.rows = Arena()
         self.registers = <Register*>self.arena.take(program.num_registers, sizeof(Register))
 
     def __dealloc__(self):

@@ -14,6 +14,8 @@ cdef struct Reader:  # of a series
     bint is_last
     bint is_maybe  # what is not there is not looked at
     bint gives_zeros  # where there is nothing
+    int series  # register that it is in
+    int row  # register of what is read
 
 
 cdef int record_push(Run run, const Instruction* each) except -1
@@ -21,3 +23,6 @@ cdef int record_read(Run run, const Instruction* each) except -1
 cdef int make_room(Run run) except -1
 cdef int close_series(Run run) except -1
 cdef int release_rows(Run run) except -1
+cdef bint may_see_others(Run run) except -1
+cdef int see_series(Run run) except -1
+cdef int forget_series(Run run) except -1

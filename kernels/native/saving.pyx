@@ -10,8 +10,9 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 from numpy cimport import_array, npy_intp
 
+from tagflow.kernels.core.arena cimport Arena
 from tagflow.kernels.core.table cimport Type
-from tagflow.kernels.core.values cimport EMPTY, OBJECT, SCALAR, Value, hold, object_value, pointer
+from tagflow.kernels.core.values cimport EMPTY, OBJECT, SCALAR, Value, drop, hold, object_value, pointer
 from tagflow.kernels.cpu.arrays cimport (
     MOST_DIMS, ArrayObject, PyArray_CheckExact, PyArray_DATA, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, array_in,
     integer_at, is_plain, new_array, product, read_sizes, same_shape,
@@ -42,6 +43,7 @@ cdef int record_push(Run run, const Instruction* each) except -1:
     cdef Step* step
     if not is_element(source) and not _is_row(array_in(source.value)):
         raise Refusal("the elements of an array that is saved are not in order")
+    writer.series = each.outputs[0]
     hold(&run.held, &made.value, object_value(<PyObject*>series))
     run.written.append(series)
     run.writers.append(<uint64_t>writer)
@@ -195,14 +197,12 @@ cdef Reader* _open_reader(Run run, Series series, const Instruction* each) excep
     cdef Reader* reader = <Reader*>run.arena.take(1, sizeof(Reader))
     cdef Register* made = &run.registers[each.outputs[0]]
     cdef const Type* type = type_of(run, each.outputs[0])
-    cdef int64_t i
     reader.is_last, reader.is_maybe = each.is_last, each.is_maybe
+    reader.series, reader.row = each.inputs[0], each.outputs[0]
     if each.code == READ_NESTED:
         _find_parts(run, series, type, made, reader)
     else:
-        reader.count = series.most_slots()
-        reader.rows = <const char**>run.arena.take(reader.count, sizeof(char*))
-        _find_all(run, series, type, made, reader.rows)
+        _find_slots(run, series, reader)
         run.read.append((series, 0))
     reader.gives_zeros = each.num_inputs == 3 + (each.code == READ_NESTED)
     if reader.gives_zeros:
@@ -213,13 +213,20 @@ cdef Reader* _open_reader(Run run, Series series, const Instruction* each) excep
     return reader
 
 
+cdef int _find_slots(Run run, Series series, Reader* reader) except -1:
+    """Note where the rows lie of a series."""
+    reader.count = series.most_slots()
+    reader.rows = <const char**>run.rows.take(reader.count, sizeof(char*))
+    return _find_all(run, series, type_of(run, reader.row), &run.registers[reader.row], reader.rows)
+
+
 cdef int _find_parts(Run run, Series series, const Type* type, Register* made, Reader* reader) except -1:
     """Note where the rows lie of all series in the slots of one."""
     cdef list parts = []
     cdef Series part
     cdef int64_t i
     reader.num_parts = series.most_slots()
-    reader.starts = <int64_t*>run.arena.take(reader.num_parts + 1, sizeof(int64_t))
+    reader.starts = <int64_t*>run.rows.take(reader.num_parts + 1, sizeof(int64_t))
     for i in range(reader.num_parts):
         held = series.at(i)
         if held is not None and (not isinstance(held, Series) or (<Series>held).swaps):
@@ -227,7 +234,7 @@ cdef int _find_parts(Run run, Series series, const Type* type, Register* made, R
         parts.append(held)
         reader.starts[i + 1] = reader.starts[i] + (0 if held is None else (<Series>held).most_slots())
     reader.count = reader.starts[reader.num_parts]
-    reader.rows = <const char**>run.arena.take(reader.count, sizeof(char*))
+    reader.rows = <const char**>run.rows.take(reader.count, sizeof(char*))
     for i, part in enumerate(parts):
         if part is not None:
             _find_all(run, part, type, made, reader.rows + reader.starts[i])
@@ -257,18 +264,25 @@ cdef int _find_all(Run run, Series series, const Type* type, Register* made, con
 
 
 cdef int _see_row(Run run, Series series, const Type* type, Register* made) except -1:
-    """Make room for a row of the blocks of a series, if that is not there."""
+    """Make room for a row of the blocks of a series; if there is some, it must be like the rows."""
     cdef ArrayObject* array
+    cdef int rank
     if series.row.number != type.number and series.num_blocks:
         raise Refusal("saved values have another dtype")
     for held in series.arrays:
-        if held is None or made.value.form != EMPTY or made.cell != NULL:
+        if held is None:
             continue
         array = <ArrayObject*><PyObject*>held
-        if PyArray_NDIM(array) == 1 and type.size:
+        rank = PyArray_NDIM(array) - 1
+        if made.cell != NULL and rank or made.value.form == OBJECT and not _has_dims(
+                array_in(made.value), PyArray_DIMS(array) + 1, rank):
+            raise Refusal("saved values differ in shape")
+        if made.value.form != EMPTY or made.cell != NULL:
+            continue
+        if rank == 0 and type.size:
             made.cell = new_cell(run)
         else:
-            new_array(&run.held, type, PyArray_NDIM(array) - 1, PyArray_DIMS(array) + 1, &made.value)
+            new_array(&run.held, type, rank, PyArray_DIMS(array) + 1, &made.value)
     return 0
 
 
@@ -362,4 +376,52 @@ cdef int release_rows(Run run) except -1:
         for i, part in enumerate(parts if reader.is_last and series is None else ()):
             if part is not None:
                 (<Series>part).release_all(reader.rows + reader.starts[i], reader.starts[i + 1] - reader.starts[i])
+    return 0
+
+
+# Runs that are kept
+
+
+cdef bint may_see_others(Run run) except -1:
+    """Say whether a run could write and read other series: each that it reads is an input, and has no series in it."""
+    cdef int k
+    inputs = {run.program.inputs[k] for k in range(run.program.num_inputs)}
+    for address in run.readers:
+        if (<Reader*><uint64_t>address).starts != NULL or (<Reader*><uint64_t>address).series not in inputs:
+            return False
+    return not run.nests
+
+
+cdef int see_series(Run run) except -1:
+    """Make the series that a run writes, and find the rows of those that its registers hold."""
+    cdef Writer* writer
+    cdef Reader* reader
+    cdef Series series
+    cdef int k
+    run.rows = Arena()
+    for k in range(len(run.written)):
+        writer, series = <Writer*><uint64_t>run.writers[k], Series()
+        writer.at = 0
+        memset(&writer.block, 0, sizeof(Block))
+        hold(&run.held, &run.registers[writer.series].value, object_value(<PyObject*>series))
+        run.written[k] = series
+        _add_blocks(run, k, run.trips)
+    for k in range(len(run.readers)):
+        reader = <Reader*><uint64_t>run.readers[k]
+        series = _series_in(run, reader.series)
+        _find_slots(run, series, reader)
+        run.read[k] = series, 0
+    return 0
+
+
+cdef int forget_series(Run run) except -1:
+    """Let go of the series of a run that is over."""
+    cdef int k
+    for k in range(len(run.written)):
+        drop(&run.held, &run.registers[(<Writer*><uint64_t>run.writers[k]).series].value)
+        run.written[k] = None
+    for k in range(len(run.readers)):
+        drop(&run.held, &run.registers[(<Reader*><uint64_t>run.readers[k]).series].value)
+        run.read[k] = None
+    run.rows = None
     return 0

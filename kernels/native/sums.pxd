@@ -3,6 +3,7 @@
 from libc.stdint cimport int64_t
 
 from tagflow.kernels.cpu.arrays cimport ArrayObject
+from tagflow.kernels.cpu.product_sum cimport ProductSum
 from tagflow.kernels.native.compiled cimport Instruction
 from tagflow.kernels.native.run cimport Run, Step
 from tagflow.kernels.native.team cimport Team
@@ -21,6 +22,7 @@ cdef struct Sum:
     ArrayObject* more_a  # like what is added in each iteration
     ArrayObject* more_b
     Team* team
+    int register  # that the sum is in
 
 
 cdef int record_add(Run run, const Instruction* each) except -1
@@ -28,3 +30,7 @@ cdef bint are_gathered(const Step* step) noexcept nogil
 cdef void change_factors(Step* step) noexcept
 cdef void point_to_next(const Step* step) noexcept nogil
 cdef int close_sums(Run run) except -1
+cdef bint may_add_to_others(Run run) except -1
+cdef bint fits_sum(Run run, int number, ProductSum given) except -1
+cdef int begin_sum(Run run, int number, ProductSum given) except -1
+cdef ProductSum copy_of_sum(ProductSum sum)

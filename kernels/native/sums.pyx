@@ -13,6 +13,7 @@ from tagflow.kernels.core.table cimport Table, Work
 from tagflow.kernels.core.values cimport Value, drop, empty, hold, object_value, pointer
 from tagflow.kernels.cpu.arrays cimport (
     ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_ITEMSIZE, PyArray_NBYTES, array_in, is_plain, new_array,
+    same_shape,
 )
 from tagflow.kernels.cpu.linear cimport are_parts_alike, multiply_columns, product_cost
 from tagflow.kernels.cpu.product_sum cimport ProductSum, is_tiny, most_rows, sum_in
@@ -47,13 +48,13 @@ cdef int record_add(Run run, const Instruction* each) except -1:
         raise Refusal("a sum is added to already")
     if a == NULL or b == NULL or not is_plain(a) or not is_plain(b) or not given.fits(a, b) or PyArray_DIM(a, 0) == 0:
         raise Refusal("what is added to a sum does not fit")
-    made = ProductSum(PyArray_NewCopy(<ndarray>given.total, NPY_CORDER))
-    made.owned = True
+    made = copy_of_sum(given)
     drop(&run.held, &held.value)
     hold(&run.held, &held.value, object_value(<PyObject*>made))
     sum = <Sum*>run.arena.take(1, sizeof(Sum))
     run.sums.append(made)
     run.sum_states.append(<uint64_t>sum)
+    sum.register = each.inputs[0]
     if is_tiny(a, b):
         _record_product(run, a, b, <ArrayObject*><void*>made.total)
         return 0
@@ -75,6 +76,13 @@ cdef int record_add(Run run, const Instruction* each) except -1:
     step.operands[1], step.strides[1] = <char*>PyArray_DATA(a), PyArray_NBYTES(a)
     step.operands[2], step.strides[2] = <char*>PyArray_DATA(b), PyArray_NBYTES(b)
     return 0
+
+
+cdef ProductSum copy_of_sum(ProductSum sum):
+    """Return a sum of its own that begins where another one, to which no rows are added yet, stands."""
+    made = ProductSum(PyArray_NewCopy(<ndarray>sum.total, NPY_CORDER))
+    made.owned = True
+    return made
 
 
 cdef int _record_product(Run run, ArrayObject* a, ArrayObject* b, ArrayObject* total) except -1:
@@ -160,4 +168,36 @@ cdef int close_sums(Run run) except -1:
     for k in range(len(run.sums)):
         made = run.sums[k]
         made.rows = (<Sum*><uint64_t>run.sum_states[k]).rows
+    return 0
+
+
+# Runs that are kept
+
+
+cdef bint may_add_to_others(Run run) except -1:
+    """Say whether a run could add to other sums: each is an input, and none gathers rows."""
+    cdef const Sum* sum
+    cdef int k
+    inputs = {run.program.inputs[k] for k in range(run.program.num_inputs)}
+    for address in run.sum_states:
+        sum = <const Sum*><uint64_t>address
+        if sum.total != NULL or sum.register not in inputs:
+            return False
+    return True
+
+
+cdef bint fits_sum(Run run, int number, ProductSum given) except -1:
+    """Say whether a sum is like that of a run in a register."""
+    cdef ProductSum own = sum_in(run.registers[number].value)
+    cdef ArrayObject* total = <ArrayObject*><void*>given.total
+    if own is None or given.rows or not is_plain(total):
+        return False
+    return own.total.dtype == given.total.dtype and same_shape(total, <ArrayObject*><void*>own.total)
+
+
+cdef int begin_sum(Run run, int number, ProductSum given) except -1:
+    """Have the sum of a run in a register begin where a given one stands."""
+    cdef ProductSum own = sum_in(run.registers[number].value)
+    cdef ArrayObject* total = <ArrayObject*><void*>own.total
+    memcpy(PyArray_DATA(total), PyArray_DATA(<ArrayObject*><void*>given.total), PyArray_NBYTES(total))
     return 0

@@ -138,6 +138,7 @@ class Execution:
                 del self.machine, self.drain, self.owner  # hold the error, whose traceback holds this object
                 if self.wakeup is not None:
                     self.wakeup.close()
+                    self.wakeup = None  # calls this object, which would be there until cycles are collected
 
     def abort(self, error: BaseException) -> None:
         """End the step with `error`, from outside."""
