@@ -415,13 +415,12 @@ cdef int see_series(Run run) except -1:
 
 
 cdef int forget_series(Run run) except -1:
-    """Let go of the series of a run that is over."""
+    """Let go of the series of a run that is over, but for registers that are inputs."""
     cdef int k
     for k in range(len(run.written)):
         drop(&run.held, &run.registers[(<Writer*><uint64_t>run.writers[k]).series].value)
         run.written[k] = None
     for k in range(len(run.readers)):
-        drop(&run.held, &run.registers[(<Reader*><uint64_t>run.readers[k]).series].value)
         run.read[k] = None
     run.rows = None
     return 0
