@@ -69,7 +69,7 @@ class Compilation:
         self._key: str = ""
         self._text: str | None = None  # of the module, while it is wanted
         self._seconds: float = 0.0  # that it took so far
-        self._engines: list[Any] = []  # own the code, which may run
+        self._libraries: list[Any] = []  # own the code, which may run
 
     def begin(self, at_once: bool) -> None:
         """Compile, now and fully, or on a thread of the event loop's."""
@@ -84,7 +84,7 @@ class Compilation:
         begun = time.perf_counter() - self._seconds
         try:
             if self._text is None:
-                self._key = cache.key_of(repr(self._steps), repr(self._layout), *_compiler())
+                self._key = cache.key_of(repr(self._steps), repr(self._layout), _compiler())
                 code = cache.load(self._key)
                 if code is not None:
                     self._take(code, begun, "loaded from the disk cache")
@@ -105,8 +105,8 @@ class Compilation:
 
     def _take(self, code: bytes, begun: float, how: str) -> None:
         """Have runs use some code from now on."""
-        self._engines.append(load(code))
-        self.address = self._engines[-1].get_function_address("run")
+        self._libraries.append(_linker.link(code))
+        self.address = self._libraries[-1]["run"]
         _logger.debug("%s %s in %.4f s", self._name, how, time.perf_counter() - begun)
 
 
@@ -166,13 +166,31 @@ def build(text: str, level: Level = FULL) -> bytes:
     return code
 
 
-def load(code: bytes) -> Any:
-    """Return an engine with the code of an object file, which lives as long as the engine."""
-    llvm = _llvm()
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _new_machine(FULL.code))
-    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-    engine.finalize_object()
-    return engine
+class _Linker:
+    """What puts object files into memory, the same for many: to begin one takes longer than what it does for a code.
+
+    One remembers the names of all that it has linked, 10 KB each, so that after some there is another.
+    """
+
+    MOST = 64
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._jit: Any = None
+        self._linked: int = 0
+
+    def link(self, code: bytes) -> Any:
+        """Return a library with the code of an object file, whose function ``run`` lives as long as the library."""
+        llvm = _llvm()
+        library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process().export_symbol("run")
+        with self._lock:
+            if self._jit is None or self._linked == self.MOST:
+                self._jit, self._linked = llvm.create_lljit_compiler(_machine(FULL.code)), 0
+            self._linked += 1
+            return library.link(self._jit, str(self._linked))
+
+
+_linker = _Linker()
 
 
 @cache_result
@@ -193,22 +211,18 @@ def _host() -> tuple[str, str, str]:
 
 
 @cache_result
-def _compiler() -> tuple[str, ...]:
-    """Return all that code depends on but the steps: what writes and what compiles it, and the processor."""
+def _compiler() -> str:
+    """Return a digest of what code depends on but the steps: what writes it, what compiles it, and the processor."""
     import llvmlite
 
     here = Path(__file__).parent
     sources = "".join(path.read_text() for path in [*sorted(here.glob("*.py")), here.parents[1] / "steps.py"])
     version = ".".join(map(str, _llvm().llvm_version_info))
-    return sources, llvmlite.__version__, version, *_host()
+    return cache.key_of(sources, llvmlite.__version__, version, *_host())
 
 
 @cache_result
 def _machine(level: int) -> Any:
     """Return what selects instructions for this processor; llvmlite sees to it that one thread at a time does."""
-    return _new_machine(level)
-
-
-def _new_machine(level: int) -> Any:
     triple, cpu, features = _host()
     return _llvm().Target.from_triple(triple).create_target_machine(cpu=cpu, features=features, opt=level, jit=True)
