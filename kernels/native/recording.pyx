@@ -57,7 +57,7 @@ cdef Run record(CompiledProgram program, const Value* inputs, bint for_others):
     run.has_homes = for_others
     try:
         _open(run, inputs)
-        run.trips = trips_of(run)
+        run.trips = 0 if for_others else trips_of(run)  # the inputs of others are not there yet
         _record_all(run)
         place_rows(run)
     except Refusal as refusal:

@@ -162,3 +162,13 @@ async def test_a_cancelled_run_is_not_kept(graph):
         while session.statistics().live_bytes:  # a thread may be in a slice still
             await asyncio.sleep(0.01)
             gc.collect()  # the error's traceback has the plan, in a circle
+
+
+async def test_room_is_made_for_the_iterations_that_there_are(graph):
+    start, x = tg.placeholder("int32", []), tg.placeholder("float64", [4])
+    y = tg.while_loop(below(1_000_000), lambda i, a: (i + 1, tg.sin(a)), [start, x])[1]
+    fetches = [y, *tg.gradients(y, [x])]
+    async with tg.Session(graph, settings=WAYS["straight"]) as session:
+        for first in (999_990, 999_000, 999_990):
+            await session.run(fetches, {start: first, x: np.ones(4)})
+        assert session.statistics().peak_bytes < 500_000  # 32 MB for a million
