@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .elementary.functions import elementary_function
+
 # A step as attributes hold it: its name, the registers that it takes, and, of some moves, columns.
 Step = tuple[str, tuple[int, ...], tuple[int, ...]]
 Dims = tuple[Any, ...]  # dimensions of an array, or of a static shape, of which some may be None
@@ -92,7 +94,9 @@ class StepOp:
 
 def _ufunc(name: str, arity: int, cuda: str, kind: StepKind = StepKind.ELEMENTWISE) -> StepOp:
     """Return the row of a step that is a ufunc, by the ufunc's name."""
-    return StepOp(name, arity, kind, lambda xp, operands, *_: getattr(xp, name)(*operands), name, StepCode.APPLY, cuda)
+    return StepOp(
+        name, arity, kind, lambda xp, operands, *_: elementary_function(xp, name)(*operands), name, StepCode.APPLY, cuda
+    )
 
 
 def _compare(name: str, cuda: str) -> StepOp:
@@ -113,7 +117,7 @@ def _move(name: str, arity: int | None, code: StepCode, meaning: Meaning) -> Ste
 
 
 def _sigmoid(xp: Any, operands: Sequence[Any], *_: Any) -> Any:
-    return 1 / (1 + xp.exp(-operands[0]))
+    return 1 / (1 + elementary_function(xp, "exp")(-operands[0]))
 
 
 def _where(xp: Any, operands: Sequence[Any], *_: Any) -> Any:

@@ -46,12 +46,17 @@ class Ufunc:
     name : str
     elsewhere : callable, optional
         The kernel with any other array library, where that function gives something else there.
+    here : callable, optional
+        What is called for NumPy's arrays, where that is not NumPy's function.
     """
 
     name: str
     elsewhere: Kernel | None = None
+    here: Callable[..., Any] | None = None
 
     def __call__(self, xp: Any, *arrays: Any) -> Any:
+        if xp is np and self.here is not None:
+            return self.here(*arrays)
         if self.elsewhere is not None and xp is not np:
             return self.elsewhere(xp, *arrays)
         return getattr(xp, self.name)(*arrays)

@@ -1,7 +1,7 @@
 """Elementwise kernels that no single NumPy loop does.
 
 They give what the Python kernels give, bit for bit where these are one rounding after the other: sigmoid calls NumPy's
-loop for exp, AddN adds from left to right.
+loop for exp or our own, AddN adds from left to right.
 """
 
 cimport numpy as cnp
@@ -21,6 +21,7 @@ from tagflow.kernels.cpu.arrays cimport (
 )
 from tagflow.kernels.cpu.registry cimport register
 from tagflow.kernels.cpu.ufuncs cimport find_native_loop, run_arrays
+from tagflow.kernels.elementary.functions import OWN
 
 cnp.import_array()
 
@@ -36,14 +37,14 @@ cdef extern from "cpu/short_loops.h" nogil:
         cnp.npy_intp count)
 
 
-cdef struct Exp:  # NumPy's inner loop for one element type
+cdef struct Exp:  # an inner loop for one element type
     Loop loop
     void* data
 
 
 cdef Exp _exp_float, _exp_double
 
-cdef double LOGISTIC_PACE = 4  # nanoseconds that an element takes, about
+cdef double LOGISTIC_PACE = 0.4 if "exp" in OWN else 1  # nanoseconds that a byte takes, about
 cdef double SUM_PACE = 0.3  # the same for each term of a sum
 
 cdef enum:
@@ -122,7 +123,7 @@ cdef inline int _sigmoid(
         return 1
     left.source, left.target = <char*>PyArray_DATA(x), <char*>PyArray_DATA(y)
     left.count, left.size = PyArray_SIZE(y), sizeof(real)
-    return do_or_leave(table, work, _logistic_part, left.count * LOGISTIC_PACE, MOST_PARTS, outputs)
+    return do_or_leave(table, work, _logistic_part, left.count * sizeof(real) * LOGISTIC_PACE, MOST_PARTS, outputs)
 
 
 cdef void _logistic_part(const void* arguments, int part, int parts) noexcept nogil:

@@ -20,6 +20,7 @@ from tagflow.kernels.cpu.arrays cimport (
     ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_NDIM, PyArray_SIZE, PyArray_STRIDES, is_plain,
     is_usable, new_array, product, same_shape, unshared,
 )
+from tagflow.kernels.elementary.functions import OWN
 
 cdef extern from "numpy/ufuncobject.h":
     ctypedef struct UfuncObject "PyUFuncObject":
@@ -32,6 +33,7 @@ cdef extern from "numpy/ufuncobject.h":
 cnp.import_array()
 cnp.import_ufunc()
 
+cdef double OWN_PACE = 0.25  # nanoseconds that our own loops take for a byte, about
 cdef double CALL = 10  # nanoseconds that calling an inner loop takes, about
 
 # Inner loops that take about half a nanosecond for a number or a bool; others are functions, or divide integers.
@@ -61,15 +63,19 @@ cdef int find_loop(Node* node, str name, list inputs, list outputs) except -1:
 
 
 cdef Loop find_native_loop(str name, list numbers, void** data) except *:
-    """Return the inner loop of a ufunc for exactly these type numbers and store its data, or return NULL."""
-    ufunc = getattr(np, name)
-    cdef UfuncObject* found = <UfuncObject*><PyObject*>ufunc
-    cdef void** loops = <void**>found.functions
-    cdef void** all_data = <void**>found.data
-    for i in range(found.ntypes):
-        if loops[i] != NULL and numbers == [found.types[i * found.nargs + k] for k in range(found.nargs)]:
-            data[0] = all_data[i] if all_data != NULL else NULL
-            return <Loop>loops[i]
+    """Return the inner loop of a ufunc, or our own, for exactly these type numbers and store its data, or return NULL."""
+    cdef UfuncObject* found
+    cdef void** loops
+    cdef void** all_data
+    for ufunc in (OWN.get(name), getattr(np, name)):
+        if ufunc is None:
+            continue
+        found = <UfuncObject*><PyObject*>ufunc
+        loops, all_data = <void**>found.functions, <void**>found.data
+        for i in range(found.ntypes):
+            if loops[i] != NULL and numbers == [found.types[i * found.nargs + k] for k in range(found.nargs)]:
+                data[0] = all_data[i] if all_data != NULL else NULL
+                return <Loop>loops[i]
     return NULL
 
 
@@ -79,6 +85,8 @@ cdef int describe_loop(Node* node, str name, list inputs) except -1:
     integers = inputs[0].kind in "iu"
     if name in _QUICK:
         node.loop_cost = 5 if wide else 0.5
+    elif name in OWN and inputs[0].char in "fd":
+        node.loop_cost = OWN_PACE * inputs[0].itemsize
     else:
         node.loop_cost = 30 if wide else 8
     node.loop_raises = integers and name in ("power", "FloorDiv", "FloorMod")

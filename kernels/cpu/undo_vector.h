@@ -3,6 +3,8 @@
 #undef NAME
 #undef REAL
 #undef VECTOR
+#undef INTEGERS
+#undef UNSIGNED
 #undef MASK
 #undef LANES
 #undef FIRST
@@ -14,5 +16,7 @@
 #undef STORE_FIRST
 #undef FMA
 #undef ADD
+#undef MIN
+#undef MAX
 #undef UNLESS_NEGATIVE
 #undef WHERE_POSITIVE

@@ -5,6 +5,7 @@
 #define TAGFLOW_VECTORS_H
 
 #include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,15 @@
 #if defined(__GNUC__) && defined(__x86_64__)
 
 #include <immintrin.h>
+
+typedef int32_t ints_256 __attribute__((vector_size(32)));
+typedef int32_t ints_512 __attribute__((vector_size(64)));
+typedef int64_t longs_256 __attribute__((vector_size(32)));
+typedef int64_t longs_512 __attribute__((vector_size(64)));
+typedef uint32_t unsigned_ints_256 __attribute__((vector_size(32)));
+typedef uint32_t unsigned_ints_512 __attribute__((vector_size(64)));
+typedef uint64_t unsigned_longs_256 __attribute__((vector_size(32)));
+typedef uint64_t unsigned_longs_512 __attribute__((vector_size(64)));
 
 static inline __attribute__((target("avx2,fma"))) __m256i first_of_8(int n)
 {

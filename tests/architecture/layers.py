@@ -11,6 +11,7 @@ FOLDERS = {"engine": "tagflow", "kernels": "tagflow.kernels", "streams": "tagflo
 LAYERS = {
     "tagflow.base": 0,
     "tagflow.kernels": 1,  # its rooms have floors
+    "tagflow.kernels.elementary": 1,
     "tagflow.kernels.steps": 1,
     "tagflow.kernels.core": 1,
     "tagflow.kernels.memory": 1,
@@ -52,8 +53,9 @@ LAYERS = {
 
 # Within one layer these rooms stand on each other: each may import those of lower floors.
 FLOORS = {
-    "tagflow.kernels.steps": 0,
+    "tagflow.kernels.elementary": 0,
     "tagflow.kernels.core": 0,
+    "tagflow.kernels.steps": 1,
     "tagflow.kernels.memory": 1,
     "tagflow.kernels.cpu": 2,
     "tagflow.kernels.cuda": 2,

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import tagflow as tg
+from tagflow.kernels.elementary.functions import elementary_function
 
 from tests.property.programs import Type
 
@@ -76,7 +77,7 @@ FUNCTIONS = {
     "neg": Function(1, _NUMBER, np.negative, tg.negative),
     "mod5": Function(1, _same("int32"), lambda x: np.remainder(x, np.int32(5)), lambda x: tg.floormod(x, np.int32(5))),
     "safe_div": Function(2, _REAL, lambda x, y: x / (y * y + 1.0), lambda x, y: x / (y * y + 1.0)),
-    "tanh": Function(1, _REAL, np.tanh, tg.tanh),
+    "tanh": Function(1, _REAL, elementary_function(np, "tanh"), tg.tanh),
     "sin": Function(1, _REAL, np.sin, tg.sin),
     "where": Function(3, _where, np.where, tg.where),
     "sum": Function(1, _sum, lambda x: np.sum(x, dtype=x.dtype), tg.reduce_sum),
@@ -97,7 +98,7 @@ SMOOTH = {
     "mul": FUNCTIONS["mul"],
     "tanh": FUNCTIONS["tanh"],
     "sin": FUNCTIONS["sin"],
-    "exp": Function(1, _REAL, lambda x: np.exp(x - 1.0), lambda x: tg.exp(x - 1.0)),
+    "exp": Function(1, _REAL, lambda x: elementary_function(np, "exp")(x - 1.0), lambda x: tg.exp(x - 1.0)),
     "safe_div": FUNCTIONS["safe_div"],
     "average": Function(1, lambda t: _sum(t) if t.dtype == "float64" else None, np.mean, tg.reduce_mean),
 }

@@ -10,6 +10,7 @@ from functools import partial
 from weakref import WeakSet, WeakValueDictionary
 
 import numpy as np
+from tagflow.kernels.elementary.functions import elementary_function
 
 from tests.strict_array_library.names import (
     ATOMIC,
@@ -276,7 +277,7 @@ class Ufunc:
         if self.name.endswith("_shift"):
             return getattr(np, self.name)(values[0], values[1] % (8 * values[1].itemsize))  # as C++ does on some CPUs
         with np.errstate(all="ignore"):
-            return getattr(np, self.name)(*values)
+            return elementary_function(np, self.name)(*values)
 
     def at(self, array, indices, values=None):
         """Do it where the indices say, again for those that are repeated."""

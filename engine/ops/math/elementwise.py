@@ -15,6 +15,7 @@ from ...ir.entry import public
 from ...ir.fusion import StepWriter
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
+from ...kernels.elementary.functions import elementary_function
 from ..support import array_library as arrays
 from ..support.common import same_as, zeros_like
 from ..support.families import Unary, sampled, typed, unary
@@ -154,7 +155,7 @@ exp: Unary = unary(
     "Exp",
     "exp",
     "Exponential, elementwise.",
-    kernel=Ufunc("exp"),
+    kernel=Ufunc("exp", here=elementary_function(np, "exp")),
     gradient=lambda x, y, g: g * conj(y),
     samples=sampled(math.exp, _X, cmath.exp, _Z),
     examples={"np.array([0.0, 1.0])": "array([1.        , 2.71828183])"},

@@ -20,6 +20,7 @@ from ...ir.fusion import Fusion
 from ...ir.operation import Operation
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
+from ...kernels.elementary.functions import elementary_function
 from ..support.arguments import as_sizes, axis_within, shape_in, static_ints
 from ..support.array_library import wide
 from ..support.batching import along
@@ -312,7 +313,7 @@ def log_sum_exp(xp: Any, x: Any, axis: Any, keepdims: bool) -> Any:
     x = wide(xp, x)
     top = xp.max(x, axis, keepdims=True)
     top = xp.where(xp.isfinite(top), top, xp.zeros((), x.dtype))
-    total = xp.log(xp.sum(xp.exp(x - top), axis, keepdims=True)) + top
+    total = xp.log(xp.sum(elementary_function(xp, "exp")(x - top), axis, keepdims=True)) + top
     return total if keepdims else xp.squeeze(total, axis)
 
 

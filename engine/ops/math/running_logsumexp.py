@@ -17,6 +17,7 @@ from ...ir.definition import REQUIRED, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
+from ...kernels.elementary.functions import elementary_function
 from ..support.arguments import axis_within, same_with_axis, static_int
 from ..support.array_library import wide
 from ..support.literals import f32, f64
@@ -27,14 +28,14 @@ _RUNNING = {"axis": 0, "exclusive": False, "reverse": False}
 
 def _running(xp: Any, size: Any, term: Any) -> tuple[Any, Any]:
     """Add up ``term * exp(size)`` along the last axis: return the largest size so far, and the sum relative to it."""
-    step = 1
+    step, exp = 1, elementary_function(xp, "exp")
     while step < size.shape[-1]:
         largest, total = size.copy(), term.copy()
         before, own = size[..., :-step], size[..., step:]
         largest[..., step:] = xp.maximum(before, own)
         finite = xp.where(xp.isfinite(largest[..., step:]), largest[..., step:], xp.zeros((), size.dtype))
         with np.errstate(invalid="ignore"):  # infinity times 0, where a sum of nothing is left out in the end
-            total[..., step:] = term[..., :-step] * xp.exp(before - finite) + term[..., step:] * xp.exp(own - finite)
+            total[..., step:] = term[..., :-step] * exp(before - finite) + term[..., step:] * exp(own - finite)
         size, term, step = largest, total, 2 * step
     return size, term
 
@@ -81,7 +82,7 @@ def _exp_sum(op: Operation, g: Tensor, a: Tensor, b: Tensor) -> Tensor:
 def _exp_sums(xp: Any, g: Any, a: Any, b: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
     size, total = _sums(xp, wide(xp, b), wide(xp, g), axis, exclusive, reverse)
     with np.errstate(invalid="ignore"):
-        factor = xp.exp(xp.moveaxis(wide(xp, a), axis, -1) + size)
+        factor = elementary_function(xp, "exp")(xp.moveaxis(wide(xp, a), axis, -1) + size)
         y = xp.where(total == 0, xp.zeros((), total.dtype), total * factor)
     return xp.ascontiguousarray(xp.moveaxis(y, -1, axis)).astype(g.dtype)
 

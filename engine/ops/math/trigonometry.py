@@ -5,7 +5,10 @@ from __future__ import annotations
 import cmath
 import math
 
+import numpy as np
+
 from ...ir.definition import Ufunc
+from ...kernels.elementary.functions import elementary_function
 from ..support.families import Unary, sampled, unary
 from .complex import conj
 from .elementwise import sqrt, square
@@ -97,7 +100,7 @@ tanh: Unary = unary(
     "Tanh",
     "tanh",
     "Hyperbolic tangent, elementwise.",
-    kernel=Ufunc("tanh"),
+    kernel=Ufunc("tanh", here=elementary_function(np, "tanh")),
     gradient=lambda x, y, g: g * conj(1 - square(y)),
     samples=sampled(math.tanh, _X, cmath.tanh, _Z),
     examples={"np.array([0.0, 1.0, 100.0])": "array([0.        , 0.76159416, 1.        ])"},

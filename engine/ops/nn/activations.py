@@ -14,6 +14,7 @@ from ...ir.entry import public
 from ...ir.fusion import Fusion
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
+from ...kernels.elementary.functions import elementary_function
 from ..math.complex import conj
 from ..math.elementwise import abs, erf, square
 from ..math.trigonometry import tanh
@@ -34,7 +35,7 @@ sigmoid: Unary = unary(
     "Sigmoid",
     "sigmoid",
     "Logistic function ``1 / (1 + exp(-x))``, elementwise.",
-    kernel=typed(lambda xp, x: 1 / (1 + xp.exp(-x))),
+    kernel=typed(lambda xp, x: 1 / (1 + elementary_function(xp, "exp")(-x))),
     fuse=by_step("sigmoid"),
     gradient=lambda x, y, g: g * conj(y * (1 - y)),
     samples=sampled(_logistic, _X, lambda z: 1 / (1 + cmath.exp(-z)), [0.5 + 0.25j, -1 + 2j]),

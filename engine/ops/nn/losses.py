@@ -15,6 +15,7 @@ from ...ir.entry import public
 from ...ir.fusion import Fusion, StepWriter
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
+from ...kernels.elementary.functions import elementary_function
 from ..math.reductions import log_sum_exp, reduce_sum, reduced_shape
 from ..support.arguments import same_with_axis, static_int
 from ..support.array_library import wide
@@ -39,7 +40,7 @@ def _softmax(xp: Any, x: Any, axis: int) -> Any:
     if not x.size:
         return x
     x = wide(xp, x)
-    e = xp.exp(x - xp.max(x, axis, keepdims=True))
+    e = elementary_function(xp, "exp")(x - xp.max(x, axis, keepdims=True))
     return e / xp.sum(e, axis, keepdims=True)
 
 

@@ -13,12 +13,15 @@ from tagflow.compile.plan.build import build_plan
 from tagflow.ir.program import Program, copy_program
 from tagflow.ir.text import to_text as graph_text
 from tagflow.kernels.core.table import Kind
+from tagflow.kernels.elementary.functions import elementary_function
 
 from tests.compile.partition.building import DEVICES, counted, cut, on, operations, run, source, two_devices
 from tests.compile.partition.machines import run_partitioned
 from tests.support.compiling import lowered
 
 pytestmark = pytest.mark.usefixtures("graph")
+
+EXP_1 = elementary_function(np, "exp")(np.float32(1.0))
 
 
 # ---- one Send and Recv for a tensor and device
@@ -134,7 +137,7 @@ def test_the_owner_of_the_predicate_that_receives_has_one():
     (condition,) = operations(found, 0, "LoopCond")
     (merge,) = inside[0].control_inputs
     assert merge.inputs[1].op.inputs[0].op.inputs[1].op is condition
-    assert run([y], {n: 2, x: 0.0})[0] == [1.0 + np.exp(np.float32(1.0))]
+    assert run([y], {n: 2, x: 0.0})[0] == [1.0 + EXP_1]
 
 
 @pytest.mark.rule(118)
@@ -202,7 +205,7 @@ def test_edges_into_enter_and_out_of_exit_are_in_the_frame_around():
     found = cut([y], [n, x])
     assert {c.name: c.frame for c in found.channels} == {"x:0": "", "while/LoopCond:0": "while", "while/Exit_1:0": ""}
     assert [op.control_inputs for op in operations(found, 3, "Recv")] == [[]]
-    assert run([y], {n: 3, x: 0.125})[0] == [np.exp(np.float32(1.0))]
+    assert run([y], {n: 3, x: 0.125})[0] == [EXP_1]
 
 
 def test_an_invariant_enters_on_each_device_that_uses_it():
@@ -230,7 +233,7 @@ def test_what_a_branch_uses_of_a_loops_invariants_crosses_once(positive):
     assert {c.frame for c in found.channels if c.name == "w:0"} == {""}
     assert not [c for c in found.channels if "Switch" in c.name and c.dtype != "bool"]
     value = 0.0 if positive else -1.0
-    assert run([y], {w: value + 1.0, n: 3})[0] == [3 * np.exp(np.float32(1.0)) if positive else 3.0]
+    assert run([y], {w: value + 1.0, n: 3})[0] == [3 * EXP_1 if positive else 3.0]
 
 
 @pytest.mark.parametrize("window", [1, 2, 32])

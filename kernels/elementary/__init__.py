@@ -1,0 +1,1 @@
+"""Elementary functions, where our own are faster than NumPy's."""
