@@ -1,5 +1,5 @@
 /* Includes VECTOR_CODE for each instruction set and type of elements: it finds there what NAME, TARGET, REAL, VECTOR,
-   INTEGERS and UNSIGNED (of the same size), LANES, MOST_VECTORS and the operations on vectors are. Of MIN and MAX with
+   UNSIGNED (integers of the same size), LANES, MOST_VECTORS and the operations on vectors are. Of MIN and MAX with
    NaN the result is the second operand. */
 
 #define TARGET __attribute__((target("avx512f,fma")))
@@ -9,7 +9,6 @@
 #define NAME(name) name##_float_512
 #define REAL float
 #define VECTOR __m512
-#define INTEGERS ints_512
 #define UNSIGNED unsigned_ints_512
 #define MASK __mmask16
 #define LANES 16
@@ -32,7 +31,6 @@
 #define NAME(name) name##_double_512
 #define REAL double
 #define VECTOR __m512d
-#define INTEGERS longs_512
 #define UNSIGNED unsigned_longs_512
 #define MASK __mmask8
 #define LANES 8
@@ -62,7 +60,6 @@
 #define NAME(name) name##_float_256
 #define REAL float
 #define VECTOR __m256
-#define INTEGERS ints_256
 #define UNSIGNED unsigned_ints_256
 #define MASK __m256i
 #define LANES 8
@@ -85,7 +82,6 @@
 #define NAME(name) name##_double_256
 #define REAL double
 #define VECTOR __m256d
-#define INTEGERS longs_256
 #define UNSIGNED unsigned_longs_256
 #define MASK __m256i
 #define LANES 4

@@ -1,6 +1,6 @@
 """Softmax, its logarithm and the cross-entropies along the last axis, and the places of extreme elements.
 
-Each row goes through the NumPy loops that the Python kernels run over whole arrays, while it is in the cache; the
+Each row goes through the inner loops that the Python kernels run over whole arrays, while it is in the cache; the
 results are the same bit for bit.
 """
 

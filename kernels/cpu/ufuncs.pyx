@@ -1,4 +1,4 @@
-"""NumPy's inner loops, called without NumPy around them.
+"""NumPy's inner loops, and those of our own in their place, called without NumPy around them.
 
 A ufunc lists a C loop for each combination of element types that it supports natively. For those the machine
 needs neither the ufunc's argument handling nor boxed scalars: it calls the loop. What a loop can not do

@@ -3,7 +3,6 @@
 #undef NAME
 #undef REAL
 #undef VECTOR
-#undef INTEGERS
 #undef UNSIGNED
 #undef MASK
 #undef LANES

@@ -17,10 +17,6 @@
 
 #include <immintrin.h>
 
-typedef int32_t ints_256 __attribute__((vector_size(32)));
-typedef int32_t ints_512 __attribute__((vector_size(64)));
-typedef int64_t longs_256 __attribute__((vector_size(32)));
-typedef int64_t longs_512 __attribute__((vector_size(64)));
 typedef uint32_t unsigned_ints_256 __attribute__((vector_size(32)));
 typedef uint32_t unsigned_ints_512 __attribute__((vector_size(64)));
 typedef uint64_t unsigned_longs_256 __attribute__((vector_size(32)));

@@ -18,7 +18,7 @@ enum { ELEMENTARY_EXP, ELEMENTARY_TANH };
 #define OF_TYPE_(constant, type) constant##_##type
 
 #define FRACTION_float 23 /* bits */
-#define BIAS_float 127
+#define BIAS_float 127u
 #define SHIFT_float 0x1.8p23f
 #define LOG2_E_float 0x1.715476p+0f
 #define MINUS_LN_2_HIGH_float -0x1.62e4p-1f
@@ -29,7 +29,7 @@ enum { ELEMENTARY_EXP, ELEMENTARY_TANH };
 #define TERMS_float {0x1.6a4ba8p-10f, 0x1.1239ap-7f, 0x1.5558b2p-5f, 0x1.555492p-3f, 0x1.fffffcp-2f}
 
 #define FRACTION_double 52
-#define BIAS_double 1023
+#define BIAS_double 1023u
 #define SHIFT_double 0x1.8p52
 #define LOG2_E_double 0x1.71547652b82fep+0
 #define MINUS_LN_2_HIGH_double -0x1.62e42fefa3p-1

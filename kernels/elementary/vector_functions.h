@@ -9,8 +9,8 @@
 
 #define OF(constant) SPLAT(OF_TYPE(constant, REAL))
 
-/* Returns r, n as an integer, and what exp(r) - 1 is more than r, with what the rounding of r has lost. */
-static inline TARGET INLINED VECTOR NAME(reduce)(VECTOR x, INTEGERS *n, VECTOR *more)
+/* Returns r, n modulo 2^32 or 2^64, and what exp(r) - 1 is more than r, with what the rounding of r has lost. */
+static inline TARGET INLINED VECTOR NAME(reduce)(VECTOR x, UNSIGNED *n, VECTOR *more)
 {
     static const REAL terms[] = OF_TYPE(TERMS, REAL);
     VECTOR shifted = FMA(x, OF(LOG2_E), OF(SHIFT)); /* whose last bits are n */
@@ -21,7 +21,7 @@ static inline TARGET INLINED VECTOR NAME(reduce)(VECTOR x, INTEGERS *n, VECTOR *
 #pragma GCC unroll 16
     for (size_t i = 1; i < sizeof terms / sizeof *terms; i++)
         q = FMA(q, r, SPLAT(terms[i]));
-    *n = (INTEGERS)shifted - (INTEGERS)OF(SHIFT);
+    *n = (UNSIGNED)shifted - (UNSIGNED)OF(SHIFT);
     *more = FMA(r * r, q, FMA(k, OF(MINUS_LN_2_LOW), exact - r));
     return r;
 }
@@ -34,23 +34,23 @@ static inline TARGET INLINED VECTOR NAME(power_of_2)(UNSIGNED biased)
 /* 2^n is two factors, of which the last rounds to what is subnormal, or infinite. NaN stays what it is. */
 static inline TARGET INLINED VECTOR NAME(exp)(VECTOR x)
 {
-    INTEGERS n;
+    UNSIGNED n;
     VECTOR more, r = NAME(reduce)(MAX(OF(EXP_LEAST), MIN(OF(EXP_MOST), x)), &n, &more);
     VECTOR sum = SPLAT(1) + r;
     VECTOR y = sum + (SPLAT(1) - sum + r + more);
-    UNSIGNED biased = (UNSIGNED)(n + 2 * OF_TYPE(BIAS, REAL)), half = biased >> 1;
+    UNSIGNED biased = n + 2 * OF_TYPE(BIAS, REAL), half = biased >> 1;
     return y * NAME(power_of_2)(half) * NAME(power_of_2)(biased - half);
 }
 
 /* -m / (m + 2) with m = exp(-2 |x|) - 1, and the sign of x. */
 static inline TARGET INLINED VECTOR NAME(tanh)(VECTOR x)
 {
-    INTEGERS sign = (INTEGERS)SPLAT(-0.0), n;
-    VECTOR size = MIN(OF(TANH_MOST), (VECTOR)((INTEGERS)x & ~sign));
+    UNSIGNED sign = (UNSIGNED)SPLAT(-0.0), n;
+    VECTOR size = MIN(OF(TANH_MOST), (VECTOR)((UNSIGNED)x & ~sign));
     VECTOR more, r = NAME(reduce)(size * SPLAT(-2), &n, &more);
-    VECTOR m = r + more, scale = NAME(power_of_2)((UNSIGNED)(n + OF_TYPE(BIAS, REAL)));
+    VECTOR m = r + more, scale = NAME(power_of_2)(n + OF_TYPE(BIAS, REAL));
     VECTOR y = FMA(scale, m, scale - SPLAT(1)) / FMA(scale, m, scale + SPLAT(1));
-    return (VECTOR)(((INTEGERS)y & ~sign) | ((INTEGERS)x & sign));
+    return (VECTOR)(((UNSIGNED)y & ~sign) | ((UNSIGNED)x & sign));
 }
 
 #undef OF
