@@ -1,11 +1,11 @@
 /* Products of matrices by vector instructions, for factors that are too small for BLAS to be at its best.
 
-   By AVX-512, or AVX2 with FMA: see vectors.h. */
+   By AVX-512, or AVX2 with FMA: see core/vectors.h. */
 
 #ifndef TAGFLOW_PRODUCT_H
 #define TAGFLOW_PRODUCT_H
 
-#include "vectors.h"
+#include "core/vectors.h"
 
 #define LEFT_ROWS 96 /* of a left factor that are packed at a time: one piece of a page each, and few panels to write to */
 #define LEFT_BYTES ((size_t)1 << 21) /* of a left factor that are packed before columns are multiplied with them */
@@ -35,8 +35,8 @@ typedef struct {
 
 #if defined(__GNUC__) && defined(__x86_64__)
 
-#define VECTOR_CODE "product_tiles.h"
-#include "each_vector.h"
+#define VECTOR_CODE "cpu/product_tiles.h"
+#include "core/each_vector.h"
 #undef VECTOR_CODE
 
 /* Computes some rows and columns of a product of float32 (size 4) or float64 matrices. */

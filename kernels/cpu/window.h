@@ -3,7 +3,7 @@
 #ifndef TAGFLOW_WINDOW_H
 #define TAGFLOW_WINDOW_H
 
-#include "vectors.h"
+#include "core/vectors.h"
 
 typedef struct { /* where a row of the left factor has its elements, from its own place on */
     const ptrdiff_t *offsets;
@@ -22,8 +22,8 @@ static inline int tile_rows(int bits, int size, int columns)
 
 #if defined(__GNUC__) && defined(__x86_64__)
 
-#define VECTOR_CODE "window_tiles.h"
-#include "each_vector.h"
+#define VECTOR_CODE "cpu/window_tiles.h"
+#include "core/each_vector.h"
 #undef VECTOR_CODE
 
 #define CHOOSE(name, arguments_float, arguments_double) \

@@ -4,7 +4,7 @@
 #ifndef TAGFLOW_FUNCTIONS_H
 #define TAGFLOW_FUNCTIONS_H
 
-#include "cpu/vectors.h"
+#include "core/vectors.h"
 
 typedef void (*ElementaryLoop)(char **, const ptrdiff_t *, const ptrdiff_t *, void *);
 
@@ -45,7 +45,7 @@ enum { ELEMENTARY_EXP, ELEMENTARY_TANH };
     }
 
 #define VECTOR_CODE "elementary/vector_functions.h"
-#include "cpu/each_vector.h"
+#include "core/each_vector.h"
 #undef VECTOR_CODE
 
 /* Returns the loop of a function for elements of `size` bytes, or NULL where the processor has no such vectors. */

@@ -53,14 +53,14 @@ LAYERS = {
 
 # Within one layer these rooms stand on each other: each may import those of lower floors.
 FLOORS = {
-    "tagflow.kernels.elementary": 0,
     "tagflow.kernels.core": 0,
-    "tagflow.kernels.steps": 1,
-    "tagflow.kernels.memory": 1,
-    "tagflow.kernels.cpu": 2,
-    "tagflow.kernels.cuda": 2,
-    "tagflow.kernels.scheduler": 3,
-    "tagflow.kernels.native": 4,
+    "tagflow.kernels.elementary": 1,
+    "tagflow.kernels.steps": 2,
+    "tagflow.kernels.memory": 2,
+    "tagflow.kernels.cpu": 3,
+    "tagflow.kernels.cuda": 3,
+    "tagflow.kernels.scheduler": 4,
+    "tagflow.kernels.native": 5,
 }
 
 _FROM = re.compile(r"^([ \t]*)from[ \t]+(\.*)([\w.]*)[ \t]+(c?import)[ \t]+(\([^)]*\)|[^\n]*)", re.M)

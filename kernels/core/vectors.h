@@ -32,7 +32,7 @@ static inline __attribute__((target("avx2,fma"))) __m256i first_of_4(int n)
     return _mm256_cmpgt_epi64(_mm256_set1_epi64x(n), _mm256_setr_epi64x(0, 1, 2, 3));
 }
 
-/* Bits of a vector register that products use: 512, 256, or 0 where there are none. */
+/* Bits of a vector register that products and functions use: 512, 256, or 0 where there are none. */
 static inline int product_bits(void)
 {
     __builtin_cpu_init();
