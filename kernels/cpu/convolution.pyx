@@ -53,8 +53,8 @@ cdef extern from "<stdlib.h>" nogil:
     void* aligned_alloc(size_t alignment, size_t size)
 
 cdef extern from "cpu/rows.h" nogil:
-    void add_rows_float(float* total, const float* x, ptrdiff_t rows, ptrdiff_t step, ptrdiff_t count)
-    void add_rows_double(double* total, const double* x, ptrdiff_t rows, ptrdiff_t step, ptrdiff_t count)
+    void add_rows(
+        void* total, const void* rows, ptrdiff_t num_rows, ptrdiff_t step, ptrdiff_t count, size_t size, int bits)
 
 cdef enum:
     MOST_PARTS = 64
@@ -263,10 +263,7 @@ cdef inline void _sum_pixels(const Convolution* c, const Unit* u) noexcept nogil
         return
     if u.pixel == 0:
         memset(c.sums, 0, c.size * wide)
-    if c.size == sizeof(float):
-        add_rows_float(<float*>c.sums, <const float*>c.filters + u.pixel * wide, u.pixels, wide, wide)
-    else:
-        add_rows_double(<double*>c.sums, <const double*>c.filters + u.pixel * wide, u.pixels, wide, wide)
+    add_rows(c.sums, c.filters + u.pixel * wide * c.size, u.pixels, wide, wide, c.size, c.bits)
 
 
 cdef void _sum_unit(

@@ -15,6 +15,7 @@ from tagflow.kernels.core.values cimport SCALAR, Counters, Value, hold
 from tagflow.kernels.cpu.arrays cimport (
     MOST_DIMS, Operand, are_copyable, new_result, open_plain, product, read_sizes, repeat,
 )
+from tagflow.kernels.cpu.linear cimport vector_bits
 from tagflow.kernels.cpu.registry cimport register
 from tagflow.kernels.cpu.seen cimport Seen
 from tagflow.kernels.cpu.ufuncs cimport find_native_loop
@@ -22,8 +23,8 @@ from tagflow.kernels.cpu.walks cimport Walk, advance, lay_out
 from tagflow.kernels.cpu.windows cimport copy_element_to
 
 cdef extern from "cpu/rows.h" nogil:
-    void add_rows_float(float* total, const float* x, ptrdiff_t rows, ptrdiff_t step, ptrdiff_t count)
-    void add_rows_double(double* total, const double* x, ptrdiff_t rows, ptrdiff_t step, ptrdiff_t count)
+    void add_rows(
+        void* total, const void* rows, ptrdiff_t num_rows, ptrdiff_t step, ptrdiff_t count, size_t size, int bits)
 
 cnp.import_array()
 
@@ -175,10 +176,7 @@ cdef inline void _add_rows(Fold* fold) noexcept nogil:
     memset(place, 0, sizeof(place))
     outer.rank = last
     while True:
-        if fold.size == sizeof(float):
-            add_rows_float(<float*>target, <float*>source, rows, step, outer.dims[last])
-        else:
-            add_rows_double(<double*>target, <double*>source, rows, step, outer.dims[last])
+        add_rows(target, source, rows, step, outer.dims[last], fold.size, vector_bits())
         if not advance(&outer, place, &source, &target):
             return
 

@@ -3,52 +3,33 @@
 #ifndef TAGFLOW_ROWS_H
 #define TAGFLOW_ROWS_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include "core/vectors.h"
 
-#include "processors.h"
+#if defined(__GNUC__) && defined(__x86_64__)
+#define VECTOR_CODE "cpu/row_vectors.h"
+#include "core/each_vector.h"
+#undef VECTOR_CODE
+#endif
 
-/* Adds rows to a total, each element of it one chain in the order of the rows, four vectors of them in registers. */
-#define ADD_VECTORS(vectors) \
-    for (; i + vectors * LANES <= count; i += vectors * LANES) { \
-        VECTOR sums[vectors]; \
-        for (int v = 0; v < vectors; v++) \
-            sums[v] = *(const VECTOR *)(total + i + v * LANES); \
-        for (ptrdiff_t r = 0; r < rows; r++) \
-            for (int v = 0; v < vectors; v++) \
-                sums[v] += *(const VECTOR *)(x + r * step + i + v * LANES); \
-        for (int v = 0; v < vectors; v++) \
-            *(VECTOR *)(total + i + v * LANES) = sums[v]; \
+/* Adds rows, whose elements of `size` bytes begin `step` elements apart, to a total with vectors of so many bits; each
+   element of it is one chain in the order of the rows. */
+static inline void add_rows(
+    void *total, const void *rows, ptrdiff_t num_rows, ptrdiff_t step, ptrdiff_t count, size_t size, int bits)
+{
+#if defined(__GNUC__) && defined(__x86_64__)
+    static void (*const loops[2][2])(void *, const void *, ptrdiff_t, ptrdiff_t, ptrdiff_t) = {
+        {add_rows_float_256, add_rows_float_512}, {add_rows_double_256, add_rows_double_512}};
+    if (bits != 0) {
+        loops[size == sizeof(double)][bits == 512](total, rows, num_rows, step, count);
+        return;
     }
-
-#define DEFINE_ADD_ROWS(name) \
-    static __attribute__((unused)) FOR_EACH_PROCESSOR void name(REAL *total, const REAL *x, ptrdiff_t rows, ptrdiff_t step, ptrdiff_t count) \
-    { \
-        ptrdiff_t i = 0; \
-        ADD_VECTORS(4) \
-        ADD_VECTORS(1) \
-        for (ptrdiff_t r = 0; i < count && r < rows; r++) \
-            for (ptrdiff_t k = i; k < count; k++) \
-                total[k] += x[r * step + k]; \
-    }
-
-typedef float row_floats __attribute__((vector_size(64), aligned(4), may_alias));
-typedef double row_doubles __attribute__((vector_size(64), aligned(8), may_alias));
-
-#define REAL float
-#define VECTOR row_floats
-#define LANES 16
-DEFINE_ADD_ROWS(add_rows_float)
-#undef REAL
-#undef VECTOR
-#undef LANES
-
-#define REAL double
-#define VECTOR row_doubles
-#define LANES 8
-DEFINE_ADD_ROWS(add_rows_double)
-#undef REAL
-#undef VECTOR
-#undef LANES
+#endif
+    for (ptrdiff_t r = 0; r < num_rows; r++)
+        for (ptrdiff_t i = 0; i < count; i++)
+            if (size == sizeof(float))
+                ((float *)total)[i] += ((const float *)rows)[r * step + i];
+            else
+                ((double *)total)[i] += ((const double *)rows)[r * step + i];
+}
 
 #endif

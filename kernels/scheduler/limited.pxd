@@ -28,4 +28,3 @@ cdef class LimitedMachine(StepMachine):
     cdef int64_t _limit_for(self, Ready ready) except? -1
     cdef bint _find_room(self) except -1
     cdef bint _reopen(self, bint backward) except -1
-    cdef bint _is_idle(self) noexcept

@@ -108,11 +108,6 @@ cdef class LimitedMachine(StepMachine):
         waits = len(self.parked) > 0 or self.gate.held != NULL
         return StepState.is_ready(self) or (self.failure is None and waits and self.seen != self.gate.store.given)
 
-    cdef bint _is_idle(self) noexcept:
-        """Say whether nothing is ready or on its way."""
-        queue = &self.machine.queue
-        return queue.height + queue.length == 0 and not self.pending_instances and not self.offloaded
-
     cdef int _perform(self, Ready ready) except -1:
         """Run an instance on the account of its iteration, with what is left to it."""
         cdef Store* store = self.gate.store

@@ -14,8 +14,8 @@ cdef class StepMachine(StepState):
     cdef int _execute(self, Ready ready) except -1
     cdef int _give_up(self, Ready ready, object exception) except -1
     cdef int _decline(self, Ready ready) except -1
-    cdef int _finish_later(self, Ready ready, object unfinished) except -1
-    cdef int _go_on_with(self, Ready ready) except -1
+    cdef int _finish_later(self, Ready ready, object unfinished, bint at_once=*) except -1
+    cdef bint _go_on_with(self, Ready ready) except -1
     cdef bint _wants_python(self, Ready ready) except -1
     cdef int _run_python(self, Ready ready) except -1
     cdef object _call(self, Ready ready)

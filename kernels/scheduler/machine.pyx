@@ -173,8 +173,7 @@ cdef class StepMachine(StepState):
         elif self.declined is not None and self._wants_python(ready):
             prepared = False
         elif node.native != NULL:
-            if self.unfinished is not None:
-                self._go_on_with(ready)
+            self.goes_on = self.unfinished is not None and self._go_on_with(ready)
             prepared = node.native(m.table, node, inputs, m.live, m.outputs, &self.work)
         elif node.loop != NULL:
             prepared = run_loop(m.table, node, inputs, m.live, m.outputs, &self.work)
@@ -196,20 +195,20 @@ cdef class StepMachine(StepState):
             self.declined = self.declined - {key} or None
         return found
 
-    cdef int _finish_later(self, Ready ready, object unfinished) except -1:
+    cdef int _finish_later(self, Ready ready, object unfinished, bint at_once=True) except -1:
         """Have an instance run once more, by a C kernel that goes on with what it has done so far."""
         drop_outputs(&self.machine, &self.machine.table.nodes[ready.node])
         self.unfinished = self.unfinished or {}
         self.unfinished[<uint64_t>ready.iteration, ready.node] = unfinished
-        return self._run_again(ready)
+        return self._run_again(ready, at_once)
 
-    cdef int _go_on_with(self, Ready ready) except -1:
-        """Give a C kernel what it has done so far, if it has."""
+    cdef bint _go_on_with(self, Ready ready) except -1:
+        """Give a C kernel what it has done so far, if it has; say whether it has."""
         unfinished = self.unfinished.pop((<uint64_t>ready.iteration, ready.node), None)
         if unfinished is not None:
             keep(&self.work, <PyObject*>unfinished)
         self.unfinished = self.unfinished or None
-        return 0
+        return unfinished is not None
 
     cdef int _run_python(self, Ready ready) except -1:
         """Run an instance by its Python kernel; what a C kernel has made that wants that is dropped."""
@@ -237,14 +236,22 @@ cdef class StepMachine(StepState):
         """Deliver what a C kernel gave, when the work that it left is done; return what that counts for."""
         cdef Work* work = &self.work
         cdef int cost = SLICE
+        cdef bint is_last, begins
         if work.compute == NULL:
             cost = array_cost(node, &ready.iteration.slots[node.slot], self.machine.outputs)
             self._deliver(ready)
             return cost
         cut(work, 1 if self.workers is None else self.workers.count)
-        if self.workers is not None and work.cost * node.pace >= self.workers.nanoseconds and self.workers.open():
-            return self._hand_over(ready, node)
         unfinished = _unfinished(work)
+        if self.workers is not None:
+            is_last, begins = self._is_idle(), unfinished is not None and not self.goes_on
+            if self.workers.want(work, work.cost * node.pace, is_last or begins):
+                return self._hand_over(ready, node)
+            if begins and not is_last:  # what else is ready goes first, so that threads may do it meanwhile
+                work.compute = NULL
+                self._finish_later(ready, unfinished, False)
+                Py_CLEAR(work.kept)
+                return SLICE
         do_work(work, node)
         if unfinished is not None:
             self._finish_later(ready, unfinished)

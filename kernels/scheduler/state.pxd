@@ -36,6 +36,7 @@ cdef class StepState:
     cdef PyObject** arguments  # scratch for a call: one slot to spare, the instance, the inputs
     cdef dict pending_instances  # by ticket: asynchronous ones, and those whose kernel is not over on its device
     cdef dict resumed  # (iteration, node) -> what is left of an instance that has waited for its inputs
+    cdef bint goes_on  # the C kernel that runs, with what it has done so far
     cdef dict unfinished  # (iteration, node) -> what a C kernel goes on with that has done a slice of its work; or None
     cdef set declined  # (iteration, node) of instances that want their Python kernel, as their C kernel found; or None
     cdef dict lines  # node -> OperationLine of instances that wait for one another, or None
@@ -56,13 +57,14 @@ cdef class StepState:
     cdef bint closed
     cdef list parked  # instances that wait for memory, oldest first, where there is a limit; else None
 
+    cdef bint _is_idle(self) noexcept
     cdef bint is_ready(self) noexcept
     cdef int _open(self, list feeds, object shuffle_seed) except -1
     cdef int _start(self) except -1
     cdef int _dismiss(self) except -1
     cdef int _look_after(self, Ready ready) except -1
     cdef int _conclude(self, Ready ready, object result) except -1
-    cdef int _run_again(self, Ready ready) except -1
+    cdef int _run_again(self, Ready ready, bint at_once=*) except -1
     cdef int _resume(self, PendingInstance instance, object call) except -1
     cdef int _deliver(self, Ready ready) except -1
     cdef int _emit(self, Ready ready, bint guarded) except -1

@@ -216,6 +216,10 @@ cdef class StepState:
     @property
     def done(self):
         """Whether nothing is ready and nothing on its way."""
+        return self._is_idle()
+
+    cdef bint _is_idle(self) noexcept:
+        """Say whether nothing is ready or on its way."""
         queue = &self.machine.queue
         return queue.height + queue.length == 0 and not self.pending_instances and not self.offloaded
 
@@ -342,9 +346,9 @@ cdef class StepState:
         self.resumed[<uint64_t>instance.ready.iteration, instance.ready.node] = call
         return self._run_again(instance.ready)
 
-    cdef int _run_again(self, Ready ready) except -1:
+    cdef int _run_again(self, Ready ready, bint at_once=True) except -1:
         """Make an instance ready again."""
-        if not push(&self.machine.queue, ready, True):
+        if not push(&self.machine.queue, ready, at_once):
             raise MemoryError()
         return 0
 

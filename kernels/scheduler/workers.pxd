@@ -75,11 +75,13 @@ cdef class Workers:
     cdef readonly int started  # threads that run
     cdef bint refused  # the system gave none
     cdef readonly double nanoseconds  # what work must cost to be handed over
+    cdef int num_inboxes  # that are open, of which one is the pool's own
     cdef int vain  # waits to come in which nobody looks at the inbox before sleeping
     cdef set lost  # OffloadedWorks whose step is gone and that a thread still works on
 
     cdef int open_inbox(self, Inbox* inbox) except -1
     cdef int close_inbox(self, Inbox* inbox, set offloaded) except -1
+    cdef bint want(self, const Work* work, double nanoseconds, bint is_last) except -1
     cdef bint open(self) except -1
     cdef void submit(self, OffloadedWork offload, Inbox* inbox) noexcept
     cdef Task* collect(self, Inbox* inbox, double seconds) noexcept

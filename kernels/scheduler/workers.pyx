@@ -21,7 +21,7 @@ import logging
 
 from tagflow.kernels.core.clock cimport nanoseconds
 from tagflow.kernels.core.cost cimport correct
-from tagflow.kernels.core.table cimport LOST, QUEUE, Node, Work
+from tagflow.kernels.core.table cimport LOST, QUEUE, UNFINISHED, Node, Work
 from tagflow.kernels.core.values cimport OBJECT, Value, drop, pointer, take
 from tagflow.kernels.scheduler.delivery cimport Machine
 from tagflow.kernels.scheduler.ready cimport Ready
@@ -49,6 +49,7 @@ cdef extern from "<pthread.h>" nogil:
 PATIENCE = 2e-4
 cdef int64_t AWAKE = 100000  # nanoseconds that one thread looks for more work before it sleeps
 cdef int64_t SETTLED = 10000000  # nanoseconds that a thread stays on its core at least before it is moved to another
+cdef int LONE = 10  # how many times as long a kernel must take while nothing else can go on
 cdef int IN_VAIN = 100  # waits without looking after one that looked in vain
 
 _logger = logging.getLogger("tagflow")
@@ -240,12 +241,14 @@ cdef class Workers:
         inbox.done, inbox.descriptor, inbox.waiting = NULL, -1, False
         if pthread_cond_init(&inbox.arrival, NULL):
             raise MemoryError()
+        self.num_inboxes += 1
         return 0
 
     cdef int close_inbox(self, Inbox* inbox, set offloaded) except -1:
         """Take back the OffloadedWork that no thread has taken up; what a thread works on becomes an orphan."""
         cdef list pending = list(offloaded)
         cdef Py_ssize_t i
+        self.num_inboxes -= 1
         pthread_mutex_lock(&self.pool.lock)  # no object is made until it is released: a collection might come back here
         inbox.descriptor = -1
         inbox.done = NULL
@@ -281,6 +284,15 @@ cdef class Workers:
         if not seen:
             pthread_cond_signal(&self.pool.offer)
         pthread_mutex_unlock(&self.pool.lock)
+
+    cdef bint want(self, const Work* work, double nanoseconds, bint is_last) except -1:
+        """Say whether work that should take so long is worth handing over; the threads run then.
+
+        Where nothing else of its step can go on (`is_last`) and no other step is under way, waking up a thread takes as
+        long as many a kernel. So the drain does what no two threads would share, and what it can leave unfinished.
+        """
+        cdef bint is_lone = is_last and self.num_inboxes <= 2 and (work.parts == 1 or work.arguments[UNFINISHED] != 0)
+        return nanoseconds >= self.nanoseconds * (LONE if is_lone else 1) and self.open()
 
     cdef bint open(self) except -1:
         """Start the threads unless they run; say whether there are any."""
@@ -412,7 +424,8 @@ cdef void* _serve(void* argument) noexcept nogil:
         begin = nanoseconds() - begin
         pthread_mutex_lock(&pool.lock)
         pool.busy -= 1
-        task.spent += begin
+        if part == 0 or task.work.arguments[UNFINISHED] == 0:  # else a helper, which mostly waits
+            task.spent += begin
         task.left -= 1
         if task.left == 0:
             _arrive(task)
