@@ -167,12 +167,16 @@ cdef inline int read_sizes(Value* value, const Type* type, cnp.npy_intp* sizes) 
 cdef inline void repeat(char* target, const char* element, size_t size, cnp.npy_intp count) noexcept nogil:
     """Write an element `count` times."""
     cdef cnp.npy_intp i
+    cdef uint32_t four
+    cdef uint64_t eight
     if size == 4:
+        four = (<const uint32_t*>element)[0]
         for i in range(count):
-            (<uint32_t*>target)[i] = (<const uint32_t*>element)[0]
+            (<uint32_t*>target)[i] = four
     elif size == 8:
+        eight = (<const uint64_t*>element)[0]
         for i in range(count):
-            (<uint64_t*>target)[i] = (<const uint64_t*>element)[0]
+            (<uint64_t*>target)[i] = eight
     elif size == 1:
         memset(target, element[0], count)
     else:

@@ -31,7 +31,8 @@ from tagflow.kernels.steps import STEPS, StepCode, StepKind
 
 cnp.import_array()
 
-cdef double PACE = 0.7  # nanoseconds that an element takes in each step, about
+cdef double PACE = 0.8  # nanoseconds that an element takes in each step, about
+cdef double SHORT_PACE = 0.2  # in one with a short loop
 
 cdef enum:
     MOST_PARTS = 16
@@ -45,6 +46,7 @@ cdef class Program:
     cdef Step* steps
     cdef Register* registers
     cdef int num_inputs, num_registers, num_steps, num_results, rank
+    cdef double pace  # nanoseconds that all steps take for an element, about
     cdef bint moves  # whether a step is not elementwise
     cdef bint* has_rows  # which inputs have all rows
     cdef bint any_has_rows
@@ -132,6 +134,7 @@ cdef bint _compile(Program program, tuple steps, dtype) except *:
             step.loop = find_native_loop("exp", [dtype.num] * 2, &step.data)  # for code that does the rest in line
         if step.code in (APPLY, SUM, MEAN, EXTREME) and not _find_loop(step, row, dtype):
             return False
+        program.pace += PACE if step.short_loop == NO_SHORT_LOOP else SHORT_PACE
     return True
 
 
@@ -313,7 +316,7 @@ cdef int _run(
     widest = _measure(program)
     if widest == 0 or program.rows == 0 or (widest > WIDEST and not _is_flat(program, widest)):
         return 0
-    cost = PACE * program.rows * widest * program.num_steps
+    cost = program.rows * widest * program.pace
     _make_results(program, table, node, live, outputs)
     _lay_out(program, widest, &run)
     try:
