@@ -35,8 +35,6 @@ class ElementSums:
     def add(self, addends: list[Addend], context: KernelContext) -> Wait | None:
         """Add now, or return what waits until a thread has."""
         calls = context.step.long_calls
-        if not addends:
-            return None
         if calls is None or not (self._turns.taken or sum(array.nbytes for _, array in addends) >= copies.LARGE):
             self._add_all(addends)
             return None

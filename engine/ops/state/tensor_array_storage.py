@@ -60,7 +60,7 @@ class ArrayStorage(Elements, Resource):
         xp: Any = np,
     ) -> None:
         self.xp: Any = xp  # the library of the arrays that it holds
-        self.sums: ElementSums = ElementSums(xp)
+        self.sums: ElementSums | None = None  # until something is written to an element again
         self.element_type: DType = dtype
         self.dtype: Any = dtype.numpy
         self.name: str = name
@@ -129,6 +129,9 @@ class ArrayStorage(Elements, Resource):
     def write_all(self, pairs: Iterable[tuple[int, Any]], context: KernelContext) -> Wait | None:
         """Write several elements, given with their indices; return what waits for its end, if any."""
         addends = [each for index, value in pairs if (each := self._put(index, value, context)) is not None]
+        if not addends:
+            return None
+        self.sums = self.sums or ElementSums(self.xp)
         return self.sums.add(addends, context)
 
     def _put(self, index: int, value: Any, context: KernelContext) -> Addend | None:
@@ -283,8 +286,11 @@ class ArrayStorage(Elements, Resource):
             self._make_room(len(indices))
             self._check_open(context)
             if len(rows) and rows.dtype == self.dtype and isinstance(rows, np.ndarray):
-                self._check_value(0, rows[0, ...], context)
+                if rows.shape[1:] != self.exact:
+                    self._check_value(0, rows[0, ...], context)
                 done = self.write_rows_quickly(rows, context.operation, context.iteration)
+                if done == len(rows):
+                    return None
             is_whole = len(rows) == self.count and self.primal is None and not isinstance(rows, np.ndarray)
             self.whole = rows if is_whole else None
         # Rows are arrays, where rows[k] might be a Python string.

@@ -42,10 +42,15 @@ def load(key: str) -> bytes | None:
     if folder is None:
         return None
     try:
-        with open(folder / f"{key}.o", "rb") as file:
-            if not _is_ours(file.fileno()):
+        # At each look at the file others get the interpreter lock, and may keep it: so there are few, where `open` has ten.
+        handle = os.open(folder / f"{key}.o", os.O_RDONLY)
+        try:
+            found = os.fstat(handle)
+            if not _is_ours(found):
                 return None
-            content = file.read()
+            content = os.read(handle, found.st_size)
+        finally:
+            os.close(handle)
     except OSError:
         return None
     head = _MAGIC + _digest(key, content[len(_MAGIC) + 32 :])
@@ -76,9 +81,8 @@ def _digest(key: str, code: bytes) -> bytes:
     return hashlib.sha256(key.encode() + code).digest()
 
 
-def _is_ours(handle: int) -> bool:
+def _is_ours(found: os.stat_result) -> bool:
     """Whether a file is this user's, and nobody else may write to it."""
-    found = os.fstat(handle)
     return not hasattr(os, "getuid") or (found.st_uid == os.getuid() and not found.st_mode & 0o022)
 
 
