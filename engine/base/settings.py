@@ -29,8 +29,9 @@ class Settings:
         Threads that do the long kernels of a session, next to the event loop; None for as many as there are cores,
         0 for none. While a session has some, the BLAS that kernels call is kept to one thread of its own.
     offload_seconds : float
-        What a kernel should take at least to be given to a worker; the way there and back
-        took about 15 us on a virtual machine of two cores.
+        What a kernel should take at least to be given to a worker; ten times as long where no two workers could share
+        it and nothing else can go on meanwhile. The way there and back took about 15 us on a virtual machine of two
+        cores, and 200 where a worker had to be woken up.
     close_seconds : float
         Longest time that closing a session waits for functions that can not be interrupted.
     step_cache_size : int

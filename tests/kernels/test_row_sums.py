@@ -22,13 +22,14 @@ def test_rows_are_added_in_their_order(dtype, shape):
     axes = [tuple(range(k)) for k in range(1, len(shape))] + [(k,) for k in range(1, len(shape) - 1)]
     with tg.Graph().as_default() as graph, tg.SyncSession(graph) as session:
         fed = tg.placeholder(dtype, shape)
-        found = session.run([tg.reduce_sum(fed, axis) for axis in axes], {fed: x})
-    for axis, each in zip(axes, found, strict=True):
+        sums, means = session.run([[f(fed, axis) for axis in axes] for f in (tg.reduce_sum, tg.reduce_mean)], {fed: x})
+    for axis, each, mean in zip(axes, sums, means, strict=True):
         rows = np.moveaxis(x, axis, range(len(axis))).reshape(-1, *np.delete(shape, axis))
         total = np.zeros_like(rows[0])
         for row in rows:
             total += row
         np.testing.assert_array_equal(each, total)
+        np.testing.assert_array_equal(mean, (total / np.float64(len(rows))).astype(dtype))
 
 
 def test_parts_do_not_matter():

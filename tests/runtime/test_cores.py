@@ -117,6 +117,59 @@ async def test_concurrent_steps_share_the_workers():
                 np.testing.assert_array_equal(ours, wanted)
 
 
+def scans(*lengths):
+    """Return a graph with scans of one row each, whose work no two threads can share, the feeds and what they are."""
+    with tg.Graph().as_default() as graph:
+        fed = [tg.placeholder("float64", [length]) for length in lengths]
+        return (
+            graph,
+            [tg.cumsum(x) for x in fed],
+            {x: matrix(n, dtype="float64") for x, n in zip(fed, lengths, strict=True)},
+        )
+
+
+@pytest.mark.parametrize(
+    ("lengths", "goes"),
+    [([5_000], False), ([50_000], True), ([5_000, 5_000], True)],
+    ids=["alone", "alone and long", "beside another"],
+)
+def test_what_nobody_can_share_goes_to_a_worker_if_something_else_can_go_on(lengths, goes):
+    """At about 1 ns an element 5,000 take longer than offload_seconds, 50,000 longer than ten times that."""
+    graph, fetches, given = scans(*lengths)
+    trace = tg.Trace()
+    found = run(graph, fetches, given, replace(ON, workers=2, offload_seconds=1e-6), trace)
+    for sums, x in zip(found, given.values(), strict=True):
+        np.testing.assert_array_equal(sums, np.cumsum(x))
+    assert ("workers" in {span.stream for span in trace.spans if span.type == "Cumsum"}) == goes
+
+
+async def test_another_step_is_something_else_that_can_go_on():
+    graph, fetches, given = scans(5_000)
+    with graph.as_default():
+        waits = tg.py_function(asyncio.Event().wait, [], "bool")
+    async with tg.Session(graph, settings=replace(ON, workers=2, offload_seconds=1e-6)) as session:
+        other = asyncio.ensure_future(session.run(waits))
+        await asyncio.sleep(0)
+        trace = tg.Trace()
+        await session.run(fetches, given, trace=trace)
+        other.cancel()
+        await asyncio.gather(other, return_exceptions=True)
+    assert [span.stream for span in trace.spans if span.type == "Cumsum"] == ["workers"]
+
+
+def test_long_loops_beside_each_other_and_what_else_is_ready():
+    """Each runs for some slices of the event loop's, and lets the others go first once."""
+    with tg.Graph().as_default() as graph:
+        start = [tg.placeholder("int64", []) for _ in range(3)]
+        loops = [tg.while_loop(lambda i, _: i < 300_000, lambda i, n: (i + 1, n + i), (x, x))[1] for x in start]
+        fetches = [*loops, tg.reduce_sum(tg.cumsum(tg.range(start[0], 1000)))]
+    given = dict(zip(start, (np.int64(n) for n in (0, 1, 200_000)), strict=True))
+    for settings in (replace(ON, llvm=False), replace(ON, llvm=False, workers=2), replace(NEVER, llvm=False)):
+        found = run(graph, fetches, given, settings)
+        assert found[:3] == [n + sum(range(n, 300_000)) for n in map(int, given.values())]
+        assert found[3] == np.cumsum(np.arange(1000)).sum()
+
+
 async def until(condition):
     async with asyncio.timeout(30):
         while not condition():

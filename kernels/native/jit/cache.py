@@ -42,7 +42,7 @@ def load(key: str) -> bytes | None:
     if folder is None:
         return None
     try:
-        # At each look at the file others get the interpreter lock, and may keep it: so there are few, where `open` has ten.
+        # At each look at the file others may take the interpreter's lock: so there are four, where `open` has ten.
         handle = os.open(folder / f"{key}.o", os.O_RDONLY)
         try:
             found = os.fstat(handle)
