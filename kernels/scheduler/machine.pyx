@@ -247,9 +247,9 @@ cdef class StepMachine(StepState):
             is_last, begins = self._is_idle(), unfinished is not None and not self.goes_on
             if self.workers.want(work, work.cost * node.pace, is_last or begins):
                 return self._hand_over(ready, node)
-            if begins and not is_last:  # what else is ready goes first, so that threads may do it meanwhile
+            if begins:  # after a look at the clock, and what else is ready, which threads may do meanwhile
                 work.compute = NULL
-                self._finish_later(ready, unfinished, False)
+                self._finish_later(ready, unfinished, is_last)
                 Py_CLEAR(work.kept)
                 return SLICE
         do_work(work, node)
