@@ -31,7 +31,7 @@ class Settings:
     offload_seconds : float
         What a kernel should take at least to be given to a worker; ten times as long where no two workers could share
         it and nothing else can go on meanwhile. The way there and back took about 15 us on a virtual machine of two
-        cores, and 200 where a worker had to be woken up.
+        cores, and 400 to 500 on another one, where the worker slept.
     close_seconds : float
         Longest time that closing a session waits for functions that can not be interrupted.
     step_cache_size : int

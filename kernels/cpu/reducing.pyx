@@ -136,6 +136,7 @@ cdef inline void _add_columns(const Fold* fold, char* target, int part, int part
 
 
 cdef void _fold_any(const Fold* given, char* target, int part, int parts) noexcept nogil:
+    """Join elements along whatever axes."""
     cdef Fold fold = given[0]
     cdef cnp.npy_intp whole, first
     cdef cnp.npy_intp count = 1

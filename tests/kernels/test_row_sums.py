@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import tagflow as tg
+from tagflow.kernels.cpu.linear import limit_vectors
 
 SHAPES = [
     *itertools.product((1, 2, 50), (2, 3, 8, 15, 16, 17, 64, 65, 100, 130)),
@@ -30,6 +31,22 @@ def test_rows_are_added_in_their_order(dtype, shape):
             total += row
         np.testing.assert_array_equal(each, total)
         np.testing.assert_array_equal(mean, (total / np.float64(len(rows))).astype(dtype))
+
+
+@pytest.mark.parametrize("bits", [0, 256, 512])
+def test_vectors_of_all_lengths_give_the_same_bits(bits):
+    x = np.random.default_rng(2).standard_normal((30, 99))
+    with tg.Graph().as_default() as graph, tg.SyncSession(graph) as session:
+        fed = [tg.placeholder(dtype, x.shape) for dtype in ("float32", "float64")]
+        fetches, given = [tg.reduce_sum(each, 0) for each in fed], {each: x.astype(each.dtype.numpy) for each in fed}
+        widest = session.run(fetches, given)
+        try:
+            limit_vectors(bits)
+            found = session.run(fetches, given)
+        finally:
+            limit_vectors(512)
+    for ours, wanted in zip(found, widest, strict=True):
+        np.testing.assert_array_equal(ours, wanted)
 
 
 def test_parts_do_not_matter():

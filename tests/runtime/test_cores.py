@@ -145,11 +145,17 @@ def test_what_nobody_can_share_goes_to_a_worker_if_something_else_can_go_on(leng
 
 async def test_another_step_is_something_else_that_can_go_on():
     graph, fetches, given = scans(5_000)
+    began = asyncio.Event()
+
+    async def wait():
+        began.set()
+        await asyncio.Event().wait()
+
     with graph.as_default():
-        waits = tg.py_function(asyncio.Event().wait, [], "bool")
+        waits = tg.py_function(wait, [], "bool")
     async with tg.Session(graph, settings=replace(ON, workers=2, offload_seconds=1e-6)) as session:
         other = asyncio.ensure_future(session.run(waits))
-        await asyncio.sleep(0)
+        await began.wait()
         trace = tg.Trace()
         await session.run(fetches, given, trace=trace)
         other.cancel()

@@ -42,7 +42,7 @@ def load(key: str) -> bytes | None:
     if folder is None:
         return None
     try:
-        # At each look at the file others may take the interpreter's lock: so there are four, where `open` has ten.
+        # At each look at the file others may take the interpreter's lock, so there are few.
         handle = os.open(folder / f"{key}.o", os.O_RDONLY)
         try:
             found = os.fstat(handle)
