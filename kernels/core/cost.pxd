@@ -19,9 +19,15 @@ cdef extern from "Python.h" nogil:  # whoever calls holds the GIL
     void Py_CLEAR(PyObject*)
 
 cdef enum:
+    CACHE_LINE = 64  # bytes; a vector of AVX-512 that crosses the end of one is read and written twice
     SLICE = 64  # instances between two looks at the clock
     LOOP_COST = 8  # a C kernel over arrays; one over large arrays, or in Python, counts for a whole slice
     LARGE = 1 << 14  # bytes of an array
+
+
+cdef inline size_t aligned(size_t size) noexcept nogil:
+    """Return the next multiple of CACHE_LINE."""
+    return (size + CACHE_LINE - 1) // CACHE_LINE * CACHE_LINE
 
 
 cdef inline bint is_large(Value value) noexcept:
@@ -66,10 +72,10 @@ cdef inline void keep(Work* work, PyObject* memory) noexcept:
 
 
 cdef inline char* take_memory(Work* work, size_t size) except NULL:
-    """Return memory that lives until the work is done."""
-    memory = PyByteArray_FromStringAndSize(NULL, size)
+    """Return memory, at a multiple of CACHE_LINE, that lives until the work is done."""
+    memory = PyByteArray_FromStringAndSize(NULL, size + CACHE_LINE - 1)
     keep(work, <PyObject*>memory)
-    return PyByteArray_AS_STRING(memory)
+    return <char*>aligned(<size_t>PyByteArray_AS_STRING(memory))
 
 
 cdef inline int do_or_leave(

@@ -2,6 +2,7 @@
 
 from numpy cimport npy_intp
 
+from tagflow.kernels.core.cost cimport aligned
 from tagflow.kernels.core.table cimport Compute
 from tagflow.kernels.cpu.steps cimport Register, Step
 
@@ -15,10 +16,6 @@ cdef struct Run:  # over the rows of one instance
     npy_intp block  # rows that one round works on
     size_t scratch  # bytes that the registers need which are neither input nor output
     char* memory  # of a run that is left: for each part its registers and its scratch
-
-
-cdef inline size_t aligned(size_t size) noexcept nogil:
-    return (size + 63) // 64 * 64
 
 
 cdef inline size_t room_of(const Run* run, int i) noexcept nogil:

@@ -9,11 +9,11 @@ See docs/design/0005-loops-made-fast.md.
 
 cimport numpy as cnp
 from libc.stdint cimport int64_t, uint64_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free
 from libc.string cimport memcpy
 
 from tagflow.kernels.core.arena cimport Arena
-from tagflow.kernels.core.cost cimport leave, take_memory
+from tagflow.kernels.core.cost cimport CACHE_LINE, aligned, leave, take_memory
 from tagflow.kernels.core.table cimport Compute, Native, Node, Table, Work, output_type
 from tagflow.kernels.core.values cimport SCALAR, Counters, Value, drop
 from tagflow.kernels.cpu.arrays cimport (
@@ -29,6 +29,9 @@ from tagflow.kernels.cpu.ufuncs cimport find_native_loop
 
 from tagflow.kernels.steps import STEPS, StepCode, StepKind
 
+cdef extern from "<stdlib.h>" nogil:
+    void* aligned_alloc(size_t alignment, size_t size)
+
 cnp.import_array()
 
 cdef double PACE = 0.8  # nanoseconds that an element takes in each step, about
@@ -38,6 +41,7 @@ cdef enum:
     MOST_PARTS = 16
     BLOCK = 2048  # elements of the widest register that one round works on
     WIDEST = 1 << 16  # elements of a row from which on the scratch would be too large
+    NEAREST = 1 << 15  # bytes of scratch that the nearest cache keeps, about
 
 
 cdef class Program:
@@ -80,6 +84,7 @@ cdef class Program:
             self.rows *= self.batch_dims[i]
         for at in range(self.num_registers):
             self.registers[at].result, self.registers[at].size = -1, self.itemsize
+            self.registers[at].last_reader = self.num_registers
         for i, result in enumerate(attrs["results"]):
             self.results[i] = at = result
             self.registers[at].result = i
@@ -125,6 +130,8 @@ cdef bint _compile(Program program, tuple steps, dtype) except *:
         step.operands = <int*>program.arena.take(step.count, sizeof(int))
         for k, operand in enumerate(operands):
             step.operands[k] = operand
+            if operand >= first:
+                program.registers[operand].last_reader = first + <int>i
         program.moves = program.moves or not is_elementwise(step)
         if columns:
             step.start, step.stop = columns
@@ -245,19 +252,18 @@ cdef void _flatten(Program program) noexcept:
 
 
 cdef void _place(const Run* run, char* scratch) noexcept nogil:
-    """Give the registers that are neither input nor output room for a block, and repeat rows in theirs."""
+    """Have the registers that are neither input nor output lie in the scratch, and repeat rows there."""
     cdef int first = run.num_registers - run.num_steps
-    cdef size_t size
+    cdef Register* register
     cdef int i
     for i in range(run.num_registers):
-        size = room_of(run, i)
-        if size == 0:
+        register = &run.registers[i]
+        if room_of(run, i) == 0:
             continue
         if i < first:
-            _repeat(run, &run.registers[i], scratch)
-        run.registers[i].data = scratch
-        run.registers[i].advance = 0
-        scratch += size
+            _repeat(run, register, scratch + register.room)
+        register.data = scratch + register.room
+        register.advance = 0
 
 
 cdef inline void _repeat(const Run* run, const Register* register, char* target) noexcept nogil:
@@ -288,20 +294,23 @@ cdef int _make_results(Program program, const Table* table, const Node* node, Co
 
 
 cdef inline void _round(const Run* run, cnp.npy_intp rows) noexcept nogil:
-    """Run all steps over one block, and go on to the next."""
+    """Run all steps over one block."""
     cdef int first = run.num_registers - run.num_steps
     cdef int i
     for i in range(run.num_steps):
         run_step(&run.steps[i], run.registers, &run.registers[first + i], rows)
-    for i in range(run.num_registers):
-        run.registers[i].data += rows * run.registers[i].advance
 
 
 cdef inline void _all_rounds(const Run* run, cnp.npy_intp rows) noexcept nogil:
     """Run all steps over some rows, block after block."""
-    while rows > 0:
-        _round(run, min(run.block, rows))
+    cdef int i
+    while rows > run.block:
+        _round(run, run.block)
         rows -= run.block
+        for i in range(run.num_registers):
+            run.registers[i].data += run.block * run.registers[i].advance
+    if rows > 0:
+        _round(run, rows)
 
 
 cdef int _run(
@@ -341,19 +350,54 @@ cdef void _lay_out(Program program, cnp.npy_intp widest, Run* run) noexcept:
     run.num_steps, run.num_registers = program.num_steps, program.num_registers
     run.rows = program.rows * widest if flat else program.rows
     run.block = min(BLOCK if flat else max(1, BLOCK // widest), run.rows)
+    _find_room(run)
+
+
+cdef void _find_room(Run* run) noexcept:
+    """Find room in the scratch for the registers that need some.
+
+    They take turns in it where it would be too large, but not in a single block: that may be done in line, in another order.
+    """
+    cdef Register* register
+    cdef size_t size = 0
+    cdef int i
+    for i in range(run.num_registers):
+        size += room_of(run, i)
+    cdef bint take_turns = size > NEAREST and run.block < run.rows
     run.scratch = 0
     for i in range(run.num_registers):
-        run.scratch += room_of(run, i)
+        size = room_of(run, i)
+        if size == 0:
+            continue
+        register = &run.registers[i]
+        register.passed_on = False
+        if not (take_turns and _take_over(run, i, size)):
+            register.room = run.scratch
+            run.scratch += size
+
+
+cdef bint _take_over(const Run* run, int number, size_t size) noexcept:
+    """Have a register lie where one of its size lies that no step reads any more, if there is such a one."""
+    cdef Register* other
+    cdef int i
+    for i in range(run.num_registers - run.num_steps, number):
+        other = &run.registers[i]
+        if other.last_reader < number and room_of(run, i) == size and not other.passed_on:
+            other.passed_on = True
+            run.registers[number].room = other.room
+            return True
+    return False
 
 
 cdef int _run_now(Program program, const Run* run) except -1:
     """Run in the program's own memory."""
-    cdef char* grown
+    cdef char* larger
     if run.scratch > program.size:
-        grown = <char*>realloc(program.scratch, run.scratch)
-        if grown == NULL:
+        larger = <char*>aligned_alloc(CACHE_LINE, run.scratch)
+        if larger == NULL:
             raise MemoryError()
-        program.scratch, program.size = grown, run.scratch
+        free(program.scratch)
+        program.scratch, program.size = larger, run.scratch
     _place(run, program.scratch)
     _all_rounds(run, run.rows)
     return 0

@@ -55,8 +55,7 @@ cdef bytes describe_fused(Compute compute, uint64_t* arguments):
         register = &run.registers[i]
         numbers[i + 1] = -register.width if register.repeated else register.width
         if i >= run.num_registers - run.num_steps and room_of(run, i):
-            register.data = scratch
-        scratch += room_of(run, i)
+            register.data = scratch + register.room
     return described
 
 

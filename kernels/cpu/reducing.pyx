@@ -34,7 +34,7 @@ cdef double MOVE = 0.15  # nanoseconds that writing a byte takes, about
 
 cdef enum:
     MOST_PARTS = 64
-    MOST_ROW = 1024  # bytes of a row up to which it is added without NumPy's loop
+    MOST_ROW = 1 << 14  # bytes of a row up to which it is added without NumPy's loop, which reads and writes the total each time
 
 _LOOPS = {"Sum": "add", "SumTo": "add", "Mean": "add", "Max": "maximum", "Min": "minimum", "Any": "logical_or",
           "All": "logical_and"}

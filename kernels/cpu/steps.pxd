@@ -48,6 +48,9 @@ cdef struct Register:
     bint repeated  # one row that stands for all
     bint by_rows  # made by an inner loop of which an operand has one element for each row
     int result  # which output, or -1
+    int last_reader  # the register of the last step that reads this one; inputs are read in each block
+    size_t room  # where in the scratch it lies, if it is neither input nor output
+    bint passed_on  # whether another register lies there too
 
 
 cdef inline void _apply(const Step* step, const Register* registers, const Register* made, npy_intp rows) noexcept nogil:

@@ -38,7 +38,8 @@ cdef extern from "<sched.h>" nogil:
 
 cdef enum:
     PATIENCE = 1000000  # nanoseconds that a helper looks for something to do
-    SHARES = 2  # parts for each thread, so that one that comes late finds some
+    SHARES = 2  # parts for each thread of a long work, so that one that comes late finds some
+    MANY = 16  # parts for each thread that a long work could be cut into
     LOOKS = 1000  # before whoever wants the core goes first
 
 cdef enum:  # arguments of a work that is shared
@@ -71,8 +72,8 @@ cdef void _do_shared(const void* shared, int part, int parts) noexcept nogil:
 
 
 cdef void do_together(Team* team, Compute compute, const void* arguments, int most_parts) noexcept nogil:
-    """Do a work, with the help of those who are there."""
-    cdef int64_t parts = min(SHARES * team.threads, most_parts)
+    """Do a work, with the help of those who are there: what is short in as few parts as keep all of them busy."""
+    cdef int64_t parts = min(team.threads * (SHARES if most_parts >= MANY * team.threads else 1), most_parts)
     cdef int looks = 0
     if team.threads <= 1 or parts == 1:
         compute(arguments, 0, 1)

@@ -1,4 +1,4 @@
-"""Sums of short rows, which are added without NumPy's loops: the bits are those of adding row by row."""
+"""Sums of rows, of which all but long ones are added without NumPy's loops: the bits are those of adding row by row."""
 
 import itertools
 
@@ -13,6 +13,8 @@ SHAPES = [
     (5, 4, 3, 2, 48),
     (2, 9, 256),
     (2, 9, 257),
+    (20, 1030),
+    (3, 5, 4097),
 ]
 
 
