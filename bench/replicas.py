@@ -24,9 +24,9 @@ WRONG, VIRTUAL = "percent_wrong", "virtual_seconds"
 WORK = "SparseSoftmaxCrossEntropyWithLogits"  # type of a kernel that each gradient has once: its time stands for all
 REPLICAS, BATCH = 4, 32
 UPDATES = 20  # of a step in real time
-RATES = {"one device": 2e-3, "asynchronous": 2e-3, "synchronous": 4e-3, "one backup": 4e-3}  # of learning, at first
+RATES = {"one device": 2e-3, "asynchronous": 2e-3, "synchronous": 6e-3, "one backup": 6e-3}  # of learning, at first
 MODES = tuple(RATES)
-SEEDS = 3
+SEEDS = 6
 
 
 @dataclass
