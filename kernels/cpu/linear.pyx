@@ -49,6 +49,7 @@ cdef extern from "cpu/product.h" nogil:
         bint in_blocks
         const void* sums_before
     int product_bits()
+    void multiply_few(const Factors*, int bits, int size, size_t rows)
     void multiply(const Factors*, int bits, int size, size_t row, size_t rows, size_t column, size_t columns)
     void pack(
         const void* matrix, size_t row, size_t step, size_t rows, size_t columns, int size, size_t strip,
@@ -95,33 +96,6 @@ cdef inline bint _as_matrix(ArrayObject* array, bint transposed, Matrix* found) 
     found.rows = <int>PyArray_DIM(array, 0 if by_rows else 1)
     found.columns = <int>PyArray_DIM(array, 1 if by_rows else 0)
     return True
-
-
-cdef inline void _small(const Product* p, real* product) noexcept nogil:
-    """Multiply matrices of a few elements."""
-    cdef int x_row = 1 if p.a.transposed else p.a.columns
-    cdef int x_step = p.a.columns if p.a.transposed else 1
-    cdef int y_column = p.b.columns if p.b.transposed else 1
-    cdef int y_step = 1 if p.b.transposed else p.b.columns
-    cdef real* row = <real*>p.a.data
-    cdef real* column
-    cdef real* x
-    cdef real* y
-    cdef real total
-    cdef int i, j, k
-    for i in range(p.rows):
-        column = <real*>p.b.data
-        for j in range(p.columns):
-            x, y = row, column
-            total = product[0] if p.adds else 0
-            for k in range(p.inner):
-                total += x[0] * y[0]
-                x += x_step
-                y += y_step
-            product[0] = total
-            product += 1
-            column += y_column
-        row += x_row
 
 
 cdef inline void _gemm(const Product* p, int row, int rows, int column, int columns, real* product) noexcept nogil:
@@ -211,21 +185,27 @@ cdef inline bint _has_many_pages(const Product* p, int size) noexcept nogil:
     return _bits == 256 and not p.b.transposed and _piece_bytes(p, size) >= PAGES
 
 
+cdef inline Factors _factors(const Product* p) noexcept nogil:
+    """Return where the elements of a product are, as far as they do not go on elsewhere."""
+    cdef Factors f
+    f.a, f.inner, f.columns, f.c = p.a.data, p.inner, p.columns, p.data
+    f.a_row = 1 if p.a.transposed else p.a.columns
+    f.a_step = p.a.columns if p.a.transposed else 1
+    f.b = p.b.data
+    f.b_row = 1 if p.b.transposed else p.b.columns
+    f.b_step = p.b.columns if p.b.transposed else 1
+    f.total = p.data if p.adds and p.total == NULL else p.total
+    return f
+
+
 cdef void _multiply_block(
         const Product* p, int row, int rows, int column, int columns, int size, char* scratch) noexcept nogil:
     """Compute some rows and columns of a product by `product.h`."""
-    cdef Factors f
+    cdef Factors f = _factors(p)
     cdef void* own = NULL
-    f.a, f.inner, f.columns, f.c, f.total = p.a.data, p.inner, p.columns, p.data, p.total
-    f.a_row = 1 if p.a.transposed else p.a.columns
-    f.a_step = p.a.columns if p.a.transposed else 1
-    f.b, f.packed, f.panel = p.b.data, p.packed, scratch
-    f.b_row = 1 if p.b.transposed else p.b.columns
-    f.b_step = p.b.columns if p.b.transposed else 1
+    f.packed, f.panel = p.packed, scratch
     f.more_a, f.more_b, f.more_inner = p.more_a, p.more_b, p.more_inner
     f.in_blocks, f.sums_before = p.packed == NULL and rows <= MOST_TILE_ROWS and _has_many_pages(p, size), NULL
-    if p.adds and p.total == NULL:
-        f.total = p.data
     if p.packed == NULL and scratch == NULL and _wants_panels(p, rows, size):
         f.panel = own = aligned_alloc(PANEL_BYTES, _panel_size(p))  # else they are read where they lie
     elif p.packed != NULL:
@@ -267,15 +247,25 @@ cdef inline void _block(
         else:
             _multiply_block(p, row, rows, column, columns, sizeof(real), scratch)
         return
+    if <int64_t>p.rows * p.columns * _terms(p) <= TINY:
+        _multiply_few(p, sizeof(real))  # which is one part
+        return
     if p.total != NULL:
         _copy_total(p, row, rows, column, columns, product)
-    if <int64_t>p.rows * p.columns * p.inner <= TINY:
-        _small(p, product)  # which is one part
-    else:
-        _gemm(p, row, rows, column, columns, product)
+    _gemm(p, row, rows, column, columns, product)
     if p.more_a != NULL:
         more = _continued(p)
         _gemm(&more, row, rows, column, columns, product)
+
+
+cdef void _multiply_few(const Product* p, int size) noexcept nogil:
+    """Compute a product of a few elements, or its sum with the total."""
+    cdef Factors f = _factors(p)
+    cdef Product more
+    multiply_few(&f, _bits, size, p.rows)
+    if p.more_a != NULL:
+        more = _continued(p)
+        _multiply_few(&more, size)
 
 
 cdef inline void _part(const Product* p, int part, int parts, real* product) noexcept nogil:

@@ -1,4 +1,5 @@
-/* Products of matrices by vector instructions, for factors that are too small for BLAS to be at its best.
+/* Products of matrices by vector instructions, for factors that are too small for BLAS to be at its best, and of a few
+   elements by plain loops.
 
    By AVX-512, or AVX2 with FMA: see core/vectors.h. */
 
@@ -33,7 +34,40 @@ typedef struct {
     const void *sums_before; /* from which the chains go on, like c; or NULL */
 } Factors;
 
+/* Defines a function that computes all rows of a product of a few elements. Each is a chain like those of
+   product_tiles.h, but begins with the total if there is one. */
+#define PRODUCT_OF_FEW(NAME, REAL, TARGET, MULTIPLY_ADD) \
+    static TARGET void NAME(const Factors *f, size_t rows) \
+    { \
+        for (size_t i = 0; i < rows; i++) \
+            for (size_t j = 0; j < f->columns; j++) { \
+                const REAL *a = (const REAL *)f->a + i * f->a_row, *b = (const REAL *)f->b + j * f->b_step; \
+                size_t at = i * f->columns + j; \
+                REAL sum = f->total ? ((const REAL *)f->total)[at] : 0; \
+                for (size_t k = 0; k < f->inner; k++) \
+                    sum = MULTIPLY_ADD(a[k * f->a_step], b[k * f->b_row], sum); \
+                ((REAL *)f->c)[at] = sum; \
+            } \
+    }
+
+#define IN_TWO_STEPS(a, b, sum) ((sum) + (a) * (b))
+
+PRODUCT_OF_FEW(multiply_few_float_0, float, , IN_TWO_STEPS)
+PRODUCT_OF_FEW(multiply_few_double_0, double, , IN_TWO_STEPS)
+
 #if defined(__GNUC__) && defined(__x86_64__)
+
+PRODUCT_OF_FEW(multiply_few_float_fma, float, __attribute__((target("fma"))), __builtin_fmaf)
+PRODUCT_OF_FEW(multiply_few_double_fma, double, __attribute__((target("fma"))), __builtin_fma)
+
+/* Computes all of a product of a few elements of float32 (size 4) or float64. */
+static void multiply_few(const Factors *f, int bits, int size, size_t rows)
+{
+    if (bits)
+        (size == 4 ? multiply_few_float_fma : multiply_few_double_fma)(f, rows);
+    else
+        (size == 4 ? multiply_few_float_0 : multiply_few_double_0)(f, rows);
+}
 
 #define VECTOR_CODE "cpu/product_tiles.h"
 #include "core/each_vector.h"
@@ -53,6 +87,11 @@ static void multiply(const Factors *f, int bits, int size, size_t row, size_t ro
 }
 
 #else
+
+static void multiply_few(const Factors *f, int bits, int size, size_t rows)
+{
+    (size == 4 ? multiply_few_float_0 : multiply_few_double_0)(f, rows);
+}
 
 static void multiply(const Factors *f, int bits, int size, size_t row, size_t rows, size_t column, size_t columns)
 {

@@ -18,7 +18,7 @@ from tagflow.kernels.native.jit.listed import (
 
 from tagflow.kernels.core.table cimport DECLINED, RESULT
 from tagflow.kernels.cpu.fused_works cimport describe_fused
-from tagflow.kernels.cpu.linear cimport Product, is_small, product_in
+from tagflow.kernels.cpu.linear cimport Product, is_small, product_in, vector_bits
 from tagflow.kernels.native.compiled cimport COMPUTE, Instruction
 from tagflow.kernels.native.run cimport (
     ADD_ONE, ADD_ROWS, APPLY, CALL, COPY, COPY_8, DONE, END, GAVE_UP, GO, GO_BACK, GO_TO, GO_UNLESS, GUARD_DIVISOR,
@@ -62,6 +62,7 @@ cdef struct Traits:  # of a step; pointers only tell functions apart
     uint8_t adds
     uint8_t copies  # a total to where the product is added to it
     uint8_t is_small
+    uint8_t is_fused  # multiplications with additions
     uint8_t in_place
     int num_places
     int moving
@@ -137,7 +138,8 @@ cdef int _describe(const Step* step, Traits* traits) noexcept:
     if product != NULL:
         traits.rows, traits.columns, traits.inner = product.rows, product.columns, product.inner
         traits.transposed_a, traits.transposed_b = product.a.transposed, product.b.transposed
-        traits.adds, traits.copies, traits.is_small = product.adds, product.total != NULL, is_small(product)
+        traits.adds, traits.copies = product.adds, product.total != NULL
+        traits.is_small, traits.is_fused = is_small(product), vector_bits() > 0
     return 0
 
 
@@ -328,7 +330,7 @@ cdef object _listed(Run run, const Step* step, const Traits* traits, bytes descr
     if traits.rows:
         product = ListedProduct(
             traits.rows, traits.columns, traits.inner, bool(traits.transposed_a), bool(traits.transposed_b),
-            bool(traits.adds), bool(traits.copies), bool(traits.is_small),
+            bool(traits.adds), bool(traits.copies), bool(traits.is_small), bool(traits.is_fused),
             tuple([traits.factors[i] for i in range(NUM_FACTORS)]))
     return ListedStep(
         Codes(step.code), step.target, tuple([step.targets[i] for i in range(step.num_targets)]), traits.count,

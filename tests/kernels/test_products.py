@@ -2,6 +2,8 @@
 
 import itertools
 from dataclasses import replace
+from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -108,6 +110,54 @@ def test_factors_that_stay_are_packed_once(dtype, transposed, sizes):
     np.testing.assert_array_equal(found[0], found[2])
     np.testing.assert_array_equal(found[1], found[2])
     np.testing.assert_allclose(found[0], exact(a, b, transposed), atol=np.finfo(dtype).eps * 16 * inner, rtol=0)
+
+
+def fused(x, y, total):
+    """Return x * y + total, rounded once."""
+    exact = Fraction(x) * Fraction(y) + Fraction(total)
+    return float(exact) if exact else x * y + total  # which is exact too, and has the sign of a zero
+
+
+def in_two_steps(x, y, total):
+    return x * y + total
+
+
+def chains(a, b, transposed, total, add):
+    a, b = (v.T if turns else v for v, turns in zip((a, b), transposed, strict=True))
+    sums = total.copy()
+    for i, j, k in itertools.product(range(len(a)), range(len(b.T)), range(len(b))):
+        sums[i, j] = add(float(a[i, k]), float(b[k, j]), float(sums[i, j]))
+    return sums
+
+
+@pytest.mark.parametrize("bits", [512, 256, 0])
+@pytest.mark.parametrize("transposed", TRANSPOSED)
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (2, 2, 2), (1, 9, 7), (4, 4, 4), (3, 1, 5), (8, 2, 4), (1, 1, 64)])
+def test_elements_of_small_products_are_one_chain(vectors, sizes, transposed, bits):
+    if vectors(bits) != bits:
+        pytest.skip(f"there are no vectors of {bits} bits")
+    add = fused if bits else in_two_steps
+    rows, inner, columns = sizes
+    a, b = factors("float64", rows, inner, columns, transposed)
+    a.flat[::3] *= 1e-200  # so that some products are less than the smallest number, which has the sign of a zero
+    b.flat[::5] *= -1e-200
+    a.flat[::4] = -0.0
+    total = np.linspace(-1, 1, rows * columns).reshape(rows, columns)
+    total.flat[::2] = -0.0
+    zeros = np.zeros((rows, columns))
+    with tg.Graph().as_default() as graph:
+        x, y, z = (tg.placeholder("float64", v.shape) for v in (a, b, total))
+        multiply = partial(tg.matmul, transpose_a=transposed[0], transpose_b=transposed[1])
+        body = lambda i, x, p, t: (i + 1, -x, multiply(x, y), t + multiply(-x, y))  # noqa: E731
+        _, _, product, added = tg.while_loop(lambda i, *_: i < 2, body, [0, x, tg.zeros((rows, columns), "float64"), z])
+        fetches = [multiply(x, y), product, added]
+    wanted = [chains(a, b, transposed, zeros, add), chains(-a, b, transposed, zeros, add)]
+    wanted.append(chains(a, b, transposed, chains(-a, b, transposed, total, add), add))
+    for settings in (ON, ON.without("llvm"), ON.without("straight")):
+        with tg.SyncSession(graph, settings=settings) as session:
+            for value, wants in zip(session.run(fetches, {x: a, y: b, z: total}), wanted, strict=True):
+                np.testing.assert_array_equal(value.view("int64"), wants.view("int64"))
+            assert {loop.limited_by == "native" for loop in session.report().loops} == {settings.straight}
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

@@ -103,6 +103,8 @@ class Product(NamedTuple):
         Whether a total is copied there first.
     is_small : bool
         Whether a plain loop computes all of it.
+    is_fused : bool
+        Whether multiplications are fused with additions.
     factors : tuple of int
         The numbers of the values that both factors, the product and the total are, or `ELSEWHERE`.
     """
@@ -115,6 +117,7 @@ class Product(NamedTuple):
     adds: bool
     copies: bool
     is_small: bool
+    is_fused: bool
     factors: tuple[int, int, int, int]
 
 

@@ -13,7 +13,7 @@ LANES = 16  # of sums that are computed at once, at most, or else those of a row
 
 
 class SmallProduct:
-    """A product, or what it is added to, as `_small` in ``kernels/cpu/linear.pyx`` computes it: term by term, in order.
+    """A product, or what it is added to, as `multiply_few` in ``kernels/cpu/product.h`` computes it.
 
     Parameters
     ----------
@@ -43,31 +43,27 @@ class SmallProduct:
         made = []
         for first in range(0, rows, together):
             places = [(r, c) for r in range(first, first + together) for c in range(columns)]
-            begin = None if total is None else self.to.pick(total, [r * columns + c for r, c in places])
+            if total is None:
+                type_ = vector_of(self.type, len(places))
+                begin = Value(zero(type_), type_)
+            else:
+                begin = self.to.pick(total, [r * columns + c for r, c in places])
             made.append(self._sum(places, left, right, begin))
         self._store(self.to.join(made))
 
-    def _sum(self, places: Sequence[tuple[int, int]], left: Value, right: Value, sums: Value | None) -> Value:
-        """Return the sums of products at some rows and columns, which begin with 0 or with other sums."""
+    def _sum(self, places: Sequence[tuple[int, int]], left: Value, right: Value, sums: Value) -> Value:
+        """Return sums of products at some rows and columns, each one chain that begins with a sum."""
         to, product = self.to, self.product
-        type_ = vector_of(self.type, len(places))
-        begins_with_zero = sums is None
         for k in range(product.inner):
-            term = self._term(k, places, left, right)
-            if begins_with_zero and k == product.inner - 1:
-                # The zero only matters where all terms are -0; with the last one it is added while others are summed.
-                term = to.let(type_, f"fadd {type_} {zero(type_)}, {term.name}")
-            sums = term if sums is None else to.let(type_, f"fadd {sums}, {term.name}")
-        assert sums is not None, "a product has terms"
+            x = [k * product.rows + r if product.transposed_a else r * product.inner + k for r, _ in places]
+            y = [c * product.inner + k if product.transposed_b else k * product.columns + c for _, c in places]
+            one, other = self._pick(0, left, x), self._pick(1, right, y)
+            if product.is_fused:
+                sums = to.call(sums.type, "fma", one, other, sums)
+            else:
+                term = to.let(sums.type, f"fmul {one}, {other.name}")
+                sums = to.let(sums.type, f"fadd {sums}, {term.name}")
         return sums
-
-    def _term(self, k: int, places: Sequence[tuple[int, int]], left: Value, right: Value) -> Value:
-        """Return products of elements: of column `k` of the left matrix and row `k` of the right one."""
-        rows, columns, inner = self.product.rows, self.product.columns, self.product.inner
-        x = [k * rows + r if self.product.transposed_a else r * inner + k for r, _ in places]
-        y = [c * inner + k if self.product.transposed_b else k * columns + c for _, c in places]
-        one, other = self._pick(0, left, x), self._pick(1, right, y)
-        return self.to.let(one.type, f"fmul {one}, {other.name}")
 
     def _pick(self, k: int, matrix: Value, lanes: Sequence[int]) -> Value:
         """Return elements of a factor: of one that stays the same, they are picked once."""
