@@ -35,9 +35,9 @@ cdef int seen_by_fused(Compute compute, uint64_t* arguments, Seen* seen, int mos
 
 
 cdef bytes describe_fused(Compute compute, uint64_t* arguments):
-    """Prepare a fused operation for code that does its work in line, and say on what that depends, as `read_fused` reads.
+    """Prepare a fused operation for code that does its work, and say on what that depends, as `read_fused` reads.
 
-    Registers that are neither input nor output get their room. Nothing is said of other works, or of many rows.
+    Of a single block, registers that are neither input nor output get their room. Nothing is said of other works.
     """
     cdef const Run* run = <const Run*>arguments
     cdef bytes described
@@ -45,24 +45,24 @@ cdef bytes describe_fused(Compute compute, uint64_t* arguments):
     cdef Register* register
     cdef char* scratch
     cdef int i
-    if not is_fused(compute) or run.block < run.rows:
+    if not is_fused(compute):
         return None
-    described = PyBytes_FromStringAndSize(NULL, (run.num_registers + 1) * sizeof(int64_t))
+    described = PyBytes_FromStringAndSize(NULL, (run.num_registers + 2) * sizeof(int64_t))
     numbers = <int64_t*>PyBytes_AS_STRING(described)
-    numbers[0] = run.rows
+    numbers[0], numbers[1] = run.rows, run.block
     scratch = run.memory + aligned(run.num_registers * sizeof(Register))
     for i in range(run.num_registers):
         register = &run.registers[i]
-        numbers[i + 1] = -register.width if register.repeated else register.width
-        if i >= run.num_registers - run.num_steps and room_of(run, i):
+        numbers[i + 2] = -register.width if register.repeated else register.width
+        if run.block == run.rows and i >= run.num_registers - run.num_steps and room_of(run, i):
             register.data = scratch + register.room
     return described
 
 
 def read_fused(bytes described):
-    """Return the number of rows, and the width of each register: less than 0 of one row that stands for all."""
-    rows, *widths = np.frombuffer(described, np.int64).tolist()
-    return rows, tuple(widths)
+    """Return the number of rows, of those of a block, and the width of each register: less than 0 of one row for all."""
+    rows, block, *widths = np.frombuffer(described, np.int64).tolist()
+    return rows, block, tuple(widths)
 
 
 cdef inline size_t _reach(const Run* run, const Register* register) noexcept nogil:

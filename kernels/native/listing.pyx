@@ -15,8 +15,9 @@ from tagflow.kernels.cpu.fused_works import FUSED_LAYOUT, read_fused
 from tagflow.kernels.native.jit.listed import (
     Fused as ListedFused, FusedLayout, Layout, ListedStep, Product as ListedProduct, Status as Statuses, StepCode as Codes, Verdict as Verdicts,
 )
+from tagflow.kernels.native.team import SHARED_LAYOUT
 
-from tagflow.kernels.core.table cimport DECLINED, RESULT
+from tagflow.kernels.core.table cimport DECLINED, RESULT, Compute
 from tagflow.kernels.cpu.fused_works cimport describe_fused
 from tagflow.kernels.cpu.linear cimport Product, is_small, product_in, vector_bits
 from tagflow.kernels.native.compiled cimport COMPUTE, Instruction
@@ -27,6 +28,7 @@ from tagflow.kernels.native.run cimport (
 )
 from tagflow.kernels.native.saving cimport Reader
 from tagflow.kernels.native.sums cimport Sum
+from tagflow.kernels.native.team cimport is_shared, shared_in
 
 cdef extern from "Python.h":
     object PyBytes_FromStringAndSize(const char*, Py_ssize_t)
@@ -95,6 +97,8 @@ cdef Listing list_steps(Run run):
     cdef Listing made = Listing()
     cdef Py_ssize_t targets = 0
     cdef Traits* traits
+    cdef Compute compute
+    cdef uint64_t* arguments
     cdef char* end
     cdef int i
     for i in range(run.num_steps):
@@ -111,7 +115,9 @@ cdef Listing list_steps(Run run):
     made.fused = {}
     for i in range(run.num_steps):
         if run.steps[i].code == WORK:
-            described = describe_fused(run.steps[i].compute, run.steps[i].arguments)
+            compute = run.steps[i].compute
+            arguments = shared_in(&compute, <uint64_t*>run.steps[i].arguments)
+            described = describe_fused(compute, arguments)
             if described is not None:
                 made.fused[i] = described
     if made.fused:
@@ -320,7 +326,8 @@ cdef object _listed(Run run, const Step* step, const Traits* traits, bytes descr
     if described is not None:
         attrs = run.program.program.instructions[step.instruction].computation.attrs
         dtype = run.program.dtypes[run.program.register_types[each.outputs[0]]]
-        fused = ListedFused(dtype, *read_fused(described), tuple(attrs["results"]), attrs["steps"])
+        rows, block, widths = read_fused(described)
+        fused = ListedFused(dtype, rows, block, is_shared(step.compute), widths, tuple(attrs["results"]), attrs["steps"])
     if traits.rows or _computation(run, step) != NULL:
         computation = run.program.program.instructions[step.instruction].computation
         if computation is not None:  # there is none for the product that is added to a sum
@@ -377,6 +384,7 @@ LAYOUT = Layout(
            <size_t>&_writer.block.is_written),
     reader=(<size_t>&_reader.rows, <size_t>&_reader.count, <size_t>&_reader.is_last),
     fused=FusedLayout(*FUSED_LAYOUT),
+    shared=SHARED_LAYOUT,
     place=(sizeof(Place), <size_t>&_place.at, <size_t>&_place.offset),
     sum=(<size_t>&_sum.rows, <size_t>&_sum.quick, <size_t>&_sum.first, <size_t>&_sum.second),
     factors=(<size_t>&_product.a.data, <size_t>&_product.b.data, <size_t>&_product.data, <size_t>&_product.total),

@@ -24,6 +24,7 @@ cdef inline int most_shares(const Work* work) noexcept nogil:
 
 
 cdef uint64_t* shared_in(Compute* compute, uint64_t* arguments) noexcept nogil
+cdef bint is_shared(Compute compute) noexcept nogil
 cdef Compute share(Team* team, Compute compute, uint64_t* arguments, int parts, uint64_t* shared) noexcept nogil
 cdef void do_together(Team* team, Compute compute, const void* arguments, int most_parts) noexcept nogil
 cdef bint is_set(void** place) noexcept nogil

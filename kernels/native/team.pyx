@@ -10,7 +10,7 @@ Works are cut only where no bit of the results depends on that.
 from libc.stdint cimport int64_t, uint64_t
 
 from tagflow.kernels.core.clock cimport nanoseconds
-from tagflow.kernels.core.table cimport DECLINED, RESULT, Compute
+from tagflow.kernels.core.table cimport DECLINED, MOST_ARGUMENTS, RESULT, Compute
 
 cdef extern from *:
     """
@@ -47,6 +47,10 @@ cdef enum:  # arguments of a work that is shared
     COMPUTE
     ARGUMENTS
     PARTS
+    NUM_GIVEN  # here; what the work says comes behind
+
+# Of the arguments of a work that is shared: their size, that of what is given, and where the function lies, in bytes.
+SHARED_LAYOUT = (sizeof(uint64_t) * MOST_ARGUMENTS, sizeof(uint64_t) * NUM_GIVEN, sizeof(uint64_t) * COMPUTE)
 
 
 cdef Compute share(Team* team, Compute compute, uint64_t* arguments, int parts, uint64_t* shared) noexcept nogil:
@@ -62,6 +66,11 @@ cdef uint64_t* shared_in(Compute* compute, uint64_t* arguments) noexcept nogil:
         compute[0] = <Compute>arguments[COMPUTE]
         return <uint64_t*>arguments[ARGUMENTS]
     return arguments
+
+
+cdef bint is_shared(Compute compute) noexcept nogil:
+    """Say whether a work is shared."""
+    return compute == _do_shared
 
 
 cdef void _do_shared(const void* shared, int part, int parts) noexcept nogil:

@@ -13,7 +13,7 @@ import pytest
 import tagflow as tg
 from tagflow.ir.apply import apply
 from tagflow.kernels.native.jit import compilation, emit
-from tagflow.kernels.native.jit.fused import can_be_loops
+from tagflow.kernels.native.jit.fused import FusedPart, can_be_loops
 from tagflow.kernels.steps import STEPS
 
 from tests.kernels import step_cases
@@ -371,6 +371,29 @@ async def test_fused_operations_are_loops(graph, function, shape, dtype, monkeyp
     ):
         assert_same_bits(one, other)
     assert any(inline)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("shape", [(13, 700), (5, 2048), (64, 131), (6000, 1), (9000,)])
+@pytest.mark.parametrize("function", [gated, chosen, cut_and_joined, rows_alone])
+async def test_fused_operations_of_several_blocks_are_functions(graph, function, shape, dtype, monkeypatch):
+    """Which several threads call for some rows each, in whatever parts."""
+    if len(shape) == 1 and function in (gated, cut_and_joined):
+        pytest.skip("there are no rows to cut")
+    written, function_of = [], FusedPart.function
+    monkeypatch.setattr(FusedPart, "function", lambda part, name: written.append(part) or function_of(part, name))
+    x, y, row = (tg.placeholder(dtype, each) for each in (shape, shape, shape[1:]))
+    fetched = tg.while_loop(
+        lambda i, *_: i < 3, lambda i, x, y: (i + 1, *(z * 0.5 for z in function(x, row, y))), [0, x, y]
+    )
+    random = np.random.default_rng(shape[0])
+    feeds = {each: random.standard_normal(each.shape).astype(dtype) for each in (x, y, row)}
+    on = replace(ON, llvm=True, llvm_seconds=0.0, fuse=True, straight=True)
+    wanted = await values(graph, fetched, feeds, MACHINE)
+    for workers in (0, 1, 3):
+        for one, other in zip(await values(graph, fetched, feeds, replace(on, workers=workers)), wanted, strict=True):
+            assert_same_bits(one, other)
+    assert written
 
 
 @pytest.mark.parametrize("step", sorted(STEPS))

@@ -173,7 +173,9 @@ def build(text: str, level: Level = FULL) -> bytes:
     for name in level.passes:
         getattr(passes, f"add_{name}_pass")()
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options())
-    passes.run(module.get_function("run"), builder)
+    for function in module.functions:
+        if not function.is_declaration:
+            passes.run(function, builder)
     code: bytes = machine.emit_object(module)
     return code
 

@@ -16,9 +16,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter, sleep
 
-from .fused import FusedLoops, can_be_loops
+from .fused import FusedLoops, FusedPart, can_be_loops
 from .held import writes_to
-from .listed import Layout, ListedStep, Status, StepCode, Verdict
+from .listed import Fused, Layout, ListedStep, Status, StepCode, Verdict
 from .memory import Memory
 from .products import SmallProduct
 from .rules import rule_of
@@ -41,6 +41,7 @@ class _Emitter(Memory):
     def __init__(self, steps: Sequence[ListedStep], layout: Layout) -> None:
         super().__init__(steps, layout)
         self.written: set[int] = {number for step in steps for number in writes_to(step)}
+        self.functions: list[str] = []  # that `run` calls, or has called
         self.counting = [i for i, step in enumerate(steps) if step.code in _COUNTING]
         self.resumes = sorted(
             {s.target for s in steps if s.code == StepCode.GO_BACK}
@@ -65,7 +66,7 @@ class _Emitter(Memory):
         lines = [*self.early, f"  {begin}", *self.lines]
         declared = (f"declare {each}" for each in sorted(self.intrinsics))
         head = "define i32 @run(ptr noundef %steps, ptr noundef %cells, ptr noundef %execution) nounwind {"
-        return "\n".join([*declared, head, *lines, "}", ""])
+        return "\n".join([*declared, *self.functions, head, *lines, "}", ""])
 
     def _leaders(self) -> set[int]:
         """Return the steps that others go on at."""
@@ -242,10 +243,9 @@ class _Emitter(Memory):
             SmallProduct(self, i, step.product, self.written).write()
             return
         if step.fused is not None and can_be_loops(step.fused):
-            FusedLoops(self, i, step.fused).write()
+            self._fused(i, step.fused)
             return
-        compute, arguments = self.field(i, self.layout.compute), self.field(i, self.layout.arguments)
-        self.add(f"call void {compute.name}({arguments}, i32 0, i32 1)")
+        arguments = self._compute(i)
         declined = self.let("ptr", f"getelementptr i8, {arguments}, i64 {self.layout.declined}")
         declined = self.let("i64", f"load i64, {declined}")
         self._leave_if(self.let("i1", f"icmp ne {declined}, 0"), Status.GAVE_UP, i)
@@ -254,6 +254,34 @@ class _Emitter(Memory):
             bits = self.let("i64", f"load i64, {place}")
             held = self.held(i, 0)
             self.write(i, 0, bits if held is None else self.convert(bits, held.type, held.in_cell))
+
+    def _compute(self, i: int) -> Value:
+        """Call what a kernel has left; return the address of its arguments."""
+        compute, arguments = self.field(i, self.layout.compute), self.field(i, self.layout.arguments)
+        self.add(f"call void {compute.name}({arguments}, i32 0, i32 1)")
+        return arguments
+
+    def _fused(self, i: int, fused: Fused) -> None:
+        """Write loops of a fused operation; if it has several blocks, in a function that several threads may call."""
+        arguments = self.field(i, self.layout.arguments)
+        if fused.block == fused.rows:
+            FusedLoops(self, self.layout.fused, arguments, fused).write()
+            return
+        part = FusedPart(self.layout.fused, fused)
+        function = part.function(f"part{i}")
+        if function is None:
+            self._compute(i)
+            return
+        self.functions.append(function)
+        self.intrinsics |= part.to.intrinsics
+        if not fused.is_shared:
+            self.add(f"call void @part{i}({arguments}, i32 0, i32 1)")
+            return
+        size, given, place = self.layout.shared  # the team shares this function, in place of the kernel's
+        shared = self.local(f"[{size} x i8]")
+        self._copy_bytes(shared, arguments, given)
+        self.add(f"store ptr @part{i}, {self.let('ptr', f'getelementptr i8, {shared}, i64 {place}')}")
+        self.add(f"call void {self.field(i, self.layout.compute).name}({shared}, i32 0, i32 1)")
 
     # Rows
 

@@ -13,11 +13,13 @@ from typing import NamedTuple
 
 from ...steps import STEPS, StepCode, StepKind
 from .listed import Fused, FusedLayout
-from .memory import Memory
 from .rules import rule_named
 from .types import Value, element_type, size_of, vector_of, zero
+from .writer import Writer
 
 VECTOR_BYTES = 64
+MOST_SCRATCH = 1 << 17  # bytes of a thread's stack
+ZERO = Value("0", "i64")
 
 
 class Target(NamedTuple):
@@ -38,6 +40,10 @@ class Target(NamedTuple):
     to: int
     column: int = 0
     negated: bool = False
+
+
+def _number(number: int) -> Value:
+    return Value(str(number), "i64")
 
 
 def can_be_loops(fused: Fused) -> bool:
@@ -77,34 +83,33 @@ class FusedLoops:
 
     Parameters
     ----------
-    to : Memory
+    to : Writer
         What they are written to.
-    i : int
-        The step that computes the operation.
+    layout : FusedLayout
+    arguments : Value
+        The address of what the operation left to be done.
     fused : Fused
     """
 
-    def __init__(self, to: Memory, i: int, fused: Fused) -> None:
-        self.to: Memory = to
+    def __init__(self, to: Writer, layout: FusedLayout, arguments: Value, fused: Fused) -> None:
+        self.to: Writer = to
         self.fused: Fused = fused
         self.first: int = len(fused.widths) - len(fused.steps)
-        is_flat = all(-1 < w < 2 for w in fused.widths) and all(STEPS[name].is_elementwise for name, *_ in fused.steps)
-        self.rows: int = 1 if is_flat else fused.rows  # else elements are rows, which are one row here
-        self.widths: list[int] = [w * fused.rows if is_flat else w for w in fused.widths]
+        self.rows: Value = _number(fused.rows)
+        self.widths: Sequence[int] = fused.widths
         self.results: set[int] = set(fused.results)
         self.type: str = element_type(fused.dtype)
         self.lanes: int = VECTOR_BYTES // size_of(self.type)
         self.in_memory: set[int] = set(range(self.first))
         self.exps: set[int] = set()  # sigmoids of which the memory holds exp of the negated operand
-        arguments = to.field(i, to.layout.arguments)
-        self.layout: FusedLayout = to.layout.fused
+        self.layout: FusedLayout = layout
         self.registers: Value = self._field(arguments, self.layout.registers)
         self.steps: Value = self._field(arguments, self.layout.steps)
         self.places: dict[int, Value] = {}
         self.values: dict[tuple[int, int], Value] = {}  # of the loop that is written: by register and column
         self.index: dict[int, Value] = {}  # where in a row, or in all of them, by the width of rows
-        self.row: Value = Value("0", "i64")
-        self.column: Value = self.row
+        self.row: Value = ZERO
+        self.column: Value = ZERO
         self.width: int = 1  # columns of the loop
         self.at: int = 1  # lanes
 
@@ -171,22 +176,22 @@ class FusedLoops:
         elif name != "concat":
             operands = (i, i) if name == "sigmoid" else (*operands, i)
             strides = [size if self.widths[k] else 0 for k in operands]
-            self._call_loop(i, [self._place(k) for k in operands], strides, self.rows * self.widths[i])
+            self._call_loop(i, [self._place(k) for k in operands], strides, self._times(self.rows, self.widths[i]))
         (self.exps if name == "sigmoid" else self.in_memory).add(i)
 
-    def _call_loop(self, i: int, places: Sequence[Value], strides: Sequence[int], count: int) -> None:
+    def _call_loop(self, i: int, places: Sequence[Value], strides: Sequence[int], count: Value) -> None:
         to = self.to
         step = to.let("ptr", f"getelementptr i8, {self.steps}, i64 {(i - self.first) * self.layout.step_size}")
         loop, last = self._field(step, self.layout.loop), self._field(step, self.layout.last)
-        pointers, number = to.local_array("ptr", places), to.local_array("i64", [Value(str(count), "i64")])
-        steps = to.local_array("i64", [Value(str(s), "i64") for s in strides])
+        pointers, number = to.local_array("ptr", places), to.local_array("i64", [count])
+        steps = to.local_array("i64", [_number(s) for s in strides])
         to.add(f"call void {loop.name}({pointers}, {number}, {steps}, {last})")
 
     def _reduce(self, i: int, name: str, operand: int) -> None:
         """Join the elements of each row, as `_fold` in ``kernels/cpu/steps.pxd``."""
         to, size, width = self.to, size_of(self.type), self.widths[operand]
         made, elements = self._place(i), self._place(operand)
-        with self._loop(0, self.rows, 1) as row:
+        with self._loop(ZERO, self.rows, 1) as row:
             start = to.let("i64", f"mul {row}, {width}")
             place = to.let("ptr", f"getelementptr {self.type}, {made}, {row}")
             first = to.let("ptr", f"getelementptr {self.type}, {elements}, {start}")
@@ -194,7 +199,7 @@ class FusedLoops:
             if STEPS[name].code is StepCode.EXTREME:
                 begin = to.let(self.type, f"load {self.type}, {first}")
             to.add(f"store {begin}, {place}")
-            self._call_loop(i, [place, first, place], [0, size, 0], width)
+            self._call_loop(i, [place, first, place], [0, size, 0], _number(width))
             if STEPS[name].code is StepCode.MEAN:
                 self._divide(place, width)
 
@@ -220,15 +225,15 @@ class FusedLoops:
     def _write_loops(self, targets: Sequence[Target], width: int, wanted: set[int]) -> None:
         for register in sorted(self._seen_in(targets) | self.results):
             self._place(register)  # in front of the loop
-        rows, whole = self.rows, width
+        rows, whole = self.rows, _number(width)
         if self._is_dense(targets, width):
-            rows, whole = 1, self.rows * width
+            rows, whole = _number(1), self._times(self.rows, width)
+        vectors = self._whole_vectors(whole, width)
         made: set[int] = set()
-        with self._loop(0, rows, 1) as row:
-            vectors = whole // self.lanes * self.lanes
-            for begin, end, lanes in ((0, vectors, self.lanes), (vectors, whole, 1)):
-                with self._loop(begin, end, lanes) as column:
-                    if begin < end:
+        with self._loop(ZERO, rows, 1) as row:
+            for begin, end, lanes in ((ZERO, vectors, self.lanes), (vectors, whole, 1)):
+                if begin != end:
+                    with self._loop(begin, end, lanes) as column:
                         made = self._write_body(targets, width, wanted, row, column, lanes)
         self.in_memory |= made
 
@@ -331,20 +336,83 @@ class FusedLoops:
         names = [self._step(k)[0] for k in seen if k not in self.in_memory and k not in self.exps]
         return all(self.widths[k] in (0, width) for k in seen) and not {"slice", "broadcast"}.intersection(names)
 
+    def _whole_vectors(self, count: Value, width: int) -> Value:
+        """Return how many of some elements, which are rows of a width, vectors compute."""
+        if count.name.isdigit():
+            return _number(int(count.name) // self.lanes * self.lanes)
+        return count if width % self.lanes == 0 else self.to.let("i64", f"and {count}, {-self.lanes}")
+
+    def _times(self, count: Value, by: int) -> Value:
+        if count.name.isdigit():
+            return _number(int(count.name) * by)
+        return count if by == 1 else self.to.let("i64", f"mul {count}, {by}")
+
     @contextmanager
-    def _loop(self, begin: int, end: int, by: int) -> Iterator[Value]:
-        """Write a loop over an index, if it is more than once around."""
-        if end - begin <= by:
-            yield Value(str(begin), "i64")
+    def _loop(self, begin: Value, end: Value, by: int) -> Iterator[Value]:
+        """Write a loop over an index, if it may be more than once around."""
+        are_known = begin.name.isdigit() and end.name.isdigit()
+        if are_known and int(end.name) - int(begin.name) <= by:
+            yield begin
             return
         to = self.to
         index, head, done = to.local("i64"), to.label("head"), to.label("done")
-        to.add(f"store i64 {begin}, {index}")
-        to.add(f"br label %{head}")
+        to.add(f"store {begin}, {index}")
+        if are_known:
+            to.add(f"br label %{head}")
+        else:
+            to.add(f"br {to.let('i1', f'icmp slt {begin}, {end.name}')}, label %{head}, label %{done}")
         to.lines.append(f"{head}:")
         at = to.let("i64", f"load i64, {index}")
         yield at
         more = to.let("i64", f"add {at}, {by}")
         to.add(f"store {more}, {index}")
-        to.add(f"br {to.let('i1', f'icmp slt {more}, {end}')}, label %{head}, label %{done}")
+        to.add(f"br {to.let('i1', f'icmp slt {more}, {end.name}')}, label %{head}, label %{done}")
         to.lines.append(f"{done}:")
+
+
+class FusedPart(FusedLoops):
+    """A function that computes a part of the rows of a fused operation, block after block, in memory of its own.
+
+    Parameters
+    ----------
+    layout : FusedLayout
+    fused : Fused
+    """
+
+    def __init__(self, layout: FusedLayout, fused: Fused) -> None:
+        super().__init__(Writer(), layout, Value("%arguments", "ptr"), fused)
+        self.scratch: int = 0  # bytes
+
+    def function(self, name: str) -> str | None:
+        """Return the function, of type `Compute`; None if the memory that it wants is too much for a stack."""
+        to = self.to
+        begin, end = self._bound("%part"), self._bound(to.let("i32", "add i32 %part, 1").name)
+        data = {i: self._place_of_all(i) for i in (*range(self.first), *self.results)}
+        with self._loop(begin, end, self.fused.block) as at:
+            for i, all_rows in data.items():
+                row = self._times(at, max(self.widths[i], 0))
+                self.places[i] = to.let("ptr", f"getelementptr {self.type}, {all_rows}, {row}")
+            left = to.let("i64", f"sub {end}, {at.name}")
+            self.rows = to.call("i64", "smin", left, _number(self.fused.block))
+            self.write()
+        if self.scratch > MOST_SCRATCH:
+            return None
+        head = f"define internal void @{name}(ptr noundef %arguments, i32 noundef %part, i32 noundef %parts)"
+        return "\n".join([f"{head} nounwind {{", "entry:", *to.early, *to.lines, "  ret void", "}"])
+
+    def _bound(self, part: str) -> Value:
+        """Return the row that a part begins with, as `_run_part` in ``kernels/cpu/fused.pyx`` cuts them."""
+        number, parts = (self.to.let("i64", f"sext i32 {name} to i64") for name in (part, "%parts"))
+        return self.to.let("i64", f"sdiv {self._times(number, self.fused.rows)}, {parts.name}")
+
+    def _place_of_all(self, i: int) -> Value:
+        return super()._place(i)
+
+    def _place(self, i: int) -> Value:
+        """Return where the elements of a register are in the rows of a block."""
+        if i not in self.places:
+            count = self.fused.block * abs(self.widths[i])
+            self.scratch += count * size_of(self.type)
+            with self.to.up_front():
+                self.places[i] = self.to.let("ptr", f"alloca [{count} x {self.type}], align {VECTOR_BYTES}")
+        return self.places[i]

@@ -86,6 +86,7 @@ class Layout(NamedTuple):
     reader: tuple[int, int, int]  # of a Reader: rows, how many, whether this is the last read
     place: tuple[int, int, int]  # of a Place: its size, the address that it is written to, the offset in the row
     fused: FusedLayout
+    shared: tuple[int, int, int]  # of the arguments of a shared work: size, that of what is given, the function's place
     sum: tuple[int, int, int, int]  # of a Sum: rows, most of them without a product, data of both factors
 
 
@@ -129,6 +130,10 @@ class Fused(NamedTuple):
     dtype : numpy.dtype
         Of all elements but truth values.
     rows : int
+    block : int
+        Rows that are computed at a time; all of them, if they are few.
+    is_shared : bool
+        Whether several threads compute them.
     widths : tuple of int
         Of the registers: inputs, constants, and what each step makes; 0 of one number, less than 0 of one row that
         stands for all.
@@ -140,6 +145,8 @@ class Fused(NamedTuple):
 
     dtype: np.dtype[Any]
     rows: int
+    block: int
+    is_shared: bool
     widths: tuple[int, ...]
     results: tuple[int, ...]
     steps: tuple[Step, ...]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from .held import Held, find_values
 from .listed import CONSTANT, Layout, ListedStep
@@ -23,8 +22,6 @@ class Memory(Writer):
     ----------
     values : dict of int to Held
         By number.
-    early : list of str
-        Instructions in front of all steps.
     """
 
     def __init__(self, steps: Sequence[ListedStep], layout: Layout) -> None:
@@ -32,20 +29,7 @@ class Memory(Writer):
         self.steps: Sequence[ListedStep] = steps
         self.layout: Layout = layout
         self.values: dict[int, Held] = find_values(steps)
-        self.early: list[str] = []
         self.known: dict[tuple[str, int, int, str], Value] = {}  # what these load
-
-    def local(self, type_: str) -> Value:
-        """Return room for a variable."""
-        with self.up_front():
-            return self.let("ptr", f"alloca {type_}")
-
-    def local_array(self, type_: str, values: Sequence[Value]) -> Value:
-        """Return where some values lie side by side."""
-        array = self.local(f"[{len(values)} x {type_}]")
-        for k, value in enumerate(values):
-            self.add(f"store {value}, {self.let('ptr', f'getelementptr {type_}, {array}, i64 {k}')}")
-        return array
 
     def field(self, i: int, offset: int, type_: str = "ptr") -> Value:
         """Return a field of a step that no step changes."""
@@ -54,13 +38,6 @@ class Memory(Writer):
             with self.up_front():
                 self.known[key] = self.let(type_, f"load {type_}, {self.place(i, offset)}")
         return self.known[key]
-
-    @contextmanager
-    def up_front(self) -> Iterator[None]:
-        """Write in front of all steps."""
-        lines, self.lines = self.lines, self.early
-        yield
-        self.lines = lines
 
     def place(self, i: int, offset: int) -> Value:
         """Return where a field of a step is."""

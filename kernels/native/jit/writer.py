@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from .types import Value, element_of, is_float, lanes_of, size_of, suffix, vector_of
 
@@ -13,12 +14,15 @@ class Writer:
     Attributes
     ----------
     lines : list of str
+    early : list of str
+        Instructions in front of all others.
     intrinsics : set of str
         Declarations of the intrinsic functions that it calls.
     """
 
     def __init__(self) -> None:
         self.lines: list[str] = []
+        self.early: list[str] = []
         self.intrinsics: set[str] = set()
         self.count: int = 0  # names given
 
@@ -40,6 +44,25 @@ class Writer:
         declared = ", ".join([v.type for v in values] + ["i1"] * bool(more))
         self.intrinsics.add(f"{type_} @llvm.{name}.{ending}({declared})")
         return self.let(type_, f"call {type_} @llvm.{name}.{ending}({arguments})")
+
+    @contextmanager
+    def up_front(self) -> Iterator[None]:
+        """Write in front of all else."""
+        lines, self.lines = self.lines, self.early
+        yield
+        self.lines = lines
+
+    def local(self, type_: str) -> Value:
+        """Return room for a variable."""
+        with self.up_front():
+            return self.let("ptr", f"alloca {type_}")
+
+    def local_array(self, type_: str, values: Sequence[Value]) -> Value:
+        """Return where some values lie side by side."""
+        array = self.local(f"[{len(values)} x {type_}]")
+        for k, value in enumerate(values):
+            self.add(f"store {value}, {self.let('ptr', f'getelementptr {type_}, {array}, i64 {k}')}")
+        return array
 
     def label(self, name: str) -> str:
         """Return a new name of a block."""

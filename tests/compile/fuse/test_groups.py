@@ -9,7 +9,7 @@ from tagflow.ir.program import Program
 
 from tests.support.compiling import optimized
 from tests.support.running import machine_results, result_pairs
-from tests.support.settings import ON
+from tests.support.settings import MACHINE, ON
 
 pytestmark = pytest.mark.usefixtures("graph")
 
@@ -218,6 +218,31 @@ def test_random_expressions_give_the_same(seed, columns):
         known.append(_grow(random, known))
     fetches = [t for t in known[5:] if random.random() < 0.3] + known[-1:]
     assert_same(fetches, feeds, [random.standard_normal(t.shape.as_tuple()).astype(np.float32) for t in feeds])
+
+
+@pytest.mark.parametrize("columns", [3, 130, 1500])
+@pytest.mark.parametrize("seed", range(10))
+def test_random_expressions_of_a_native_loop_give_the_same(graph, seed, columns):
+    """In line, or, of several blocks, as functions that threads share."""
+    random = np.random.default_rng(seed)
+    shapes = [7, 5, columns], [7, 5, columns], [columns], [1, columns], []
+    feeds = {tg.placeholder("float32", s): random.standard_normal(s).astype(np.float32) for s in shapes}
+
+    def body(i, a, b, c, d, e, *arrays):
+        known = [a, b, c, d, e]
+        for _ in range(25):
+            known.append(_grow(random, known))
+        return i + 1, *(x * 0.5 for x in known[:5]), *(t.write(i, x) for t, x in zip(arrays, known[-4:], strict=True))
+
+    arrays = [tg.TensorArray("float32", 3) for _ in range(4)]
+    fetches = [each.stack() for each in tg.while_loop(lambda i, *_: i < 3, body, [0, *feeds, *arrays])[6:]]
+    found = []
+    for settings in (ON, replace(ON, workers=2), MACHINE):
+        with tg.SyncSession(graph, settings=settings) as session:
+            found.append(session.run(fetches, feeds))
+    for one, shared, wanted in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, wanted)
+        np.testing.assert_array_equal(shared, wanted)
 
 
 def _grow(random, known):
