@@ -1,9 +1,9 @@
 """The steps of a run as LLVM's intermediate representation.
 
-One function walks over the steps as `_walk` in ``run.pyx`` does, and may take over from it, or hand over to it,
+A function walks over the steps as `_walk` in ``run.pyx`` does, and may take over from it, or hand over to it,
 wherever steps are suspended. Memory that all steps see as a whole, and no work does, is a value of the function while
-that runs. Few elements at once, and products of a few, are computed in line; all else is called as the steps say. All
-addresses are read from the steps, none is part of the code.
+that runs. Few elements at once, products of a few, and fused operations are computed in line, or by functions of the
+code's own; all else is called as the steps say. All addresses are read from the steps, none is part of the code.
 
 No flag lets LLVM reorder, contract or ignore anything of floating-point numbers.
 
@@ -278,7 +278,7 @@ class _Emitter(Memory):
             self.add(f"call void @part{i}({arguments}, i32 0, i32 1)")
             return
         size, given, place = self.layout.shared  # the team shares this function, in place of the kernel's
-        shared = self.local(f"[{size} x i8]")
+        shared = self.local(f"[{size // 8} x i64]")
         self._copy_bytes(shared, arguments, given)
         self.add(f"store ptr @part{i}, {self.let('ptr', f'getelementptr i8, {shared}, i64 {place}')}")
         self.add(f"call void {self.field(i, self.layout.compute).name}({shared}, i32 0, i32 1)")

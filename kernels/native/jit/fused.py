@@ -1,8 +1,9 @@
 """Fused operations as loops over vectors, in which what one step makes is a value that the next ones take.
 
-Steps for which there is a rule are computed where somebody wants their results; slices are loads from other columns.
-What has no rule is called, as ``kernels/cpu/steps.pxd`` does: before that, its operands are written to memory, in a
-loop that does so for all calls whose operands are known by then. Of a sigmoid only exp is called.
+Steps for which there is a rule are computed where somebody wants their results; slices are loads from other columns,
+and a column that stands for all others is computed by elements. What has no rule is called, as
+``kernels/cpu/steps.pxd`` does: before that, its operands are written to memory, in a loop that does so for all calls
+whose operands are known by then. Of a sigmoid only exp is called.
 """
 
 from __future__ import annotations
@@ -223,8 +224,7 @@ class FusedLoops:
             self._write_loops(chosen, width, set().union(self.results, *(self._wants(i) for i in later)))
 
     def _write_loops(self, targets: Sequence[Target], width: int, wanted: set[int]) -> None:
-        for register in sorted(self._seen_in(targets) | self.results):
-            self._place(register)  # in front of the loop
+        self._look_up(sorted(self._seen_in(targets) | self.results))
         rows, whole = self.rows, _number(width)
         if self._is_dense(targets, width):
             rows, whole = _number(1), self._times(self.rows, width)
@@ -262,8 +262,17 @@ class FusedLoops:
     def _value(self, i: int, shift: int) -> Value:
         """Return the elements of a register at the place, from another column on by a shift."""
         if (i, shift) not in self.values:
-            self.values[i, shift] = self._computed(i, shift)
+            is_column = abs(self.widths[i]) == 1 != self.width and i not in self.in_memory | self.exps
+            self.values[i, shift] = self._column(i) if is_column else self._computed(i, shift)
         return self.values[i, shift]
+
+    def _column(self, i: int) -> Value:
+        """Return the one element that a row of a register has, for all columns, computed as in a loop over one."""
+        here = self.values, self.index, self.width, self.column, self.at
+        self.values, self.index, self.width, self.column, self.at = {}, {}, 1, ZERO, 1
+        value = self._value(i, 0)
+        self.values, self.index, self.width, self.column, self.at = here
+        return self.to.splat(value, self.at)
 
     def _computed(self, i: int, shift: int) -> Value:
         if i in self.in_memory or i in self.exps:
@@ -318,6 +327,11 @@ class FusedLoops:
         if i not in self.places:
             self.places[i] = self._field(self.registers, i * self.layout.register_size + self.layout.data)
         return self.places[i]
+
+    def _look_up(self, registers: Sequence[int]) -> None:
+        """Find in front of a loop where the elements of registers are."""
+        for i in registers:
+            self._place(i)
 
     def _seen_in(self, targets: Sequence[Target]) -> set[int]:
         """Return the registers that a loop for targets sees."""
@@ -398,7 +412,9 @@ class FusedPart(FusedLoops):
         if self.scratch > MOST_SCRATCH:
             return None
         head = f"define internal void @{name}(ptr noundef %arguments, i32 noundef %part, i32 noundef %parts)"
-        return "\n".join([f"{head} nounwind {{", "entry:", *to.early, *to.lines, "  ret void", "}"])
+        return "\n".join(
+            [f'{head} nounwind "probe-stack"="inline-asm" {{', "entry:", *to.early, *to.lines, "  ret void", "}"]
+        )
 
     def _bound(self, part: str) -> Value:
         """Return the row that a part begins with, as `_run_part` in ``kernels/cpu/fused.pyx`` cuts them."""
@@ -407,6 +423,9 @@ class FusedPart(FusedLoops):
 
     def _place_of_all(self, i: int) -> Value:
         return super()._place(i)
+
+    def _look_up(self, registers: Sequence[int]) -> None:
+        pass  # what is there is known, and only what is written to gets room on the stack
 
     def _place(self, i: int) -> Value:
         """Return where the elements of a register are in the rows of a block."""

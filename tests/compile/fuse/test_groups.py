@@ -257,7 +257,8 @@ def _grow(random, known):
             return tg.split(x, [1, x.shape.as_tuple()[-1] - 1], axis=-1)[random.integers(0, 2)]
         case 3 if x.rank and x.shape.as_tuple()[-1] < 5000:
             return tg.concat([x, x], -1)
-    if y.shape.as_tuple()[-1:] != x.shape.as_tuple()[-1:]:
+    last = {each.shape.as_tuple()[-1:] for each in (x, y)}
+    if len(last) > 1 and (1,) not in last:
         y = tg.constant(np.float32(0.5))
     return [tg.add, tg.subtract, tg.multiply, tg.maximum][random.integers(0, 4)](x, y)
 
