@@ -1,5 +1,5 @@
 /* Products of matrices by vector instructions, for factors that are too small for BLAS to be at its best, and of a few
-   elements by plain loops.
+   elements, by a tile or a plain loop.
 
    By AVX-512, or AVX2 with FMA: see core/vectors.h. */
 
@@ -60,18 +60,35 @@ PRODUCT_OF_FEW(multiply_few_double_0, double, , IN_TWO_STEPS)
 PRODUCT_OF_FEW(multiply_few_float_fma, float, __attribute__((target("fma"))), __builtin_fmaf)
 PRODUCT_OF_FEW(multiply_few_double_fma, double, __attribute__((target("fma"))), __builtin_fma)
 
-/* Computes all of a product of a few elements of float32 (size 4) or float64. */
-static void multiply_few(const Factors *f, int bits, int size, size_t rows)
-{
-    if (bits)
-        (size == 4 ? multiply_few_float_fma : multiply_few_double_fma)(f, rows);
-    else
-        (size == 4 ? multiply_few_float_0 : multiply_few_double_0)(f, rows);
-}
-
 #define VECTOR_CODE "cpu/product_tiles.h"
 #include "core/each_vector.h"
 #undef VECTOR_CODE
+
+/* Computes all of a product of a few elements by tiles. A row of the second factor is at most one vector, which begins
+   with the total if there is one. */
+#define BY_TILES(ANY_TILE, REAL) \
+    for (size_t row = 0; row < rows; row += MOST_TILE_ROWS) \
+        ANY_TILE(rows - row < MOST_TILE_ROWS ? (int)(rows - row) : MOST_TILE_ROWS, 1, (int)f->columns, \
+                 (const REAL *)f->a + row * f->a_row, f->a_row, f->a_step, f->b, f->b_row, f->inner, NULL, NULL, 0, \
+                 (REAL *)f->c + row * f->columns, NULL, \
+                 f->total ? (const REAL *)f->total + row * f->columns : NULL, f->columns)
+
+/* Computes all of a product of a few elements of float32 (size 4) or float64. */
+static void multiply_few(const Factors *f, int bits, int size, size_t rows)
+{
+    if (!bits)
+        (size == 4 ? multiply_few_float_0 : multiply_few_double_0)(f, rows);
+    else if (f->b_step != 1 || f->columns * size * 8 > (size_t)bits)
+        (size == 4 ? multiply_few_float_fma : multiply_few_double_fma)(f, rows);
+    else if (bits == 512 && size == 4)
+        BY_TILES(any_tile_float_512, float);
+    else if (bits == 512)
+        BY_TILES(any_tile_double_512, double);
+    else if (size == 4)
+        BY_TILES(any_tile_float_256, float);
+    else
+        BY_TILES(any_tile_double_256, double);
+}
 
 /* Computes some rows and columns of a product of float32 (size 4) or float64 matrices. */
 static void multiply(const Factors *f, int bits, int size, size_t row, size_t rows, size_t column, size_t columns)

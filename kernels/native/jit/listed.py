@@ -103,7 +103,7 @@ class Product(NamedTuple):
     copies : bool
         Whether a total is copied there first.
     is_small : bool
-        Whether a plain loop computes all of it.
+        Whether it is one of a few elements, which is computed in line.
     is_fused : bool
         Whether multiplications are fused with additions.
     factors : tuple of int
