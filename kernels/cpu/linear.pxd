@@ -7,7 +7,7 @@ from tagflow.kernels.cpu.arrays cimport ArrayObject
 from tagflow.kernels.cpu.seen cimport Seen
 
 cdef enum:
-    TINY = 64  # multiplications up to which a plain loop is best
+    TINY = 64  # multiplications up to which `multiply_few` is best
 
 
 cdef struct Matrix:  # an operand as BLAS wants it
@@ -33,7 +33,7 @@ cdef struct Product:
     char* scratch  # room for a panel for each part, or NULL
 
 cdef inline bint is_small(const Product* p) noexcept nogil:
-    """Say whether there is a product, and a plain loop computes all of it."""
+    """Say whether there is a product, and `multiply_few` computes all of it."""
     return p != NULL and p.more_a == NULL and <int64_t>p.rows * p.columns * p.inner <= TINY
 
 

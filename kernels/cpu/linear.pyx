@@ -1,4 +1,4 @@
-"""Products of matrices: by `product.h`, by BLAS where there are no such instructions, by plain loops where tiny.
+"""Products of matrices: by `product.h`, by BLAS where there are no such instructions; tiny ones by plain loops too.
 
 Which of these it is depends on the sizes alone, so that a product has the same bits wherever and in however many parts it
 is computed. What is not two plain matrices of float32 or float64 goes through the Python kernel.

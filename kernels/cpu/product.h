@@ -64,8 +64,8 @@ PRODUCT_OF_FEW(multiply_few_double_fma, double, __attribute__((target("fma"))), 
 #include "core/each_vector.h"
 #undef VECTOR_CODE
 
-/* Computes all of a product of a few elements by tiles. A row of the second factor is at most one vector, which begins
-   with the total if there is one. */
+/* Computes all of a product of a few elements by tiles, if a row of the second factor is one vector at most. Sums begin
+   with the total, as in plain loops. */
 #define BY_TILES(ANY_TILE, REAL) \
     for (size_t row = 0; row < rows; row += MOST_TILE_ROWS) \
         ANY_TILE(rows - row < MOST_TILE_ROWS ? (int)(rows - row) : MOST_TILE_ROWS, 1, (int)f->columns, \

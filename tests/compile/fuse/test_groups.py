@@ -240,6 +240,7 @@ def test_random_expressions_of_a_native_loop_give_the_same(graph, seed, columns)
     for settings in (ON, replace(ON, workers=2), MACHINE):
         with tg.SyncSession(graph, settings=settings) as session:
             found.append(session.run(fetches, feeds))
+            assert {loop.limited_by == "native" for loop in session.report().loops} == {settings.straight}
     for one, shared, wanted in zip(*found, strict=True):
         np.testing.assert_array_equal(one, wanted)
         np.testing.assert_array_equal(shared, wanted)
