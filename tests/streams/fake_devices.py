@@ -94,15 +94,22 @@ extern "C" __global__ void spin(long long turns) {
 
 
 class GpuRig(CudaRig):
-    """On a real GPU work is let go by itself, after some hundredths of a second."""
+    """On a real GPU work is let go by itself, after half a second: in that, all streams begin theirs."""
+
+    def __init__(self, devices):
+        import cupy
+
+        super().__init__(devices)
+        self.spin = cupy.RawKernel(SPIN, "spin")
+        self.spin((1,), (1,), (np.int64(0),))  # compiled and loaded here, so that no work waits for that
+        cupy.cuda.get_current_stream().synchronize()
 
     def busy(self, stream):
         import cupy
 
         def work():
-            spin = cupy.RawKernel(SPIN, "spin")
             with cupy.cuda.Stream.from_external(stream):
-                spin((1,), (1,), (np.int64(50_000_000),))
+                self.spin((1,), (1,), (np.int64(1_000_000_000),))
 
         return stream.submit(work, kind="busy"), lambda: None
 
