@@ -24,9 +24,12 @@ class Rig:
     ----------
     shares_memory : bool
         Whether the host can read the device's memory, which can have any NumPy array then.
+    count : int
+        How many devices there are: two, but for a single GPU, which is both.
     """
 
     shares_memory = True
+    count = 2
 
     def __init__(self, devices):
         self.device, self.other = devices
@@ -100,6 +103,7 @@ class GpuRig(CudaRig):
         import cupy
 
         super().__init__(devices)
+        self.count = min(2, gpus())
         self.spin = cupy.RawKernel(SPIN, "spin")
         self.spin((1,), (1,), (np.int64(0),))  # compiled and loaded here, so that no work waits for that
         cupy.cuda.get_current_stream().synchronize()
