@@ -21,7 +21,7 @@ test:  ## the whole suite, on all cores
 	$(PYTHON) -m pytest -n auto
 
 debug: $(PYTHON)  ## rebuild with bounds checks and counters on, then test; `make install` goes back
-	TAGFLOW_DEBUG=1 $(INSTALL) --editable '.[test]'
+	TAGLOOM_DEBUG=1 $(INSTALL) --editable '.[test]'
 	$(PYTHON) -m pytest -n auto
 
 # What scipy brings throws exceptions, so libstdc++ comes early too. The pool poisons what is behind an array, and what is
@@ -30,10 +30,10 @@ WITH_ASAN := ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
 	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libstdc++.so)"
 
 asan: $(PYTHON)  ## rebuild with AddressSanitizer, test the kernels, read TEXTS random texts; `make kernels` goes back
-	TAGFLOW_ASAN=1 $(PYTHON) setup.py --quiet build_ext --inplace
+	TAGLOOM_ASAN=1 $(PYTHON) setup.py --quiet build_ext --inplace
 	$(WITH_ASAN) $(PYTHON) -m pytest -n auto tests/kernels
-	$(WITH_ASAN) TAGFLOW_OFF=pool $(PYTHON) -m pytest -n auto tests/kernels
-	$(WITH_ASAN) TAGFLOW_TEXTS=$(TEXTS) $(PYTHON) -m pytest -n auto tests/property/test_random_texts.py
+	$(WITH_ASAN) TAGLOOM_OFF=pool $(PYTHON) -m pytest -n auto tests/kernels
+	$(WITH_ASAN) TAGLOOM_TEXTS=$(TEXTS) $(PYTHON) -m pytest -n auto tests/property/test_random_texts.py
 
 lint:
 	$(VENV)/bin/ruff check .
@@ -45,7 +45,7 @@ format:
 types:  ## mypy sees the package only as it is installed: a wheel in a venv of its own
 	python3 -m venv build/types
 	build/types/bin/pip install --quiet '.[test]'
-	cd build && types/bin/mypy --config-file ../pyproject.toml -p tagflow
+	cd build && types/bin/mypy --config-file ../pyproject.toml -p tagloom
 
 rules:  ## which test covers which rule of the semantics
 	$(PYTHON) -m pytest --rules
@@ -68,7 +68,7 @@ golden:  ## write the golden texts anew; read the diff before committing it
 	$(PYTHON) -m pytest -k golden --update-golden
 
 demo:
-	$(VENV)/bin/tagflow demo
+	$(VENV)/bin/tagloom demo
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,6 +1,6 @@
 """Maps the folders to packages and compiles the kernels; everything else is in pyproject.toml.
 
-``TAGFLOW_DEBUG=1`` builds the same sources with bounds checks and with the debug counters on, ``TAGFLOW_ASAN=1`` with
+``TAGLOOM_DEBUG=1`` builds the same sources with bounds checks and with the debug counters on, ``TAGLOOM_ASAN=1`` with
 AddressSanitizer, whose library has to be loaded before Python is: see ``make asan``.
 """
 
@@ -13,8 +13,8 @@ from Cython.Build import cythonize
 from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
 
-FOLDERS = {"tagflow": "engine", "tagflow.kernels": "kernels", "tagflow.streams": "streams", "tagflow.swap": "swap"}
-DEBUG, ASAN = (os.environ.get(name, "0") not in ("", "0") for name in ("TAGFLOW_DEBUG", "TAGFLOW_ASAN"))
+FOLDERS = {"tagloom": "engine", "tagloom.kernels": "kernels", "tagloom.streams": "streams", "tagloom.swap": "swap"}
+DEBUG, ASAN = (os.environ.get(name, "0") not in ("", "0") for name in ("TAGLOOM_DEBUG", "TAGLOOM_ASAN"))
 CORES = os.cpu_count() or 1
 FLAVOUR = "asan" if ASAN else "debug" if DEBUG else "release"
 FLAGS = {
@@ -34,7 +34,7 @@ DIRECTIVES = {
     "binding": True,
     "embedsignature": True,
 }
-MACROS = [("TAGFLOW_DEBUG", str(int(DEBUG))), ("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")]
+MACROS = [("TAGLOOM_DEBUG", str(int(DEBUG))), ("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION")]
 
 
 def folders():
@@ -49,7 +49,7 @@ def packages():
 
 def stage():
     """Link ``kernels/`` under the name that ``cimport`` looks for, since Cython does not know the mapping."""
-    root = CIMPORT_ROOT / "tagflow"
+    root = CIMPORT_ROOT / "tagloom"
     root.mkdir(parents=True, exist_ok=True)
     (root / "__init__.py").touch()
     link = root / "kernels"
@@ -62,7 +62,7 @@ def extension(source):
     """Describe the module that `source`, a path below ``kernels/``, becomes."""
     path = Path(source)
     return Extension(
-        ".".join(["tagflow", *path.with_suffix("").parts]),
+        ".".join(["tagloom", *path.with_suffix("").parts]),
         [str(path)],
         include_dirs=[numpy.get_include(), "kernels"],
         define_macros=MACROS,

@@ -1,1 +1,1 @@
-"""Experiments that measure tagflow beside other engines: ``python -m bench NAME --peer tf``."""
+"""Experiments that measure tagloom beside other engines: ``python -m bench NAME --peer tf``."""

@@ -26,7 +26,7 @@ def experiments() -> dict[str, Experiment]:
 
 def parse(arguments: list[str] | None, names: list[str]) -> argparse.Namespace:
     """Parse the command line."""
-    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure tagflow beside other engines.")
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure tagloom beside other engines.")
     parser.add_argument("name", choices=names, metavar="NAME", help=f"one of: {', '.join(names)}")
     parser.add_argument("--peer", action="append", default=[], choices=list(PEER_MODULES), help="measure this too")
     parser.add_argument(

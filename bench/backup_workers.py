@@ -1,6 +1,6 @@
 """Synchronous replicas in virtual time (Abadi et al., 2016): null steps (Figure 6), and backup workers (Figure 8).
 
-The replicas are those of `tagflow.training.SyncReplicas`, on devices that take stated times: the parameters are on one,
+The replicas are those of `tagloom.training.SyncReplicas`, on devices that take stated times: the parameters are on one,
 each worker on another. What crosses the link of the parameters takes its time one after the other; a worker asks for
 parts of the parameters one by one, so that all who ask at a time share the link. Times are fitted to what the
 paper says of no backup workers; what comes out for others is computed by the replicas themselves, not by a formula.
@@ -80,7 +80,7 @@ RATE, SHARED_RATE = 1.45e9, 35.5e9  # bytes per second
 
 def program(tg: Any, case: Case) -> Any:
     """Build the replicas of a case; return them and what initializes their variables."""
-    from tagflow.training import GradientDescentOptimizer, SyncReplicas
+    from tagloom.training import GradientDescentOptimizer, SyncReplicas
 
     model, count = MODELS[case["step"]], case["workers"] + case["backup"]
     elements = max(1, round(model.megabytes * 1e6 * SCALE / 4 / model.parts))
@@ -101,7 +101,7 @@ def program(tg: Any, case: Case) -> Any:
 
 def links(case: Case, clock: Any, seed: int = 0) -> list[Any]:
     """Return the devices of a case: that of the parameters, then those of the workers."""
-    from tagflow.streams import Exponential, LatencyDevice, Lognormal, Mixture, Sum
+    from tagloom.streams import Exponential, LatencyDevice, Lognormal, Mixture, Sum
 
     model = MODELS[case["step"]]
     body = Lognormal(model.body, SPREAD)
@@ -116,8 +116,8 @@ def links(case: Case, clock: Any, seed: int = 0) -> list[Any]:
 
 async def virtual(case: Case, seed: int = 0) -> tuple[list[float], Any]:
     """Train in virtual time, on a loop of asyncio's own; return the seconds of each update, and the statistics."""
-    import tagflow as tg
-    from tagflow.streams import VirtualClock
+    import tagloom as tg
+    from tagloom.streams import VirtualClock
 
     with tg.Graph().as_default() as graph:
         replicas, initialize = program(tg, case)
@@ -140,9 +140,9 @@ def in_virtual_time(case: Case) -> list[float]:
     return asyncio.run(virtual(case))[0]
 
 
-async def tagflow(case: Case, stack: AsyncExitStack) -> Observed:
+async def tagloom(case: Case, stack: AsyncExitStack) -> Observed:
     """Train in virtual time once, in a thread since this one's loop can not, and in real time as often as asked."""
-    import tagflow as tg
+    import tagloom as tg
 
     seconds = await asyncio.to_thread(in_virtual_time, case)
     with tg.Graph().as_default() as graph:
@@ -208,7 +208,7 @@ EXPERIMENT = Experiment(
     name="backup_workers",
     cases=cases(150, 5),
     quick_cases=cases(20, 3, workers=(1, 10), backups=(0, 4)),
-    engines={"tagflow": tagflow},
+    engines={"tagloom": tagloom},
     metric="updates_per_second",
     amount=lambda case: float(UPDATES),
     figures=(VIRTUAL,),

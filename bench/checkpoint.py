@@ -46,8 +46,8 @@ class Model:
     """A mixture of experts, and its checkpoints in a directory."""
 
     def __init__(self, case: Case, directory: Path) -> None:
-        import tagflow as tg
-        from tagflow.training import Checkpointer
+        import tagloom as tg
+        from tagloom.training import Checkpointer
 
         self.count = size_of(case) // (4 * UNITS * UNITS)
         self.directory = directory
@@ -69,7 +69,7 @@ class Model:
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Any]:
         """Open a session of the model, without values."""
-        import tagflow as tg
+        import tagloom as tg
 
         async with tg.Session(self.graph) as session:
             yield session
@@ -139,7 +139,7 @@ def own_directory(stack: AsyncExitStack) -> Path:
     return directory
 
 
-async def tagflow(case: Case, stack: AsyncExitStack) -> Observed:
+async def tagloom(case: Case, stack: AsyncExitStack) -> Observed:
     """Save, restore, or train while a checkpoint is written."""
     return await {"write": writes, "restore": restores, "train": trains}[case["mode"]](*await begun(case, stack))
 
@@ -263,7 +263,7 @@ def cases(mebibytes: int) -> tuple[Case, ...]:
 EXPERIMENT = Experiment(
     name="checkpoint",
     cases=cases(1024),
-    engines={"tagflow": tagflow, "disk": disk},
+    engines={"tagloom": tagloom, "disk": disk},
     metric="bytes_per_second",
     amount=lambda case: float(size_of(case)),
     figures=(PAUSE, LONGEST, HELD, PLAIN),

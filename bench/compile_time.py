@@ -22,9 +22,9 @@ def program(ops: Any, count: int) -> tuple[Any, Any]:
     return x, y
 
 
-def tagflow(case: Case, stack: AsyncExitStack) -> Step:
-    """Open a session of tagflow and run the chain once."""
-    import tagflow as tg
+def tagloom(case: Case, stack: AsyncExitStack) -> Step:
+    """Open a session of tagloom and run the chain once."""
+    import tagloom as tg
 
     with tg.Graph().as_default() as graph:
         x, y = program(tg, case["operations"])
@@ -52,7 +52,7 @@ def tf(case: Case, stack: AsyncExitStack) -> Step:
 EXPERIMENT = Experiment(
     name="compile_time",
     cases=({"operations": 1_000}, {"operations": 10_000}, {"operations": 100_000}),
-    engines={"tagflow": tagflow, "tf": tf},
+    engines={"tagloom": tagloom, "tf": tf},
     metric="seconds",
     tolerance=1e-5,
     time_unit=1.0,

@@ -11,7 +11,7 @@ from .tensorflow_session import graph_session
 
 
 def program(ops: Any, case: Case) -> list[Any]:
-    """Build the loop with the graph interface that TensorFlow 1 and tagflow share."""
+    """Build the loop with the graph interface that TensorFlow 1 and tagloom share."""
 
     def body(i: Any, x: Any) -> tuple[Any, Any]:
         return i + 1, ops.cond(x > 10, lambda: x - 7, lambda: x + 3)
@@ -19,9 +19,9 @@ def program(ops: Any, case: Case) -> list[Any]:
     return list(ops.while_loop(lambda i, x: i < case["iterations"], body, [0, 1], back_prop=False))
 
 
-async def tagflow(case: Case, stack: AsyncExitStack, **options: Any) -> Step:
-    """Branch in a tagflow loop."""
-    import tagflow as tg
+async def tagloom(case: Case, stack: AsyncExitStack, **options: Any) -> Step:
+    """Branch in a tagloom loop."""
+    import tagloom as tg
 
     with tg.Graph().as_default() as graph:
         results = program(tg, case)
@@ -42,7 +42,7 @@ def tf(case: Case, stack: AsyncExitStack) -> Step:
 EXPERIMENT = Experiment(
     name="cond_loop",
     cases=({"iterations": 100_000},),
-    engines={"tagflow": tagflow, "tf": tf},
+    engines={"tagloom": tagloom, "tf": tf},
     metric="iterations_per_second",
     amount=lambda case: float(case["iterations"]),
     devices={"cuda": loop_on_cuda},

@@ -82,7 +82,7 @@ def problem(case: Case) -> Problem:
 
 
 def loss_of(ops: Any, nn: Any, case: Case, weights: list[Any], images: Any, labels: Any) -> Any:
-    """Build the loss with the functions that TensorFlow 1 and tagflow share; of a single layer its mean square."""
+    """Build the loss with the functions that TensorFlow 1 and tagloom share; of a single layer its mean square."""
     x, flat = images, False
     found = iter(weights)
     for layer in layers(case):
@@ -100,9 +100,9 @@ def loss_of(ops: Any, nn: Any, case: Case, weights: list[Any], images: Any, labe
     return ops.reduce_mean(nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=x))
 
 
-async def tagflow(case: Case, stack: AsyncExitStack) -> Step:
-    """Train with tagflow."""
-    import tagflow as tg
+async def tagloom(case: Case, stack: AsyncExitStack) -> Step:
+    """Train with tagloom."""
+    import tagloom as tg
 
     given = problem(case)
     with tg.Graph().as_default() as graph:
@@ -183,7 +183,7 @@ EXPERIMENT = Experiment(
         *({"network": name, "batch": n, "size": size, "channels": c} for name, (n, size, c, *_) in SINGLE.items()),
     ),
     quick_cases=(NETWORK,),
-    engines={"tagflow": tagflow, "tf": tf, "torch": torch},
+    engines={"tagloom": tagloom, "tf": tf, "torch": torch},
     metric="steps_per_second",
     tolerance=1e-3,
     unable=lambda case: (

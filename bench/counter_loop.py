@@ -10,9 +10,9 @@ from .on_cuda import loop_on_cuda
 from .tensorflow_session import graph_session
 
 
-async def tagflow(case: Case, stack: AsyncExitStack, **options: Any) -> Step:
-    """Count in a tagflow loop."""
-    import tagflow as tg
+async def tagloom(case: Case, stack: AsyncExitStack, **options: Any) -> Step:
+    """Count in a tagloom loop."""
+    import tagloom as tg
 
     with tg.Graph().as_default() as graph:
         count = tg.while_loop(lambda i: i < case["iterations"], lambda i: i + 1, [0], back_prop=False)
@@ -33,7 +33,7 @@ def tf(case: Case, stack: AsyncExitStack) -> Step:
 EXPERIMENT = Experiment(
     name="counter_loop",
     cases=({"iterations": 100_000},),
-    engines={"tagflow": tagflow, "tf": tf},
+    engines={"tagloom": tagloom, "tf": tf},
     metric="iterations_per_second",
     amount=lambda case: float(case["iterations"]),
     devices={"cuda": loop_on_cuda},

@@ -17,7 +17,7 @@ MESSAGES = "dead_messages_per_destination_and_iteration"
 
 def program(case: Case) -> tuple[Any, list[Any]]:
     """Build the loop, half of its branch asked onto a second device; return its graph and its results."""
-    import tagflow as tg
+    import tagloom as tg
 
     def branch(x: Any) -> Any:
         powers = [x]
@@ -37,7 +37,7 @@ def program(case: Case) -> tuple[Any, list[Any]]:
 
 async def run(case: Case, stack: AsyncExitStack, *, devices: int, coalesce: bool = True) -> Observed:
     """Run the loop, and note how many dead messages a device got in an iteration of the first step, at most."""
-    import tagflow as tg
+    import tagloom as tg
 
     graph, results = program(case)
     settings = tg.Settings(coalesce_dead_signals=coalesce)
@@ -56,7 +56,7 @@ async def run(case: Case, stack: AsyncExitStack, *, devices: int, coalesce: bool
     return Observed(step, figures)
 
 
-async def tagflow(case: Case, stack: AsyncExitStack) -> Observed:
+async def tagloom(case: Case, stack: AsyncExitStack) -> Observed:
     """Cut the branch."""
     return await run(case, stack, devices=2)
 
@@ -74,7 +74,7 @@ async def one_by_one(case: Case, stack: AsyncExitStack) -> Observed:
 EXPERIMENT = Experiment(
     name="dead_signals",
     cases=({"edges": 200, "iterations": 5000},),
-    engines={"tagflow": tagflow, "uncut": uncut, "one_by_one": one_by_one},
+    engines={"tagloom": tagloom, "uncut": uncut, "one_by_one": one_by_one},
     metric="iterations_per_second",
     amount=lambda case: float(case["iterations"]),
     figures=(MESSAGES,),

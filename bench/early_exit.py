@@ -15,9 +15,9 @@ from .experiment import Case, Experiment
 BATCH, UNITS, STEPS = 64, 512, 3
 
 
-async def tagflow(case: Case, stack: AsyncExitStack) -> Any:
+async def tagloom(case: Case, stack: AsyncExitStack) -> Any:
     """Build the loop, whose end depends on what it computes, with gradients for its weights if the case says so."""
-    import tagflow as tg
+    import tagloom as tg
 
     random = np.random.default_rng(0)
     kernel = random.standard_normal((2 * UNITS, 4 * UNITS), np.float32) / np.float32(np.sqrt(2 * UNITS))
@@ -49,7 +49,7 @@ async def tagflow(case: Case, stack: AsyncExitStack) -> Any:
 EXPERIMENT = Experiment(
     name="early_exit",
     cases=tuple({"gradient": gradient, "rows": rows} for gradient in (False, True) for rows in (STEPS, 500)),
-    engines={"tagflow": tagflow},
+    engines={"tagloom": tagloom},
     metric="steps_per_second",
     together=("rows",),
     same_values=("rows",),

@@ -29,7 +29,7 @@ def batches(case: Case) -> np.ndarray:
 
 
 def program(ops: Any, optimizer: Any, case: Case) -> tuple[Any, list[Any]]:
-    """Build the step with the interface that TensorFlow 1 and tagflow share; return its feed and its fetches."""
+    """Build the step with the interface that TensorFlow 1 and tagloom share; return its feed and its fetches."""
     target = np.random.default_rng(1).standard_normal((BATCH, WIDTH)).astype(np.float32)
     ids = ops.placeholder("int64", [BATCH])
     table = variable(ops, case)
@@ -59,9 +59,9 @@ def adam(ops: Any, case: Case, table: Any, rows: Any, gradient: Any) -> Any:
     return ops.group(*(var.scatter_update(ops.IndexedSlices(values, ids)) for var, values in updates))
 
 
-async def tagflow(case: Case, stack: AsyncExitStack) -> Step:
-    """Train with tagflow; each batch has been seen once."""
-    import tagflow as tg
+async def tagloom(case: Case, stack: AsyncExitStack) -> Step:
+    """Train with tagloom; each batch has been seen once."""
+    import tagloom as tg
 
     with tg.Graph().as_default() as graph:
         ids, fetches = program(tg, tg.training.GradientDescentOptimizer, case)
@@ -107,7 +107,7 @@ EXPERIMENT = Experiment(
     name="embedding",
     cases=cases(SMALL, LARGE),
     quick_cases=cases(SMALL, MEDIUM),
-    engines={"tagflow": tagflow, "tf": tf},
+    engines={"tagloom": tagloom, "tf": tf},
     metric="microseconds",
     time_unit=1e6,
     tolerance=1e-5,

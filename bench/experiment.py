@@ -13,7 +13,7 @@ Case = Mapping[str, Any]
 Step = Callable[[], Any]
 Factory = Callable[[Case, AsyncExitStack], Step | Awaitable[Step]]
 
-OURS = "tagflow"
+OURS = "tagloom"
 PEER_MODULES = {"tf": "tensorflow", "jax": "jax", "torch": "torch", "torch_fused": "torch"}
 
 
@@ -59,7 +59,7 @@ class Experiment:
     engines : mapping of str to callable
         ``factory(case, stack)`` builds the work and gives a function of no arguments that does one step and
         returns the values to compare; both may be coroutine functions. What must be closed goes on the stack.
-        The factory of "tagflow" comes first; names that are no peers are always run beside it.
+        The factory of "tagloom" comes first; names that are no peers are always run beside it.
     metric : str
         Name of the rate, units of work per second, or of the time that a unit takes.
     amount : callable
@@ -67,7 +67,7 @@ class Experiment:
     tolerance : float
         Largest accepted difference of two engines' values, relative to the largest value; 0 is exact.
     exact : tuple of str
-        Engines whose values are tagflow's to the bit, whatever the tolerance.
+        Engines whose values are tagloom's to the bit, whatever the tolerance.
     unable : callable
         Returns for a case the engines that can not do it, each with the reason, which is shown.
     peak : str or None
@@ -100,7 +100,7 @@ class Experiment:
     peer_case : callable
         Returns the case whose work peers do for a case, where they can not tell one of those together from another.
     sides : callable
-        Gets (case, median) of tagflow for the cases together, medians of what they are to each other in a round; yields
+        Gets (case, median) of tagloom for the cases together, medians of what they are to each other in a round; yields
         (case, `ratio_to`, ratio) of those it compares.
     """
 
@@ -148,7 +148,7 @@ class Experiment:
         return metric == self.peak or metric in self.figures or (metric == self.metric and self.time_unit is not None)
 
     def chosen(self, peers: list[str]) -> list[str]:
-        """Return the engines to run: tagflow, its own other sides, and the peers asked for, which must be there."""
+        """Return the engines to run: tagloom, its own other sides, and the peers asked for, which must be there."""
         for peer in peers:
             self._require(peer)
         owners = {name: name.partition("-")[0] for name in self.engines}

@@ -123,7 +123,7 @@ def _slug(name: str) -> str:
 
 def subject_of_this_run() -> dict[str, str]:
     """Return the commit and the device that results are of."""
-    from tagflow.streams import cuda_devices
+    from tagloom.streams import cuda_devices
 
     device = cuda_devices()[0].name
     asked = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True)
@@ -132,7 +132,7 @@ def subject_of_this_run() -> dict[str, str]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a slice; 0 when all has passed, 1 when something failed or there is no GPU, 2 when something is left."""
-    from tagflow.streams import CudaUnavailable
+    from tagloom.streams import CudaUnavailable
 
     parser = argparse.ArgumentParser(prog="python -m bench.gpu", description=__doc__)
     parser.add_argument("--seconds", type=float, default=SLICE, help="of this slice (%(default)s)")

@@ -1,7 +1,7 @@
 """Lines of text from a source that answers after 1 ms, made tokens and padded batches: one epoch is a step.
 
-tagflow asks for `at_once` lines at the same time in its event loop, which is what a loop is for; the peer has two
-worker processes, each of which waits for one line after the other. With two lines at once tagflow is as fast as its
+tagloom asks for `at_once` lines at the same time in its event loop, which is what a loop is for; the peer has two
+worker processes, each of which waits for one line after the other. With two lines at once tagloom is as fast as its
 timers are: 0.8 of the peer with uvloop's, which count in milliseconds. The lag of the loop is how late a sleeper beside
 the pipeline wakes.
 """
@@ -47,9 +47,9 @@ def figures(batches: list[np.ndarray]) -> list[np.ndarray]:
     ]
 
 
-def tagflow(case: Case, stack: AsyncExitStack) -> Observed:
+def tagloom(case: Case, stack: AsyncExitStack) -> Observed:
     """Go through a Dataset."""
-    import tagflow as tg
+    import tagloom as tg
 
     lines, vocabulary = text(case["lines"])
 
@@ -105,7 +105,7 @@ def torch(case: Case, stack: AsyncExitStack) -> Step:
 EXPERIMENT = Experiment(
     name="input_pipeline",
     cases=({"lines": 2_048, "at_once": 32},),
-    engines={"tagflow": tagflow, "torch": torch},
+    engines={"tagloom": tagloom, "torch": torch},
     metric="elements_per_second",
     amount=lambda case: float(case["lines"]),
     figures=(P99,),

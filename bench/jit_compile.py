@@ -76,17 +76,17 @@ class Times(logging.Handler):
 
 def build(case: Case, stack: AsyncExitStack, keeps: bool = False, goes_on: bool = False) -> Observed:
     """Run a loop in a new session each time, with an empty cache on disk or a filled one; idle meanwhile, or not."""
-    import tagflow as tg
+    import tagloom as tg
 
     graph, first, fetches, feeds = LOOPS[case["loop"]](tg)
     folder = stack.enter_context(tempfile.TemporaryDirectory())
-    times, logger = Times(), logging.getLogger("tagflow")
+    times, logger = Times(), logging.getLogger("tagloom")
     logger.addHandler(times)
     stack.callback(logger.removeHandler, times)
     figures: dict[str, list[float]] = {"milliseconds_to_first_code": [], "milliseconds_to_last_code": []}
 
     async def step() -> list[np.ndarray]:
-        os.environ["TAGFLOW_CACHE"] = folder if keeps else ""
+        os.environ["TAGLOOM_CACHE"] = folder if keeps else ""
         level = logger.level
         logger.setLevel(logging.DEBUG)
         try:
@@ -117,7 +117,7 @@ async def compiled(times: Times, loops: int, meanwhile: Callable[[], Awaitable[A
         raise BenchError("no loop was compiled: is llvmlite installed? try: pip install llvmlite") from None
 
 
-def tagflow(case: Case, stack: AsyncExitStack) -> Observed:
+def tagloom(case: Case, stack: AsyncExitStack) -> Observed:
     """Compile each time."""
     return build(case, stack)
 
@@ -135,7 +135,7 @@ def from_disk(case: Case, stack: AsyncExitStack) -> Observed:
 EXPERIMENT = Experiment(
     name="jit_compile",
     cases=tuple({"loop": name} for name in LOOPS),
-    engines={"tagflow": tagflow, "beside_steps": beside_steps, "from_disk": from_disk},
+    engines={"tagloom": tagloom, "beside_steps": beside_steps, "from_disk": from_disk},
     metric="milliseconds",
     time_unit=1e3,
     figures=("milliseconds_to_first_code", "milliseconds_to_last_code"),

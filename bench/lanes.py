@@ -18,7 +18,7 @@ def bars(trace: Any, kernels: Mapping[str, str]) -> dict[tuple[str, str], list[B
 
     Parameters
     ----------
-    trace : tagflow.Trace
+    trace : tagloom.Trace
         Of a step on one device with a time of its own.
     kernels : mapping of str to str
         Types of the operations to show, by label.

@@ -36,7 +36,7 @@ from .large_strings import STRINGS
 
 def scaled(type: str, n: int) -> Program:
     """Return a program of an operation that works element by element: its first sample, again and again."""
-    from tagflow.ir.definition import definition_of
+    from tagloom.ir.definition import definition_of
 
     sample = definition_of(type).samples[0]
     return call(type, *[np.resize(np.asarray(each), n) for each in sample.inputs], **sample.attrs)
@@ -255,7 +255,7 @@ def programs() -> dict[str, Build]:
     BenchError
         If an operation has none, and no reason why.
     """
-    from tagflow.ir.definition import Ufunc, all_definitions
+    from tagloom.ir.definition import Ufunc, all_definitions
 
     found = {**PROGRAMS, **CALLS, **IMAGES, **LINALG, **RANDOM, **SPARSE, **SPECIAL, **STRINGS}
     types = {name.partition(":")[0] for name in found}

@@ -75,7 +75,7 @@ def sizes(*values: int) -> np.ndarray:
 
 def fed(value: Any, feeds: dict[Any, np.ndarray]) -> Any:
     """Return a placeholder of unknown shape for an array, which is noted in `feeds`; for each of a list."""
-    import tagflow as tg
+    import tagloom as tg
 
     if isinstance(value, list):
         return [fed(each, feeds) for each in value]
@@ -87,7 +87,7 @@ def fed(value: Any, feeds: dict[Any, np.ndarray]) -> Any:
 
 def call(type: str, *inputs: Any, **attrs: Any) -> Program:
     """Return a program that runs one operation, all of whose inputs are fed."""
-    from tagflow.ir.apply import apply
+    from tagloom.ir.apply import apply
 
     feeds: dict[Any, np.ndarray] = {}
     made = apply(type, *[fed(each, feeds) for each in inputs], **attrs)
@@ -107,7 +107,7 @@ def updated(update: Callable[[Any, Any, Any], Any]) -> Build:
     """Return what builds a large variable and an update of it with fed rows."""
 
     def program(n: int) -> Program:
-        import tagflow as tg
+        import tagloom as tg
 
         v, x = tg.Variable(tg.zeros([n // ROW, ROW])), tg.placeholder("float32")
         return Program(update(tg, v, x), {x: rows(n)}, prepare=v.initializer)
@@ -127,15 +127,15 @@ def scattered_blocks(name: str) -> Build:
 
 def initializer(n: int) -> Program:
     """Return the initializer of random weights."""
-    import tagflow as tg
+    import tagloom as tg
 
     return Program(tg.Variable(tg.random_normal([n])).initializer)
 
 
 def adam(n: int) -> Program:
     """Return a step of an optimizer."""
-    import tagflow as tg
-    from tagflow.training import AdamOptimizer
+    import tagloom as tg
+    from tagloom.training import AdamOptimizer
 
     v = tg.Variable(tg.ones([n]))
     train = AdamOptimizer(0.1).minimize(tg.reduce_sum(v * v))
@@ -149,7 +149,7 @@ def array(use: Callable[[Any, Any, Any], Any], count: int = 100) -> Build:
     """Return what builds a TensorArray of `count` rows, all written, and uses it."""
 
     def program(n: int) -> Program:
-        import tagflow as tg
+        import tagloom as tg
 
         x = tg.placeholder("float32", [count, n // count])
         ta = tg.TensorArray("float32", count).unstack(x)
@@ -165,7 +165,7 @@ def split(tg: Any, ta: Any, x: Any) -> Any:
 
 def gradient_writes(n: int) -> Program:
     """Return the gradient of an array whose elements are used twice, so that its gradient array adds up."""
-    import tagflow as tg
+    import tagloom as tg
 
     x = tg.placeholder("float32", [10, n // 10])
     ta = tg.TensorArray("float32", 10, clear_after_read=False).unstack(x)
@@ -175,7 +175,7 @@ def gradient_writes(n: int) -> Program:
 
 def on_stack(n: int) -> Program:
     """Return what is pushed and popped again."""
-    import tagflow as tg
+    import tagloom as tg
 
     x, handle = tg.placeholder("float32"), tg.stack(elem_type="float32")
     pushed = tg.stack_push(handle, x)
@@ -187,7 +187,7 @@ def through_queue(many: bool) -> Build:
     """Return what builds a queue, and what goes in and comes out: one array, or its rows."""
 
     def program(n: int) -> Program:
-        import tagflow as tg
+        import tagloom as tg
 
         feeds: dict[Any, np.ndarray] = {}
         x = fed(floats(100, n // 100), feeds)
@@ -200,7 +200,7 @@ def through_queue(many: bool) -> Build:
 
 def accumulated(n: int) -> Program:
     """Return the mean of what is put into an accumulator."""
-    import tagflow as tg
+    import tagloom as tg
 
     feeds: dict[Any, np.ndarray] = {}
     x = fed(floats(100, n // 100), feeds)
@@ -211,7 +211,7 @@ def accumulated(n: int) -> Program:
 
 def accumulated_rows(n: int) -> Program:
     """Return the mean of rows that are put into an accumulator."""
-    import tagflow as tg
+    import tagloom as tg
 
     feeds: dict[Any, np.ndarray] = {}
     x = fed(floats(100, n // 100), feeds)
@@ -222,7 +222,7 @@ def accumulated_rows(n: int) -> Program:
 
 def staged(n: int) -> Program:
     """Return what goes through a staging area, looked at in between."""
-    import tagflow as tg
+    import tagloom as tg
 
     feeds: dict[Any, np.ndarray] = {}
     area = tg.StagingArea("float32")
@@ -234,7 +234,7 @@ def staged(n: int) -> Program:
 
 def staged_by_key(n: int) -> Program:
     """Return what goes through a map staging area, looked at in between."""
-    import tagflow as tg
+    import tagloom as tg
 
     feeds: dict[Any, np.ndarray] = {}
     area = tg.MapStagingArea("float32")
@@ -246,7 +246,7 @@ def staged_by_key(n: int) -> Program:
 
 def through_barrier(n: int) -> Program:
     """Return what is put together by keys."""
-    import tagflow as tg
+    import tagloom as tg
 
     feeds: dict[Any, np.ndarray] = {}
     barrier = tg.Barrier("float32")
@@ -259,7 +259,7 @@ def series(use: Callable[[Any, Any, int], Any], count: int = 100) -> Build:
     """Return what builds a series of `count` rows and uses it; what makes one is an operation made for this."""
 
     def program(n: int) -> Program:
-        from tagflow.ir.apply import apply
+        from tagloom.ir.apply import apply
 
         feeds: dict[Any, np.ndarray] = {}
         made = apply(_series_maker(), fed(floats(count, n // count), feeds))
@@ -269,10 +269,10 @@ def series(use: Callable[[Any, Any, int], Any], count: int = 100) -> Build:
 
 
 def _series_maker() -> str:
-    from tagflow.base.shapes import SCALAR
-    from tagflow.ir.definition import NotDifferentiable, all_definitions, define
-    from tagflow.ir.traits import Role
-    from tagflow.kernels.scheduler.series import Series
+    from tagloom.base.shapes import SCALAR
+    from tagloom.ir.definition import NotDifferentiable, all_definitions, define
+    from tagloom.ir.traits import Role
+    from tagloom.kernels.scheduler.series import Series
 
     def kernel(xp: Any, value: Any) -> Any:
         made = Series()
@@ -294,21 +294,21 @@ def _series_maker() -> str:
 
 def summed(apply: Any, rows: Any, n: int) -> Any:
     """Return the sum of a series' slots, a tensor that can be fetched."""
-    from tagflow.base.dtypes import float32
+    from tagloom.base.dtypes import float32
 
     return apply("SeriesSum", rows, sizes(1), dtype=float32)
 
 
 def joined(apply: Any, rows: Any, n: int) -> Any:
     """Return a series' slots joined."""
-    from tagflow.base.dtypes import float32
+    from tagloom.base.dtypes import float32
 
     return apply("SeriesConcat", rows, sizes(0), dtype=float32)
 
 
 def unwritten(apply: Any, rows: Any, n: int) -> Any:
     """Return zeros in place of a slot that was never written."""
-    from tagflow.base.dtypes import float32
+    from tagloom.base.dtypes import float32
 
     return apply("SeriesReadOrZeros", rows, np.int64(-1), sizes(n), dtype=float32)
 
@@ -323,7 +323,7 @@ def nested(apply: Any, rows: Any, n: int) -> Any:
 
 def fused(n: int) -> Program:
     """Return a chain of operations that become one."""
-    import tagflow as tg
+    import tagloom as tg
 
     x = tg.placeholder("float32", [n])
     return Program(tg.tanh(x * 2.0 + 1.0) * x, {x: floats(n)})
@@ -331,7 +331,7 @@ def fused(n: int) -> Program:
 
 def products(n: int) -> Program:
     """Return a sum of products, as the gradients of a loop's weights are, of as many elements."""
-    from tagflow.ir.apply import apply
+    from tagloom.ir.apply import apply
 
     feeds: dict[Any, np.ndarray] = {}
     side = int(n**0.5)
@@ -344,7 +344,7 @@ def products(n: int) -> Program:
 
 def gradients_of_softmax(n: int) -> Program:
     """Return the gradient of a function of a softmax."""
-    import tagflow as tg
+    import tagloom as tg
 
     x = tg.placeholder("float32", [None, ROW])
     return Program(tg.gradients(tg.reduce_sum(tg.square(tg.softmax(x))), [x]), {x: rows(n)})
@@ -354,7 +354,7 @@ def of_placeholder(use: Callable[[Any, Any], Any], **options: Any) -> Build:
     """Return what builds something from a fed vector."""
 
     def program(n: int) -> Program:
-        import tagflow as tg
+        import tagloom as tg
 
         x = tg.placeholder("float32", [None])
         return Program(use(tg, x), {x: floats(n)}, options=options)
@@ -374,7 +374,7 @@ def in_file(restores: bool) -> Build:
     """Return what builds the saving of a vector, or the restoring of one that was saved."""
 
     def program(n: int) -> Program:
-        import tagflow as tg
+        import tagloom as tg
 
         path, whole = str(directory() / f"{n}"), [""]
         save = tg.save_v2(path, ["x"], whole, [tg.constant(floats(n))])
@@ -387,7 +387,7 @@ def whole_file(use: Callable[[Any, str], Any]) -> Build:
     """Return what builds a program about a file of `n` numbers, which is written before."""
 
     def program(n: int) -> Program:
-        import tagflow as tg
+        import tagloom as tg
 
         path = str(directory() / f"{n} bytes")
         prepare = tg.write_file(path, tg.constant(floats(n).view(np.uint8)))
@@ -410,7 +410,7 @@ def by_reader(tg: Any, path: str) -> Any:
 
 def from_pipeline(n: int) -> Program:
     """Return the elements of a pipeline."""
-    import tagflow as tg
+    import tagloom as tg
 
     return Program(tg.data.from_arrays(floats(1, n)).repeat().next())
 

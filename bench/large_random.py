@@ -14,7 +14,7 @@ def drawn(build: Callable[[Any, Any], Any]) -> Build:
     """Return what builds a random operation of a fed shape."""
 
     def program(n: int) -> Program:
-        import tagflow as tg
+        import tagloom as tg
 
         shape = tg.placeholder("int32", [2])
         return Program(build(tg, shape), {shape: sizes(n // ROW, ROW)})
@@ -24,7 +24,7 @@ def drawn(build: Callable[[Any, Any], Any]) -> Build:
 
 def categorical(n: int) -> Program:
     """Return draws of four classes for each row."""
-    import tagflow as tg
+    import tagloom as tg
 
     logits, count = tg.placeholder("float32"), tg.placeholder("int32", [])
     return Program(tg.categorical(logits, count), {logits: rows(n // 4), count: np.int32(4)})
@@ -32,7 +32,7 @@ def categorical(n: int) -> Program:
 
 def shuffled(n: int) -> Program:
     """Return rows in another order."""
-    import tagflow as tg
+    import tagloom as tg
 
     x = tg.placeholder("float32")
     return Program(tg.random_shuffle(x), {x: rows(n)})
@@ -40,7 +40,7 @@ def shuffled(n: int) -> Program:
 
 def sampled(n: int) -> Program:
     """Return candidates, each drawn on its own by its probability."""
-    import tagflow as tg
+    import tagloom as tg
 
     counts = [int(count) for count in 1 + np.arange(1000) % 7]
     labels = tg.zeros([1, 1], "int64")
@@ -50,7 +50,7 @@ def sampled(n: int) -> Program:
 
 def different(n: int) -> Program:
     """Return candidates that all differ, half of the classes."""
-    import tagflow as tg
+    import tagloom as tg
 
     classes = n // 10
     return Program(tg.log_uniform_candidate_sampler(tg.zeros([1, 1], "int64"), 1, classes // 2, True, classes)[0])

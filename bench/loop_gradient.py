@@ -18,16 +18,16 @@ WEIGHTS = np.arange(16, 0, -1, dtype=np.float32).reshape(4, 4)
 
 
 def program(ops: Any, case: Case) -> tuple[list[Any], list[Any]]:
-    """Build loss and gradients with the interface that TensorFlow 1 and tagflow share; return feeds and fetches."""
+    """Build loss and gradients with the interface that TensorFlow 1 and tagloom share; return feeds and fetches."""
     feeds = [start, w] = [ops.placeholder("float32", [4, 4]) for _ in range(2)]
     result = ops.while_loop(lambda i, a: i < case["iterations"], lambda i, a: (i + 1, ops.matmul(a, w)), [0, start])[1]
     loss = ops.reduce_sum(result * WEIGHTS)
     return feeds, [loss, *ops.gradients(loss, feeds)]
 
 
-async def tagflow(case: Case, stack: AsyncExitStack, **options: Any) -> Step:
-    """Differentiate a tagflow loop."""
-    import tagflow as tg
+async def tagloom(case: Case, stack: AsyncExitStack, **options: Any) -> Step:
+    """Differentiate a tagloom loop."""
+    import tagloom as tg
 
     with tg.Graph().as_default() as graph:
         feeds, fetches = program(tg, case)
@@ -82,7 +82,7 @@ def jax(case: Case, stack: AsyncExitStack) -> Step:
 EXPERIMENT = Experiment(
     name="loop_gradient",
     cases=({"iterations": 2_000},),
-    engines={"tagflow": tagflow, "tf": tf, "jax": jax, "torch": torch},
+    engines={"tagloom": tagloom, "tf": tf, "jax": jax, "torch": torch},
     metric="iterations_per_second",
     amount=lambda case: float(case["iterations"]),
     devices={"cuda": loop_on_cuda},

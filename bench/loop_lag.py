@@ -89,17 +89,17 @@ def heavy(x: np.ndarray) -> np.ndarray:
             return y
 
 
-async def tagflow(case: Case, stack: AsyncExitStack) -> Observed:
-    """Await tagflow."""
+async def tagloom(case: Case, stack: AsyncExitStack) -> Observed:
+    """Await tagloom."""
     if "elements" in case:
         return await every_operation(case)
-    made = await (python_loop if "mode" in case else lstm_train.tagflow)(case, stack)
+    made = await (python_loop if "mode" in case else lstm_train.tagloom)(case, stack)
     return observed(made)
 
 
 async def every_operation(case: Case) -> Observed:
     """Return a step that runs each operation on many elements, compiled before; their first runs count too."""
-    import tagflow as tg
+    import tagloom as tg
 
     late: dict[str, list[float]] = {}
     figures: dict[str, list[float]] = {P99: [], WORST: []}
@@ -138,8 +138,8 @@ async def every_operation(case: Case) -> Observed:
 
 
 async def python_loop(case: Case, stack: AsyncExitStack) -> Step:
-    """Return a step of a tagflow loop around the Python kernel."""
-    import tagflow as tg
+    """Return a step of a tagloom loop around the Python kernel."""
+    import tagloom as tg
 
     def body(i: Any, x: Any) -> tuple[Any, Any]:
         return i + 1, tg.py_function(heavy, [x], "float64", output_shapes=START.shape, blocking=True)
@@ -188,7 +188,7 @@ EXPERIMENT = Experiment(
         {"mode": "python_kernel", "iterations": 20},
         {"operations": "all", "elements": 1_000_000},
     ),
-    engines={"tagflow": tagflow, "torch": torch},
+    engines={"tagloom": tagloom, "torch": torch},
     metric="steps_per_second",
     figures=(P99, WORST),
     notes=(WORST_NAP, SLOWEST),

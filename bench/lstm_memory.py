@@ -70,7 +70,7 @@ def policy(tg: Any, case: Case) -> Any:
 
 async def limited(case: Case, stack: AsyncExitStack) -> Observed:
     """Train within the limit."""
-    import tagflow as tg
+    import tagloom as tg
 
     notes = {}
     if case["mode"] == "none":
@@ -103,7 +103,7 @@ async def limited(case: Case, stack: AsyncExitStack) -> Observed:
 
 async def unlimited(case: Case, stack: AsyncExitStack) -> Step:
     """Run the same program without a limit."""
-    import tagflow as tg
+    import tagloom as tg
 
     return (await trained(tg, problem(case["length"]), case["mode"], stack))[1]
 
@@ -264,7 +264,7 @@ EXPERIMENT = Experiment(
         {"length": 200, "mode": "disk"},
         {"length": 200, "mode": "recompute"},
     ),
-    engines={"tagflow": limited, "unlimited": unlimited, "torch": torch, "jax": jax},
+    engines={"tagloom": limited, "unlimited": unlimited, "torch": torch, "jax": jax},
     metric="milliseconds_per_iteration",
     time_unit=1e3,
     amount=lambda case: float(case["length"]),

@@ -26,7 +26,7 @@ FITS, FITS_QUICKLY = 200, 50  # steps that fit
 
 async def limited(case: Case, stack: AsyncExitStack) -> Observed:
     """Train within the limit."""
-    import tagflow as tg
+    import tagloom as tg
 
     limit = int(MARGIN * await plain_bytes(tg, case["fits"]))
     notes = {BEYOND: await beyond(tg, case["fits"], limit)} if case["mode"] == "none" else {}
@@ -41,7 +41,7 @@ async def limited(case: Case, stack: AsyncExitStack) -> Observed:
 
 async def unlimited(case: Case, stack: AsyncExitStack) -> Observed:
     """Run the same program without a limit."""
-    import tagflow as tg
+    import tagloom as tg
 
     _, device, step = await trained(tg, case, stack)
     return Observed(step, {}, lambda: {MEMORY: f"device at most {device.peak_bytes / 1e6:.1f} MB"})
@@ -49,7 +49,7 @@ async def unlimited(case: Case, stack: AsyncExitStack) -> Observed:
 
 async def trained(tg: Any, case: Case, stack: AsyncExitStack, **options: Any) -> tuple[Any, Any, Callable[[], Any]]:
     """Return a session with options on a GPU, that, and the training step."""
-    from tagflow.streams import CudaDevice
+    from tagloom.streams import CudaDevice
 
     device = await stack.enter_async_context(CudaDevice(DEVICE, computes=True))
     given = problem(case["length"])
@@ -150,7 +150,7 @@ def on_cuda(experiment: Experiment, peers: Sequence[str]) -> Experiment:
         name=name,
         cases=cases(FITS),
         quick_cases=cases(FITS_QUICKLY),
-        engines={"tagflow": limited, "unlimited": unlimited, "torch": torch, "torch-eager": torch_eager},
+        engines={"tagloom": limited, "unlimited": unlimited, "torch": torch, "torch-eager": torch_eager},
         unable=unable,
         peak=None,
         exact=(),

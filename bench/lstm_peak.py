@@ -12,15 +12,15 @@ from .experiment import Case, Step
 COMPILING = 0.5  # seconds in which LLVM surely compiles a small loop
 
 
-async def tagflow(case: Case, stack: AsyncExitStack) -> Step:
-    """Train with tagflow, whose libraries are loaded before its memory is looked at, as those of the others are."""
+async def tagloom(case: Case, stack: AsyncExitStack) -> Step:
+    """Train with tagloom, whose libraries are loaded before its memory is looked at, as those of the others are."""
     await load_compiler()
-    return await lstm_train.tagflow(case, stack)
+    return await lstm_train.tagloom(case, stack)
 
 
 async def load_compiler() -> None:
     """Have a small loop compiled, where LLVM is installed: its library takes 50 MB, whatever loops there are."""
-    import tagflow as tg
+    import tagloom as tg
 
     with tg.Graph().as_default() as graph:
         count = tg.while_loop(lambda i: i < 1_000_000, lambda i: i + 1, [0])
@@ -33,5 +33,5 @@ EXPERIMENT = replace(
     lstm_train.EXPERIMENT,
     name="lstm_peak",
     peak="peak_bytes",
-    engines={**lstm_train.EXPERIMENT.engines, "tagflow": tagflow},
+    engines={**lstm_train.EXPERIMENT.engines, "tagloom": tagloom},
 )

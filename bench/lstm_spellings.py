@@ -23,8 +23,8 @@ def compared(case: Case) -> Callable[[list[Any]], list[np.ndarray]]:
     return lambda values: [values[0], *restore([np.asarray(v) for v in values[1:]])]
 
 
-def tagflow_operations(tg: Any) -> Operations:
-    """Return the operations of a cell in tagflow."""
+def tagloom_operations(tg: Any) -> Operations:
+    """Return the operations of a cell in tagloom."""
 
     def normalized(x: Any, gain: Any, shift: Any) -> Any:
         mean, variance = tg.moments(x, [1], keepdims=True)
@@ -40,7 +40,7 @@ def tagflow_operations(tg: Any) -> Operations:
     )
 
 
-def tagflow_source(tg: Any, kind: str, inputs: list[Any], length: int, vectors: np.ndarray) -> Source:
+def tagloom_source(tg: Any, kind: str, inputs: list[Any], length: int, vectors: np.ndarray) -> Source:
     """Return what gives the input of a step, as the spelling has it."""
     x = inputs[0]
     if kind == "slice":
@@ -52,9 +52,9 @@ def tagflow_source(tg: Any, kind: str, inputs: list[Any], length: int, vectors: 
     return lambda t: [rows.read(t), *inputs[1:]]
 
 
-def tagflow_loop(tg: Any, spelled: Spelling, source: Source, weights: list[Any], start: list[Any], length: int) -> Any:
+def tagloom_loop(tg: Any, spelled: Spelling, source: Source, weights: list[Any], start: list[Any], length: int) -> Any:
     """Run a cell in a dynamic loop; return the stacked outputs."""
-    ops = tagflow_operations(tg)
+    ops = tagloom_operations(tg)
 
     def body(t: Any, result: Any, *state: Any) -> tuple[Any, ...]:
         state = spelled.step(ops, weights, source(t), state)
@@ -65,15 +65,15 @@ def tagflow_loop(tg: Any, spelled: Spelling, source: Source, weights: list[Any],
 
 
 def training(tg: Any, case: Case) -> tuple[Any, Any, list[Any], list[Any]]:
-    """Build a tagflow graph that trains a cell; return it, its initializer, feeds and fetches."""
+    """Build a tagloom graph that trains a cell; return it, its initializer, feeds and fetches."""
     given, spelled, length = problem(case), spelling(case), case["length"]
     with tg.Graph().as_default() as graph:
         fed = [placeholder(tg, case, *each) for each in feeds(case, given)]
         weights = [tg.Variable(v) for v in spelled.layout.arrange(given.weights)]
-        source = tagflow_source(tg, spelled.source, fed[:-1], length, given.vectors)
+        source = tagloom_source(tg, spelled.source, fed[:-1], length, given.vectors)
         batch = case["batch"] if case["batch_kind"] == "static" else tg.shape(fed[-1])[1]
         start = [tg.zeros([batch, case["units"]])] * spelled.states
-        outputs = tagflow_loop(tg, spelled, source, weights, start, length)
+        outputs = tagloom_loop(tg, spelled, source, weights, start, length)
         loss = tg.reduce_mean(tg.square(outputs - fed[-1]))
         fetches = [loss, *tg.gradients(loss, weights)]
         return graph, tg.global_variables_initializer(), fed, fetches
@@ -87,9 +87,9 @@ def placeholder(tg: Any, case: Case, values: np.ndarray, batch_axis: int) -> Any
     return tg.placeholder(values.dtype.name, shape)
 
 
-async def tagflow(case: Case, stack: AsyncExitStack) -> Observed:
-    """Train with tagflow."""
-    import tagflow as tg
+async def tagloom(case: Case, stack: AsyncExitStack) -> Observed:
+    """Train with tagloom."""
+    import tagloom as tg
 
     graph, initialize, fed, fetches = training(tg, case)
     session = await stack.enter_async_context(tg.Session(graph))
@@ -227,7 +227,7 @@ def cases(*sizes: tuple[int, int, int]) -> tuple[Case, ...]:
 EXPERIMENT = Experiment(
     name="lstm_spellings",
     cases=cases((16, 128, 200), (64, 512, 50)),
-    engines={"tagflow": tagflow, "jax": jax, "torch": torch},
+    engines={"tagloom": tagloom, "jax": jax, "torch": torch},
     metric="steps_per_second",
     tolerance=2e-4,
     together=("cell", "spelling", "batch_kind"),

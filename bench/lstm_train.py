@@ -53,7 +53,7 @@ def cell(ops: Any, gates: list[Any], c: Any) -> tuple[Any, Any]:
 
 
 def dynamic_loop(ops: Any, concat: Callable[[list[Any]], Any], given: Problem, x: Any, w: Any, b: Any) -> Any:
-    """Run the loop with the graph interface that TensorFlow 1 and tagflow share; return the stacked outputs."""
+    """Run the loop with the graph interface that TensorFlow 1 and tagloom share; return the stacked outputs."""
     length = len(given.inputs)
     source = ops.TensorArray("float32", length).unstack(x)
     result = ops.TensorArray("float32", length)
@@ -68,7 +68,7 @@ def dynamic_loop(ops: Any, concat: Callable[[list[Any]], Any], given: Problem, x
 
 
 def training(tg: Any, given: Problem, loop: Callable[..., Any]) -> tuple[Any, Any, list[Any], list[Any]]:
-    """Build a tagflow graph that trains the outputs of `loop`; return it, its initializer, feeds and fetches."""
+    """Build a tagloom graph that trains the outputs of `loop`; return it, its initializer, feeds and fetches."""
     with tg.Graph().as_default() as graph:
         feeds = x, y = [tg.placeholder("float32", given.inputs.shape) for _ in range(2)]
         w, b = tg.Variable(given.kernel), tg.Variable(given.bias)
@@ -78,9 +78,9 @@ def training(tg: Any, given: Problem, loop: Callable[..., Any]) -> tuple[Any, An
         return graph, tg.global_variables_initializer(), feeds, fetches
 
 
-async def tagflow(case: Case, stack: AsyncExitStack, **options: Any) -> Step:
-    """Train with tagflow."""
-    import tagflow as tg
+async def tagloom(case: Case, stack: AsyncExitStack, **options: Any) -> Step:
+    """Train with tagloom."""
+    import tagloom as tg
 
     given = problem(case)
     graph, initialize, feeds, fetches = training(tg, given, dynamic_loop)
@@ -189,7 +189,7 @@ EXPERIMENT = Experiment(
         {"batch": 16, "units": 128, "length": 200},
         {"batch": 4, "units": 32, "length": 500},
     ),
-    engines={"tagflow": tagflow, "tf": tf, "jax": jax, "torch": torch, "torch_fused": torch_fused},
+    engines={"tagloom": tagloom, "tf": tf, "jax": jax, "torch": torch, "torch_fused": torch_fused},
     metric="steps_per_second",
     tolerance=2e-4,
     devices={"cuda": loop_on_cuda},

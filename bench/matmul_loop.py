@@ -17,7 +17,7 @@ START = np.array([[1, 0], [0.5, 0.25]], np.float32)
 
 
 def program(ops: Any, case: Case) -> Any:
-    """Build the loop with the graph interface that TensorFlow 1 and tagflow share."""
+    """Build the loop with the graph interface that TensorFlow 1 and tagloom share."""
     w = ops.constant(MATRIX)
     return ops.while_loop(
         lambda i, a: i < case["iterations"],
@@ -27,9 +27,9 @@ def program(ops: Any, case: Case) -> Any:
     )[1]
 
 
-async def tagflow(case: Case, stack: AsyncExitStack, **options: Any) -> Step:
-    """Multiply in a tagflow loop."""
-    import tagflow as tg
+async def tagloom(case: Case, stack: AsyncExitStack, **options: Any) -> Step:
+    """Multiply in a tagloom loop."""
+    import tagloom as tg
 
     with tg.Graph().as_default() as graph:
         result = program(tg, case)
@@ -78,7 +78,7 @@ def jax(case: Case, stack: AsyncExitStack) -> Step:
 EXPERIMENT = Experiment(
     name="matmul_loop",
     cases=({"iterations": 20_000},),
-    engines={"tagflow": tagflow, "tf": tf, "jax": jax, "torch": torch},
+    engines={"tagloom": tagloom, "tf": tf, "jax": jax, "torch": torch},
     metric="iterations_per_second",
     amount=lambda case: float(case["iterations"]),
     devices={"cuda": loop_on_cuda},

@@ -63,9 +63,9 @@ def observed(session: Any, step: Any, case: Case) -> Observed:
     return Observed(run, figures, notes)
 
 
-async def tagflow(case: Case, stack: AsyncExitStack) -> Observed:
+async def tagloom(case: Case, stack: AsyncExitStack) -> Observed:
     """Run the loop on devices of one session, which keeps to the budget where the window is left to it."""
-    import tagflow as tg
+    import tagloom as tg
 
     with tg.Graph().as_default() as graph:
         n, results = program(tg, case)
@@ -87,7 +87,7 @@ EXPERIMENT = Experiment(
     name="memory_window",
     cases=cases(100),
     quick_cases=cases(40),
-    engines={"tagflow": tagflow},
+    engines={"tagloom": tagloom},
     metric="milliseconds",
     time_unit=1e3,
     amount=lambda case: float(case["iterations"]),

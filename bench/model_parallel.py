@@ -48,9 +48,9 @@ def program(tg: Any, case: Case) -> tuple[Any, list[Any]]:
     return x, [total, *tg.gradients(total, given)]
 
 
-async def tagflow(case: Case, stack: AsyncExitStack) -> Observed:
+async def tagloom(case: Case, stack: AsyncExitStack) -> Observed:
     """Train on devices of one session."""
-    import tagflow as tg
+    import tagloom as tg
 
     with tg.Graph().as_default() as graph:
         x, fetches = program(tg, case)
@@ -70,7 +70,7 @@ def ideal(case: Case) -> float:
 EXPERIMENT = Experiment(
     name="model_parallel",
     cases=tuple({"devices": count, "length": 50} for count in (1, 2, 4, 8)),
-    engines={"tagflow": tagflow},
+    engines={"tagloom": tagloom},
     metric="milliseconds",
     time_unit=1e3,
     figures=(OVER_IDEAL,),

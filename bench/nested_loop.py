@@ -31,9 +31,9 @@ def program(ops: Any, case: Case) -> tuple[Any, Any]:
     return numbers, ops.while_loop(lambda i, _: i < case["iterations"], body, [0, 0], back_prop=False)[1]
 
 
-async def tagflow(case: Case, stack: AsyncExitStack) -> Step:
-    """Nest tagflow loops."""
-    import tagflow as tg
+async def tagloom(case: Case, stack: AsyncExitStack) -> Step:
+    """Nest tagloom loops."""
+    import tagloom as tg
 
     with tg.Graph().as_default() as graph:
         numbers, total = program(tg, case)
@@ -54,7 +54,7 @@ def tf(case: Case, stack: AsyncExitStack) -> Step:
 EXPERIMENT = Experiment(
     name="nested_loop",
     cases=({"iterations": 1_000},),
-    engines={"tagflow": tagflow, "tf": tf},
+    engines={"tagloom": tagloom, "tf": tf},
     metric="iterations_per_second",
     amount=lambda case: float(case["iterations"] + counts(case).sum()),
 )

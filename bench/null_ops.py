@@ -29,9 +29,9 @@ def grid(ops: Any, case: Case) -> tuple[Any, Any]:
         return x, ops.identity(ends[-1])
 
 
-async def tagflow(case: Case, stack: AsyncExitStack) -> Step:
-    """Run the grid in tagflow, as it was built."""
-    import tagflow as tg
+async def tagloom(case: Case, stack: AsyncExitStack) -> Step:
+    """Run the grid in tagloom, as it was built."""
+    import tagloom as tg
 
     with tg.Graph().as_default() as graph:
         x, end = grid(tg, case)
@@ -53,7 +53,7 @@ def tf(case: Case, stack: AsyncExitStack) -> Step:
 EXPERIMENT = Experiment(
     name="null_ops",
     cases=tuple({"work": work, "width": 100, "length": 200} for work in SHAPES),
-    engines={"tagflow": tagflow, "tf": tf},
+    engines={"tagloom": tagloom, "tf": tf},
     metric="operations_per_second",
     amount=lambda case: float(case["width"] * case["length"]),
 )

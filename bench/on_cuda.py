@@ -22,8 +22,8 @@ def torch_has_cuda() -> bool:
 
 def require_gpu(name: str, peers: Sequence[str]) -> None:
     """Raise a BenchError that names what an experiment on a GPU lacks."""
-    from tagflow.streams import CudaUnavailable, cuda_devices
-    from tagflow.streams.cuda.arrays import load_cupy
+    from tagloom.streams import CudaUnavailable, cuda_devices
+    from tagloom.streams.cuda.arrays import load_cupy
 
     try:
         load_cupy(True)
@@ -38,8 +38,8 @@ def require_gpu(name: str, peers: Sequence[str]) -> None:
 
 
 def loop_on_cuda(experiment: Experiment, peers: Sequence[str]) -> Experiment:
-    """Return a bench of a loop on a GPU: its engine tagflow takes options of sessions, those of PyTorch a device."""
-    from tagflow.base.settings import Settings
+    """Return a bench of a loop on a GPU: its engine tagloom takes options of sessions, those of PyTorch a device."""
+    from tagloom.base.settings import Settings
 
     name = f"{experiment.name} --device cuda"
     require_gpu(name, peers)

@@ -72,7 +72,7 @@ def observed(step: Step, session: Any, clock: Any, wanted: float) -> Observed:
 
 async def devices(stack: AsyncExitStack, count: int, seconds: dict[str, float]) -> tuple[list[Any], Any]:
     """Open devices whose kernels take a stated time; return them and their clock."""
-    from tagflow.streams import LatencyDevice, LoopClock
+    from tagloom.streams import LatencyDevice, LoopClock
 
     clock = LoopClock()
     made = [LatencyDevice(f"/cpu:{d}", seconds=seconds, clock=clock) for d in range(count)]
@@ -81,9 +81,9 @@ async def devices(stack: AsyncExitStack, count: int, seconds: dict[str, float]) 
     return made, clock
 
 
-async def tagflow(case: Case, stack: AsyncExitStack) -> Observed:
+async def tagloom(case: Case, stack: AsyncExitStack) -> Observed:
     """Run the loop on devices of one session."""
-    import tagflow as tg
+    import tagloom as tg
 
     with tg.Graph().as_default() as graph:
         n, results = program(tg, case)
@@ -96,7 +96,7 @@ async def tagflow(case: Case, stack: AsyncExitStack) -> Observed:
 EXPERIMENT = Experiment(
     name="parallel_iterations",
     cases=tuple({"parallel_iterations": window, "iterations": 100} for window in (1, 2, 4, 8, 16, 32)),
-    engines={"tagflow": tagflow},
+    engines={"tagloom": tagloom},
     metric="milliseconds",
     time_unit=1e3,
     amount=lambda case: float(case["iterations"]),

@@ -18,7 +18,7 @@ WINDOW = 32
 
 
 def program(ops: Any, case: Case) -> list[Any]:
-    """Build the loop with the graph interface that TensorFlow 1 and tagflow share; return its results."""
+    """Build the loop with the graph interface that TensorFlow 1 and tagloom share; return its results."""
     devices = [f"/cpu:{d}" for d in range(case["devices"])]
 
     def on(device: str, value: Any) -> Any:
@@ -47,9 +47,9 @@ def program(ops: Any, case: Case) -> list[Any]:
     return list(ops.while_loop(more, body, [on(devices[0], 0), *start], parallel_iterations=WINDOW, back_prop=False))
 
 
-async def tagflow(case: Case, stack: AsyncExitStack) -> Step:
-    """Cut a tagflow loop over CPU devices of one session."""
-    import tagflow as tg
+async def tagloom(case: Case, stack: AsyncExitStack) -> Step:
+    """Cut a tagloom loop over CPU devices of one session."""
+    import tagloom as tg
 
     with tg.Graph().as_default() as graph:
         results = program(tg, case)
@@ -79,7 +79,7 @@ def cases(*counts: int) -> tuple[Case, ...]:
 EXPERIMENT = Experiment(
     name="partitioned_loop",
     cases=cases(1, 2, 4, 8, 16, 32, 64),
-    engines={"tagflow": tagflow, "tf": tf},
+    engines={"tagloom": tagloom, "tf": tf},
     metric="iterations_per_second",
     amount=lambda case: float(case["iterations"]),
     tolerance=1e-5,

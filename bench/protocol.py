@@ -185,7 +185,7 @@ def steps_for(seconds: float, timing: float) -> int:
 
 
 def records(experiment: Experiment, case: Case, samples: Samples) -> Iterator[dict[str, Any]]:
-    """Yield a record for each metric and engine, and a ratio for each engine beside tagflow's."""
+    """Yield a record for each metric and engine, and a ratio for each engine beside tagloom's."""
     head = {"bench": experiment.name, "case": dict(case)}
     for metric, by_engine in samples.items():
         for engine, values in by_engine.items():
@@ -198,7 +198,7 @@ def records(experiment: Experiment, case: Case, samples: Samples) -> Iterator[di
 
 
 def against_first(experiment: Experiment, found: list[tuple[Case, list[float]]]) -> Iterator[dict[str, Any]]:
-    """Yield the ratios of tagflow's cases to its first one, if the experiment compares them."""
+    """Yield the ratios of tagloom's cases to its first one, if the experiment compares them."""
     if experiment.baseline is None:
         return
     smaller = experiment.smaller_is_better(experiment.metric)
@@ -227,6 +227,6 @@ def summary(values: list[float]) -> dict[str, Any]:
 
 
 def ratio(ours: list[float], theirs: list[float], *, smaller_is_better: bool = False) -> float:
-    """Return the ratio of medians, turned so that above 1 means tagflow is better."""
+    """Return the ratio of medians, turned so that above 1 means tagloom is better."""
     a, b = float(np.median(ours)), float(np.median(theirs))
     return b / max(a, _LEAST) if smaller_is_better else a / b

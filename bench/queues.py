@@ -34,9 +34,9 @@ def program(ops: Any, case: Case) -> tuple[Any, Any]:
     return putting, taking[1]
 
 
-async def tagflow(case: Case, stack: AsyncExitStack) -> Step:
+async def tagloom(case: Case, stack: AsyncExitStack) -> Step:
     """Await both steps of one session at once."""
-    import tagflow as tg
+    import tagloom as tg
 
     with tg.Graph().as_default() as graph:
         fetches = program(tg, case)
@@ -66,7 +66,7 @@ def tf(case: Case, stack: AsyncExitStack) -> Step:
 EXPERIMENT = Experiment(
     name="queues",
     cases=({"batch": 1, "elements": 10_000}, {"batch": 64, "elements": 64_000}),
-    engines={"tagflow": tagflow, "tf": tf},
+    engines={"tagloom": tagloom, "tf": tf},
     metric="elements_per_second",
     amount=lambda case: float(case["elements"]),
 )

@@ -52,8 +52,8 @@ class Program:
     """The network, the replicas of a mode, and what measures them."""
 
     def __init__(self, case: Case, seed: int) -> None:
-        import tagflow as tg
-        from tagflow.training import AdamOptimizer, AsyncReplicas, SyncReplicas
+        import tagloom as tg
+        from tagloom.training import AdamOptimizer, AsyncReplicas, SyncReplicas
 
         from examples.digits_convnet import Network, Size
 
@@ -112,8 +112,8 @@ def digits() -> Any:
 
 async def virtual(case: Case, seed: int) -> Training:
     """Train in virtual time, on a loop of asyncio's own."""
-    import tagflow as tg
-    from tagflow.streams import Exponential, LatencyDevice, Lognormal, Mixture, Sum, VirtualClock
+    import tagloom as tg
+    from tagloom.streams import Exponential, LatencyDevice, Lognormal, Mixture, Sum, VirtualClock
 
     program, found = Program(case, seed), Training()
     usual = Lognormal(1.0, 0.1)
@@ -146,9 +146,9 @@ def in_virtual_time(case: Case) -> list[Training]:
     return [asyncio.run(virtual(case, seed)) for seed in range(case["seeds"])]
 
 
-async def tagflow(case: Case, stack: AsyncExitStack) -> Observed:
+async def tagloom(case: Case, stack: AsyncExitStack) -> Observed:
     """Train in virtual time, in a thread since this one's loop can not, and in real time as often as asked."""
-    import tagflow as tg
+    import tagloom as tg
 
     found = await asyncio.to_thread(in_virtual_time, case)
     program = Program(case, 0)
@@ -190,7 +190,7 @@ EXPERIMENT = Experiment(
     name="replicas",
     cases=tuple({"mode": mode, "epochs": 25, "seeds": SEEDS} for mode in MODES),
     quick_cases=tuple({"mode": mode, "epochs": 2, "seeds": 1} for mode in MODES),
-    engines={"tagflow": tagflow},
+    engines={"tagloom": tagloom},
     metric="updates_per_second",
     amount=lambda case: float(UPDATES),
     figures=(WRONG, VIRTUAL),

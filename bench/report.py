@@ -24,9 +24,9 @@ def print_json(record: Record) -> None:
 
 
 def print_table(records: list[Record]) -> None:
-    """Print medians with their spread, and how many times better tagflow is."""
+    """Print medians with their spread, and how many times better tagloom is."""
     ratios = {(describe(r["case"]), r["ratio_to"], r["metric"]): r["value"] for r in records if "ratio_to" in r}
-    table = Table("case", "engine", "metric", "median", "p5", "p95", "runs", "tagflow is better by")
+    table = Table("case", "engine", "metric", "median", "p5", "p95", "runs", "tagloom is better by")
     for r in (r for r in records if "engine" in r):
         better = ratios.get((describe(r["case"]), r["engine"], r["metric"]))
         numbers = [f"{r[key]:,.4g}" for key in ("median", "p5", "p95")]
@@ -55,7 +55,7 @@ def progress(name: str) -> Iterator[Progress]:
 def require_plot() -> None:
     """Raise BenchError where plots can not be drawn."""
     if importlib.util.find_spec("matplotlib") is None:
-        raise BenchError("--plot needs matplotlib; try: pip install 'tagflow[bench]'")
+        raise BenchError("--plot needs matplotlib; try: pip install 'tagloom[bench]'")
 
 
 def plot(records: list[Record], path: Path) -> None:

@@ -47,7 +47,7 @@ def problem(case: Case) -> Problem:
 
 
 def training(tg: Any, case: Case) -> tuple[Any, Any, list[Any], list[Any]]:
-    """Build a tagflow graph that trains an LSTM; return it, its initializer, feeds and fetches."""
+    """Build a tagloom graph that trains an LSTM; return it, its initializer, feeds and fetches."""
     given = problem(case)
     with tg.Graph().as_default() as graph:
         feeds = [tg.placeholder(v.dtype.name, v.shape) for v in (given.inputs, given.lengths, given.targets)]
@@ -58,9 +58,9 @@ def training(tg: Any, case: Case) -> tuple[Any, Any, list[Any], list[Any]]:
         return graph, [tg.global_variables_initializer(), cell.bias.assign(given.bias)], feeds, fetches
 
 
-async def tagflow(case: Case, stack: AsyncExitStack) -> Step:
-    """Train with tagflow."""
-    import tagflow as tg
+async def tagloom(case: Case, stack: AsyncExitStack) -> Step:
+    """Train with tagloom."""
+    import tagloom as tg
 
     given = problem(case)
     graph, initialize, feeds, fetches = training(tg, case)
@@ -108,7 +108,7 @@ EXPERIMENT = Experiment(
         {"batch": 64, "depth": 128, "units": 256, "length": 100},
         {"batch": 64, "depth": 64, "units": 64, "length": 100},
     ),
-    engines={"tagflow": tagflow, "torch": torch},
+    engines={"tagloom": tagloom, "torch": torch},
     metric="steps_per_second",
     tolerance=2e-4,
 )

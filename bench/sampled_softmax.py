@@ -1,7 +1,7 @@
 """A language model with 40,000 words (Abadi et al., 2016, section 6.4, Figure 9): a softmax over all, or over a sample.
 
 LSTM-512-512 reads words; embeddings and the weights of the softmax are in shards, one on each device. Three ways to
-train it: by a sample of 512 words ("tagflow"), whose rows of the weights travel; by all words ("full"), where of each
+train it: by a sample of 512 words ("tagloom"), whose rows of the weights travel; by all words ("full"), where of each
 shard's logits only the logarithm of their sum travels; by all words as one would write it at first ("logits"), where
 shards multiply and all logits go to one device. Sampling computes 78 times fewer logits than both.
 """
@@ -116,7 +116,7 @@ def program(tg: Any, case: Case, softmax: Any) -> tuple[list[Any], list[Any], An
 
 async def trained(softmax: Any, case: Case, stack: AsyncExitStack) -> Observed:
     """Train on devices of one session, and note how many bytes travel in a step."""
-    import tagflow as tg
+    import tagloom as tg
 
     with tg.Graph(seed=1).as_default() as graph:
         feeds, fetches, initialize = program(tg, case, softmax)
@@ -137,7 +137,7 @@ async def trained(softmax: Any, case: Case, stack: AsyncExitStack) -> Observed:
     return Observed(run, figures, lambda: noted, compared=lambda values: [])  # a sample's loss is another
 
 
-async def tagflow(case: Case, stack: AsyncExitStack) -> Observed:
+async def tagloom(case: Case, stack: AsyncExitStack) -> Observed:
     """Train by a sample."""
     return await trained(sampled, case, stack)
 
@@ -157,7 +157,7 @@ EXPERIMENT = Experiment(
     cases=tuple({"devices": count} for count in (1, 2, 4, 8)),
     quick_cases=({"devices": 1}, {"devices": 2}, {"devices": 8}),
     quick_seconds=100.0,
-    engines={"tagflow": tagflow, "full": by_all, "logits": by_logits},
+    engines={"tagloom": tagloom, "full": by_all, "logits": by_logits},
     metric="milliseconds",
     time_unit=1e3,
     figures=(BYTES,),

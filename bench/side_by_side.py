@@ -89,7 +89,7 @@ def grouped(experiment: Experiment) -> Iterator[tuple[Case, list[Case]]]:
 
 
 def build(experiment: Experiment, cases: list[Case], processes: list[EngineProcess]) -> list[Lane]:
-    """Let all engines build their cases, side by side; return the lanes, tagflow's first."""
+    """Let all engines build their cases, side by side; return the lanes, tagloom's first."""
     lanes = []
     for process in processes:
         own = cases if process.engine == OURS else distinct(experiment, cases)
@@ -183,7 +183,7 @@ def medians(samples: list[list[float]]) -> list[float]:
 
 
 def records(experiment: Experiment, lanes: list[Lane], samples: list[list[float]]) -> Iterator[dict[str, Any]]:
-    """Yield a record for each lane, then each of tagflow's cases beside the peers, then beside its other side."""
+    """Yield a record for each lane, then each of tagloom's cases beside the peers, then beside its other side."""
     metric = experiment.metric
     found = list(zip(lanes, samples, strict=True))
     for lane, values in found:

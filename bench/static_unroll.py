@@ -25,8 +25,8 @@ def unrolled_loop(ops: Any, concat: Callable[[list[Any]], Any], given: Problem, 
 
 
 async def train(case: Case, stack: AsyncExitStack, loop: Callable[..., Any]) -> Observed:
-    """Train with tagflow, timing how long graph, gradients and compiled step take to build."""
-    import tagflow as tg
+    """Train with tagloom, timing how long graph, gradients and compiled step take to build."""
+    import tagloom as tg
 
     given = problem(case)
     began = time.perf_counter()
@@ -38,7 +38,7 @@ async def train(case: Case, stack: AsyncExitStack, loop: Callable[..., Any]) -> 
     return Observed(lambda: step(given.inputs, given.targets), {BUILD: [1e3 * built]})
 
 
-async def tagflow(case: Case, stack: AsyncExitStack) -> Observed:
+async def tagloom(case: Case, stack: AsyncExitStack) -> Observed:
     """Train the loop."""
     return await train(case, stack, dynamic_loop)
 
@@ -63,7 +63,7 @@ EXPERIMENT = Experiment(
     name="static_unroll",
     cases=cases(200, 200, 200),
     quick_cases=cases(200, 40, 10),
-    engines={"tagflow": tagflow, "unrolled": unrolled},
+    engines={"tagloom": tagloom, "unrolled": unrolled},
     metric="step_milliseconds",
     time_unit=1e3,
     figures=(BUILD,),

@@ -19,9 +19,9 @@ def program(ops: Any) -> tuple[Any, Any]:
     return x, ops.tanh(x * 3.0 + 0.5) * 2.0 - 1.0
 
 
-async def tagflow(case: Case, stack: AsyncExitStack) -> Step:
-    """Await steps of tagflow, one after another."""
-    import tagflow as tg
+async def tagloom(case: Case, stack: AsyncExitStack) -> Step:
+    """Await steps of tagloom, one after another."""
+    import tagloom as tg
 
     with tg.Graph().as_default() as graph:
         x, y = program(tg)
@@ -54,7 +54,7 @@ def tf(case: Case, stack: AsyncExitStack) -> Step:
 EXPERIMENT = Experiment(
     name="step_overhead",
     cases=({"operations": 5, "iterations": 10_000},),
-    engines={"tagflow": tagflow, "tf": tf},
+    engines={"tagloom": tagloom, "tf": tf},
     metric="microseconds",
     amount=lambda case: float(case["iterations"]),
     tolerance=1e-6,

@@ -46,8 +46,8 @@ def program(tg: Any, case: Case) -> tuple[Any, list[Any]]:
 
 async def opened(case: Case, stack: AsyncExitStack, clock: Any, swaps: bool) -> tuple[Any, Step]:
     """Open a session on a device of the clock's time, with a limit or without; return it and its step."""
-    import tagflow as tg
-    from tagflow.streams import LatencyDevice
+    import tagloom as tg
+    from tagloom.streams import LatencyDevice
 
     with tg.Graph().as_default() as graph:
         x, fetches = program(tg, case)
@@ -63,7 +63,7 @@ async def opened(case: Case, stack: AsyncExitStack, clock: Any, swaps: bool) -> 
 
 async def virtual(case: Case, swaps: bool, trace: Any = None) -> tuple[float, list[Any], Any]:
     """Do a step in virtual time, on a loop of asyncio's own; return the seconds, its values and the swap report."""
-    from tagflow.streams import VirtualClock
+    from tagloom.streams import VirtualClock
 
     async with VirtualClock() as clock, AsyncExitStack() as stack:
         session, step = await opened(case, stack, clock, swaps)
@@ -78,7 +78,7 @@ def in_virtual_time(case: Case, swaps: bool) -> float:
 
 async def engine(case: Case, stack: AsyncExitStack, *, swaps: bool) -> Observed:
     """Run in virtual time once, in a thread since this one's loop can not, and in real time as often as asked."""
-    from tagflow.streams import LoopClock
+    from tagloom.streams import LoopClock
 
     seconds, ideal = [await asyncio.to_thread(in_virtual_time, case, each) for each in (swaps, False)]
     _, step = await opened(case, stack, LoopClock(), swaps)
@@ -89,7 +89,7 @@ async def engine(case: Case, stack: AsyncExitStack, *, swaps: bool) -> Observed:
 
 def picture(path: Path) -> None:
     """Draw when the streams of the device work."""
-    import tagflow as tg
+    import tagloom as tg
 
     trace = tg.Trace()
     asyncio.run(virtual(DRAWN, True, trace))
@@ -106,7 +106,7 @@ EXPERIMENT = Experiment(
     name="swap_overlap",
     cases=cases(100),
     quick_cases=cases(50),
-    engines={"tagflow": partial(engine, swaps=True), "ideal": partial(engine, swaps=False)},
+    engines={"tagloom": partial(engine, swaps=True), "ideal": partial(engine, swaps=False)},
     metric="milliseconds",
     time_unit=1e3,
     amount=lambda case: float(case["iterations"]),

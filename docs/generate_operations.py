@@ -16,16 +16,16 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # for `tests`, which finds the types that a function mentions
 
 import numpy as np  # noqa: E402
-import tagflow as tg  # noqa: E402
-from tagflow.base.settings import Settings  # noqa: E402
-from tagflow.compile.native.eligible import NotNative, computation_of  # noqa: E402
-from tagflow.ir.apply import constant  # noqa: E402
-from tagflow.ir.definition import NotDifferentiable, Ufunc, all_definitions  # noqa: E402
-from tagflow.ir.entry import PUBLIC  # noqa: E402
-from tagflow.ir.graph import Graph  # noqa: E402
-from tagflow.kernels.cpu import registry as in_c  # noqa: E402
-from tagflow.kernels.cuda import registry as in_cuda  # noqa: E402
-from tagflow.kernels.steps import STEPS  # noqa: E402
+import tagloom as tg  # noqa: E402
+from tagloom.base.settings import Settings  # noqa: E402
+from tagloom.compile.native.eligible import NotNative, computation_of  # noqa: E402
+from tagloom.ir.apply import constant  # noqa: E402
+from tagloom.ir.definition import NotDifferentiable, Ufunc, all_definitions  # noqa: E402
+from tagloom.ir.entry import PUBLIC  # noqa: E402
+from tagloom.ir.graph import Graph  # noqa: E402
+from tagloom.kernels.cpu import registry as in_c  # noqa: E402
+from tagloom.kernels.cuda import registry as in_cuda  # noqa: E402
+from tagloom.kernels.steps import STEPS  # noqa: E402
 
 import tests.peers.families  # noqa: E402
 from tests.ops.samples import build  # noqa: E402
@@ -78,7 +78,7 @@ def sections():
     for path in order:
         text = (ROOT / "docs" / "api" / path).read_text()
         title = re.search(r"^# (.+)$", text, re.M)[1]
-        yield (path, title), re.findall(r"^::: tagflow\.(\w+)$", text, re.M)
+        yield (path, title), re.findall(r"^::: tagloom\.(\w+)$", text, re.M)
 
 
 def building():
@@ -89,7 +89,7 @@ def building():
 
 
 def builds(function):
-    """Whether a function, or one of tagflow that it calls, mentions a type of operation."""
+    """Whether a function, or one of tagloom that it calls, mentions a type of operation."""
     waiting, seen = [function], set()
     while waiting:
         current = waiting.pop()
@@ -103,12 +103,12 @@ def builds(function):
 
 
 def called(function):
-    """Yield the functions of tagflow that a function mentions by name, and those of its classes."""
+    """Yield the functions of tagloom that a function mentions by name, and those of its classes."""
     for name in function.__code__.co_names:
         value = function.__globals__.get(name)
         for found in vars(value).values() if inspect.isclass(value) else [value]:
             inner = inspect.unwrap(found) if inspect.isfunction(found) else None
-            if inner is not None and inner.__module__.startswith("tagflow."):
+            if inner is not None and inner.__module__.startswith("tagloom."):
                 yield inner
 
 

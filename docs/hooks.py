@@ -11,9 +11,9 @@ import re
 from pathlib import Path
 
 import griffe
-import tagflow
+import tagloom
 from mkdocs.structure.files import File
-from tagflow import swap
+from tagloom import swap
 
 ROOT = Path(__file__).parents[1]
 BESIDE = ["ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "examples/*.py"]  # pages and files outside of docs/
@@ -61,7 +61,7 @@ class Docstrings(griffe.Extension):
     def on_package(self, *, pkg, loader, **_):
         """Let the public names be what they stand for; one of them, ``gradients``, is a package as well."""
         self._add_swap(pkg, loader)
-        found = {name: pkg[name] for name in dir(tagflow) if not inspect.ismodule(getattr(tagflow, name))}
+        found = {name: pkg[name] for name in dir(tagloom) if not inspect.ismodule(getattr(tagloom, name))}
         found = {name: member[name] if member.is_module else member for name, member in found.items()}
         for name, member in {n: m.final_target for n, m in found.items() if m.is_alias}.items():
             if member.name == name:
@@ -106,4 +106,4 @@ def _link(name, obj):
     """Return a reference to a public name, or to a member of the public class that `obj` is or belongs to."""
     owner = obj if obj.is_class else obj.parent
     full = f"{owner.name}.{name}" if owner.is_class and name in owner.members else name
-    return f"[`{name}`][tagflow.{full}]" if full.partition(".")[0] in dir(tagflow) else f"`{name}`"
+    return f"[`{name}`][tagloom.{full}]" if full.partition(".")[0] in dir(tagloom) else f"`{name}`"

@@ -1,4 +1,4 @@
-"""tagflow: a tagged-token dataflow engine for asyncio programs whose control flow is decided by data.
+"""tagloom: a tagged-token dataflow engine for asyncio programs whose control flow is decided by data.
 
 Build a graph with ``cond``, ``while_loop`` and ``TensorArray``, differentiate it, and await steps of it."""
 
@@ -48,7 +48,7 @@ from .base.errors import (
     StackError,
     StepTimeout,
     SwapError,
-    TagflowError,
+    TagloomError,
     TensorArrayError,
     UninitializedVariableError,
 )
@@ -472,7 +472,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "SwapReport",
     "SyncSession",
     "TFRecordReader",
-    "TagflowError",
+    "TagloomError",
     "Tensor",
     "TensorArray",
     "TensorArrayError",

@@ -1,4 +1,4 @@
-"""``python -m tagflow`` is ``tagflow``."""
+"""``python -m tagloom`` is ``tagloom``."""
 
 from .cli import main
 

@@ -1,4 +1,4 @@
-"""The command line: ``tagflow demo``, ``tagflow info`` and ``tagflow top``."""
+"""The command line: ``tagloom demo``, ``tagloom info`` and ``tagloom top``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from . import TagflowError, __version__
+from . import TagloomError, __version__
 
 _INTERRUPTED = 130
 _PACKAGES = ("numpy", "scipy", "ml_dtypes", "uvloop", "rich")
@@ -29,14 +29,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return _INTERRUPTED
-    except (TagflowError, OSError, ValueError) as error:
-        print(f"tagflow: {error}", file=sys.stderr)
+    except (TagloomError, OSError, ValueError) as error:
+        print(f"tagloom: {error}", file=sys.stderr)
         return 1
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="tagflow", description=sys.modules[__package__].__doc__)
-    parser.add_argument("--version", action="version", version=f"tagflow {__version__}")
+    parser = argparse.ArgumentParser(prog="tagloom", description=sys.modules[__package__].__doc__)
+    parser.add_argument("--version", action="version", version=f"tagloom {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_demo(commands.add_parser("demo", help="train a character-level LSTM on Python's help texts; let it write"))
     info = commands.add_parser("info", help="print versions, the build and devices")
@@ -53,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
 def _add_top(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Show steps, queues, memory and checkpoints of sessions that let themselves be observed: those of "
-        "processes run with TAGFLOW_OBSERVE=1, or in `async with session.observe():`."
+        "processes run with TAGLOOM_OBSERVE=1, or in `async with session.observe():`."
     )
     parser.add_argument("target", nargs="?", metavar="PID|PATH", help="a process, or a session's socket (all)")
     parser.add_argument("--once", action="store_true", help="look once")
@@ -107,7 +107,7 @@ def _demo(parsed: argparse.Namespace) -> int:
     from threadpoolctl import threadpool_limits
 
     if find_spec("rich") is None:
-        raise TagflowError(
+        raise TagloomError(
             "the demo shows its progress with rich, which is not installed", hint="pip install '.[demo]'"
         )
     from .demo import Options, run
@@ -147,7 +147,7 @@ def _facts() -> list[tuple[str, str]]:
     flavour = "debug" if "allocated" in live_counts() else "release"  # only a debug build counts both
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return [
-        ("tagflow", f"{__version__} ({flavour} build)"),
+        ("tagloom", f"{__version__} ({flavour} build)"),
         ("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
         *((name, _version(name)) for name in _PACKAGES),
         ("devices", f"cpu:0 ({cores} cores)"),

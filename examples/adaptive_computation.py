@@ -14,8 +14,8 @@ import asyncio
 from dataclasses import dataclass
 
 import numpy as np
-import tagflow as tg
-from tagflow.training import AdamOptimizer
+import tagloom as tg
+from tagloom.training import AdamOptimizer
 
 HALTED = 0.99  # chances that add up to this are enough
 
@@ -95,7 +95,7 @@ async def train(size, steps, say=print, every=200, seed=0, **options):
         Share of right answers to rows drawn later.
     pondered : list of float
         Mean steps for rows of 1, 2, ... bits.
-    report : tagflow.Report
+    report : tagloom.Report
         Of the last step of training.
     """
     model, random, losses = Model(size, seed=seed, **options), np.random.default_rng(seed), []

@@ -13,8 +13,8 @@ import asyncio
 from dataclasses import dataclass
 
 import numpy as np
-import tagflow as tg
-from tagflow.training import AdamOptimizer
+import tagloom as tg
+from tagloom.training import AdamOptimizer
 
 DIGITS = 10
 START, END = DIGITS, DIGITS + 1

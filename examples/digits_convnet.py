@@ -12,9 +12,9 @@ import asyncio
 from dataclasses import dataclass
 
 import numpy as np
-import tagflow as tg
-from tagflow import nn
-from tagflow.training import AdamOptimizer
+import tagloom as tg
+from tagloom import nn
+from tagloom.training import AdamOptimizer
 
 
 @dataclass(frozen=True)

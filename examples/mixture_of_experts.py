@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
-import tagflow as tg
-from tagflow.demo import Alphabet, load_text
-from tagflow.demo.text import epochs
-from tagflow.training import AdamOptimizer
+import tagloom as tg
+from tagloom.demo import Alphabet, load_text
+from tagloom.demo.text import epochs
+from tagloom.training import AdamOptimizer
 
 LOWER, UPPER = "/cpu:0", "/cpu:1"  # of the recurrent layers; the experts have the devices after these
 
@@ -156,7 +156,7 @@ async def train(size, steps, devices=None, say=print, every=40, trace=None):
         Of each step, in nats per character.
     consulted : float32 array of shape [steps, experts]
         At how many characters of a step each expert was computed.
-    report : tagflow.Report
+    report : tagloom.Report
         Of the last step.
     """
     text = load_text()

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
-import tagflow as tg
-from tagflow.demo import Alphabet, load_text
-from tagflow.demo.text import epochs
-from tagflow.training import AdamOptimizer
+import tagloom as tg
+from tagloom.demo import Alphabet, load_text
+from tagloom.demo.text import epochs
+from tagloom.training import AdamOptimizer
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import tagflow as tg
-from tagflow import nn
-from tagflow.training import AdamOptimizer, Checkpointer
+import tagloom as tg
+from tagloom import nn
+from tagloom.training import AdamOptimizer, Checkpointer
 
 PIXELS = 64
 CLASSES = 10

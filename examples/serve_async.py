@@ -1,6 +1,6 @@
 """Serve a trained character model over HTTP: each request awaits a step, many at once.
 
-    tagflow demo --save weights.npz
+    tagloom demo --save weights.npz
     python examples/serve_async.py weights.npz
     curl -d '{"prompt": "The ", "max_chars": 300, "temperature": 0.5, "seed": 1}' localhost:8000/generate
     curl -N -d '{"prompt": "The ", "max_chars": 300}' localhost:8000/stream
@@ -20,12 +20,12 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import asdict, dataclass, fields
 
 import numpy as np
-import tagflow as tg
+import tagloom as tg
 import uvicorn
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
-from tagflow.demo import CharacterModel, load_weights
+from tagloom.demo import CharacterModel, load_weights
 
 SERVICE_UNAVAILABLE = 503
 CHARACTER = "character:0"  # what the model has drawn, in its loop
@@ -137,9 +137,9 @@ def create_app(alphabet, weights, limit=2000, max_steps=64, patience=5.0):
 
     Parameters
     ----------
-    alphabet : tagflow.demo.Alphabet
+    alphabet : tagloom.demo.Alphabet
     weights : dict of str to array
-        Both as `tagflow.demo.load_weights` returns them.
+        Both as `tagloom.demo.load_weights` returns them.
     limit : int
         Most characters that one request may ask for.
     max_steps : int
@@ -182,7 +182,7 @@ def create_app(alphabet, weights, limit=2000, max_steps=64, patience=5.0):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("weights", help="what `tagflow demo --save` wrote")
+    parser.add_argument("weights", help="what `tagloom demo --save` wrote")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000)
     parser.add_argument("--max-steps", type=int, default=64, help="requests that are answered at once")

@@ -18,8 +18,8 @@ import zlib
 from pathlib import Path
 
 import numpy as np
-import tagflow as tg
-from tagflow.training import AdamOptimizer, Checkpointer
+import tagloom as tg
+from tagloom.training import AdamOptimizer, Checkpointer
 
 WORDS = 4096  # vectors, which words share by their hashes
 UNITS = 16

@@ -17,8 +17,8 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import tagflow as tg
-from tagflow.training import AdamOptimizer
+import tagloom as tg
+from tagloom.training import AdamOptimizer
 
 ADD, SUBTRACT, MULTIPLY = range(3)
 OPERATIONS = {ast.Add: ADD, ast.Sub: SUBTRACT, ast.Mult: MULTIPLY}
@@ -162,7 +162,7 @@ async def train(size, steps, say=print, every=200, seed=0):
     losses : list of float
     right : float
         Share of the operations in trees that were never seen whose value is right.
-    report : tagflow.Report
+    report : tagloom.Report
         Of the last step of training.
     """
     model, random, losses = Model(size, seed=seed), np.random.default_rng(seed), []

@@ -42,7 +42,7 @@ class HostMemory(Protocol):
 
 
 class SwapSupport(Device):
-    """A device whose saved values may leave its memory: what `tagflow.swap` needs to know beyond what it copies."""
+    """A device whose saved values may leave its memory: what `tagloom.swap` needs to know beyond what it copies."""
 
     @abstractmethod
     def host_memory(self, limit: int | None = None) -> HostMemory:

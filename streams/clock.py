@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 from weakref import WeakSet
 
-from ..base.errors import TagflowError
+from ..base.errors import TagloomError
 from .contract import Clock, Timer
 from .event import Loop, call_on
 
@@ -79,7 +79,7 @@ class LoopClock(Clock):
     def _move(self, loop: Loop) -> None:
         """Serve another loop; what the last one left when it was closed is called by this one."""
         if self._loop is not None and not self._loop.is_closed() and self._timers.next is not None:
-            raise TagflowError(
+            raise TagloomError(
                 "a clock serves one loop at a time, and another one waits for it",
                 hint="give each loop devices with a clock of their own",
             )
@@ -170,14 +170,14 @@ class VirtualClock(Clock):
     async def __aenter__(self) -> Self:
         loop: Any = asyncio.get_running_loop()
         if not hasattr(loop, "_ready"):
-            raise TagflowError(
+            raise TagloomError(
                 "this event loop does not show whether it has something to do",
                 wanted="an event loop of asyncio's own",
                 got=type(loop).__name__,
                 hint="run it with asyncio.run, or call advance() by hand",
             )
         if loop in self._driven:
-            raise TagflowError("another virtual clock has this loop", hint="share one clock between all devices")
+            raise TagloomError("another virtual clock has this loop", hint="share one clock between all devices")
         self._driven.add(loop)
         self._loop = loop
         self._look_soon()

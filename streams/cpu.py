@@ -36,7 +36,7 @@ class ThreadStream(QueuedStream):
                 self._active = True
                 self.clock.hold()
             if self._thread is None:
-                self._thread = Thread(target=self._serve, name=f"tagflow {self.name}", daemon=True)
+                self._thread = Thread(target=self._serve, name=f"tagloom {self.name}", daemon=True)
                 self._thread.start()
             self._change.notify()
 

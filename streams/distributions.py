@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from random import Random
 
-from ..base.errors import TagflowError
+from ..base.errors import TagloomError
 
 
 class Distribution(ABC):
@@ -122,7 +122,7 @@ class Mixture(Distribution):
 
     def __post_init__(self) -> None:
         if not 0 <= self.probability <= 1:
-            raise TagflowError(
+            raise TagloomError(
                 "a probability is out of range", wanted="0 to 1", got=self.probability, hint="0.02 is 2 of 100"
             )
 
@@ -136,6 +136,6 @@ class Mixture(Distribution):
 
 def _check(name: str, value: float) -> None:
     if not 0 <= value < math.inf:
-        raise TagflowError(
+        raise TagloomError(
             f"{name} of a distribution is out of range", wanted="a number, 0 or more", got=value, hint="0 for none"
         )

@@ -12,7 +12,7 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from ..base.errors import TagflowError
+from ..base.errors import TagloomError
 
 if TYPE_CHECKING:
     from .contract import Stream
@@ -21,11 +21,11 @@ T = TypeVar("T")
 Loop = asyncio.AbstractEventLoop
 
 
-class Withdrawn(TagflowError):
+class Withdrawn(TagloomError):
     """Error of work that was withdrawn before it began."""
 
 
-class DeviceClosed(TagflowError):
+class DeviceClosed(TagloomError):
     """Error of work whose device was closed before it began."""
 
 

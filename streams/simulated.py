@@ -16,7 +16,7 @@ from functools import partial
 from random import Random
 from typing import Any, SupportsIndex, TypeVar
 
-from ..base.errors import TagflowError
+from ..base.errors import TagloomError
 from .capabilities import SimulatedTime
 from .contract import Clock
 from .distributions import Time, mean, sample
@@ -27,7 +27,7 @@ from .queued import QueuedStream, StreamOp
 T = TypeVar("T")
 
 
-class InjectedError(TagflowError):
+class InjectedError(TagloomError):
     """What a device was made to fail with."""
 
 
@@ -67,7 +67,7 @@ class SimulatedStream(QueuedStream):
         """Serve another loop."""
         busy = self._running is not None or self._waiting
         if busy and self._loop is not None and not self._loop.is_closed():
-            raise TagflowError(
+            raise TagloomError(
                 f"{self.name} serves one loop at a time, and another one waits for it",
                 hint="await its events first, or give each loop a device of its own",
             )

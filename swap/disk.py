@@ -63,7 +63,7 @@ class DiskTier:
         self.writing: ThreadStream = ThreadStream("disk/write", clock)
         self.reading: ThreadStream = ThreadStream("disk/read", clock)
         try:
-            self._file, path = tempfile.mkstemp(prefix="tagflow-swap-", dir=self.directory)
+            self._file, path = tempfile.mkstemp(prefix="tagloom-swap-", dir=self.directory)
         except OSError as error:
             raise GraphError(
                 "no file for swapped values can be made",

@@ -49,7 +49,7 @@ class SwapPolicy:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.SwapPolicy(host_limit="2GiB", disk="/var/tmp").threshold
     0.8
     """

@@ -33,7 +33,7 @@ class SwapReport:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     x = tg.ones([16384])
     ...     _, y = tg.while_loop(lambda i, a: i < 40, lambda i, a: (i + 1, tg.sin(a)), [0, x])

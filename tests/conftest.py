@@ -10,8 +10,8 @@ from tests.support.fast_path_switches import all_on, switch_off
 from tests.support.probes import has_gpu
 from tests.support.rules import FIRST, LAST, coverage, report
 
-os.environ.setdefault("TAGFLOW_CHECK_PASSES", "1")  # read when tagflow is imported; checks graphs between passes
-os.environ["TAGFLOW_CACHE"] = ""  # nothing compiled outlives a test
+os.environ.setdefault("TAGLOOM_CHECK_PASSES", "1")  # read when tagloom is imported; checks graphs between passes
+os.environ["TAGLOOM_CACHE"] = ""  # nothing compiled outlives a test
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -22,7 +22,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    switch_off(os.environ.get("TAGFLOW_OFF", ""))
+    switch_off(os.environ.get("TAGLOOM_OFF", ""))
     config.addinivalue_line("markers", "rule(n, ...): the test checks these numbered rules of the semantics")
     config.addinivalue_line("markers", "gpu: needs a CUDA device; skipped where has_gpu() finds none")
 
@@ -75,7 +75,7 @@ def what_tests_leave_is_not_looked_at_again():
 def all_that_was_allocated_is_freed():
     """After each test the step machines hold nothing; the counters exist in a debug build only."""
     yield
-    from tagflow.kernels.scheduler.state import live_counts
+    from tagloom.kernels.scheduler.state import live_counts
 
     if "allocated" in live_counts():
         if live_counts()["allocated"] != live_counts()["freed"]:
@@ -110,7 +110,7 @@ def golden(request):
 @pytest.fixture
 def graph():
     """A graph to build in."""
-    import tagflow as tg
+    import tagloom as tg
 
     with tg.Graph().as_default() as graph:
         yield graph
@@ -119,7 +119,7 @@ def graph():
 @pytest.fixture
 def vectors():
     """Change the size of the vectors of products; put it back at the end."""
-    from tagflow.kernels.cpu import linear
+    from tagloom.kernels.cpu import linear
 
     yield linear.limit_vectors
     linear.limit_vectors(1 << 16)
@@ -127,6 +127,6 @@ def vectors():
 
 @pytest.fixture
 def fast_paths():
-    """All fast paths are on, whatever ``TAGFLOW_OFF`` says."""
+    """All fast paths are on, whatever ``TAGLOOM_OFF`` says."""
     with all_on():
         yield

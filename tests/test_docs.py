@@ -9,10 +9,10 @@ from types import ModuleType
 
 import httpx
 import pytest
-import tagflow as tg
-from tagflow import data, losses, metrics, monitoring, nn, operations, streams, swap, training
-from tagflow.compile import PIPELINE
-from tagflow.ir.definition import _REGISTRY, all_definitions
+import tagloom as tg
+from tagloom import data, losses, metrics, monitoring, nn, operations, streams, swap, training
+from tagloom.compile import PIPELINE
+from tagloom.ir.definition import _REGISTRY, all_definitions
 
 from tests.architecture.layers import LAYERS
 
@@ -46,7 +46,7 @@ def run(name, line, code):
 
 
 def forget_operations(module):
-    """Take back what a module has defined, which other tests would take for operations of tagflow."""
+    """Take back what a module has defined, which other tests would take for operations of tagloom."""
     for definition in all_definitions():
         if definition.shape.__module__ == module:
             del _REGISTRY[definition.type]
@@ -103,7 +103,7 @@ def test_every_rule_has_its_line():
     assert numbers == list(range(FIRST, LAST + 1))
 
 
-MODULES = {m.name for m in pkgutil.walk_packages(tg.__path__, "tagflow.") if ".kernels" not in m.name}
+MODULES = {m.name for m in pkgutil.walk_packages(tg.__path__, "tagloom.") if ".kernels" not in m.name}
 for package in (streams, swap):
     MODULES |= {m.name for m in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")}
 
@@ -124,7 +124,7 @@ def test_examples_of_the_public_names_are_among_them():
 
 def test_each_public_name_is_on_one_page_of_the_api():
     pages = [text for name, text in NAMES.items() if name.startswith("docs/api/")]
-    named = [name for text in pages for name in re.findall(r"^(?:::: |\| `)tagflow\.([\w.]+)", text, re.M)]
+    named = [name for text in pages for name in re.findall(r"^(?:::: |\| `)tagloom\.([\w.]+)", text, re.M)]
     public = {name for name in dir(tg) if not isinstance(getattr(tg, name), ModuleType)} - {"__version__"}
     public |= {
         f"{m.__name__.partition('.')[2]}.{name}"
@@ -157,8 +157,8 @@ def test_every_folder_stands_in_the_table_of_layers():
     folders = [str(p.relative_to(ROOT)) for p in [*folders, ROOT / "streams", ROOT / "swap"]]
     assert sorted(folders) == sorted(place for _, place in rows if not place.endswith(".py"))
     for layer, place in rows:
-        name = re.sub(r"^engine/?", "tagflow.", place).removesuffix(".py").removesuffix("__init__").rstrip(".")
+        name = re.sub(r"^engine/?", "tagloom.", place).removesuffix(".py").removesuffix("__init__").rstrip(".")
         if place.startswith(("kernels/", "streams", "swap")):
-            name = f"tagflow.{place}".removesuffix(".py")
+            name = f"tagloom.{place}".removesuffix(".py")
         name = name.replace("/", ".")
         assert LAYERS[name] == int(layer), place

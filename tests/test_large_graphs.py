@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.base.settings import DEFAULTS
-from tagflow.compile import pipeline
-from tagflow.compile.fuse.groups import _Groups
-from tagflow.ir.operation import Operation
-from tagflow.ir.program import Program
+import tagloom as tg
+from tagloom.base.settings import DEFAULTS
+from tagloom.compile import pipeline
+from tagloom.compile.fuse.groups import _Groups
+from tagloom.ir.operation import Operation
+from tagloom.ir.program import Program
 
 pytestmark = pytest.mark.usefixtures("graph")
 

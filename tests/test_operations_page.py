@@ -4,7 +4,7 @@ import importlib.util
 from pathlib import Path
 
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 ROOT = Path(__file__).parents[1]
 

@@ -1,4 +1,4 @@
-"""The public face: what `import tagflow` gives is complete, documented, and lives in one place."""
+"""The public face: what `import tagloom` gives is complete, documented, and lives in one place."""
 
 import ast
 import builtins
@@ -11,11 +11,11 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-import tagflow
-import tagflow.frontend
-import tagflow.ops
-from tagflow import data, losses, metrics, monitoring, nn, training
-from tagflow.ir.entry import PUBLIC as PUBLIC_NAMES
+import tagloom
+import tagloom.frontend
+import tagloom.ops
+from tagloom import data, losses, metrics, monitoring, nn, training
+from tagloom.ir.entry import PUBLIC as PUBLIC_NAMES
 
 CONSTRUCTION = """
     Graph placeholder constant Variable global_variables_initializer cond case switch_case while_loop map_fn foldl foldr
@@ -25,7 +25,7 @@ CONSTRUCTION = """
 """
 RUNNING = "Session SyncSession Settings "
 ERRORS = """
-    TagflowError GraphError ShapeError DtypeError BranchMismatchError LoopVariableError OpError DeadFetchError
+    TagloomError GraphError ShapeError DtypeError BranchMismatchError LoopVariableError OpError DeadFetchError
     TensorArrayError StackError StepTimeout QueueClosed PipelineError Overloaded DeviceMemoryError CheckpointError
     SessionClosed UninitializedVariableError
 """
@@ -34,40 +34,40 @@ ALIASES = {("floormod", "mod")}  # two names of one function, as in TensorFlow
 HOMONYMS = {"stack"}  # one name for two functions: see frontend/stacking.py
 
 MODULES = {"data", "losses", "metrics", "monitoring", "nn", "streams", "training"}
-PUBLIC = {name: getattr(tagflow, name) for name in dir(tagflow) if name not in MODULES}
+PUBLIC = {name: getattr(tagloom, name) for name in dir(tagloom) if name not in MODULES}
 CALLABLE = {n: v for n, v in PUBLIC.items() if inspect.isfunction(v)}
 CLASSES = {n: v for n, v in PUBLIC.items() if inspect.isclass(v)}
 
 
 @pytest.mark.parametrize("name", (CONSTRUCTION + RUNNING + ERRORS).split())
 def test_names_of_the_design_are_exported(name):
-    assert name in dir(tagflow)
-    assert callable(getattr(tagflow, name))
+    assert name in dir(tagloom)
+    assert callable(getattr(tagloom, name))
 
 
 def test_dir_is_what_the_package_imports():
-    tree = ast.parse(Path(tagflow.__file__).read_text())
+    tree = ast.parse(Path(tagloom.__file__).read_text())
     imported = [a.asname or a.name for node in tree.body if isinstance(node, ast.ImportFrom) for a in node.names]
-    assert dir(tagflow) == sorted({*imported, "bool", "__version__"} - {"_bool"})
-    assert {name for name in dir(tagflow) if isinstance(getattr(tagflow, name), ModuleType)} == MODULES
+    assert dir(tagloom) == sorted({*imported, "bool", "__version__"} - {"_bool"})
+    assert {name for name in dir(tagloom) if isinstance(getattr(tagloom, name), ModuleType)} == MODULES
 
 
 def test_all_is_what_hides_nothing_of_pythons():
-    assert tagflow.__all__ == sorted(set(dir(tagflow)) - MODULES - set(dir(builtins)))
-    assert {"abs", "bool", "range", "slice"} <= set(dir(tagflow)) - set(tagflow.__all__)
+    assert tagloom.__all__ == sorted(set(dir(tagloom)) - MODULES - set(dir(builtins)))
+    assert {"abs", "bool", "range", "slice"} <= set(dir(tagloom)) - set(tagloom.__all__)
 
 
 def test_star_import_gives_no_modules():
     names = {}
-    exec("from tagflow import *", names)
+    exec("from tagloom import *", names)
     assert [n for n, v in names.items() if isinstance(v, ModuleType)] == []
     assert [n for n in names if n.startswith("_")] == ["__builtins__", "__version__"]
 
 
 def test_no_module_takes_a_public_name():
-    for info in pkgutil.iter_modules(tagflow.__path__, "tagflow."):
+    for info in pkgutil.iter_modules(tagloom.__path__, "tagloom."):
         importlib.import_module(info.name)
-    assert [name for name, value in PUBLIC.items() if getattr(tagflow, name) is not value] == []
+    assert [name for name, value in PUBLIC.items() if getattr(tagloom, name) is not value] == []
 
 
 SCOPES = {"colocate_with", "control_dependencies", "device", "name_scope"}  # they look for the graph themselves
@@ -84,7 +84,7 @@ def test_functions_are_marked_as_public():
 
 def rooms():
     """Yield the modules that public functions are declared in, without the helpers the operations share."""
-    for package in (tagflow.ops, tagflow.frontend):
+    for package in (tagloom.ops, tagloom.frontend):
         for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not info.name.endswith(".common"):
                 yield importlib.import_module(info.name)
@@ -139,7 +139,7 @@ SHOWN |= {
 def test_docstring_has_an_example_that_shows_a_result(name):
     _, _, examples = inspect.getdoc(SHOWN[name]).partition("\n\nExamples\n--------\n")
     found = doctest.DocTestParser().get_examples(examples)
-    assert found[0].source.endswith("tagflow as tg\n")
+    assert found[0].source.endswith("tagloom as tg\n")
     assert any(example.want for example in found)
 
 

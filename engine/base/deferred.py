@@ -26,7 +26,7 @@ def made(state: Any) -> Any:
 
     Examples
     --------
-    >>> from tagflow.base.deferred import Deferred, made
+    >>> from tagloom.base.deferred import Deferred, made
     >>> made({"seed": 1, "buffer": Deferred(lambda: {"values": [2, 3]})})
     {'seed': 1, 'buffer': {'values': [2, 3]}}
     """

@@ -18,9 +18,9 @@ class DType:
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> tg.complex64.real, tg.bfloat16.is_floating
-    (tagflow.float32, True)
+    (tagloom.float32, True)
     >>> tg.float32 == "float32", tg.float32 == np.float32
     (True, True)
     """
@@ -104,7 +104,7 @@ class DType:
         return hash(self.name)
 
     def __repr__(self) -> str:
-        return f"tagflow.{self.name}"
+        return f"tagloom.{self.name}"
 
     def __str__(self) -> str:
         return self.name
@@ -177,9 +177,9 @@ def as_dtype(value: Any) -> DType:
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> tg.as_dtype("int64"), tg.as_dtype(np.float16), tg.as_dtype(float)
-    (tagflow.int64, tagflow.float16, tagflow.float32)
+    (tagloom.int64, tagloom.float16, tagloom.float32)
     """
     if isinstance(value, DType):
         return value
@@ -197,5 +197,5 @@ def as_dtype(value: Any) -> DType:
         return string
     found = _BY_NUMPY.get(numpy.newbyteorder("=") if numpy.kind in "iufc" else numpy)
     if found is None:
-        raise DtypeError("this NumPy dtype has no tagflow counterpart", got=numpy, hint="cast the array first")
+        raise DtypeError("this NumPy dtype has no tagloom counterpart", got=numpy, hint="cast the array first")
     return found

@@ -1,4 +1,4 @@
-"""The errors of tagflow.
+"""The errors of tagloom.
 
 Every message says what happened, what was wanted and what came, which operation and which line of the
 user's program it concerns, and one thing to try. The parts are fields; the text is built from them.
@@ -13,8 +13,8 @@ from .source_lines import Source, user_source
 from .wording import format_number, short_device
 
 
-class TagflowError(Exception):
-    """Root of all errors raised by tagflow.
+class TagloomError(Exception):
+    """Root of all errors raised by tagloom.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def _describe(operation: Any) -> str | None:
     return f"{operation.name} ({operation.type})"
 
 
-class GraphError(TagflowError):
+class GraphError(TagloomError):
     """The graph can not be built or compiled as asked."""
 
 
@@ -82,7 +82,7 @@ class ShapeError(GraphError, ValueError):
 
 
 class DtypeError(GraphError, TypeError):
-    """Dtypes do not fit; tagflow never promotes silently."""
+    """Dtypes do not fit; tagloom never promotes silently."""
 
 
 class BranchMismatchError(GraphError):
@@ -93,7 +93,7 @@ class LoopVariableError(GraphError):
     """A loop body returns variables that do not fit those it was given."""
 
 
-class OpError(TagflowError):
+class OpError(TagloomError):
     """An operation failed while a step ran; the original error is ``__cause__``.
 
     Attributes
@@ -134,7 +134,7 @@ class UninitializedVariableError(OpError):
     """A variable was read before it was assigned."""
 
 
-class StepTimeout(TagflowError, TimeoutError):
+class StepTimeout(TagloomError, TimeoutError):
     """A step did not end within its timeout; the session stays usable."""
 
 
@@ -162,7 +162,7 @@ class PipelineError(OpError):
         return [("element", self.element), ("comes from", self.origin), *super().details()]
 
 
-class Overloaded(TagflowError):
+class Overloaded(TagloomError):
     """More steps were asked for than the session admits; it stays usable.
 
     Attributes
@@ -254,7 +254,7 @@ class SwapError(OpError):
         self.device: str = device
 
 
-class CheckpointError(TagflowError):
+class CheckpointError(TagloomError):
     """Saved values can not be written, read back, or given to the variables of a graph.
 
     Attributes
@@ -274,5 +274,5 @@ class CheckpointError(TagflowError):
         return [("file", self.file), ("variable", self.variable), *super().details()]
 
 
-class SessionClosed(TagflowError):
+class SessionClosed(TagloomError):
     """A session was used after it was closed."""

@@ -77,7 +77,7 @@ class Settings:
     cluster : bool
         Run connected operations that only compute, outside of such loops, as native programs.
     llvm : bool
-        Compile native programs that run long, where LLVM is installed (``pip install tagflow[jit]``).
+        Compile native programs that run long, where LLVM is installed (``pip install tagloom[jit]``).
     llvm_seconds : float
         How long a loop runs step by step before it is compiled on a thread of the event loop's; 0 compiles it when it
         first runs, and waits.
@@ -97,17 +97,17 @@ class Settings:
         Seed of a random ready order; None keeps first in, first out. Results never depend on it.
     check_passes : bool
         Hold the graph against its stage's legality table between all passes; off, because it only finds mistakes
-        of the passes themselves. The environment variable TAGFLOW_CHECK_PASSES=1 turns the default on.
+        of the passes themselves. The environment variable TAGLOOM_CHECK_PASSES=1 turns the default on.
     dump : str
         Names of passes, separated by commas, behind which the program is printed to the standard error, or "all". The
-        environment variable TAGFLOW_DUMP gives the default.
+        environment variable TAGLOOM_DUMP gives the default.
     observe : bool
-        Let `tagflow top`, and whoever else this user lets, look at the session while it is open: see
-        :meth:`Session.observe`. The environment variable TAGFLOW_OBSERVE=1 turns the default on.
+        Let `tagloom top`, and whoever else this user lets, look at the session while it is open: see
+        :meth:`Session.observe`. The environment variable TAGLOOM_OBSERVE=1 turns the default on.
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> settings = tg.Settings(drain_seconds=0.005, workers=0)
     >>> with tg.Graph().as_default() as graph, tg.SyncSession(graph, settings=settings) as session:
     ...     int(session.run(tg.reduce_sum(tg.range(5))))
@@ -148,9 +148,9 @@ class Settings:
     pool: bool = True
     pool_bytes: int = 1 << 30
     shuffle_seed: int | None = None
-    check_passes: bool = field(default_factory=lambda: os.environ.get("TAGFLOW_CHECK_PASSES") == "1")
-    dump: str = field(default_factory=lambda: os.environ.get("TAGFLOW_DUMP", ""))
-    observe: bool = field(default_factory=lambda: os.environ.get("TAGFLOW_OBSERVE") == "1")
+    check_passes: bool = field(default_factory=lambda: os.environ.get("TAGLOOM_CHECK_PASSES") == "1")
+    dump: str = field(default_factory=lambda: os.environ.get("TAGLOOM_DUMP", ""))
+    observe: bool = field(default_factory=lambda: os.environ.get("TAGLOOM_OBSERVE") == "1")
 
     def without(self, *names: str) -> Settings:
         """Return these settings with fast paths switched off.
@@ -171,7 +171,7 @@ class Settings:
 
         Examples
         --------
-        >>> import tagflow as tg
+        >>> import tagloom as tg
         >>> tg.Settings().without("fuse", "native").fuse
         False
         """

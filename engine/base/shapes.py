@@ -34,7 +34,7 @@ class Shape:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.Shape([None, 3]).merge(tg.Shape([2, None]))
     Shape(2, 3)
     >>> str(tg.Shape([None, 3])), str(tg.Shape(None))

@@ -1,3 +1,3 @@
-"""Which tagflow this is."""
+"""Which tagloom this is."""
 
 VERSION = "0.1.0"

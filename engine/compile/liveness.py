@@ -61,7 +61,7 @@ def liveness(tensors: Any) -> Any:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     p, x = tg.placeholder("bool", [], "p"), tg.placeholder("float32", [], "x")
     ...     untrue, true = tg.switch(x, p)

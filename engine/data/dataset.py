@@ -27,7 +27,7 @@ MakeStage = Callable[..., Stage]
 class Dataset:
     """An input pipeline: where elements come from and what is done with them. It can be gone through many times.
 
-    Made by the functions of `tagflow.data`, as `from_text`; its methods give new ones, and nothing is read before
+    Made by the functions of `tagloom.data`, as `from_text`; its methods give new ones, and nothing is read before
     somebody asks for an element. ``async for element in dataset`` goes through it; `iterator` does so too, and can save
     its state; `next` gives its elements to a graph.
 
@@ -41,7 +41,7 @@ class Dataset:
 
     Examples
     --------
-    >>> import asyncio, numpy as np, tagflow as tg
+    >>> import asyncio, numpy as np, tagloom as tg
     >>> async def main():
     ...     squares = tg.data.from_iterable(range(5)).map(lambda x: x * x)
     ...     return [batch.tolist() async for batch in squares.filter(lambda x: x != 4).batch(3)]
@@ -136,7 +136,7 @@ class Dataset:
                 "a graph needs to know the dtypes and shapes of a pipeline's elements",
                 wanted="a Dataset with an element_spec",
                 got=self,
-                hint="tell them to the last map: map(f, output=tagflow.TensorSpec([None], 'int32')), or by check(spec)",
+                hint="tell them to the last map: map(f, output=tagloom.TensorSpec([None], 'int32')), or by check(spec)",
             )
         spec = self.element_spec
         leaves = leaves_of(spec)
@@ -258,7 +258,7 @@ class Dataset:
                 "elements are described by TensorSpecs",
                 wanted="a TensorSpec, or a tuple or dict of them",
                 got=repr(spec),
-                hint="tagflow.TensorSpec([None], 'int32')",
+                hint="tagloom.TensorSpec([None], 'int32')",
             )
         return self._then(selecting.CheckStage, spec, check=spec)
 
@@ -283,7 +283,7 @@ class Dataset:
         Parameters
         ----------
         log : bool
-            Whether each is a warning of the logger "tagflow".
+            Whether each is a warning of the logger "tagloom".
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""Images in pipelines: reading by Pillow (``pip install tagflow[images]``), and random changes by NumPy.
+"""Images in pipelines: reading by Pillow (``pip install tagloom[images]``), and random changes by NumPy.
 
 Functions that draw take a `numpy.random.Generator`, as ``Dataset.map(f, seed=...)`` gives one to `f`.
 """
@@ -40,7 +40,7 @@ def from_images(files: Files, channels: int = 3, parallel: int = 2) -> Dataset:
 
     Examples
     --------
-    >>> import asyncio, tempfile, numpy as np, tagflow as tg
+    >>> import asyncio, tempfile, numpy as np, tagloom as tg
     >>> from PIL import Image
     >>> async def main(directory):
     ...     Image.fromarray(np.zeros([4, 6, 3], np.uint8)).save(directory + "/black.png")
@@ -86,7 +86,7 @@ def decode_image(data: bytes, channels: int = 3) -> Array:
 
     Examples
     --------
-    >>> import io, numpy as np, tagflow as tg
+    >>> import io, numpy as np, tagloom as tg
     >>> from PIL import Image
     >>> file = io.BytesIO()
     >>> Image.fromarray(np.full([2, 2], 7, np.uint8)).save(file, "png")
@@ -118,7 +118,7 @@ def _pillow() -> Any:
         return importlib.import_module("PIL.Image")
     except ImportError as error:
         raise GraphError(
-            "images are decoded by Pillow", got="none installed", hint="pip install 'tagflow[images]'"
+            "images are decoded by Pillow", got="none installed", hint="pip install 'tagloom[images]'"
         ) from error
 
 
@@ -145,7 +145,7 @@ def random_crop(image: Array, size: tuple[int, int], rng: np.random.Generator) -
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> image = np.arange(12).reshape(3, 4)
     >>> tg.data.random_crop(image, (2, 2), np.random.default_rng(0)).tolist()
     [[5, 6], [9, 10]]
@@ -178,7 +178,7 @@ def random_flip(image: Array, rng: np.random.Generator) -> Array:
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> tg.data.random_flip(np.array([[1, 2]]), np.random.default_rng(0)).tolist()
     [[2, 1]]
     """
@@ -211,7 +211,7 @@ def random_distort(
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> image = np.full([2, 2, 3], 128, np.uint8)
     >>> changed = tg.data.random_distort(image, np.random.default_rng(0))
     >>> changed.dtype.name, changed.shape, bool(0.3 < changed.mean() < 0.7)

@@ -66,7 +66,7 @@ class DatasetIterator:
 
     Examples
     --------
-    >>> import asyncio, tagflow as tg
+    >>> import asyncio, tagloom as tg
     >>> async def main():
     ...     dataset = tg.data.from_iterable(range(6)).shuffle(4, seed=1).batch(2)
     ...     async with dataset.iterator() as iterator:
@@ -83,7 +83,7 @@ class DatasetIterator:
     def __init__(self, dataset: Opens, name: str = "pipeline") -> None:
         self.name: str = name
         self._dataset = dataset
-        self._threads = BlockingCalls(_THREADS, "tagflow-data")
+        self._threads = BlockingCalls(_THREADS, "tagloom-data")
         self._context = copy_context()
         self._stage = self._open()
         self._chunk = ChunkSize()

@@ -50,7 +50,7 @@ def from_iterable(
 
     Examples
     --------
-    >>> import asyncio, tagflow as tg
+    >>> import asyncio, tagloom as tg
     >>> async def main():
     ...     return [x async for x in tg.data.from_iterable(range(10)).skip(7)]
     >>> asyncio.run(main())
@@ -85,7 +85,7 @@ def from_async(source: Any, *, output: Any = None) -> Dataset:
 
     Examples
     --------
-    >>> import asyncio, tagflow as tg
+    >>> import asyncio, tagloom as tg
     >>> async def ticks():
     ...     for i in range(3):
     ...         await asyncio.sleep(0)
@@ -121,7 +121,7 @@ def from_arrays(arrays: Any) -> Dataset:
 
     Examples
     --------
-    >>> import asyncio, numpy as np, tagflow as tg
+    >>> import asyncio, numpy as np, tagloom as tg
     >>> async def main():
     ...     data = tg.data.from_arrays({"x": np.eye(3), "y": np.arange(3)})
     ...     return [element async for element in data.shuffle(3, seed=0).take(1).batch(1)]
@@ -165,7 +165,7 @@ def from_npz(path: str | os.PathLike[str], names: Iterable[str] | None = None) -
 
     Examples
     --------
-    >>> import asyncio, tempfile, numpy as np, tagflow as tg
+    >>> import asyncio, tempfile, numpy as np, tagloom as tg
     >>> async def main(directory):
     ...     np.savez(directory + "/digits.npz", x=np.arange(4), y=np.arange(4) % 2)
     ...     return [element["x"].tolist() async for element in tg.data.from_npz(directory + "/digits.npz").batch(3)]
@@ -220,7 +220,7 @@ def from_files(files: Files) -> Dataset:
 
     Examples
     --------
-    >>> import asyncio, pathlib, tempfile, tagflow as tg
+    >>> import asyncio, pathlib, tempfile, tagloom as tg
     >>> async def main(directory):
     ...     for name in "ab":
     ...         pathlib.Path(directory, name + ".txt").write_text(name * 3)
@@ -250,7 +250,7 @@ def from_text(files: Files, compression: str = "auto") -> Dataset:
 
     Examples
     --------
-    >>> import asyncio, pathlib, tempfile, tagflow as tg
+    >>> import asyncio, pathlib, tempfile, tagloom as tg
     >>> async def main(directory):
     ...     pathlib.Path(directory, "verse.txt").write_text("one two\\nthree\\n")
     ...     lines = tg.data.from_text(directory + "/*.txt")
@@ -279,7 +279,7 @@ def from_tfrecord(files: Files, compression: str = "auto") -> Dataset:
 
     Examples
     --------
-    >>> import asyncio, tempfile, tagflow as tg
+    >>> import asyncio, tempfile, tagloom as tg
     >>> async def main(directory):
     ...     with tg.data.TFRecordWriter(directory + "/data.tfrecord") as writer:
     ...         writer.write(tg.data.make_example({"label": [3]}))
@@ -314,7 +314,7 @@ def zip_datasets(*datasets: Dataset) -> Dataset:
 
     Examples
     --------
-    >>> import asyncio, tagflow as tg
+    >>> import asyncio, tagloom as tg
     >>> async def main():
     ...     numbers, letters = tg.data.from_iterable(range(3)), tg.data.from_iterable("abcd")
     ...     return [pair async for pair in tg.data.zip_datasets(numbers, letters)]

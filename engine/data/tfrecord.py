@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from ..base.errors import DtypeError, TagflowError
+from ..base.errors import DtypeError, TagloomError
 from ..base.record_files import tfrecord
 
 Array = np.ndarray[Any, Any]
@@ -30,7 +30,7 @@ class TFRecordWriter:
 
     Examples
     --------
-    >>> import tempfile, os, tagflow as tg
+    >>> import tempfile, os, tagloom as tg
     >>> with tempfile.TemporaryDirectory() as directory:
     ...     with tg.data.TFRecordWriter(directory + "/a.tfrecord") as writer:
     ...         writer.write(b"one")
@@ -83,12 +83,12 @@ def parse_example(record: bytes) -> dict[str, Array | list[bytes]]:
 
     Raises
     ------
-    TagflowError
+    TagloomError
         If it is no such message.
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> record = tg.data.make_example({"label": [1, -2], "name": [b"cat"], "weight": [0.5]})
     >>> tg.data.parse_example(record)
     {'label': array([ 1, -2]), 'name': [b'cat'], 'weight': array([0.5], dtype=float32)}
@@ -100,7 +100,7 @@ def parse_example(record: bytes) -> dict[str, Array | list[bytes]]:
                 parts = dict(_fields(entry))
                 found[bytes(parts.get(1, b"")).decode()] = _feature(parts.get(2, b""))
     except (ValueError, IndexError, TypeError, OverflowError, struct.error) as error:
-        raise TagflowError(
+        raise TagloomError(
             f"this is no tf.train.Example: {error}",
             got=f"{len(record)} bytes, {bytes(record[:20])!r}",
             hint="map the records by what they were written with",
@@ -127,7 +127,7 @@ def make_example(features: Mapping[str, Any]) -> bytes:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.data.make_example({"label": [3]})
     b'\\n\\x10\\n\\x0e\\n\\x05label\\x12\\x05\\x1a\\x03\\n\\x01\\x03'
     """

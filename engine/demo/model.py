@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import tagflow as tg
+import tagloom as tg
 
 Array = np.ndarray[Any, Any]
 

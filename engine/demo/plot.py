@@ -6,13 +6,13 @@ import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 
-import tagflow as tg
+import tagloom as tg
 
 
 def require_matplotlib() -> None:
-    """Raise TagflowError, before any work is done for nothing, unless matplotlib can be imported."""
+    """Raise TagloomError, before any work is done for nothing, unless matplotlib can be imported."""
     if importlib.util.find_spec("matplotlib") is None:
-        raise tg.TagflowError("--plot needs matplotlib, which is not installed", hint="pip install matplotlib")
+        raise tg.TagloomError("--plot needs matplotlib, which is not installed", hint="pip install matplotlib")
 
 
 def plot_losses(path: str | Path, losses: Sequence[float], before: float, after: float) -> None:

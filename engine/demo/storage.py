@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tagflow as tg
+import tagloom as tg
 
 from .model import initial_weights
 from .text import Alphabet
@@ -45,7 +45,7 @@ def load_weights(path: str | Path) -> tuple[Alphabet, dict[str, Array]]:
             arrays = dict(file)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise tg.CheckpointError(
-            f"can not read weights from {path}: {error}", hint="give a file that `tagflow demo --save` wrote"
+            f"can not read weights from {path}: {error}", hint="give a file that `tagloom demo --save` wrote"
         ) from error
     alphabet = Alphabet(str(arrays.pop(_ALPHABET, "")))
     _check(path, alphabet, arrays)
@@ -60,7 +60,7 @@ def _check(path: str | Path, alphabet: Alphabet, arrays: dict[str, Array]) -> No
             f"{path} does not hold the weights of one model",
             wanted=_describe(wanted) or "embedding, input, recurrent, bias, output, output_bias",
             got=_describe(arrays),
-            hint="give a file that `tagflow demo --save` wrote",
+            hint="give a file that `tagloom demo --save` wrote",
         )
 
 

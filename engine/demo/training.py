@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tagflow as tg
-from tagflow.training import AdamOptimizer
+import tagloom as tg
+from tagloom.training import AdamOptimizer
 
 from .model import CharacterModel, initial_weights
 from .plot import plot_losses, require_matplotlib
@@ -184,7 +184,7 @@ async def run(options: Options, say: Callable[[str], None] = print) -> Result:
     ------
     CheckpointError
         If the weights can not be loaded.
-    TagflowError
+    TagloomError
         If a plot is asked for and matplotlib is missing.
     ValueError
         If the text is too short for batch and length, or a loaded model does not know its characters.

@@ -104,7 +104,7 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     mean = tg.ConditionalAccumulator("float32", shape=[])
     ...     puts, taken = [mean.apply_grad(1.0), mean.apply_grad(4.0)], mean.take_grad(2)
@@ -215,7 +215,7 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     mean = tg.SparseConditionalAccumulator("float32", shape=[10, 1])
     ...     puts = [mean.apply_grad([3, 1], [[1.0], [2.0]]), mean.apply_grad([3], [[5.0]])]

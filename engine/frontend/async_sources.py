@@ -100,7 +100,7 @@ def from_async(
 
     Examples
     --------
-    >>> import asyncio, tagflow as tg
+    >>> import asyncio, tagloom as tg
     >>> async def numbers():
     ...     for i in range(3):
     ...         yield float(i)

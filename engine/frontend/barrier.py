@@ -37,7 +37,7 @@ class Barrier(HasComponents):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     barrier = tg.Barrier(["float32", "float32"], shapes=[[], []])
     ...     puts = [barrier.insert_many(0, ["a", "b"], [1.0, 2.0]), barrier.insert_many(1, ["b", "a"], [20.0, 10.0])]

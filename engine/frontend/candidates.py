@@ -47,7 +47,7 @@ def learned_unigram_candidate_sampler(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     draw = tg.learned_unigram_candidate_sampler([[3]], 1, 10, False, range_max=4)
     ...     start = tg.global_variables_initializer()

@@ -62,7 +62,7 @@ def cond(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> f = tg.function(lambda x: tg.cond(x > 0.0, lambda: x * 2.0, lambda: -x))
     >>> float(f.sync(3.0)), float(f.sync(-5.0))
     (6.0, 5.0)
@@ -101,7 +101,7 @@ def smart_cond(pred: Any, true_fn: Function, false_fn: Function, name: str | Non
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> @tg.function
     ... def double(x, training):
     ...     return tg.smart_cond(training, lambda: x * 2.0, lambda: x)
@@ -138,7 +138,7 @@ def switch_case(branch_index: Any, branch_fns: Any, default: Function | None = N
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> fns = [lambda: tg.constant("zero"), lambda: tg.constant("one")]
     >>> f = tg.function(lambda k: tg.switch_case(k, fns, default=lambda: tg.constant("many")))
     >>> [f.sync(k).item() for k in (0, 1, 7, -1)]
@@ -195,7 +195,7 @@ def case(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> def size(x):
     ...     pairs = [(x < 10, lambda: tg.constant("small")), (x < 100, lambda: tg.constant("medium"))]
     ...     return tg.case(pairs, default=lambda: tg.constant("large"))

@@ -45,7 +45,7 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     --------
     A gradient that is bounded:
 
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> @tg.custom_gradient
     ... def bounded(x):
     ...     return tg.identity(x), lambda dy: tg.clip_by_value(dy, -1.0, 1.0)
@@ -115,7 +115,7 @@ def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> value, gradient = tg.value_and_grad(lambda x: tg.grad_pass_through(tg.round)(x) * 3.0).sync(1.7)
     >>> float(value), float(gradient)
     (6.0, 3.0)
@@ -155,7 +155,7 @@ def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> @tg.recompute_grad
     ... def block(x, w):
     ...     return tg.tanh(tg.tanh(x @ w) @ w)

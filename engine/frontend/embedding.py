@@ -73,7 +73,7 @@ def embedding_lookup(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> shards = [[[0.0], [2.0], [4.0]], [[1.0], [3.0]]]
     >>> tg.function(lambda: tg.embedding_lookup([tg.constant(s) for s in shards], [4, 1, 1])).sync().tolist()
     [[4.0], [1.0], [1.0]]

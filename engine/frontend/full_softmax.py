@@ -69,7 +69,7 @@ def full_softmax_loss(
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     halves = tg.fixed_size_partitioner(2)
     ...     weights = tg.PartitionedVariable(tg.zeros, halves, shape=[8, 3], devices=["/cpu:0", "/cpu:1"])

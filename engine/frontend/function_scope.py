@@ -86,7 +86,7 @@ class _Call:
         return self._function.name + scope[len(self.prefix) :] if inside else scope
 
 
-_calls: ContextVar[_Call | None] = ContextVar("tagflow_function", default=None)
+_calls: ContextVar[_Call | None] = ContextVar("tagloom_function", default=None)
 
 
 def get_or_make(name: str, make: Callable[[], Any]) -> Any:

@@ -75,7 +75,7 @@ def map_fn(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.map_fn(lambda x: x * x, tg.range(4))).sync()
     array([0, 1, 4, 9], dtype=int32)
     >>> tg.function(lambda: tg.map_fn(lambda x: x > 1, tg.range(4), dtype="bool")).sync()
@@ -146,7 +146,7 @@ def foldl(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.foldl(lambda a, x: a * 10 + x, tg.constant([1, 2, 3]))).sync()
     array(123, dtype=int32)
     """
@@ -205,7 +205,7 @@ def foldr(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.foldr(lambda a, x: a * 10 + x, tg.constant([1, 2, 3]))).sync()
     array(321, dtype=int32)
     """
@@ -271,7 +271,7 @@ def scan(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.scan(lambda a, x: a + x, tg.constant([1, 2, 3]))).sync()
     array([1, 3, 6], dtype=int32)
     >>> tg.function(lambda: tg.scan(lambda a, x: a + x, tg.constant([1, 2, 3]), initializer=10)).sync()

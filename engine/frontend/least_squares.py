@@ -58,7 +58,7 @@ def matrix_solve_ls(
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> x = np.array([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]])
     >>> tg.function(lambda: tg.matrix_solve_ls(x, [[1.0], [3.0], [5.0]])).sync().round(6).tolist()
     [[1.0], [2.0]]

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..base import nest
 from ..base.dtypes import bool_, int32
-from ..base.errors import DtypeError, GraphError, LoopVariableError, ShapeError, TagflowError
+from ..base.errors import DtypeError, GraphError, LoopVariableError, ShapeError, TagloomError
 from ..base.settings import WINDOW
 from ..base.shapes import SCALAR, Shape
 from ..base.source_lines import user_source
@@ -99,7 +99,7 @@ def while_loop(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> @tg.function
     ... def digits(n):
     ...     return tg.while_loop(lambda n, k: n >= 10, lambda n, k: (n // 10, k + 1), [n, 1])[1]
@@ -350,7 +350,7 @@ def _checked_segment(given: Any) -> int:
 def _maximum(value: Any) -> Tensor:
     try:
         tensor = convert_to_tensor(value)
-    except TagflowError as error:
+    except TagloomError as error:
         raise GraphError(
             "maximum_iterations must be an integer scalar",
             got=value,

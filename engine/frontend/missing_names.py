@@ -21,7 +21,7 @@ def __getattr__(name: str) -> NoReturn:
 
 
 def missing_in_nn(name: str) -> NoReturn:
-    """Refuse a name that `tagflow.nn` does not have: functions are in one place."""
+    """Refuse a name that `tagloom.nn` does not have: functions are in one place."""
     hint = f"{_PACKAGE}.{name}" if name in __dir__() else _hint(name)
     raise AttributeError(f"{_PACKAGE}.nn has no '{name}'" + (f"\n  try: {hint}" if hint else ""), name=name)
 

@@ -83,7 +83,7 @@ class PartitionedVariable(Operators):
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     values, halves = np.arange(10.0).reshape(5, 2), tg.fixed_size_partitioner(2)
     ...     table = tg.PartitionedVariable(values, halves, name="table", devices=["/cpu:0", "/cpu:1"])

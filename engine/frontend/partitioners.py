@@ -33,7 +33,7 @@ def fixed_size_partitioner(num_shards: int, axis: int = 0) -> Partitioner:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.fixed_size_partitioner(3)([10, 4], "float32")
     [3, 1]
     """
@@ -64,7 +64,7 @@ def variable_axis_size_partitioner(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.variable_axis_size_partitioner(1 << 10)([100, 16], "float32")
     [7, 1]
     """
@@ -105,7 +105,7 @@ def min_max_variable_partitioner(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> partitioner = tg.min_max_variable_partitioner(8)
     >>> partitioner([1000, 64], "float32"), partitioner([100000, 64], "float32")
     ([1, 1], [8, 1])

@@ -67,7 +67,7 @@ def py_function(
 
     Examples
     --------
-    >>> import asyncio, tagflow as tg
+    >>> import asyncio, tagloom as tg
     >>> async def look_up(key):
     ...     await asyncio.sleep(0)
     ...     return {1: "one", 2: "two"}[int(key)]

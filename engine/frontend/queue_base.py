@@ -38,7 +38,7 @@ class QueueBase(HasComponents):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     isinstance(tg.FIFOQueue(10, "int32"), tg.QueueBase)
     True
@@ -245,7 +245,7 @@ class QueueBase(HasComponents):
 
         Examples
         --------
-        >>> import asyncio, tagflow as tg
+        >>> import asyncio, tagloom as tg
         >>> with tg.Graph().as_default() as graph:
         ...     queue = tg.FIFOQueue(1, "int32", shapes=[[]])
         ...     square = queue.dequeue() ** 2

@@ -39,7 +39,7 @@ class Bridge:
 
     Examples
     --------
-    >>> import asyncio, tagflow as tg
+    >>> import asyncio, tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     queue = tg.FIFOQueue(9, "int32", shapes=[[]])
     ...     fill, close = queue.enqueue_many([1, 2, 3]), queue.close()
@@ -160,7 +160,7 @@ def _check(queue: HasComponents, session: Any, asyncio_queue: Any, direction: st
     if not hasattr(session, "resources"):
         raise GraphError(
             "a bridge is a task of a session's event loop",
-            wanted="a tagflow.Session",
+            wanted="a tagloom.Session",
             got=repr(session),
             hint="`async with Session(graph) as session:`; a script that has no event loop puts elements by steps",
         )

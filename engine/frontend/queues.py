@@ -42,7 +42,7 @@ class FIFOQueue(QueueBase):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     queue = tg.FIFOQueue(10, "int32", shapes=[[]])
     ...     fill, done, pair = queue.enqueue_many([1, 2, 3]), queue.close(), queue.dequeue_up_to(2)
@@ -87,7 +87,7 @@ class PaddingFIFOQueue(QueueBase):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     queue = tg.PaddingFIFOQueue(10, "int32", shapes=[[None]])
     ...     puts, pair = [queue.enqueue([[1]]), queue.enqueue([[2, 3]])], queue.dequeue_many(2)
@@ -143,7 +143,7 @@ class PriorityQueue(QueueBase):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     queue = tg.PriorityQueue(10, "string", shapes=[[]])
     ...     fill = queue.enqueue_many([[2, 1], ["later", "first"]])
@@ -194,7 +194,7 @@ class RandomShuffleQueue(QueueBase):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     queue = tg.RandomShuffleQueue(10, 0, "int32", shapes=[[]], seed=1)
     ...     fill, batch = queue.enqueue_many([1, 2, 3, 4]), queue.dequeue_many(4)

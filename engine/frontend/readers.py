@@ -133,7 +133,7 @@ class TextLineReader(ReaderBase):
 
     Examples
     --------
-    >>> import pathlib, tempfile, tagflow as tg
+    >>> import pathlib, tempfile, tagloom as tg
     >>> with tempfile.TemporaryDirectory() as directory, tg.Graph().as_default() as graph:
     ...     path = pathlib.Path(directory, "verse.txt")
     ...     _ = path.write_text("one\\ntwo\\n")
@@ -164,7 +164,7 @@ class TFRecordReader(ReaderBase):
 
     Examples
     --------
-    >>> import tempfile, tagflow as tg
+    >>> import tempfile, tagloom as tg
     >>> with tempfile.TemporaryDirectory() as directory, tg.Graph().as_default() as graph:
     ...     with tg.data.TFRecordWriter(directory + "/a.tfrecord") as writer:
     ...         writer.write(b"abc")
@@ -197,7 +197,7 @@ class WholeFileReader(ReaderBase):
 
     Examples
     --------
-    >>> import pathlib, tempfile, tagflow as tg
+    >>> import pathlib, tempfile, tagloom as tg
     >>> with tempfile.TemporaryDirectory() as directory, tg.Graph().as_default() as graph:
     ...     path = pathlib.Path(directory, "a.bin")
     ...     _ = path.write_bytes(bytes([1, 2, 255]))

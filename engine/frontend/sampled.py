@@ -60,7 +60,7 @@ def compute_accidental_hits(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> hits = tg.function(lambda: tg.compute_accidental_hits([[5], [7], [3]], [3, 9, 5], 1))
     >>> [part.tolist() for part in hits.sync()[:2]]
     [[0, 2], [2, 0]]
@@ -132,7 +132,7 @@ def sampled_softmax_loss(
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     sample = [3, 0], np.ones((1, 1), np.float32), np.ones(2, np.float32)
     ...     weights, biases, inputs = tg.zeros([4, 5]), tg.zeros([4]), tg.ones([1, 5])
@@ -191,7 +191,7 @@ def nce_loss(
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     sample = [3, 1], np.ones((1, 1), np.float32), np.ones(2, np.float32)
     ...     weights, biases, inputs = tg.zeros([4, 5]), tg.zeros([4]), tg.ones([1, 5])

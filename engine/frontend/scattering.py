@@ -125,7 +125,7 @@ def _function(name: str, summary: str, arguments: str, begin: str, updates: str,
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     v = tg.Variable({begin})
     ...     changed = tg.{name}(v, {updates})

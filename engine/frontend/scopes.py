@@ -36,7 +36,7 @@ def control_dependencies(control_inputs: Any) -> Iterator[None]:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     first = tg.no_op()
     ...     with tg.control_dependencies([first]):
@@ -93,7 +93,7 @@ def device(device_name_or_function: str | Callable[[Operation], str | None] | No
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default(), tg.device("/job:worker/cpu:0"):
     ...     x = tg.identity(1.0)
     ...     with tg.device("/cpu:1"):
@@ -158,7 +158,7 @@ def colocate_with(op: Any, ignore_existing: bool = False) -> Iterator[None]:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     with tg.device("/cpu:1"):
     ...         x = tg.identity(1.0)
@@ -205,7 +205,7 @@ def name_scope(name: str | None, default_name: str | None = None, values: Any = 
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default(), tg.name_scope("layer") as scope:
     ...     x = tg.identity(1.0, name="x")
     >>> scope, x.op.name

@@ -60,7 +60,7 @@ def embedding_lookup_sparse(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> ids = tg.SparseTensorValue([[0, 0], [0, 1], [2, 0]], [1, 3, 0], [3, 2])
     >>> tg.function(lambda: tg.embedding_lookup_sparse([10.0, 20.0, 30.0, 40.0], ids, None)).sync()
     array([30.,  0., 10.], dtype=float32)

@@ -55,7 +55,7 @@ def stack(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     both = tg.stack([tg.constant([1, 2]), tg.constant([3, 4])])
     ...     handle = tg.stack(elem_type="float32")
@@ -100,7 +100,7 @@ def parallel_stack(values: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.parallel_stack([tg.constant([1, 2]), tg.constant([3, 4])])).sync().tolist()
     [[1, 2], [3, 4]]
     """

@@ -68,7 +68,7 @@ class StagingArea(_Area):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     area = tg.StagingArea(["float32"], [[2]], capacity=1)
     ...     put, (x,) = area.put([[1.0, 2.0]]), area.get()
@@ -176,7 +176,7 @@ class MapStagingArea(_Area):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     area = tg.MapStagingArea(["float32"], [[]], ordered=True)
     ...     puts, (key, (x,)) = [area.put(2, [20.0]), area.put(1, [10.0])], area.get()

@@ -82,7 +82,7 @@ class TensorArray:
     --------
     The squares of a vector's elements:
 
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> @tg.function
     ... def squares(elems):
     ...     read = tg.TensorArray(dtype=elems.dtype).unstack(elems)

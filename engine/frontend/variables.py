@@ -53,7 +53,7 @@ class Variable(Scattered, metaclass=_Kept):
     ----------
     initial_value : array-like, Tensor or callable
         The value `initializer` assigns; a callable makes it when called, of `shape` and `dtype` if it takes them, as
-        the initializers of `tagflow.nn` do. It may not depend on tensors made inside a branch or a loop body.
+        the initializers of `tagloom.nn` do. It may not depend on tensors made inside a branch or a loop body.
     trainable : bool
         Whether ``trainable_variables()`` lists it.
     name : str, optional
@@ -89,7 +89,7 @@ class Variable(Scattered, metaclass=_Kept):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     w = tg.Variable([[1.0, 2.0]], name="w")
     ...     before, after = w * 10.0, w.assign_add([[1.0, 1.0]])
@@ -341,7 +341,7 @@ def global_variables() -> list[Variable]:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     w, step = tg.Variable(1.0, name="w"), tg.Variable(0, trainable=False, name="step")
     ...     tg.global_variables()
@@ -356,7 +356,7 @@ def trainable_variables() -> list[Variable]:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     w, step = tg.Variable(1.0, name="w"), tg.Variable(0, trainable=False, name="step")
     ...     tg.trainable_variables()
@@ -378,7 +378,7 @@ def global_variables_initializer(name: str = "init") -> Operation:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     w = tg.Variable([1.0, 2.0], name="w")
     ...     init = tg.global_variables_initializer()
@@ -412,7 +412,7 @@ def variables_initializer(variables: list[Variable], name: str = "init") -> Oper
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     v, w = tg.Variable(1.0, name="v"), tg.Variable(2.0, name="w")
     ...     init = tg.variables_initializer([w])
@@ -430,7 +430,7 @@ def is_variable_initialized(variable: Variable) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     w = tg.Variable(1.0)
     ...     known = tg.is_variable_initialized(w)
@@ -463,7 +463,7 @@ def report_uninitialized_variables(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     v, w = tg.Variable(1.0, name="v"), tg.Variable(2.0, name="w")
     ...     missing = tg.report_uninitialized_variables()

@@ -69,7 +69,7 @@ def gradients(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     x = tg.constant(3.0)
     ...     (slope,) = tg.gradients(x * x * x, [x])

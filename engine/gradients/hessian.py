@@ -35,7 +35,7 @@ def hessians(ys: Any, xs: Any, name: str = "hessians") -> list[Tensor]:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     x = tg.constant([1.0, 2.0])
     ...     (h,) = tg.hessians(x[0] * x[0] * x[1], [x])

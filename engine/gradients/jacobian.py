@@ -47,7 +47,7 @@ def jacobian(output: Any, inputs: Any, unconnected_gradients: str = NONE, name: 
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     x = tg.constant([1.0, 2.0])
     ...     j = tg.jacobian(tg.stack([x[0] * x[1], x[1] ** 2.0]), x)
@@ -107,7 +107,7 @@ def batch_jacobian(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     x = tg.constant([[1.0, 2.0], [3.0, 4.0]])
     ...     j = tg.batch_jacobian(x * x, x)
@@ -176,7 +176,7 @@ def hessian_vector_product(ys: Any, xs: Any, v: Any, name: str = "hessian_vector
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     x = tg.constant([1.0, 2.0])
     ...     (hv,) = tg.hessian_vector_product(x[0] * x[0] * x[1], x, [1.0, 0.0])
@@ -239,7 +239,7 @@ def jvp(ys: Any, xs: Any, v: Any, name: str = "jvp") -> Any:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     x = tg.constant([1.0, 2.0])
     ...     moved = tg.jvp(tg.stack([x[0] * x[1], x[1] ** 2.0]), x, [1.0, 10.0])

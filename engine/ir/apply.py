@@ -10,7 +10,7 @@ from ..base import dtypes
 from ..base.array_like import as_array
 from ..base.device_names import merge_devices
 from ..base.dtypes import DType
-from ..base.errors import DtypeError, GraphError, TagflowError
+from ..base.errors import DtypeError, GraphError, TagloomError
 from ..base.shapes import Shape
 from ..base.source_lines import user_source
 from . import scopes
@@ -74,7 +74,7 @@ def build(type: str, tensors: list[Tensor], *, name: str | None = None, **attrs:
     try:
         infer_shapes(op)
         place(op)
-    except TagflowError as error:
+    except TagloomError as error:
         discard(op)
         if error.operation is None:
             error.operation = op
@@ -185,11 +185,11 @@ def convert_to_tensor(value: Any, dtype: Any = None, name: str | None = None) ->
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> with tg.Graph().as_default():
     ...     x = tg.convert_to_tensor([1.0, 2.0])
     ...     tg.convert_to_tensor(x) is x, tg.convert_to_tensor([x, x]), tg.convert_to_tensor(np.arange(3)).dtype
-    (True, <Tensor Stack:0 float32[2,2]>, tagflow.int64)
+    (True, <Tensor Stack:0 float32[2,2]>, tagloom.int64)
     """
     wanted = None if dtype is None else dtypes.as_dtype(dtype)
     if isinstance(value, (list, tuple)) and as_symbolic(value):
@@ -245,7 +245,7 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None 
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> with tg.Graph().as_default():
     ...     for value in (1, 1.0, True, np.float64(1.0)):
     ...         print(tg.constant(value).dtype)

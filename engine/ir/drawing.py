@@ -13,8 +13,8 @@ _INDENT = "  "
 
 
 def to_dot(graph: Graph) -> str:
-    """Return the text that Graphviz draws; see :meth:`tagflow.Graph.to_dot`."""
-    lines = ["digraph tagflow {", "  node [shape=box, fontsize=10];", "  edge [fontsize=8];", *_region(graph.root, 1)]
+    """Return the text that Graphviz draws; see :meth:`tagloom.Graph.to_dot`."""
+    lines = ["digraph tagloom {", "  node [shape=box, fontsize=10];", "  edge [fontsize=8];", *_region(graph.root, 1)]
     lines += [_INDENT + edge for op in graph.get_operations() for edge in edges(op)]
     return "\n".join([*lines, "}"]) + "\n"
 

@@ -19,7 +19,7 @@ from .region import Region
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-PUBLIC: dict[str, Callable[..., Any]] = {}  # the functions of `tagflow` itself, by their names
+PUBLIC: dict[str, Callable[..., Any]] = {}  # the functions of `tagloom` itself, by their names
 KEYWORDS = {  # what TensorFlow 1, PyTorch and NumPy call an argument, and what it is called here
     "dim": "axis",
     "dims": "axis",
@@ -37,7 +37,7 @@ KEYWORDS = {  # what TensorFlow 1, PyTorch and NumPy call an argument, and what 
 
 
 def public(function: F) -> F:
-    """Mark a function or method that users build with: see `builds`. A function is one of `tagflow` itself."""
+    """Mark a function or method that users build with: see `builds`. A function is one of `tagloom` itself."""
     called = builds(function)
     if function.__qualname__ == function.__name__:
         PUBLIC[function.__name__] = called

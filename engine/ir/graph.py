@@ -24,7 +24,7 @@ class Graph:
     ----------
     seed : int or None, optional
         By which random operations draw, each other numbers; None for one of the operating system's. See
-        :func:`tagflow.set_random_seed`.
+        :func:`tagloom.set_random_seed`.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class Graph:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     x = tg.placeholder("float32", [None], name="x")
     >>> graph.get_tensor_by_name("x:0") is x
@@ -167,7 +167,7 @@ class Graph:
         return self.unique_name(f"{name}_{count}")
 
     def to_text(self) -> str:
-        """Return the graph as text, one operation a line; see :func:`tagflow.ir.text.to_text`."""
+        """Return the graph as text, one operation a line; see :func:`tagloom.ir.text.to_text`."""
         from .text import to_text
 
         return to_text(self)
@@ -184,7 +184,7 @@ class Graph:
 
         Examples
         --------
-        >>> import tagflow as tg
+        >>> import tagloom as tg
         >>> with tg.Graph().as_default() as graph:
         ...     x = tg.placeholder("float32", [None], name="x")
         ...     y = tg.exp(x, name="y")
@@ -216,7 +216,7 @@ class Graph:
 
         Examples
         --------
-        >>> import tagflow as tg
+        >>> import tagloom as tg
         >>> with tg.Graph().as_default() as graph:
         ...     y = tg.add(tg.constant(2.0), 3.0, name="y")
         >>> again = tg.Graph.from_text(graph.to_text())

@@ -65,5 +65,5 @@ def _refuse(tensor: Operators, what: str, known: str | None) -> NoReturn:
         f"numpy.{what} wants arrays, and a symbolic tensor is none",
         got=repr(tensor),
         operation=tensor.op,
-        hint=f"tagflow.{call}" if call else "fetch it: await session.run(t); or use tagflow operations on it",
+        hint=f"tagloom.{call}" if call else "fetch it: await session.run(t); or use tagloom operations on it",
     )

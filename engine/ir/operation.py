@@ -75,7 +75,7 @@ class Operation:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     y = tg.add(tg.constant([1.0, 2.0], name="x"), 1.0, name="y")
     >>> y.op, y.op.inputs[0]

@@ -1,4 +1,4 @@
-"""What TensorFlow 1, NumPy, JAX and PyTorch call things that tagflow has under another name: errors say which.
+"""What TensorFlow 1, NumPy, JAX and PyTorch call things that tagloom has under another name: errors say which.
 
 There is one name for each thing, so these names do not work; whoever tries one is told the other.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from .entry import PUBLIC
 
-NAMES = {  # what follows `tagflow.`
+NAMES = {  # what follows `tagloom.`
     "absolute": "abs",
     "adjoint": "matrix_transpose(x, conjugate=True)",
     "all_variables": "global_variables",
@@ -285,13 +285,13 @@ NAMES = {  # what follows `tagflow.`
     "zeros_initializer": "nn.zeros_initializer",
 }
 ATTRIBUTES = {  # of tensors and variables
-    "backward": "tagflow.gradients(t, xs)",
+    "backward": "tagloom.gradients(t, xs)",
     "bool": 't.astype("bool")',
     "double": 't.astype("float64")',
     "eval": "await session.run(t)",
     "flatten": "t.reshape([-1])",
     "float": 't.astype("float32")',
-    "grad": "tagflow.gradients(ys, [t])",
+    "grad": "tagloom.gradients(ys, [t])",
     "half": 't.astype("float16")',
     "initialized_value": "t.initial_value",
     "int": 't.astype("int32")',
@@ -300,7 +300,7 @@ ATTRIBUTES = {  # of tensors and variables
     "long": 't.astype("int64")',
     "numpy": "await session.run(t)",
     "ravel": "t.reshape([-1])",
-    "to": "t.astype(dtype), or `with tagflow.device(name):` around what makes it",
+    "to": "t.astype(dtype), or `with tagloom.device(name):` around what makes it",
     "tolist": "await session.run(t)",
     "type": "t.astype(dtype)",
     "view": "t.reshape(shape)",
@@ -308,7 +308,7 @@ ATTRIBUTES = {  # of tensors and variables
 
 
 def name_here(name: str) -> str | None:
-    """Return what something is called in tagflow, without ``tagflow.``; None where this table does not know."""
+    """Return what something is called in tagloom, without ``tagloom.``; None where this table does not know."""
     same = name if name in PUBLIC else f"reduce_{name}"
     return NAMES.get(name, same if same in PUBLIC else None)
 
@@ -317,5 +317,5 @@ def missing_attribute(kind: str, name: str) -> str:
     """Return the text of the error for an attribute that a kind of tensor does not have."""
     known = name_here(name)
     call = known if known is None or "(" in known else f"{known}(t)"
-    hint = ATTRIBUTES.get(name, call and f"tagflow.{call}")
+    hint = ATTRIBUTES.get(name, call and f"tagloom.{call}")
     return f"a {kind} has no attribute '{name}'" + (f"\n  try: {hint}" if hint else "")

@@ -28,8 +28,8 @@ class Scope:
     colocate: Operation | None = None
 
 
-_OPEN = "build inside `with graph.as_default():`, where graph is yours or a new one, tagflow.Graph()"
-_current: ContextVar[Scope] = ContextVar("tagflow_scope", default=Scope())
+_OPEN = "build inside `with graph.as_default():`, where graph is yours or a new one, tagloom.Graph()"
+_current: ContextVar[Scope] = ContextVar("tagloom_scope", default=Scope())
 
 
 def current() -> Scope:
@@ -55,7 +55,7 @@ def get_default_graph() -> Graph:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     tg.get_default_graph() is graph
     True

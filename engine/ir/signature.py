@@ -72,7 +72,7 @@ class Signature:
                     wanted=want,
                     got=dtype,
                     operation=operation,
-                    hint=f"tagflow does not promote; use cast(..., '{want}')",
+                    hint=f"tagloom does not promote; use cast(..., '{want}')",
                 )
             if want is None and parameter.type != "any":
                 self._allow(parameter, dtype, operation)

@@ -64,7 +64,7 @@ class Operators:
         self._refuse("has no length while the graph is built", "use shape(t)[0], or t.shape[0] when it is known")
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
-        self._refuse("is not an array", "fetch it: await session.run(t); or use tagflow operations on it")
+        self._refuse("is not an array", "fetch it: await session.run(t); or use tagloom operations on it")
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         from .numpy_protocol import apply_ufunc
@@ -229,7 +229,7 @@ class Operators:
         return _call("transpose", self)
 
     def astype(self, dtype: Any) -> Tensor:
-        """Return the tensor converted to another dtype; see :func:`tagflow.cast` for `dtype`."""
+        """Return the tensor converted to another dtype; see :func:`tagloom.cast` for `dtype`."""
         return _call("cast", self, dtype)
 
     def reshape(self, *shape: Any) -> Tensor:
@@ -251,7 +251,7 @@ class Tensor(Operators):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     x = tg.placeholder("float32", [None, 4], name="x")
     ...     y = (x[:, ::2] + 1.0) / 2.0

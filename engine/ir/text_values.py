@@ -12,7 +12,7 @@ import numpy as np
 
 from ..base import dtypes
 from ..base.dtypes import DType
-from ..base.errors import GraphError, TagflowError
+from ..base.errors import GraphError, TagloomError
 from ..base.shapes import Shape
 from .indexing import DYNAMIC, Dynamic
 
@@ -262,7 +262,7 @@ class Reader:
                 data = base64.b64decode(encoded, validate=True)
                 flat = np.frombuffer(data, dtype.numpy.newbyteorder("<")).astype(dtype.numpy)  # type: ignore[union-attr]
             array = np.array(flat, dtype.numpy).reshape(shape.as_tuple())
-        except (ValueError, OverflowError, TagflowError) as error:
+        except (ValueError, OverflowError, TagloomError) as error:
             self.fail(f"elements for {dtype}{shape} ({error})", start)
         array.flags.writeable = False
         return array

@@ -42,7 +42,7 @@ def hinge_loss(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> hinge = tg.function(lambda: tg.losses.hinge_loss([1, 0, 0], [0.25, 0.25, -3.0], reduction="none"))
     >>> hinge.sync().tolist()
     [0.75, 1.25, 0.0]
@@ -76,7 +76,7 @@ def log_loss(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> loss = tg.function(lambda: tg.losses.log_loss([1.0, 0.0], [0.5, 0.75], reduction="none"))
     >>> [round(value, 4) for value in loss.sync().tolist()]
     [0.6931, 1.3863]
@@ -115,7 +115,7 @@ def sigmoid_cross_entropy(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> loss = tg.function(lambda: tg.losses.sigmoid_cross_entropy([1, 0], [0.0, 100.0], reduction="none"))
     >>> loss.sync()
     array([  0.6931472, 100.       ], dtype=float32)
@@ -162,7 +162,7 @@ def softmax_cross_entropy(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> loss = tg.function(lambda: tg.losses.softmax_cross_entropy([[0, 1]], [[0.0, 0.0]], label_smoothing=0.1))
     >>> loss.sync()
     array(0.6931472, dtype=float32)
@@ -197,7 +197,7 @@ def sparse_softmax_cross_entropy(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> loss = tg.function(lambda: tg.losses.sparse_softmax_cross_entropy([1, 0], [[0.0, 0.0], [9.0, 0.0]]))
     >>> round(float(loss.sync()), 4)
     0.3466

@@ -33,7 +33,7 @@ def add_loss(loss: Any, loss_collection: str | None = LOSSES) -> None:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     tg.losses.add_loss(tg.constant(2.0, name="mine"))
     ...     tg.losses.get_losses()
@@ -62,7 +62,7 @@ def get_losses(scope: str | None = None, loss_collection: str = LOSSES) -> list[
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     loss = tg.losses.mean_squared_error([1.0], [3.0])
     ...     tg.losses.get_losses() == [loss], tg.losses.get_losses("other")
@@ -93,7 +93,7 @@ def get_regularization_losses(scope: str | None = None) -> list[Tensor]:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     tg.losses.add_loss(tg.l2_loss([3.0, 4.0]), "regularization_losses")
     ...     len(tg.losses.get_regularization_losses())
@@ -128,7 +128,7 @@ def get_total_loss(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> @tg.function
     ... def total():
     ...     tg.losses.mean_squared_error([1.0], [3.0])

@@ -33,7 +33,7 @@ def absolute_difference(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> float(tg.function(lambda: tg.losses.absolute_difference([1.0, 5.0], [2.0, 2.0])).sync())
     2.0
     """
@@ -55,7 +55,7 @@ def mean_squared_error(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> float(tg.function(lambda: tg.losses.mean_squared_error([1.0, 5.0], [2.0, 2.0])).sync())
     5.0
     """
@@ -83,7 +83,7 @@ def huber_loss(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> huber = tg.function(lambda x: tg.losses.huber_loss([0.0], x, delta=2.0))
     >>> [float(huber.sync([x])) for x in (1.0, 2.0, 3.0, 4.0)]
     [0.5, 2.0, 4.0, 6.0]
@@ -126,7 +126,7 @@ def cosine_distance(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> distance = tg.function(lambda: tg.losses.cosine_distance([[1.0, 0.0]], [[0.6, 0.8]], axis=1))
     >>> round(float(distance.sync()), 4)
     0.4
@@ -173,7 +173,7 @@ def mean_pairwise_squared_error(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> loss = tg.function(lambda x: tg.losses.mean_pairwise_squared_error([[1.0, 2.0, 4.0]], x))
     >>> [float(loss.sync([x])) for x in ([1.0, 2.0, 4.0], [6.0, 7.0, 9.0], [1.0, 2.0, 7.0])]
     [0.0, 0.0, 6.0]

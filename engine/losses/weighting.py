@@ -34,7 +34,7 @@ class Reduction:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> def loss(reduction):
     ...     return tg.losses.compute_weighted_loss([1.0, 2.0, 9.0], [4.0, 2.0, 0.0], reduction=reduction)
     >>> tg.function(lambda: loss(tg.losses.Reduction.NONE)).sync().tolist()
@@ -70,14 +70,14 @@ def compute_weighted_loss(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> weighted = tg.function(lambda: tg.losses.compute_weighted_loss([1.0, 2.0, 9.0], [4.0, 2.0, 0.0]))
     >>> float(weighted.sync())  # (4 + 4) over the number of weights that are not 0
     4.0
     """
     if reduction not in _ALL:
         raise GraphError(
-            "no such reduction", wanted=", ".join(_ALL), got=reduction, hint="take one of tagflow.losses.Reduction"
+            "no such reduction", wanted=", ".join(_ALL), got=reduction, hint="take one of tagloom.losses.Reduction"
         )
     with name_scope(scope, "weighted_loss"):
         losses = convert_to_tensor(losses)

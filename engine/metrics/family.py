@@ -50,7 +50,7 @@ _EXAMPLE = """
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     value, update = tg.metrics.{call}
     ...     init = tg.global_variables_initializer()

@@ -51,7 +51,7 @@ def mean(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     x = tg.placeholder("float32", [None])
     ...     mean, update = tg.metrics.mean(x)
@@ -86,7 +86,7 @@ def mean_tensor(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     x = tg.placeholder("float32", [2])
     ...     mean, update = tg.metrics.mean_tensor(x)

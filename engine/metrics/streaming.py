@@ -43,7 +43,7 @@ def metric_variables(scope: str | None = None) -> list[Variable]:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     value, update = tg.metrics.mean([1.0, 2.0], name="loss")
     ...     tg.metrics.metric_variables()
@@ -69,7 +69,7 @@ def reset(scope: str | None = None, name: str = "reset_metrics") -> Operation:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     x = tg.placeholder("float32", [])
     ...     mean, update = tg.metrics.mean(x)

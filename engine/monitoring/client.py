@@ -10,13 +10,13 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from ..base.errors import TagflowError
+from ..base.errors import TagloomError
 from ..runtime.observe.serving import VERSION
 from ..runtime.observe.sockets import checked_directory, process_sockets, remove_leftovers
 
 _SECONDS = 2.0  # for an answer
 _LONGEST = 1 << 24  # bytes of an answer
-_OBSERVE = "run the process with TAGFLOW_OBSERVE=1, or `async with session.observe():` in it"
+_OBSERVE = "run the process with TAGLOOM_OBSERVE=1, or `async with session.observe():` in it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +44,13 @@ def sockets_of(target: str | None) -> list[Path]:
 
     Raises
     ------
-    TagflowError
+    TagloomError
         If there is none.
     """
     if target is not None and not target.isdecimal():
         path = Path(target)
         if not path.is_socket():
-            raise TagflowError("there is no socket", wanted="a process or a socket", got=target, hint="tagflow top")
+            raise TagloomError("there is no socket", wanted="a process or a socket", got=target, hint="tagloom top")
         return [path]
     directory = checked_directory(make=False)
     found: dict[int, list[Path]] = {}
@@ -63,7 +63,7 @@ def sockets_of(target: str | None) -> list[Path]:
         paths = found.get(int(target), [])
     if not paths:
         whose = "no process" if target is None else f"process {target}"
-        raise TagflowError(
+        raise TagloomError(
             f"there is nothing to look at: {whose} of this user has a session that may be",
             got=f"processes {sorted(found)}" if found else None,
             hint=_OBSERVE,
@@ -130,5 +130,5 @@ def _parsed(body: bytes) -> dict[str, Any]:
     }
     for name, fits in wanted.items():
         if not isinstance(told, dict) or not fits(told.get(name)):
-            raise ValueError(f"the answer is of another version of tagflow: {name}")
+            raise ValueError(f"the answer is of another version of tagloom: {name}")
     return told  # type: ignore[no-any-return]

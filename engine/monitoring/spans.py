@@ -7,7 +7,7 @@ from collections.abc import Callable
 from time import time_ns
 from typing import Any
 
-from ..base.errors import TagflowError
+from ..base.errors import TagloomError
 from ..base.version import VERSION
 from ..runtime.steps.outcomes import StepRecord
 
@@ -17,13 +17,13 @@ _FAILED = ("failed", "timed out")
 class Spans:
     """Tells OpenTelemetry of steps and checkpoints: a session's `on_step`; `checkpoint` is a Checkpointer's `on_save`.
 
-    A step is a span ``tagflow.step`` from its admission to its end. Its parent is the span that is current where the
+    A step is a span ``tagloom.step`` from its admission to its end. Its parent is the span that is current where the
     step is run, and it is current itself for what the step calls: spans of functions of Python are its children. A
     partial run, which others may end than began it, has a span that is current for nobody. A checkpoint is a span
-    ``tagflow.checkpoint`` from when its snapshot is taken until it is on the disk.
+    ``tagloom.checkpoint`` from when its snapshot is taken until it is on the disk.
 
-    Attributes of a step are ``tagflow.step.number``, ``.fetches``, ``.outcome``, ``.seconds``, ``.waited_seconds`` and
-    ``.peak_bytes``; of a checkpoint ``tagflow.checkpoint.step``, ``.bytes``, ``.seconds`` and ``.path``. A step that
+    Attributes of a step are ``tagloom.step.number``, ``.fetches``, ``.outcome``, ``.seconds``, ``.waited_seconds`` and
+    ``.peak_bytes``; of a checkpoint ``tagloom.checkpoint.step``, ``.bytes``, ``.seconds`` and ``.path``. A step that
     fails or times out, and a checkpoint that can not be written, has the status ERROR and its exception as an event.
 
     Parameters
@@ -33,12 +33,12 @@ class Spans:
 
     Raises
     ------
-    TagflowError
+    TagloomError
         If opentelemetry-api is not installed.
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> class Tracer:  # stands for one of OpenTelemetry
     ...     def start_as_current_span(self, name, **options):
     ...         print(name)
@@ -51,12 +51,12 @@ class Spans:
     ...     y = tg.constant(1.0) + 1.0
     >>> with tg.SyncSession(graph, on_step=tg.monitoring.Spans(Tracer())) as session:
     ...     value = session.run(y)
-    tagflow.step
-    tagflow.step.outcome finished
+    tagloom.step
+    tagloom.step.outcome finished
     """
 
     def __init__(self, tracer: Any = None) -> None:
-        self._tracer = tracer if tracer is not None else _api().get_tracer("tagflow", VERSION)
+        self._tracer = tracer if tracer is not None else _api().get_tracer("tagloom", VERSION)
 
     def begin_step(self, fetches: tuple[str, ...]) -> Callable[[StepRecord], None]:
         """Begin the span of a step, and make it current; return what ends it.
@@ -72,8 +72,8 @@ class Spans:
             To be called with the StepRecord, in the same context.
         """
         current = self._tracer.start_as_current_span(
-            "tagflow.step",
-            attributes={"tagflow.step.fetches": fetches},
+            "tagloom.step",
+            attributes={"tagloom.step.fetches": fetches},
             record_exception=False,
             set_status_on_exception=False,
         )
@@ -90,8 +90,8 @@ class Spans:
     def __call__(self, record: StepRecord) -> None:
         """Tell of a step of which only the end is known."""
         began = time_ns() - round(record.seconds * 1e9)
-        attributes = {"tagflow.step.fetches": record.fetches}
-        span = self._tracer.start_span("tagflow.step", start_time=began, attributes=attributes)
+        attributes = {"tagloom.step.fetches": record.fetches}
+        span = self._tracer.start_span("tagloom.step", start_time=began, attributes=attributes)
         try:
             _describe(span, record)
         finally:
@@ -104,16 +104,16 @@ class Spans:
         ----------
         saving : Saving
         """
-        attributes = {"tagflow.checkpoint.step": saving.step, "tagflow.checkpoint.bytes": saving.nbytes}
-        span = self._tracer.start_span("tagflow.checkpoint", attributes=attributes)
+        attributes = {"tagloom.checkpoint.step": saving.step, "tagloom.checkpoint.bytes": saving.nbytes}
+        span = self._tracer.start_span("tagloom.checkpoint", attributes=attributes)
 
         def end(saving: Any) -> None:
             try:
-                span.set_attribute("tagflow.checkpoint.seconds", saving.seconds)
+                span.set_attribute("tagloom.checkpoint.seconds", saving.seconds)
                 if saving.error is not None:
                     _fail(span, saving.error)
                 else:
-                    span.set_attribute("tagflow.checkpoint.path", str(saving.path))
+                    span.set_attribute("tagloom.checkpoint.path", str(saving.path))
             finally:
                 span.end()
 
@@ -130,7 +130,7 @@ def _describe(span: Any, record: StepRecord) -> None:
     }
     for name, value in found.items():
         if value is not None:
-            span.set_attribute(f"tagflow.step.{name}", value)
+            span.set_attribute(f"tagloom.step.{name}", value)
     if record.outcome in _FAILED and record.error is not None:
         _fail(span, record.error)
 
@@ -145,9 +145,9 @@ def _api() -> Any:
     try:
         return importlib.import_module("opentelemetry.trace")
     except ImportError as error:
-        raise TagflowError(
+        raise TagloomError(
             "spans are those of OpenTelemetry, whose API is not installed",
             wanted="the package opentelemetry-api",
             got=str(error),
-            hint='pip install "tagflow[opentelemetry]"',
+            hint='pip install "tagloom[opentelemetry]"',
         ) from error

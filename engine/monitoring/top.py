@@ -1,4 +1,4 @@
-"""``tagflow top``: what the sessions of running processes do, live in a terminal or once for scripts."""
+"""``tagloom top``: what the sessions of running processes do, live in a terminal or once for scripts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from ..base.errors import TagflowError
+from ..base.errors import TagloomError
 from ..base.sizes import format_size
 from ..base.wording import short_device
 from .client import Answer, ask_all, sockets_of
@@ -29,7 +29,7 @@ _Told = Mapping[str, Any]
 
 # What strangers tell is JSON, with whatever in it.
 _OF_STRANGERS = (TypeError, ValueError, AttributeError, ArithmeticError)
-_STRANGE = "the answer is of another version of tagflow"
+_STRANGE = "the answer is of another version of tagloom"
 
 
 class Rates:
@@ -68,11 +68,11 @@ def top(target: str | None, once: bool, as_json: bool, interval: float) -> int:
 
     Raises
     ------
-    TagflowError
+    TagloomError
         If there is nothing to look at, an option is out of range, or rich is not installed.
     """
     if not interval > 0:
-        raise TagflowError("interval is no time", wanted="seconds above 0", got=interval, hint="--interval 1")
+        raise TagloomError("interval is no time", wanted="seconds above 0", got=interval, hint="--interval 1")
     sockets_of(target)  # nothing at all is an error at the first look only
     with nullcontext(_print_json) if as_json else _shown(live=not once) as show:
         for look in count():
@@ -87,7 +87,7 @@ def top(target: str | None, once: bool, as_json: bool, interval: float) -> int:
 def _look(target: str | None) -> list[Answer]:
     try:
         return ask_all(sockets_of(target))
-    except TagflowError:
+    except TagloomError:
         return []
 
 
@@ -100,8 +100,8 @@ def _print_json(answers: list[Answer]) -> None:
 def _shown(live: bool) -> Iterator[Callable[[list[Answer]], None]]:
     """Have what shows answers on the terminal, in one place if it is one and `live` says so."""
     if find_spec("rich") is None:
-        raise TagflowError(
-            "tables are shown by rich, which is not installed", hint='pip install "tagflow[top]", or give --json'
+        raise TagloomError(
+            "tables are shown by rich, which is not installed", hint='pip install "tagloom[top]", or give --json'
         )
     from rich.console import Console
     from rich.live import Live
@@ -125,7 +125,7 @@ def screen(answers: list[Answer], rates: Rates) -> RenderableType:
     if not answers:
         return Text("nothing to look at any longer")
     if len({each.pid for each in answers}) > 1:
-        return Group(_processes(answers, rates), Text("tagflow top PID shows one of them"))
+        return Group(_processes(answers, rates), Text("tagloom top PID shows one of them"))
     return Group(*(part for each in answers for part in _session(each, rates)))
 
 

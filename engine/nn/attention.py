@@ -58,7 +58,7 @@ class MultiHeadAttention(Lazy):
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     attend = tg.nn.MultiHeadAttention(1, kernel_initializer="identity")
     ...     y, weights = attend([[[8.0, 0.0], [0.0, 8.0]]], causal=True, return_weights=True)
@@ -250,7 +250,7 @@ class TransformerEncoderLayer(Module):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     encoder = tg.nn.Sequential(*(tg.nn.TransformerEncoderLayer(4, 64) for _ in range(2)))
     ...     y = encoder(tg.placeholder("float32", [None, 10, 32]))

@@ -34,7 +34,7 @@ class AttentionWrapperState(NamedTuple):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.nn.AttentionWrapperState._fields
     ('cell_state', 'attention', 'time', 'alignments', 'alignment_history')
     """
@@ -76,7 +76,7 @@ class AttentionWrapper(CellWrapper):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     attention = tg.nn.LuongAttention(4, tg.ones([2, 5, 3]))
     ...     cell = tg.nn.AttentionWrapper(tg.nn.GRUCell(4), attention, attention_layer_size=6)

@@ -59,7 +59,7 @@ class AttentionMechanism(Module):
     --------
     One that would read the last places, if there were any:
 
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> class First(tg.nn.AttentionMechanism):
     ...     def score(self, query):
     ...         return tg.constant([[0.0, 9.0, 9.0]])
@@ -179,7 +179,7 @@ class LuongAttention(AttentionMechanism):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     attention = tg.nn.LuongAttention(4, tg.ones([2, 5, 3]), memory_sequence_length=[5, 2])
     ...     alignments = attention(tg.ones([2, 4]))
@@ -244,7 +244,7 @@ class BahdanauAttention(AttentionMechanism):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     attention = tg.nn.BahdanauAttention(8, tg.ones([2, 5, 3]))
     ...     alignments = attention(tg.ones([2, 4]))

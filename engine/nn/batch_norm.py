@@ -59,7 +59,7 @@ class BatchNorm(Normalization):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     norm = tg.nn.BatchNorm(momentum=0.5, epsilon=0.0)
     ...     y = norm([[1.0], [3.0]], training=True)

@@ -40,7 +40,7 @@ class BeamSearchDecoderState(NamedTuple):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.nn.BeamSearchDecoderState._fields
     ('cell_state', 'log_probs', 'finished', 'lengths')
     """
@@ -61,7 +61,7 @@ class BeamSearchDecoderOutput(NamedTuple):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.nn.BeamSearchDecoderOutput._fields
     ('scores', 'predicted_ids', 'parent_ids')
     """
@@ -83,7 +83,7 @@ class FinalBeamSearchDecoderOutput(NamedTuple):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.nn.FinalBeamSearchDecoderOutput._fields
     ('predicted_ids', 'beam_search_decoder_output')
     """
@@ -123,7 +123,7 @@ class BeamSearchDecoder(Decoder):
     --------
     A first symbol of 0.6 whose followers are even, and one of 0.4 with a sure one, which greedy decoding misses:
 
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> followers = np.log(np.float32([[1e-9, 0.6, 0.4], [0.5, 0.3, 0.2], [1 - 2e-9, 1e-9, 1e-9]]))
     >>> class Chain(tg.nn.RNNCell):
     ...     state_size = output_size = 3

@@ -47,7 +47,7 @@ def tile_batch(t: Any, multiplier: int, name: str | None = None) -> Any:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.nn.tile_batch(tg.constant([[1, 2], [3, 4]]), 2)).sync().tolist()
     [[1, 2], [1, 2], [3, 4], [3, 4]]
     """
@@ -105,7 +105,7 @@ def gather_tree(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> chosen, parents = [[[1, 2]], [[3, 4]], [[5, 6]]], [[[0, 0]], [[0, 1]], [[1, 0]]]
     >>> found = tg.function(lambda: tg.nn.gather_tree(chosen, parents, [3], 9)).sync()
     >>> found[:, 0, 0].tolist(), found[:, 0, 1].tolist()

@@ -44,7 +44,7 @@ def checked_cell(cell: Any) -> Any:
             "this is no recurrent cell",
             wanted="an RNNCell: called with inputs and state, and with state_size and output_size",
             got=repr(cell),
-            hint="use tagflow.nn.LSTMCell, or a subclass of tagflow.nn.RNNCell",
+            hint="use tagloom.nn.LSTMCell, or a subclass of tagloom.nn.RNNCell",
         )
     return cell
 
@@ -70,7 +70,7 @@ class MultiRNNCell(RNNCell):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> cell = tg.nn.MultiRNNCell([tg.nn.LSTMCell(4), tg.nn.GRUCell(3)])
     >>> cell.state_size, cell.output_size
     ((LSTMStateTuple(c=4, h=4), 3), 3)
@@ -142,7 +142,7 @@ class ResidualWrapper(CellWrapper):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> class Echo(tg.nn.RNNCell):
     ...     state_size = output_size = 1
     ...
@@ -201,7 +201,7 @@ class DeviceWrapper(CellWrapper):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     cell = tg.nn.DeviceWrapper(tg.nn.GRUCell(2), "/cpu:1")
     ...     output, _ = cell(tg.ones([1, 2]), cell.zero_state(1))

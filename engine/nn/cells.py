@@ -45,7 +45,7 @@ class RNNCell(Module):
     --------
     A cell that adds up what comes:
 
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> class Sum(tg.nn.RNNCell):
     ...     state_size = output_size = 2
     ...
@@ -109,7 +109,7 @@ class LSTMStateTuple(NamedTuple):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.nn.LSTMCell(3).state_size
     LSTMStateTuple(c=3, h=3)
     """
@@ -156,7 +156,7 @@ class BasicRNNCell(WeightedCell):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     cell = tg.nn.BasicRNNCell(3)
     ...     output, state = cell(tg.ones([2, 5]), cell.zero_state(2))
@@ -234,7 +234,7 @@ class GRUCell(WeightedCell):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     cell = tg.nn.GRUCell(3)
     ...     output, state = cell(tg.ones([2, 5]), cell.zero_state(2))

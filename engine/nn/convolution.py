@@ -102,7 +102,7 @@ class Conv1D(Convolution):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     layer = tg.nn.Conv1D(1, 2, kernel_initializer="ones")
     ...     y = layer([[[1.0], [2.0], [4.0]]])
@@ -155,7 +155,7 @@ class Conv2D(Convolution):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     layer = tg.nn.Conv2D(16, 3, strides=2, padding="SAME", activation="relu")
     ...     y = layer(tg.placeholder("float32", [None, 28, 28, 3]))
@@ -171,7 +171,7 @@ class Conv3D(Convolution):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     y = tg.nn.Conv3D(4, [1, 3, 3])(tg.ones([2, 5, 7, 7, 3]))
     >>> y.shape
@@ -202,7 +202,7 @@ class Conv2DTranspose(Convolution):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     y = tg.nn.Conv2DTranspose(8, 3, strides=2, padding="SAME")(tg.ones([1, 7, 7, 16]))
     >>> y.shape

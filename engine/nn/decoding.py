@@ -34,7 +34,7 @@ class Decoder(Module):
     --------
     A decoder that counts from a number down to 1:
 
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> class Countdown(tg.nn.Decoder):
     ...     def initialize(self):
     ...         return tg.constant([False, False]), tg.constant([3, 2]), ()
@@ -123,7 +123,7 @@ class BasicDecoderOutput(NamedTuple):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.nn.BasicDecoderOutput._fields
     ('rnn_output', 'sample_id')
     """
@@ -146,7 +146,7 @@ class BasicDecoder(Decoder):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     helper = tg.nn.TrainingHelper(tg.ones([2, 7, 3]), [7, 4])
     ...     cell = tg.nn.GRUCell(5)
@@ -241,7 +241,7 @@ def dynamic_decode(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> class Double(tg.nn.RNNCell):
     ...     state_size = output_size = 4
     ...
@@ -259,7 +259,7 @@ def dynamic_decode(
     if not isinstance(decoder, Decoder):
         raise GraphError(
             "dynamic_decode runs a decoder",
-            wanted="a tagflow.nn.Decoder",
+            wanted="a tagloom.nn.Decoder",
             got=repr(decoder),
             hint="wrap a cell and a helper in a BasicDecoder",
         )

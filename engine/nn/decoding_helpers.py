@@ -31,7 +31,7 @@ class Helper:
     --------
     One whose choice is the sign of the output, for four steps:
 
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> class Signs(tg.nn.Helper):
     ...     def initialize(self):
     ...         return tg.constant([False]), tg.constant([[1.0]])
@@ -115,7 +115,7 @@ class TrainingHelper(Helper):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     helper = tg.nn.TrainingHelper(tg.ones([2, 5, 3]), [5, 0])
     ...     finished, inputs = helper.initialize()
@@ -209,7 +209,7 @@ class GreedyEmbeddingHelper(Helper):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> helper = lambda: tg.nn.GreedyEmbeddingHelper(tg.eye(3), [0, 2], end_token=1)
     >>> chosen = lambda: helper().sample(0, tg.constant([[0.1, 0.7, 0.2], [0.5, 0.1, 0.4]]), ())
     >>> tg.function(chosen).sync()
@@ -291,7 +291,7 @@ class SampleEmbeddingHelper(GreedyEmbeddingHelper):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> helper = lambda: tg.nn.SampleEmbeddingHelper(tg.eye(3), [0, 2], end_token=1, softmax_temperature=0.01)
     >>> chosen = lambda: helper().sample(0, tg.constant([[0.1, 0.7, 0.2], [0.9, 0.1, 0.4]]), ())
     >>> tg.function(chosen).sync()

@@ -47,7 +47,7 @@ class Dense(Lazy):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     layer = tg.nn.Dense(2, "relu", kernel_initializer="ones", bias_initializer=[0.0, -7.0])
     ...     y = layer([[1.0, 2.0, 3.0]])
@@ -125,7 +125,7 @@ class Embedding(Lazy):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     words = tg.nn.Embedding(3, 2, initializer=[[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]])
     ...     y = words([[2, 0]])
@@ -160,7 +160,7 @@ class Flatten(Module):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.nn.Flatten()(tg.ones([2, 3, 4]))).sync().shape
     (2, 12)
     """

@@ -33,7 +33,7 @@ class DepthwiseConv2D(Convolution):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     y = tg.nn.DepthwiseConv2D(3, depth_multiplier=2)(tg.ones([1, 7, 7, 16]))
     >>> y.shape
@@ -114,7 +114,7 @@ class SeparableConv2D(Convolution):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     layer = tg.nn.SeparableConv2D(8, 3)
     ...     y = layer(tg.ones([1, 7, 7, 16]))

@@ -40,7 +40,7 @@ class Dropout(Module):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> drop = tg.nn.Dropout(0.75)
     >>> drawn = tg.function(lambda: drop(tg.ones([1000]), training=True)).sync()
     >>> sorted(set(drawn.tolist())), bool(200 < (drawn > 0).sum() < 300)

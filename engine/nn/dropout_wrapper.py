@@ -41,7 +41,7 @@ class DropoutWrapper(CellWrapper):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> class Echo(tg.nn.RNNCell):
     ...     state_size = output_size = 100
     ...

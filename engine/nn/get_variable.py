@@ -37,7 +37,7 @@ def get_variable(
     dtype : dtype-like, optional
         That of the scope by default, or of the value; float32 outside of scopes.
     initializer : callable, str, array-like or Tensor, optional
-        A value, a function of shape and dtype as `tagflow.nn` has them, or the name of one, as ``"glorot_uniform"``.
+        A value, a function of shape and dtype as `tagloom.nn` has them, or the name of one, as ``"glorot_uniform"``.
         By default that of the scope, else ``"glorot_uniform"`` for floating dtypes and ``"zeros"`` for integers and
         bool.
     regularizer : callable, optional
@@ -61,7 +61,7 @@ def get_variable(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     with tg.nn.variable_scope("a"):
     ...         tg.nn.get_variable("w", [2, 3])
@@ -175,7 +175,7 @@ def get_regularization_losses(scope: str | None = None) -> list[Tensor]:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     with tg.nn.variable_scope("a", regularizer=tg.l2_loss):
     ...         w = tg.nn.get_variable("w", initializer=[3.0, 4.0])

@@ -29,7 +29,7 @@ class Initializer:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> halves = tg.nn.Initializer(lambda shape, dtype: tg.fill(shape, tg.cast(0.5, dtype)))
     >>> tg.function(lambda: halves([2], "float64")).sync()
     array([0.5, 0.5])
@@ -58,7 +58,7 @@ def zeros_initializer(dtype: Any = "float32") -> Initializer:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     v = tg.Variable(tg.nn.zeros_initializer(), shape=[2, 3])
     >>> v.initial_value.shape
@@ -80,7 +80,7 @@ def ones_initializer(dtype: Any = "float32") -> Initializer:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.nn.ones_initializer("int32")([2])).sync()
     array([1, 1], dtype=int32)
     """
@@ -103,7 +103,7 @@ def constant_initializer(value: Any = 0, dtype: Any = "float32") -> Initializer:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.nn.constant_initializer([1, 2, 3, 4])([2, 2])).sync()
     array([[1., 2.],
            [3., 4.]], dtype=float32)
@@ -135,7 +135,7 @@ def random_normal_initializer(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> drawn = tg.function(lambda: tg.nn.random_normal_initializer(5.0, 0.1)([10000])).sync()
     >>> round(float(drawn.mean()), 1), round(float(drawn.std()), 2)
     (5.0, 0.1)
@@ -163,7 +163,7 @@ def random_uniform_initializer(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> drawn = tg.function(lambda: tg.nn.random_uniform_initializer(2, 4, dtype="int32")([100])).sync()
     >>> int(drawn.min()), int(drawn.max())
     (2, 3)
@@ -190,7 +190,7 @@ def truncated_normal_initializer(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> drawn = tg.function(lambda: tg.nn.truncated_normal_initializer(stddev=0.1)([10000])).sync()
     >>> bool(abs(drawn).max() <= 0.2)
     True

@@ -60,7 +60,7 @@ class LSTMCell(WeightedCell):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     cell = tg.nn.LSTMCell(3, use_peepholes=True, num_proj=2)
     ...     output, state = cell(tg.ones([4, 5]), cell.zero_state(4))
@@ -170,7 +170,7 @@ class LayerNormLSTMCell(WeightedCell):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     cell = tg.nn.LayerNormLSTMCell(3)
     ...     output, state = cell(tg.ones([4, 5]), cell.zero_state(4))

@@ -30,7 +30,7 @@ class Module:
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> class Affine(tg.nn.Module):
     ...     def __init__(self, inputs, outputs):
     ...         super().__init__()
@@ -198,7 +198,7 @@ class Sequential(Module):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> double = tg.nn.Sequential(lambda x: x + 1, lambda x: 2 * x)
     >>> tg.function(lambda: double(tg.constant(3))).sync()
     array(8, dtype=int32)

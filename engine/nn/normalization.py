@@ -133,7 +133,7 @@ class LayerNorm(Normalization):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     y = tg.nn.LayerNorm(epsilon=0.0)([[1.0, 3.0], [10.0, 30.0]])
     ...     init = tg.global_variables_initializer()
@@ -178,7 +178,7 @@ class RMSNorm(Normalization):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     y = tg.nn.RMSNorm(epsilon=0.0)([[3.0, 3.0, -3.0]])
     ...     init = tg.global_variables_initializer()
@@ -231,7 +231,7 @@ class GroupNorm(Normalization):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     y = tg.nn.GroupNorm(2, epsilon=0.0)([[1.0, 3.0, 10.0, 30.0]])
     ...     init = tg.global_variables_initializer()
@@ -302,7 +302,7 @@ class InstanceNorm(Normalization):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     y = tg.nn.InstanceNorm(epsilon=0.0)([[[1.0, 10.0], [3.0, 30.0]]])
     ...     init = tg.global_variables_initializer()

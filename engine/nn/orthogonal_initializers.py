@@ -41,7 +41,7 @@ def orthogonal_initializer(gain: float = 1.0, seed: int | None = None, dtype: An
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> q = tg.function(lambda: tg.nn.orthogonal_initializer(dtype="float64")([3, 2])).sync()
     >>> np.allclose(q.T @ q, np.eye(2))
     True
@@ -70,7 +70,7 @@ def identity_initializer(gain: float = 1.0, dtype: Any = "float32") -> Initializ
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.nn.identity_initializer(2.0)([2, 3])).sync()
     array([[2., 0., 0.],
            [0., 2., 0.]], dtype=float32)
@@ -98,7 +98,7 @@ def delta_orthogonal_initializer(gain: float = 1.0, seed: int | None = None, dty
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: abs(tg.nn.delta_orthogonal_initializer()([3, 1, 1]))).sync().ravel()
     array([0., 1., 0.], dtype=float32)
     """

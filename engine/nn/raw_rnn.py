@@ -76,7 +76,7 @@ def raw_rnn(
     --------
     Powers of two, until they are above 100:
 
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> class Double(tg.nn.RNNCell):
     ...     state_size = output_size = 1
     ...

@@ -80,7 +80,7 @@ def dynamic_rnn(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> class Sum(tg.nn.RNNCell):
     ...     state_size = output_size = 1
     ...
@@ -133,7 +133,7 @@ def bidirectional_dynamic_rnn(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> class Sum(tg.nn.RNNCell):
     ...     state_size = output_size = 1
     ...
@@ -189,7 +189,7 @@ def static_rnn(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     outputs, state = tg.nn.static_rnn(tg.nn.GRUCell(4), [tg.ones([2, 3])] * 5)
     >>> len(outputs), outputs[0].shape, state.shape

@@ -116,7 +116,7 @@ class LSTM(RecurrentLayers):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     lstm = tg.nn.LSTM(4, num_layers=2, bidirectional=True)
     ...     outputs, states = lstm(tg.ones([3, 7, 5]), sequence_length=[7, 2, 0])
@@ -144,7 +144,7 @@ class GRU(RecurrentLayers):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     gru = tg.nn.GRU(4, num_layers=2)
     ...     outputs, states = gru(tg.ones([3, 7, 5]))

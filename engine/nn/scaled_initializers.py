@@ -49,7 +49,7 @@ def variance_scaling_initializer(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> init = tg.nn.variance_scaling_initializer(2.0, distribution="uniform")
     >>> drawn = tg.function(lambda: init([50, 200])).sync()
     >>> round(float(drawn.var()), 2), 2 / 50
@@ -119,7 +119,7 @@ def _scaled(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> drawn = tg.function(lambda: tg.nn.{name}_initializer()([100, 300])).sync()
     >>> {shown}
     """

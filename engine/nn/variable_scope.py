@@ -25,7 +25,7 @@ class Reuse:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     with tg.nn.variable_scope("a", reuse=tg.nn.AUTO_REUSE):
     ...         tg.nn.get_variable("w", [2]) is tg.nn.get_variable("w", [2])
@@ -60,7 +60,7 @@ class VariableScope:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     with tg.nn.variable_scope("a") as scope:
     ...         w = tg.nn.get_variable("w", [2, 3])
@@ -113,7 +113,7 @@ class Store:
                 self.opened[other] = 0
 
 
-_current: ContextVar[VariableScope | None] = ContextVar("tagflow_variable_scope", default=None)
+_current: ContextVar[VariableScope | None] = ContextVar("tagloom_variable_scope", default=None)
 
 
 def store_of(graph: Graph) -> Store:
@@ -129,7 +129,7 @@ def get_variable_scope() -> VariableScope:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     with tg.nn.variable_scope("a"), tg.nn.variable_scope("b"):
     ...         tg.nn.get_variable_scope().name
@@ -190,7 +190,7 @@ def variable_scope(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> def layer(x):
     ...     with tg.nn.variable_scope("layer", reuse=tg.nn.AUTO_REUSE):
     ...         return tg.matmul(x, tg.nn.get_variable("kernel", [x.shape[-1], 2]))

@@ -27,7 +27,7 @@ from .scheduling.timeouts import check_seconds
 from .session import Session
 from .steps.request import make_request
 
-_ENTER = "async with tagflow.runners(session) as group: group.add(...)"
+_ENTER = "async with tagloom.runners(session) as group: group.add(...)"
 
 
 class HasClose(Protocol):
@@ -67,7 +67,7 @@ def runners(session: Session, *, drain: float | bool = False, clock: Clock | Non
 
     Examples
     --------
-    >>> import asyncio, tagflow as tg
+    >>> import asyncio, tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     numbers, squares = tg.FIFOQueue(2, "int32", shapes=[[]]), tg.FIFOQueue(2, "int32", shapes=[[]])
     ...     x = tg.placeholder("int32", [])
@@ -103,7 +103,7 @@ class Runners:
 
     Examples
     --------
-    >>> import asyncio, tagflow as tg
+    >>> import asyncio, tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     count = tg.Variable(0)
     ...     init, add = count.initializer, count.assign_add(1)
@@ -121,9 +121,9 @@ class Runners:
         if not isinstance(session, Session):
             raise GraphError(
                 "runners are tasks of an asyncio program, so their session is awaited",
-                wanted="a tagflow.Session",
+                wanted="a tagloom.Session",
                 got=repr(session),
-                hint="async with tagflow.Session(graph) as session, and asyncio.run around it",
+                hint="async with tagloom.Session(graph) as session, and asyncio.run around it",
             )
         self.session: Session = session
         self._drain = _checked(drain)

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, Unpack, overload
 
 import numpy as np
 
-from ..base.errors import GraphError, SessionClosed, TagflowError
+from ..base.errors import GraphError, SessionClosed, TagloomError
 from ..base.settings import DEFAULTS, Settings
 from ..base.wording import short_device
 from ..frontend.variables import Variable
@@ -66,7 +66,7 @@ class Session(SessionView):
     devices : int or list of str or Device, optional
         How many CPU devices the session has, each with memory of its own, or the names of CPUs and GPUs ("/gpu:0"); one
         CPU by default. Operations ask for them by ``device``, those that ask for nothing run where their data is or on
-        the first. Devices of ``tagflow.streams`` can be given too; they stay open.
+        the first. Devices of ``tagloom.streams`` can be given too; they stay open.
     soft_placement : bool, optional
         Place operations that ask for a device that is not there, or for two different ones, elsewhere instead of
         refusing the step.
@@ -82,11 +82,11 @@ class Session(SessionView):
     on_step : callable, optional
         Called with a :class:`StepRecord` when a step has ended, in whatever way; what it raises is logged. If it has a
         method ``begin_step``, ``on_step.begin_step(fetches)`` is called when a step begins, where it is run, and what
-        that returns gets the record: so :class:`tagflow.monitoring.Spans` makes spans that are current meanwhile.
+        that returns gets the record: so :class:`tagloom.monitoring.Spans` makes spans that are current meanwhile.
 
     Examples
     --------
-    >>> import asyncio, tagflow as tg
+    >>> import asyncio, tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     x = tg.placeholder("float32", [None])
     ...     y = tg.reduce_sum(x * 2.0)
@@ -113,13 +113,13 @@ class Session(SessionView):
         settings: Settings = DEFAULTS,
         on_step: Callable[[StepRecord], object] | None = None,
     ) -> None:
-        graph = graph if graph is not None else current_region("pass it: tagflow.Session(graph)").graph
+        graph = graph if graph is not None else current_region("pass it: tagloom.Session(graph)").graph
         if not isinstance(graph, Graph):
             raise GraphError(
                 "a session runs steps of a graph",
-                wanted="a tagflow.Graph",
+                wanted="a tagloom.Graph",
                 got=repr(graph),
-                hint="tagflow.Session(tensor.graph); give what it is to compute to run()",
+                hint="tagloom.Session(tensor.graph); give what it is to compute to run()",
             )
         # Each operation is looked at by itself, and nothing is computed for an iteration that may never come.
         self.settings: Settings = replace(settings, fuse=False, block_bytes=0) if check_numerics else settings
@@ -164,7 +164,7 @@ class Session(SessionView):
             warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=1)
 
     def __enter__(self) -> NoReturn:
-        raise TagflowError(
+        raise TagloomError(
             "a Session is awaited, so its block is too",
             wanted="async with",
             got="with",

@@ -9,7 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from ..base.errors import TagflowError
+from ..base.errors import TagloomError
 from ..ir.graph import Graph
 from .devices.session_devices import SessionDevice, memory_figures
 from .memory.session_swap import Swapping
@@ -24,7 +24,7 @@ from .session_state import SessionState
 from .steps.report import Report, report_of
 from .steps.runner import StepRunner
 
-_logger = logging.getLogger("tagflow")
+_logger = logging.getLogger("tagloom")
 _numbers = count()  # of sessions that may be looked at and have no name
 
 
@@ -127,10 +127,10 @@ class SessionView(SessionState):
 
     @asynccontextmanager
     async def observe(self, name: str | None = None) -> AsyncIterator[Path]:
-        """Let others look at this session in an ``async with``: `tagflow top`, scripts, what gathers metrics.
+        """Let others look at this session in an ``async with``: `tagloom top`, scripts, what gathers metrics.
 
         The session tells its statistics and what its loops did over a socket that only its user may open, in a
-        directory that only the user may enter: ``$XDG_RUNTIME_DIR/tagflow``, or ``tagflow-<uid>`` among temporary
+        directory that only the user may enter: ``$XDG_RUNTIME_DIR/tagloom``, or ``tagloom-<uid>`` among temporary
         files. The event loop answers, when somebody asks. It speaks HTTP: ``/statistics`` is JSON, ``/metrics`` is for
         Prometheus.
 
@@ -146,7 +146,7 @@ class SessionView(SessionState):
 
         Raises
         ------
-        TagflowError, OSError
+        TagloomError, OSError
             If there can be no socket.
         SessionClosed
             If the session is closed.
@@ -164,5 +164,5 @@ class SessionView(SessionState):
         if self._steps.environment.settings.observe and not self._steps.is_closed:
             try:
                 await self._observing.enter_async_context(self.observe())
-            except (TagflowError, OSError) as error:
+            except (TagloomError, OSError) as error:
                 _logger.warning("this session can not be looked at: %s", error)

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, Unpack, overload
 
 import numpy as np
 
-from ..base.errors import SessionClosed, TagflowError
+from ..base.errors import SessionClosed, TagloomError
 from ..base.source_lines import user_source
 from ..frontend.variables import Variable
 from ..ir.entry import explained
@@ -45,12 +45,12 @@ class SyncSession:
 
     Raises
     ------
-    TagflowError
+    TagloomError
         If an event loop runs in this thread.
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     y = tg.constant(2.0) * 3.0
     >>> with tg.SyncSession(graph) as session:
@@ -63,7 +63,7 @@ class SyncSession:
         self._session = Session(*args, **kwargs)
         self._scope = PersistentScope(Scope(self._session.graph.root))
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=_serve, args=[self._loop], name="tagflow-session", daemon=True)
+        self._thread = threading.Thread(target=_serve, args=[self._loop], name="tagloom-session", daemon=True)
         self._lock = threading.Lock()  # guards the two below
         self._calls: set[_Call] = set()  # under way, in any thread
         self._closer: threading.Thread | None = None
@@ -84,7 +84,7 @@ class SyncSession:
             self._loop.call_soon_threadsafe(_leave, self._session, self._loop)
 
     async def __aenter__(self) -> NoReturn:
-        raise TagflowError(
+        raise TagloomError(
             "a SyncSession is not awaited",
             wanted="with",
             got="async with",
@@ -263,7 +263,7 @@ class SyncSession:
             raise
         try:
             return call.result()
-        except TagflowError as error:
+        except TagloomError as error:
             error.source = error.source or user_source()  # the caller's line is not on the stack of the loop's thread
             raise
 
@@ -321,4 +321,4 @@ def _refuse_running_loop() -> None:
         asyncio.get_running_loop()
     except RuntimeError:
         return
-    raise TagflowError("SyncSession can not be used inside a running event loop", hint="use `async with Session(...)`")
+    raise TagloomError("SyncSession can not be used inside a running event loop", hint="use `async with Session(...)`")

@@ -44,8 +44,8 @@ class GradientAccumulator(Optimizer):
 
     Examples
     --------
-    >>> import tagflow as tg
-    >>> from tagflow.training import GradientAccumulator, GradientDescentOptimizer
+    >>> import tagloom as tg
+    >>> from tagloom.training import GradientAccumulator, GradientDescentOptimizer
     >>> with tg.Graph().as_default() as graph:
     ...     w, x = tg.Variable(0.0, name="w"), tg.placeholder("float32", [])
     ...     train = GradientAccumulator(GradientDescentOptimizer(1.0), steps=2).minimize(w * x)

@@ -36,8 +36,8 @@ class AdamOptimizer(ElementwiseOptimizer):
 
     Examples
     --------
-    >>> import tagflow as tg
-    >>> from tagflow.training import AdamOptimizer
+    >>> import tagloom as tg
+    >>> from tagloom.training import AdamOptimizer
     >>> with tg.Graph().as_default():
     ...     w = tg.Variable([5.0, -3.0], name="w")
     ...     optimizer = AdamOptimizer(0.1)

@@ -61,8 +61,8 @@ class AdamWOptimizer(_WithDecay):
 
     Examples
     --------
-    >>> import tagflow as tg
-    >>> from tagflow.training import AdamWOptimizer
+    >>> import tagloom as tg
+    >>> from tagloom.training import AdamWOptimizer
     >>> with tg.Graph().as_default() as graph:
     ...     w, bias = tg.Variable(8.0, name="w"), tg.Variable(8.0, name="bias")
     ...     optimizer = AdamWOptimizer(0.5, weight_decay=0.25, exclude_from_weight_decay=["bias"])
@@ -111,8 +111,8 @@ class LambOptimizer(_WithDecay):
 
     Examples
     --------
-    >>> import tagflow as tg
-    >>> from tagflow.training import LambOptimizer
+    >>> import tagloom as tg
+    >>> from tagloom.training import LambOptimizer
     >>> with tg.Graph().as_default() as graph:
     ...     w = tg.Variable([30.0, 40.0], name="w")
     ...     train = LambOptimizer(0.5).minimize(tg.reduce_sum(w))

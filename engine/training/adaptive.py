@@ -43,8 +43,8 @@ class AdagradOptimizer(ElementwiseOptimizer):
 
     Examples
     --------
-    >>> import tagflow as tg
-    >>> from tagflow.training import AdagradOptimizer
+    >>> import tagloom as tg
+    >>> from tagloom.training import AdagradOptimizer
     >>> with tg.Graph().as_default() as graph:
     ...     w = tg.Variable([0.0, 0.0], name="w")
     ...     train = AdagradOptimizer(0.5, initial_accumulator_value=1e-9).minimize(tg.reduce_sum(w * [1.0, 100.0]))
@@ -91,8 +91,8 @@ class AdadeltaOptimizer(ElementwiseOptimizer):
 
     Examples
     --------
-    >>> import tagflow as tg
-    >>> from tagflow.training import AdadeltaOptimizer
+    >>> import tagloom as tg
+    >>> from tagloom.training import AdadeltaOptimizer
     >>> with tg.Graph().as_default() as graph:
     ...     w = tg.Variable(3.0, name="w")
     ...     train = AdadeltaOptimizer(1.0, rho=0.75, epsilon=0.25).minimize(tg.square(w))
@@ -149,8 +149,8 @@ class RMSPropOptimizer(ElementwiseOptimizer):
 
     Examples
     --------
-    >>> import tagflow as tg
-    >>> from tagflow.training import RMSPropOptimizer
+    >>> import tagloom as tg
+    >>> from tagloom.training import RMSPropOptimizer
     >>> with tg.Graph().as_default() as graph:
     ...     w = tg.Variable(1.0, name="w")
     ...     optimizer = RMSPropOptimizer(0.1, decay=0.5, centered=True)

@@ -36,7 +36,7 @@ def moving_average_variables() -> list[Variable]:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     w = tg.Variable(1.0, name="w")
     ...     update = tg.training.ExponentialMovingAverage(0.9).apply([w])
@@ -73,7 +73,7 @@ class ExponentialMovingAverage:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     w = tg.Variable(8.0, name="w")
     ...     ema = tg.training.ExponentialMovingAverage(0.5)

@@ -30,7 +30,7 @@ def cosine_decay(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> decayed = tg.function(lambda step: tg.training.cosine_decay(2.0, step, 100, alpha=0.5))
     >>> [float(decayed.sync(step)) for step in (0, 50, 100, 200)]
     [2.0, 1.5, 1.0, 1.0]
@@ -66,7 +66,7 @@ def cosine_decay_restarts(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> def rate(step):
     ...     return tg.training.cosine_decay_restarts(4.0, step, 10, t_mul=2.0, m_mul=0.5)
     >>> [round(float(tg.function(rate).sync(step)), 4) for step in (0, 5, 10, 20, 30)]
@@ -115,7 +115,7 @@ def linear_cosine_decay(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> decayed = tg.function(lambda step: tg.training.linear_cosine_decay(1.0, step, 100, beta=0.0))
     >>> [round(float(decayed.sync(step)), 4) for step in (0, 50, 100)]
     [1.0, 0.25, 0.0]
@@ -150,7 +150,7 @@ def noisy_linear_cosine_decay(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> def rate(step):
     ...     return tg.training.noisy_linear_cosine_decay(1.0, step, 100, initial_variance=0.0, beta=0.0)
     >>> round(float(tg.function(rate).sync(50)), 4)

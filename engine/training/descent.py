@@ -21,8 +21,8 @@ class GradientDescentOptimizer(Optimizer):
 
     Examples
     --------
-    >>> import tagflow as tg
-    >>> from tagflow.training import GradientDescentOptimizer
+    >>> import tagloom as tg
+    >>> from tagloom.training import GradientDescentOptimizer
     >>> with tg.Graph().as_default() as graph:
     ...     w = tg.Variable(5.0, name="w")
     ...     train = GradientDescentOptimizer(0.1).minimize(tg.square(w))
@@ -60,8 +60,8 @@ class MomentumOptimizer(ElementwiseOptimizer):
 
     Examples
     --------
-    >>> import tagflow as tg
-    >>> from tagflow.training import MomentumOptimizer
+    >>> import tagloom as tg
+    >>> from tagloom.training import MomentumOptimizer
     >>> with tg.Graph().as_default() as graph:
     ...     w = tg.Variable(8.0, name="w")
     ...     train = MomentumOptimizer(0.125, momentum=0.5).minimize(tg.square(w))

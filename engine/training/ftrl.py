@@ -52,8 +52,8 @@ class FtrlOptimizer(ElementwiseOptimizer):
 
     Examples
     --------
-    >>> import tagflow as tg
-    >>> from tagflow.training import FtrlOptimizer
+    >>> import tagloom as tg
+    >>> from tagloom.training import FtrlOptimizer
     >>> with tg.Graph().as_default() as graph:
     ...     w = tg.Variable([0.0, 0.0], name="w")
     ...     loss = tg.reduce_sum(w * [3.0, 0.25])

@@ -28,7 +28,7 @@ def get_global_step(graph: Graph | None = None) -> Variable | None:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     tg.training.get_global_step() is None
     True
@@ -58,7 +58,7 @@ def create_global_step(graph: Graph | None = None) -> Variable:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     tg.training.create_global_step()
     <Variable global_step int64[]>
@@ -92,7 +92,7 @@ def get_or_create_global_step(graph: Graph | None = None) -> Variable:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     w = tg.Variable(1.0)
     ...     step = tg.training.get_or_create_global_step()
@@ -124,12 +124,12 @@ def assert_global_step(global_step_tensor: Any) -> None:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     tg.training.assert_global_step(tg.Variable(0.5, name="rate"))
     Traceback (most recent call last):
         ...
-    tagflow.base.errors.DtypeError: a global step counts...
+    tagloom.base.errors.DtypeError: a global step counts...
     """
     dtype: DType = global_step_tensor.dtype
     if dtype not in (int32, int64):

@@ -44,7 +44,7 @@ class LBFGSResult:
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> square = tg.function(lambda x: tg.training.minimize_lbfgs(lambda v: tg.reduce_sum((v - 2.0) ** 2), x))
     >>> found = square.sync(np.array([5.0, 7.0]))
     >>> found.position.round(6).tolist(), bool(found.converged)
@@ -152,7 +152,7 @@ def minimize_lbfgs(
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> def rosenbrock(x):
     ...     return tg.reduce_sum(100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)
     >>> found = tg.function(lambda x: tg.training.minimize_lbfgs(rosenbrock, x)).sync(np.array([-1.2, 1.0, -1.0]))
@@ -192,7 +192,7 @@ class LBFGS:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     v, w = tg.Variable(5.0, name="v"), tg.Variable([1.0, 2.0], name="w")
     ...     found = tg.training.LBFGS().minimize(lambda: (v - 3.0) ** 2 + tg.reduce_sum((w - v) ** 2))

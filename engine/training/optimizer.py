@@ -47,8 +47,8 @@ class Optimizer:
     --------
     RMSProp, whose steps are divided by a running root mean square of the gradient:
 
-    >>> import tagflow as tg
-    >>> from tagflow.training import Optimizer
+    >>> import tagloom as tg
+    >>> from tagloom.training import Optimizer
     >>> class RMSProp(Optimizer):
     ...     def __init__(self, learning_rate=0.001, decay=0.9, epsilon=1e-7, name="RMSProp"):
     ...         super().__init__(learning_rate, name)

@@ -79,7 +79,7 @@ def exponential_decay(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> decayed = tg.function(lambda step: tg.training.exponential_decay(8.0, step, 10, 0.5))
     >>> [float(decayed.sync(step)) for step in (0, 10, 30)]
     [8.0, 4.0, 1.0]
@@ -106,7 +106,7 @@ def natural_exp_decay(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> decayed = tg.function(lambda step: tg.training.natural_exp_decay(1.0, step, 10, 2.0))
     >>> [round(float(decayed.sync(step)), 4) for step in (0, 5, 10)]
     [1.0, 0.3679, 0.1353]
@@ -129,7 +129,7 @@ def inverse_time_decay(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> decayed = tg.function(lambda step: tg.training.inverse_time_decay(1.0, step, 10, 1.0, staircase=True))
     >>> [float(decayed.sync(step)) for step in (9, 10, 30)]
     [1.0, 0.5, 0.25]
@@ -162,7 +162,7 @@ def polynomial_decay(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> decayed = tg.function(lambda step: tg.training.polynomial_decay(1.0, step, 10, 0.0, power=2.0))
     >>> [float(decayed.sync(step)) for step in (0, 5, 99)]
     [1.0, 0.25, 0.0]
@@ -204,7 +204,7 @@ def piecewise_constant(x: Any, boundaries: Sequence[Any], values: Sequence[Any],
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> rate = tg.function(lambda step: tg.training.piecewise_constant(step, [10, 20], [1.0, 0.5, 0.25]))
     >>> [float(rate.sync(step)) for step in (0, 10, 11, 20, 21)]
     [1.0, 1.0, 0.5, 0.5, 0.25]
@@ -259,7 +259,7 @@ def linear_warmup(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> def rate(step):
     ...     return tg.training.linear_warmup(tg.training.exponential_decay(8.0, step, 10, 0.5), step, 10)
     >>> [float(tg.function(rate).sync(step)) for step in (0, 10, 20)]

@@ -5,12 +5,12 @@ from libc.stdlib cimport calloc, free, realloc
 cdef extern from *:
     """
     #ifdef __SANITIZE_ADDRESS__
-    #define TAGFLOW_SMALL_BLOCK 0  /* each block alone, so that what is behind it is nobody's */
+    #define TAGLOOM_SMALL_BLOCK 0  /* each block alone, so that what is behind it is nobody's */
     #else
-    #define TAGFLOW_SMALL_BLOCK 512
+    #define TAGLOOM_SMALL_BLOCK 512
     #endif
     """
-    const size_t SMALL "TAGFLOW_SMALL_BLOCK"  # bytes of a block up to which it is part of a larger one
+    const size_t SMALL "TAGLOOM_SMALL_BLOCK"  # bytes of a block up to which it is part of a larger one
 
 cdef enum:
     PART = 2048  # bytes from which small blocks are cut

@@ -3,8 +3,8 @@
 cimport cython
 from libc.stdint cimport int64_t
 
-from tagflow.kernels.core.table cimport Type
-from tagflow.kernels.core.values cimport Counters, Value
+from tagloom.kernels.core.table cimport Type
+from tagloom.kernels.core.values cimport Counters, Value
 
 cdef object box(Value value, const Type* type)
 cdef int accept(Counters* live, object result, const Type* type, Value* place) except -1

@@ -6,8 +6,8 @@ from libc.string cimport memcpy
 
 import numpy as np
 
-from tagflow.kernels.core.table cimport Type
-from tagflow.kernels.core.values cimport EMPTY, OBJECT, Counters, Py_INCREF, Value, hold, object_value, scalar
+from tagloom.kernels.core.table cimport Type
+from tagloom.kernels.core.values cimport EMPTY, OBJECT, Counters, Py_INCREF, Value, hold, object_value, scalar
 
 cdef extern from "numpy/arrayobject.h":
     PyTypeObject PyArray_Type

@@ -7,9 +7,9 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from numpy cimport PyArray_CheckExact, PyArray_NBYTES, ndarray
 
-from tagflow.kernels.core.clock cimport nanoseconds
-from tagflow.kernels.core.table cimport DECLINED, LOST, QUEUE, RESULT, UNFINISHED, Compute, Node, Table, Work
-from tagflow.kernels.core.values cimport OBJECT, SCALAR, Py_INCREF, Value, pointer
+from tagloom.kernels.core.clock cimport nanoseconds
+from tagloom.kernels.core.table cimport DECLINED, LOST, QUEUE, RESULT, UNFINISHED, Compute, Node, Table, Work
+from tagloom.kernels.core.values cimport OBJECT, SCALAR, Py_INCREF, Value, pointer
 
 cdef extern from "Python.h":
     object PyByteArray_FromStringAndSize(const char*, Py_ssize_t)

@@ -12,8 +12,8 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc
 from libc.string cimport memcpy, memset
 
-from tagflow.kernels.core.table cimport FrameType, Link, LoopCounts, Pending
-from tagflow.kernels.core.values cimport EMPTY, Counters, Py_XDECREF, Value, count_in, count_out, drop
+from tagloom.kernels.core.table cimport FrameType, Link, LoopCounts, Pending
+from tagloom.kernels.core.values cimport EMPTY, Counters, Py_XDECREF, Value, count_in, count_out, drop
 
 cdef enum:
     NEVER = -1  # in Frame.exits: this Exit has not fired

@@ -7,7 +7,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from numpy cimport npy_intp
 
-from tagflow.kernels.core.values cimport Counters, Value
+from tagloom.kernels.core.values cimport Counters, Value
 
 
 cpdef enum Kind:  # the one list: Python imports it from here

@@ -9,11 +9,11 @@ from libc.stdint cimport int64_t, uint64_t
 
 cdef extern from *:
     """
-    #ifndef TAGFLOW_DEBUG
-    #define TAGFLOW_DEBUG 0
+    #ifndef TAGLOOM_DEBUG
+    #define TAGLOOM_DEBUG 0
     #endif
     """
-    const bint TAGFLOW_DEBUG
+    const bint TAGLOOM_DEBUG
 
 
 cdef extern from "Python.h" nogil:
@@ -44,14 +44,14 @@ cdef struct Counters:
 cdef inline void count_in(Counters* live, int64_t* which) noexcept nogil:
     """Count one more of `which`, a field of `live`."""
     which[0] += 1
-    if TAGFLOW_DEBUG:
+    if TAGLOOM_DEBUG:
         live.allocated += 1
 
 
 cdef inline void count_out(Counters* live, int64_t* which) noexcept nogil:
     """Count one less of `which`, a field of `live`."""
     which[0] -= 1
-    if TAGFLOW_DEBUG:
+    if TAGLOOM_DEBUG:
         live.freed += 1
 
 

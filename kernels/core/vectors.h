@@ -1,8 +1,8 @@
 /* Which vector instructions the processor has, AVX-512 or AVX2 with FMA, found out when this is first asked for; and
    panels, in which what they read lies side by side. */
 
-#ifndef TAGFLOW_VECTORS_H
-#define TAGFLOW_VECTORS_H
+#ifndef TAGLOOM_VECTORS_H
+#define TAGLOOM_VECTORS_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -5,8 +5,8 @@ from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from tagflow.kernels.core.table cimport Node, Table, Type, input_type
-from tagflow.kernels.core.values cimport OBJECT, SCALAR, Counters, Py_INCREF, Value, hold, object_value, scalar
+from tagloom.kernels.core.table cimport Node, Table, Type, input_type
+from tagloom.kernels.core.values cimport OBJECT, SCALAR, Counters, Py_INCREF, Value, hold, object_value, scalar
 
 cdef extern from "numpy/arrayobject.h" nogil:
     PyTypeObject PyArray_Type

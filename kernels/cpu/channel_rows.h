@@ -1,8 +1,8 @@
 /* Loops over the channels of a pixel that pooling is made of. They are plain loops, compiled once for each instruction
    set that vector_bits() may say, since the compiler's vectors for any processor have no choice between two values. */
 
-#ifndef TAGFLOW_CHANNEL_ROWS_H
-#define TAGFLOW_CHANNEL_ROWS_H
+#ifndef TAGLOOM_CHANNEL_ROWS_H
+#define TAGLOOM_CHANNEL_ROWS_H
 
 #include <stddef.h>
 #include <stdint.h>

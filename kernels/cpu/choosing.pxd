@@ -1,7 +1,7 @@
 """What computes the instances of an operation: a C kernel, an inner loop, or neither."""
 
-from tagflow.kernels.core.arena cimport Arena
-from tagflow.kernels.core.table cimport Node
+from tagloom.kernels.core.arena cimport Arena
+from tagloom.kernels.core.table cimport Node
 
 cdef int choose_kernel(
         Node* node, object source, list inputs, list outputs, object settings, list kept, Arena arena) except -1

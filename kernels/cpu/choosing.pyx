@@ -1,9 +1,9 @@
 """What computes the instances of an operation: a C kernel, an inner loop, or neither."""
 
-from tagflow.kernels.core.arena cimport Arena
-from tagflow.kernels.core.table cimport Node
-from tagflow.kernels.cpu.registry cimport find_native, find_own_loop
-from tagflow.kernels.cpu.ufuncs cimport describe_loop, find_loop
+from tagloom.kernels.core.arena cimport Arena
+from tagloom.kernels.core.table cimport Node
+from tagloom.kernels.cpu.registry cimport find_native, find_own_loop
+from tagloom.kernels.cpu.ufuncs cimport describe_loop, find_loop
 
 
 cdef int choose_kernel(

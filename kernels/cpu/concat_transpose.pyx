@@ -4,16 +4,16 @@ cimport numpy as cnp
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from tagflow.kernels.core.cost cimport do_or_leave
-from tagflow.kernels.core.table cimport Native, Node, Table, Work, input_type, output_type
-from tagflow.kernels.core.values cimport Counters, Value, drop
-from tagflow.kernels.cpu.arrays cimport (
+from tagloom.kernels.core.cost cimport do_or_leave
+from tagloom.kernels.core.table cimport Native, Node, Table, Work, input_type, output_type
+from tagloom.kernels.core.values cimport Counters, Value, drop
+from tagloom.kernels.cpu.arrays cimport (
     MOST_DIMS, ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_NDIM, are_copyable, array_in, new_array,
     plain_in, product,
 )
-from tagflow.kernels.cpu.moves cimport Move, Moves, begin_moves, finish_moves, move_rows
-from tagflow.kernels.cpu.registry cimport register
-from tagflow.kernels.cpu.seen cimport Seen
+from tagloom.kernels.cpu.moves cimport Move, Moves, begin_moves, finish_moves, move_rows
+from tagloom.kernels.cpu.registry cimport register
+from tagloom.kernels.cpu.seen cimport Seen
 
 cnp.import_array()
 

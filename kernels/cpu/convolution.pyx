@@ -12,18 +12,18 @@ from libc.string cimport memcpy, memset
 
 import numpy as np
 
-from tagflow.kernels.core.cost cimport decline, do_or_leave
-from tagflow.kernels.core.table cimport Native, Node, Table, Work, input_type, output_type
-from tagflow.kernels.core.values cimport Counters, Value
-from tagflow.kernels.cpu.arrays cimport (
+from tagloom.kernels.core.cost cimport decline, do_or_leave
+from tagloom.kernels.core.table cimport Native, Node, Table, Work, input_type, output_type
+from tagloom.kernels.core.values cimport Counters, Value
+from tagloom.kernels.cpu.arrays cimport (
     MOST_DIMS, ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_NDIM, new_array, plain_in, read_sizes,
 )
-from tagflow.kernels.cpu.image_units cimport (
+from tagloom.kernels.cpu.image_units cimport (
     MOST_RANK, X, Y, Z, Convolution, Settings, Unit, ceiling, lay_out, num_channels, num_pixels, num_places,
     open_convolution, open_unit, place_offset, turn_around, write_pixel_offsets, write_row_offsets,
 )
-from tagflow.kernels.cpu.linear cimport product_cost
-from tagflow.kernels.cpu.registry cimport register
+from tagloom.kernels.cpu.linear cimport product_cost
+from tagloom.kernels.cpu.registry cimport register
 
 cnp.import_array()
 

@@ -6,11 +6,11 @@ from libc.string cimport memcpy
 
 import numpy as np
 
-from tagflow.kernels.core.cost cimport do_or_leave
-from tagflow.kernels.core.table cimport Native, Node, Table, Work, output_type
-from tagflow.kernels.core.values cimport Counters, Value
-from tagflow.kernels.cpu.arrays cimport Operand, new_result, open_plain, product
-from tagflow.kernels.cpu.registry cimport register
+from tagloom.kernels.core.cost cimport do_or_leave
+from tagloom.kernels.core.table cimport Native, Node, Table, Work, output_type
+from tagloom.kernels.core.values cimport Counters, Value
+from tagloom.kernels.cpu.arrays cimport Operand, new_result, open_plain, product
+from tagloom.kernels.cpu.registry cimport register
 
 cnp.import_array()
 

@@ -46,7 +46,7 @@ cdef class Elements:
     cdef public bint any_shape  # values may have any shape, each its own
     cdef public bint clear_after_read
     cdef public bint closed
-    cdef public object swapper  # fetches values that are elsewhere, or None; see tagflow.swap.swapper
+    cdef public object swapper  # fetches values that are elsewhere, or None; see tagloom.swap.swapper
     cdef public bint swappable  # what is written may leave the device's memory; then there is a swapper
 
     cdef list all(self)

@@ -1,7 +1,7 @@
 """The elements of a TensorArray, and the kernels that read and write one.
 
 Here is what happens almost always: a first write of the known shape, a read of what was written. Whatever else comes
-(growth, sums, zeros, errors) is left to ``tagflow.ops.state.tensor_array_storage``.
+(growth, sums, zeros, errors) is left to ``tagloom.ops.state.tensor_array_storage``.
 
 Elements are objects once somebody looks at one of them. Before, they are the rows of the array that was unstacked, or
 of the block that a native loop wrote: such a loop takes and leaves all of them at once.
@@ -13,16 +13,16 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
 
-from tagflow.kernels.core.convert cimport accept, as_integer, box
-from tagflow.kernels.core.frames cimport iteration_of
-from tagflow.kernels.core.table cimport Native, Node, Table, Work, input_type, output_type
-from tagflow.kernels.core.values cimport OBJECT, Counters, Value, hold
-from tagflow.kernels.cpu.arrays cimport (
+from tagloom.kernels.core.convert cimport accept, as_integer, box
+from tagloom.kernels.core.frames cimport iteration_of
+from tagloom.kernels.core.table cimport Native, Node, Table, Work, input_type, output_type
+from tagloom.kernels.core.values cimport OBJECT, Counters, Value, hold
+from tagloom.kernels.cpu.arrays cimport (
     ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_NDIM, PyArray_STRIDES, is_plain,
 )
-from tagflow.kernels.cpu.elements cimport READ, WRITTEN
-from tagflow.kernels.cpu.registry cimport register
-from tagflow.kernels.memory.swappable cimport SwappableArray
+from tagloom.kernels.cpu.elements cimport READ, WRITTEN
+from tagloom.kernels.cpu.registry cimport register
+from tagloom.kernels.memory.swappable cimport SwappableArray
 
 cdef extern from "numpy/arrayobject.h":
     ctypedef struct DescrObject "PyArray_Descr":

@@ -11,17 +11,17 @@ from libc.string cimport memcpy
 
 import numpy as np
 
-from tagflow.kernels.core.convert cimport as_integer
-from tagflow.kernels.core.cost cimport do_or_leave, take_memory
-from tagflow.kernels.core.table cimport Loop, Native, Node, Table, Type, Work, input_type, output_type
-from tagflow.kernels.core.values cimport SCALAR, Counters, Value, hold, object_value, scalar
-from tagflow.kernels.cpu.arrays cimport (
+from tagloom.kernels.core.convert cimport as_integer
+from tagloom.kernels.core.cost cimport do_or_leave, take_memory
+from tagloom.kernels.core.table cimport Loop, Native, Node, Table, Type, Work, input_type, output_type
+from tagloom.kernels.core.values cimport SCALAR, Counters, Value, hold, object_value, scalar
+from tagloom.kernels.cpu.arrays cimport (
     ArrayObject, PyArray_DATA, PyArray_DIMS, PyArray_NDIM, PyArray_SIZE, new_array, plain_in, same_shape,
     unshared,
 )
-from tagflow.kernels.cpu.registry cimport register
-from tagflow.kernels.cpu.ufuncs cimport find_native_loop, run_arrays
-from tagflow.kernels.elementary.functions import OWN
+from tagloom.kernels.cpu.registry cimport register
+from tagloom.kernels.cpu.ufuncs cimport find_native_loop, run_arrays
+from tagloom.kernels.elementary.functions import OWN
 
 cnp.import_array()
 

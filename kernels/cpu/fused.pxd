@@ -2,9 +2,9 @@
 
 from numpy cimport npy_intp
 
-from tagflow.kernels.core.cost cimport aligned
-from tagflow.kernels.core.table cimport Compute
-from tagflow.kernels.cpu.steps cimport Register, Step
+from tagloom.kernels.core.cost cimport aligned
+from tagloom.kernels.core.table cimport Compute
+from tagloom.kernels.cpu.steps cimport Register, Step
 
 
 cdef struct Run:  # over the rows of one instance

@@ -12,22 +12,22 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy
 
-from tagflow.kernels.core.arena cimport Arena
-from tagflow.kernels.core.cost cimport CACHE_LINE, aligned, leave, take_memory
-from tagflow.kernels.core.table cimport Compute, Native, Node, Table, Work, output_type
-from tagflow.kernels.core.values cimport SCALAR, Counters, Value, drop
-from tagflow.kernels.cpu.arrays cimport (
+from tagloom.kernels.core.arena cimport Arena
+from tagloom.kernels.core.cost cimport CACHE_LINE, aligned, leave, take_memory
+from tagloom.kernels.core.table cimport Compute, Native, Node, Table, Work, output_type
+from tagloom.kernels.core.values cimport SCALAR, Counters, Value, drop
+from tagloom.kernels.cpu.arrays cimport (
     MOST_DIMS, ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_NDIM, new_array, plain_in, product,
 )
-from tagflow.kernels.cpu.loops cimport find_choice
-from tagflow.kernels.cpu.registry cimport register
-from tagflow.kernels.cpu.steps cimport (
+from tagloom.kernels.cpu.loops cimport find_choice
+from tagloom.kernels.cpu.registry cimport register
+from tagloom.kernels.cpu.steps cimport (
     APPLY, BROADCAST, CONCAT, EXTREME, MEAN, MOST_OPERANDS, NO_SHORT_LOOP, SHORT_ADD, SHORT_DIVIDE, SHORT_MULTIPLY,
     SHORT_NEGATIVE, SHORT_SQUARE, SHORT_SUBTRACT, SIGMOID, SLICE, SUM, Register, Step, find_width, is_elementwise, run_step,
 )
-from tagflow.kernels.cpu.ufuncs cimport find_native_loop
+from tagloom.kernels.cpu.ufuncs cimport find_native_loop
 
-from tagflow.kernels.steps import STEPS, StepCode, StepKind
+from tagloom.kernels.steps import STEPS, StepCode, StepKind
 
 cdef extern from "<stdlib.h>" nogil:
     void* aligned_alloc(size_t alignment, size_t size)

@@ -5,10 +5,10 @@ from numpy cimport npy_intp
 
 import numpy as np
 
-from tagflow.kernels.core.table cimport Compute
-from tagflow.kernels.cpu.fused cimport Run, aligned, is_fused, room_of
-from tagflow.kernels.cpu.seen cimport Seen
-from tagflow.kernels.cpu.steps cimport Register, Step
+from tagloom.kernels.core.table cimport Compute
+from tagloom.kernels.cpu.fused cimport Run, aligned, is_fused, room_of
+from tagloom.kernels.cpu.seen cimport Seen
+from tagloom.kernels.cpu.steps cimport Register, Step
 
 cdef extern from "Python.h":
     bytes PyBytes_FromStringAndSize(const char*, Py_ssize_t)

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint64_t
 
-from tagflow.kernels.core.table cimport Compute
+from tagloom.kernels.core.table cimport Compute
 
 cdef enum:
     INDICES = 2  # of a part that can be seen where it lies

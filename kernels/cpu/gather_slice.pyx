@@ -7,17 +7,17 @@ cimport numpy as cnp
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from tagflow.kernels.core.arena cimport Arena
-from tagflow.kernels.core.convert cimport as_integer
-from tagflow.kernels.core.cost cimport decline, do_or_leave, leave, place_of
-from tagflow.kernels.core.table cimport Compute, Native, Node, Table, Type, Work, input_type, output_type
-from tagflow.kernels.core.values cimport OBJECT, SCALAR, Counters, Value, scalar
-from tagflow.kernels.cpu.arrays cimport (
+from tagloom.kernels.core.arena cimport Arena
+from tagloom.kernels.core.convert cimport as_integer
+from tagloom.kernels.core.cost cimport decline, do_or_leave, leave, place_of
+from tagloom.kernels.core.table cimport Compute, Native, Node, Table, Type, Work, input_type, output_type
+from tagloom.kernels.core.values cimport OBJECT, SCALAR, Counters, Value, scalar
+from tagloom.kernels.cpu.arrays cimport (
     MOST_DIMS, ArrayObject, Operand, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_NDIM, PyArray_STRIDES,
     are_copyable, array_in, integer_at, is_usable, new_result, new_view, open_plain, plain_in, product,
 )
-from tagflow.kernels.cpu.registry cimport register
-from tagflow.kernels.cpu.windows cimport Window, copy_element_to, copy_window, copy_window_to
+from tagloom.kernels.cpu.registry cimport register
+from tagloom.kernels.cpu.windows cimport Window, copy_element_to, copy_window, copy_window_to
 
 cnp.import_array()
 

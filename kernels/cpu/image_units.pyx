@@ -7,7 +7,7 @@ where it lies. Units depend on sizes alone, and so no bit of a result depends on
 cimport numpy as cnp
 from libc.string cimport memcpy, memset
 
-from tagflow.kernels.cpu.linear cimport vector_bits
+from tagloom.kernels.cpu.linear cimport vector_bits
 
 
 cdef enum:

@@ -2,9 +2,9 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from tagflow.kernels.core.table cimport Compute, Table, Work
-from tagflow.kernels.cpu.arrays cimport ArrayObject
-from tagflow.kernels.cpu.seen cimport Seen
+from tagloom.kernels.core.table cimport Compute, Table, Work
+from tagloom.kernels.cpu.arrays cimport ArrayObject
+from tagloom.kernels.cpu.seen cimport Seen
 
 cdef enum:
     TINY = 64  # multiplications up to which `multiply_few` is best

@@ -15,15 +15,15 @@ from scipy.linalg.cython_blas cimport dgemm, sgemm
 
 import numpy as np
 
-from tagflow.kernels.core.cost cimport Py_CLEAR, leave, take_memory
-from tagflow.kernels.core.table cimport Compute, Native, Node, Table, Work, output_type
-from tagflow.kernels.core.values cimport Counters, Value, hold
-from tagflow.kernels.cpu.arrays cimport (
+from tagloom.kernels.core.cost cimport Py_CLEAR, leave, take_memory
+from tagloom.kernels.core.table cimport Compute, Native, Node, Table, Work, output_type
+from tagloom.kernels.core.values cimport Counters, Value, hold
+from tagloom.kernels.cpu.arrays cimport (
     ArrayObject, PyArray_CompareLists, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_FLAGS, PyArray_ITEMSIZE,
     PyArray_NDIM, array_in, is_unshared, is_usable, new_array, plain_in,
 )
-from tagflow.kernels.cpu.registry cimport register
-from tagflow.kernels.cpu.seen cimport Seen
+from tagloom.kernels.cpu.registry cimport register
+from tagloom.kernels.cpu.seen cimport Seen
 
 cnp.import_array()
 

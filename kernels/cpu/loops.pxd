@@ -1,5 +1,5 @@
 """Inner loops of our own, in the form of NumPy's, for elementwise operations that no ufunc does alone."""
 
-from tagflow.kernels.core.table cimport Loop
+from tagloom.kernels.core.table cimport Loop
 
 cdef Loop find_choice(int itemsize) except *

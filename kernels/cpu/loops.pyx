@@ -9,11 +9,11 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 import numpy as np
 
-from tagflow.kernels.core.arena cimport Arena
-from tagflow.kernels.core.table cimport Loop
-from tagflow.kernels.cpu.arrays cimport are_copyable
-from tagflow.kernels.cpu.registry cimport register_loop
-from tagflow.kernels.cpu.ufuncs cimport find_native_loop
+from tagloom.kernels.core.arena cimport Arena
+from tagloom.kernels.core.table cimport Loop
+from tagloom.kernels.cpu.arrays cimport are_copyable
+from tagloom.kernels.cpu.registry cimport register_loop
+from tagloom.kernels.cpu.ufuncs cimport find_native_loop
 
 cdef extern from "Python.h" nogil:
     PyObject* PyExc_ZeroDivisionError

@@ -3,9 +3,9 @@
 from libc.string cimport memcpy
 from numpy cimport npy_intp
 
-from tagflow.kernels.core.cost cimport do_or_leave, take_memory
-from tagflow.kernels.core.table cimport Table, Work
-from tagflow.kernels.core.values cimport Value
+from tagloom.kernels.core.cost cimport do_or_leave, take_memory
+from tagloom.kernels.core.table cimport Table, Work
+from tagloom.kernels.core.values cimport Value
 
 cdef enum:
     MOST_MOVES = 20  # that fit into the arguments of work

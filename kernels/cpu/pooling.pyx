@@ -11,12 +11,12 @@ from libc.string cimport memcpy, memset
 
 import numpy as np
 
-from tagflow.kernels.core.cost cimport decline, do_or_leave
-from tagflow.kernels.core.table cimport Compute, Native, Node, Table, Work, input_type, output_type
-from tagflow.kernels.core.values cimport Counters, Value
-from tagflow.kernels.cpu.arrays cimport Operand, new_result, open_plain, read_sizes
-from tagflow.kernels.cpu.linear cimport vector_bits
-from tagflow.kernels.cpu.registry cimport register
+from tagloom.kernels.core.cost cimport decline, do_or_leave
+from tagloom.kernels.core.table cimport Compute, Native, Node, Table, Work, input_type, output_type
+from tagloom.kernels.core.values cimport Counters, Value
+from tagloom.kernels.cpu.arrays cimport Operand, new_result, open_plain, read_sizes
+from tagloom.kernels.cpu.linear cimport vector_bits
+from tagloom.kernels.cpu.registry cimport register
 
 cnp.import_array()
 

@@ -1,7 +1,7 @@
 /* Loops that are compiled for several instruction sets. */
 
-#ifndef TAGFLOW_PROCESSORS_H
-#define TAGFLOW_PROCESSORS_H
+#ifndef TAGLOOM_PROCESSORS_H
+#define TAGLOOM_PROCESSORS_H
 
 /* The loader chooses among them; it does so before AddressSanitizer is there. */
 #if defined(__gnu_linux__) && defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)

@@ -3,8 +3,8 @@
 
    By AVX-512, or AVX2 with FMA: see core/vectors.h. */
 
-#ifndef TAGFLOW_PRODUCT_H
-#define TAGFLOW_PRODUCT_H
+#ifndef TAGLOOM_PRODUCT_H
+#define TAGLOOM_PRODUCT_H
 
 #include "core/vectors.h"
 

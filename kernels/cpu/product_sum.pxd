@@ -2,9 +2,9 @@
 
 from libc.stdint cimport int64_t
 
-from tagflow.kernels.core.table cimport Table, Type, Work
-from tagflow.kernels.core.values cimport Value
-from tagflow.kernels.cpu.arrays cimport ArrayObject
+from tagloom.kernels.core.table cimport Table, Type, Work
+from tagloom.kernels.core.values cimport Value
+from tagloom.kernels.cpu.arrays cimport ArrayObject
 
 
 cdef class ProductSum:

@@ -15,15 +15,15 @@ from libc.string cimport memcpy
 
 import numpy as np
 
-from tagflow.kernels.core.cost cimport keep, leave
-from tagflow.kernels.core.table cimport Native, Node, Table, Type, Work, input_type
-from tagflow.kernels.core.values cimport OBJECT, Counters, Py_INCREF, Value, hold, object_value
-from tagflow.kernels.cpu.arrays cimport (
+from tagloom.kernels.core.cost cimport keep, leave
+from tagloom.kernels.core.table cimport Native, Node, Table, Type, Work, input_type
+from tagloom.kernels.core.values cimport OBJECT, Counters, Py_INCREF, Value, hold, object_value
+from tagloom.kernels.cpu.arrays cimport (
     ArrayObject, DescrObject, PyArray_DATA, PyArray_DIM, PyArray_NBYTES, PyArray_NDIM, PyArray_NewFromDescr,
     PyArray_Type, is_plain, is_unshared, plain_in,
 )
-from tagflow.kernels.cpu.linear cimport TINY, multiply_columns
-from tagflow.kernels.cpu.registry cimport register
+from tagloom.kernels.cpu.linear cimport TINY, multiply_columns
+from tagloom.kernels.cpu.registry cimport register
 
 cdef extern from "numpy/arrayobject.h":
     DescrObject* PyArray_DESCR(ArrayObject*)

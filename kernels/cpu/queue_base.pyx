@@ -12,10 +12,10 @@ from itertools import islice
 cimport numpy as cnp
 from libc.stdint cimport int64_t
 
-from tagflow.kernels.cpu.queue_lines cimport Attempt, Line
-from tagflow.kernels.cpu.queue_rings cimport Ring
+from tagloom.kernels.cpu.queue_lines cimport Attempt, Line
+from tagloom.kernels.cpu.queue_rings cimport Ring
 
-from tagflow.kernels.memory.contexts import outside
+from tagloom.kernels.memory.contexts import outside
 
 cnp.import_array()
 

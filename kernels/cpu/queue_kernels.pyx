@@ -1,7 +1,7 @@
 """The kernels that put elements into queues, and take some out, where these have a fixed size.
 
 Here is what happens almost always: there is room, there is an element, and nobody is in front. Whatever else comes
-(waiting, waking, closing, errors) is left to ``queue_base`` and ``tagflow.ops.queues``.
+(waiting, waking, closing, errors) is left to ``queue_base`` and ``tagloom.ops.queues``.
 """
 
 cimport numpy as cnp
@@ -9,12 +9,12 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy
 
-from tagflow.kernels.core.table cimport Native, Node, Table, Work, output_type
-from tagflow.kernels.core.values cimport OBJECT, Counters, Value
-from tagflow.kernels.cpu.arrays cimport MOST_DIMS, Operand, new_result, open_plain
-from tagflow.kernels.cpu.queue_base cimport QueueBase
-from tagflow.kernels.cpu.queue_rings cimport Ring
-from tagflow.kernels.cpu.registry cimport register
+from tagloom.kernels.core.table cimport Native, Node, Table, Work, output_type
+from tagloom.kernels.core.values cimport OBJECT, Counters, Value
+from tagloom.kernels.cpu.arrays cimport MOST_DIMS, Operand, new_result, open_plain
+from tagloom.kernels.cpu.queue_base cimport QueueBase
+from tagloom.kernels.cpu.queue_rings cimport Ring
+from tagloom.kernels.cpu.registry cimport register
 
 cdef enum:
     MOST_COMPONENTS = 8  # of elements of which kernels put batches in

@@ -3,7 +3,7 @@
 from asyncio import get_running_loop
 from collections import OrderedDict
 
-from tagflow.kernels.core.async_result cimport AsyncResult
+from tagloom.kernels.core.async_result cimport AsyncResult
 
 
 cdef class Attempt:

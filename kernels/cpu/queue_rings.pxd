@@ -3,7 +3,7 @@
 cimport numpy as cnp
 from libc.stdint cimport int64_t
 
-from tagflow.kernels.cpu.arrays cimport Operand
+from tagloom.kernels.cpu.arrays cimport Operand
 
 
 cdef class Ring:

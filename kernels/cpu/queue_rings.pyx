@@ -6,7 +6,7 @@ from libc.string cimport memcpy
 
 import numpy as np
 
-from tagflow.kernels.cpu.arrays cimport MOST_DIMS, Operand
+from tagloom.kernels.cpu.arrays cimport MOST_DIMS, Operand
 
 cnp.import_array()
 

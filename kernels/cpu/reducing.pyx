@@ -9,18 +9,18 @@ from libc.string cimport memcpy, memset
 
 import numpy as np
 
-from tagflow.kernels.core.cost cimport do_or_leave, place_of
-from tagflow.kernels.core.table cimport Compute, Loop, Native, Node, Table, Work, input_type, output_type
-from tagflow.kernels.core.values cimport SCALAR, Counters, Value, hold
-from tagflow.kernels.cpu.arrays cimport (
+from tagloom.kernels.core.cost cimport do_or_leave, place_of
+from tagloom.kernels.core.table cimport Compute, Loop, Native, Node, Table, Work, input_type, output_type
+from tagloom.kernels.core.values cimport SCALAR, Counters, Value, hold
+from tagloom.kernels.cpu.arrays cimport (
     MOST_DIMS, Operand, are_copyable, new_result, open_plain, product, read_sizes, repeat,
 )
-from tagflow.kernels.cpu.linear cimport vector_bits
-from tagflow.kernels.cpu.registry cimport register
-from tagflow.kernels.cpu.seen cimport Seen
-from tagflow.kernels.cpu.ufuncs cimport find_native_loop
-from tagflow.kernels.cpu.walks cimport Walk, advance, lay_out
-from tagflow.kernels.cpu.windows cimport copy_element_to
+from tagloom.kernels.cpu.linear cimport vector_bits
+from tagloom.kernels.cpu.registry cimport register
+from tagloom.kernels.cpu.seen cimport Seen
+from tagloom.kernels.cpu.ufuncs cimport find_native_loop
+from tagloom.kernels.cpu.walks cimport Walk, advance, lay_out
+from tagloom.kernels.cpu.windows cimport copy_element_to
 
 cdef extern from "cpu/rows.h" nogil:
     void add_rows(

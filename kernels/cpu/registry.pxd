@@ -2,8 +2,8 @@
 
 from libc.stdint cimport int64_t
 
-from tagflow.kernels.core.arena cimport Arena
-from tagflow.kernels.core.table cimport Loop, Native
+from tagloom.kernels.core.arena cimport Arena
+from tagloom.kernels.core.table cimport Loop, Native
 
 # Operation type, its attributes, dtypes of inputs and outputs, what the kernel is to find in Node.params, objects that it
 # needs as long as it is used. Returns NULL where the Python kernel must do it.

@@ -7,8 +7,8 @@ finds the kernel for the dtypes and attributes of an operation; importing this p
 
 from libc.stdint cimport int64_t
 
-from tagflow.kernels.core.arena cimport Arena
-from tagflow.kernels.core.table cimport Loop, Native
+from tagloom.kernels.core.arena cimport Arena
+from tagloom.kernels.core.table cimport Loop, Native
 
 
 cdef class _Entry:

@@ -7,15 +7,15 @@ cimport numpy as cnp
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.string cimport memcpy
 
-from tagflow.kernels.core.cost cimport do_or_leave
-from tagflow.kernels.core.table cimport Native, Node, Table, Work, input_type, output_type
-from tagflow.kernels.core.values cimport OBJECT, SCALAR, Counters, Value, scalar
-from tagflow.kernels.cpu.arrays cimport (
+from tagloom.kernels.core.cost cimport do_or_leave
+from tagloom.kernels.core.table cimport Native, Node, Table, Work, input_type, output_type
+from tagloom.kernels.core.values cimport OBJECT, SCALAR, Counters, Value, scalar
+from tagloom.kernels.cpu.arrays cimport (
     MOST_DIMS, ArrayObject, Operand, PyArray_CheckExact, PyArray_DIMS, PyArray_NDIM, are_copyable, array_in,
     new_result, new_view, open_plain, product, read_sizes, repeat,
 )
-from tagflow.kernels.cpu.registry cimport register
-from tagflow.kernels.cpu.windows cimport copy_element_to
+from tagloom.kernels.cpu.registry cimport register
+from tagloom.kernels.cpu.windows cimport copy_element_to
 
 cnp.import_array()
 

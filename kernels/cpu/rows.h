@@ -1,7 +1,7 @@
 /* What is done to short rows, for each of which NumPy's inner loops would be called. */
 
-#ifndef TAGFLOW_ROWS_H
-#define TAGFLOW_ROWS_H
+#ifndef TAGLOOM_ROWS_H
+#define TAGLOOM_ROWS_H
 
 #include "core/vectors.h"
 

@@ -2,8 +2,8 @@
 
    Each operation is one rounding, so the results are those of NumPy's loops to the last bit. */
 
-#ifndef TAGFLOW_SHORT_LOOPS_H
-#define TAGFLOW_SHORT_LOOPS_H
+#ifndef TAGLOOM_SHORT_LOOPS_H
+#define TAGLOOM_SHORT_LOOPS_H
 
 #include <stddef.h>
 

@@ -11,12 +11,12 @@ from libc.stdlib cimport free, malloc
 
 import numpy as np
 
-from tagflow.kernels.core.cost cimport decline, do_or_leave, place_of
-from tagflow.kernels.core.table cimport Compute, Loop, Native, Node, Table, Work, input_type, output_type
-from tagflow.kernels.core.values cimport SCALAR, Counters, Value
-from tagflow.kernels.cpu.arrays cimport Operand, integer_at, new_result, open_plain
-from tagflow.kernels.cpu.registry cimport register
-from tagflow.kernels.cpu.ufuncs cimport find_native_loop
+from tagloom.kernels.core.cost cimport decline, do_or_leave, place_of
+from tagloom.kernels.core.table cimport Compute, Loop, Native, Node, Table, Work, input_type, output_type
+from tagloom.kernels.core.values cimport SCALAR, Counters, Value
+from tagloom.kernels.cpu.arrays cimport Operand, integer_at, new_result, open_plain
+from tagloom.kernels.cpu.registry cimport register
+from tagloom.kernels.cpu.ufuncs cimport find_native_loop
 
 cnp.import_array()
 

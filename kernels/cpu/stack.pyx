@@ -10,15 +10,15 @@ from libc.string cimport memcpy
 
 import numpy as np
 
-from tagflow.kernels.core.cost cimport do_or_leave, keep
-from tagflow.kernels.core.frames cimport iteration_of
-from tagflow.kernels.core.table cimport Native, Node, Table, Work, output_type
-from tagflow.kernels.core.values cimport OBJECT, Counters, Value, hold, object_value
-from tagflow.kernels.cpu.arrays cimport (
+from tagloom.kernels.core.cost cimport do_or_leave, keep
+from tagloom.kernels.core.frames cimport iteration_of
+from tagloom.kernels.core.table cimport Native, Node, Table, Work, output_type
+from tagloom.kernels.core.values cimport OBJECT, Counters, Value, hold, object_value
+from tagloom.kernels.cpu.arrays cimport (
     ArrayObject, PyArray_DATA, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, new_array, plain_in, same_shape,
 )
-from tagflow.kernels.cpu.elements cimport Element, Elements
-from tagflow.kernels.cpu.registry cimport register
+from tagloom.kernels.cpu.elements cimport Element, Elements
+from tagloom.kernels.cpu.registry cimport register
 
 cdef extern from "numpy/arrayobject.h":
     ctypedef struct DescrObject "PyArray_Descr":

@@ -3,9 +3,9 @@
 from libc.string cimport memcpy, memset
 from numpy cimport npy_intp
 
-from tagflow.kernels.core.table cimport Loop
-from tagflow.kernels.cpu.arrays cimport repeat
-from tagflow.kernels.cpu.elementwise cimport logistic
+from tagloom.kernels.core.table cimport Loop
+from tagloom.kernels.cpu.arrays cimport repeat
+from tagloom.kernels.cpu.elementwise cimport logistic
 
 cdef extern from "cpu/short_loops.h" nogil:
     enum:

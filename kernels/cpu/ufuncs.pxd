@@ -4,8 +4,8 @@ from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
 from numpy cimport npy_intp
 
-from tagflow.kernels.core.table cimport Compute, Loop, Node, Table, Work
-from tagflow.kernels.core.values cimport SCALAR, Counters, Value, drop, scalar
+from tagloom.kernels.core.table cimport Compute, Loop, Node, Table, Work
+from tagloom.kernels.core.values cimport SCALAR, Counters, Value, drop, scalar
 
 cdef extern from "Python.h":
     PyObject* PyErr_Occurred()

@@ -13,14 +13,14 @@ from libc.stdint cimport uint32_t, uint64_t
 
 import numpy as np
 
-from tagflow.kernels.core.cost cimport do_or_leave, leave
-from tagflow.kernels.core.table cimport Compute, Loop, Node, Table, Type, Work, input_type, output_type
-from tagflow.kernels.core.values cimport OBJECT, SCALAR, Counters, Value, hold, object_value
-from tagflow.kernels.cpu.arrays cimport (
+from tagloom.kernels.core.cost cimport do_or_leave, leave
+from tagloom.kernels.core.table cimport Compute, Loop, Node, Table, Type, Work, input_type, output_type
+from tagloom.kernels.core.values cimport OBJECT, SCALAR, Counters, Value, hold, object_value
+from tagloom.kernels.cpu.arrays cimport (
     ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_NDIM, PyArray_SIZE, PyArray_STRIDES, is_plain,
     is_usable, new_array, product, same_shape, unshared,
 )
-from tagflow.kernels.elementary.functions import OWN
+from tagloom.kernels.elementary.functions import OWN
 
 cdef extern from "numpy/ufuncobject.h":
     ctypedef struct UfuncObject "PyUFuncObject":

@@ -2,7 +2,7 @@
 
 from numpy cimport npy_intp
 
-from tagflow.kernels.cpu.arrays cimport MOST_DIMS
+from tagloom.kernels.cpu.arrays cimport MOST_DIMS
 
 
 cdef struct Walk:

@@ -1,7 +1,7 @@
 /* Products whose left factor is gathered from an image as it is read: see window_tiles.h and convolution.pyx. */
 
-#ifndef TAGFLOW_WINDOW_H
-#define TAGFLOW_WINDOW_H
+#ifndef TAGLOOM_WINDOW_H
+#define TAGLOOM_WINDOW_H
 
 #include "core/vectors.h"
 

@@ -3,10 +3,10 @@
 from libc.string cimport memcpy, memset
 from numpy cimport npy_intp
 
-from tagflow.kernels.core.cost cimport do_or_leave, leave, place_of
-from tagflow.kernels.core.table cimport Table, Work
-from tagflow.kernels.core.values cimport SCALAR, Value
-from tagflow.kernels.cpu.arrays cimport MOST_DIMS, ArrayObject, PyArray_DATA, product
+from tagloom.kernels.core.cost cimport do_or_leave, leave, place_of
+from tagloom.kernels.core.table cimport Table, Work
+from tagloom.kernels.core.values cimport SCALAR, Value
+from tagloom.kernels.cpu.arrays cimport MOST_DIMS, ArrayObject, PyArray_DATA, product
 
 cdef enum:
     MOST_WINDOW_PARTS = 64

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from tagflow.base.errors import GraphError
+from tagloom.base.errors import GraphError
 
 FEW, MANY = 256, 1024  # threads of a block
 WIDE = 2048  # columns of a row from which on many threads work on it

@@ -1,8 +1,8 @@
 /* Inner loops in the form of NumPy's for functions that vectors compute faster than its own loops do: see
    vector_functions.h. They leave the flags of floating-point exceptions as they were. */
 
-#ifndef TAGFLOW_FUNCTIONS_H
-#define TAGFLOW_FUNCTIONS_H
+#ifndef TAGLOOM_FUNCTIONS_H
+#define TAGLOOM_FUNCTIONS_H
 
 #include "core/vectors.h"
 

@@ -7,7 +7,7 @@ only where its need fits beside what is in use and what is reserved for others. 
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
 
-from tagflow.kernels.memory.blocks cimport Account, Allowance, Block, Store, pthread_t
+from tagloom.kernels.memory.blocks cimport Account, Allowance, Block, Store, pthread_t
 
 cdef extern from "<pthread.h>" nogil:
     pthread_t pthread_self()

@@ -4,9 +4,9 @@ See docs/design/0022-long-kernels.md.
 """
 
 
-from tagflow.kernels.memory.accounts cimport enter_allowance, leave_allowance, release_account
-from tagflow.kernels.memory.blocks cimport Allowance, Store
-from tagflow.kernels.memory.pool cimport Pool
+from tagloom.kernels.memory.accounts cimport enter_allowance, leave_allowance, release_account
+from tagloom.kernels.memory.blocks cimport Allowance, Store
+from tagloom.kernels.memory.pool cimport Pool
 
 
 cdef class AllowedCall:

@@ -5,8 +5,8 @@ Whoever calls what is here holds the GIL, as NumPy does when it takes or frees t
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from tagflow.kernels.memory.pages cimport Region
-from tagflow.kernels.memory.size_classes cimport NUM_CLASSES
+from tagloom.kernels.memory.pages cimport Region
+from tagloom.kernels.memory.size_classes cimport NUM_CLASSES
 
 cdef extern from "numpy/arrayobject.h":
     ctypedef struct Allocator "PyDataMemAllocator":

@@ -1,7 +1,7 @@
 """Counts of memory that NumPy knows nothing of."""
 
-from tagflow.kernels.memory.blocks cimport Block
-from tagflow.kernels.memory.pool cimport Pool
+from tagloom.kernels.memory.blocks cimport Block
+from tagloom.kernels.memory.pool cimport Pool
 
 
 cdef class Charge

@@ -9,8 +9,8 @@ See docs/design/0016-other-arrays.md.
 cimport cython
 from libc.stdint cimport int64_t
 
-from tagflow.kernels.memory.accounts cimport charge, enter_block, refuses, uncharge
-from tagflow.kernels.memory.pool cimport Pool
+from tagloom.kernels.memory.accounts cimport charge, enter_block, refuses, uncharge
+from tagloom.kernels.memory.pool cimport Pool
 
 
 @cython.no_gc

@@ -2,7 +2,7 @@
 
 from cpython.object cimport PyObject
 
-from tagflow.kernels.memory.pool cimport Pool
+from tagloom.kernels.memory.pool cimport Pool
 
 
 cdef class KernelContexts:

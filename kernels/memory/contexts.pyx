@@ -13,13 +13,13 @@ import numpy as np
 cimport numpy as cnp
 from cpython.object cimport PyObject
 
-from tagflow.kernels.memory.pool cimport Pool
+from tagloom.kernels.memory.pool cimport Pool
 
 cdef extern from *:
     """
-    static _Thread_local PyObject *tagflow_inside = NULL;
+    static _Thread_local PyObject *tagloom_inside = NULL;
     """
-    PyObject* inside "tagflow_inside"  # context of the innermost `run` of this thread, borrowed; NULL outside
+    PyObject* inside "tagloom_inside"  # context of the innermost `run` of this thread, borrowed; NULL outside
 
 cdef extern from "numpy/arrayobject.h":
     object PyDataMem_SetHandler(object)

@@ -1,6 +1,6 @@
 """The caching allocator of a device, with exact counts of its bytes."""
 
-from tagflow.kernels.memory.blocks cimport Store
+from tagloom.kernels.memory.blocks cimport Store
 
 
 cdef class Pool:

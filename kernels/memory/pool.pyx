@@ -12,10 +12,10 @@ cimport numpy as cnp
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
-from tagflow.kernels.core.values cimport Py_INCREF
-from tagflow.kernels.memory.accounts cimport charge, refuses, uncharge
-from tagflow.kernels.memory.blocks cimport NO_LIMIT, Block
-from tagflow.kernels.memory.store cimport new_handler, store_of, trim_store
+from tagloom.kernels.core.values cimport Py_INCREF
+from tagloom.kernels.memory.accounts cimport charge, refuses, uncharge
+from tagloom.kernels.memory.blocks cimport NO_LIMIT, Block
+from tagloom.kernels.memory.store cimport new_handler, store_of, trim_store
 
 cdef extern from "numpy/arrayobject.h":
     ctypedef struct ArrayObject "PyArrayObject":

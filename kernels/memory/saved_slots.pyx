@@ -1,4 +1,4 @@
-"""What every save and every read of a saved value does while nothing has to move; the rest is ``tagflow.swap``.
+"""What every save and every read of a saved value does while nothing has to move; the rest is ``tagloom.swap``.
 
 See docs/design/0012-swap.md.
 """
@@ -8,8 +8,8 @@ from libc.stdint cimport int64_t
 from collections import deque
 from weakref import ref
 
-from tagflow.kernels.memory.pool cimport Pool
-from tagflow.kernels.memory.unreserved cimport charge_reader
+from tagloom.kernels.memory.pool cimport Pool
+from tagloom.kernels.memory.unreserved cimport charge_reader
 
 cdef enum:
     FEW = 4096  # notes that may be there before it is seen which are still of use

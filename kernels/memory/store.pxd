@@ -2,7 +2,7 @@
 
 from cpython.object cimport PyObject
 
-from tagflow.kernels.memory.blocks cimport Store
+from tagloom.kernels.memory.blocks cimport Store
 
 cdef object new_handler(Store** store)
 cdef Store* store_of(PyObject* handler) noexcept

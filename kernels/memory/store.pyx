@@ -12,11 +12,11 @@ from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport abort, calloc, free
 from libc.string cimport memcpy, memset, strncpy
 
-from tagflow.kernels.core.values cimport TAGFLOW_DEBUG
-from tagflow.kernels.memory.accounts cimport charge, charge_account, enter_block, refuses, uncharge
-from tagflow.kernels.memory.blocks cimport NO_LIMIT, Block, Handler, Store
-from tagflow.kernels.memory.pages cimport LARGE, free_pages, new_pages
-from tagflow.kernels.memory.size_classes cimport LARGEST_BIT, NUM_CLASSES, capacity_of, size_class_of
+from tagloom.kernels.core.values cimport TAGLOOM_DEBUG
+from tagloom.kernels.memory.accounts cimport charge, charge_account, enter_block, refuses, uncharge
+from tagloom.kernels.memory.blocks cimport NO_LIMIT, Block, Handler, Store
+from tagloom.kernels.memory.pages cimport LARGE, free_pages, new_pages
+from tagloom.kernels.memory.size_classes cimport LARGEST_BIT, NUM_CLASSES, capacity_of, size_class_of
 
 cdef enum:
     SLACK = 80 << 20  # bytes that live and kept blocks together may exceed the peak by
@@ -58,7 +58,7 @@ def block_counts():
     A pool lives as long as its last array. A debug build adds how many blocks were ever ``allocated`` and ``freed``.
     """
     counts = {"pools": _all.pools, "blocks": _all.blocks}
-    if TAGFLOW_DEBUG:
+    if TAGLOOM_DEBUG:
         counts.update(allocated=_all.allocated, freed=_all.freed)
     return counts
 
@@ -90,7 +90,7 @@ cdef Store* _new_store() except NULL:
     if store == NULL:
         raise MemoryError("no memory for a pool")
     store.limit = store.current_limit = NO_LIMIT
-    strncpy(store.handler.name, "tagflow", 127)
+    strncpy(store.handler.name, "tagloom", 127)
     store.handler.version = 1
     store.handler.allocator.ctx = store
     store.handler.allocator.malloc = &_take
@@ -123,7 +123,7 @@ cdef void* _take(void* ctx, size_t size) noexcept nogil:
 cdef void* _find(Store* store, size_t size) noexcept nogil:
     """Return room for `size` bytes without counting them, NULL if there is none."""
     cdef Block* block
-    if TAGFLOW_DEBUG and not PyGILState_Check():
+    if TAGLOOM_DEBUG and not PyGILState_Check():
         abort()
     cdef uint32_t size_class = size_class_of(size)
     block = store.free[size_class]
@@ -137,7 +137,7 @@ cdef void* _find(Store* store, size_t size) noexcept nogil:
     block.handed_over = False
     block.account = NULL
     _all.blocks += 1
-    if TAGFLOW_DEBUG:
+    if TAGLOOM_DEBUG:
         _all.allocated += 1
     return block + 1
 
@@ -304,14 +304,14 @@ cdef void _give(void* ctx, void* data, size_t size) noexcept nogil:
     """Take a block back; what NumPy says of its size is not always so."""
     cdef Store* store = <Store*>ctx
     cdef Block* block = <Block*>data - 1
-    if TAGFLOW_DEBUG and not PyGILState_Check():
+    if TAGLOOM_DEBUG and not PyGILState_Check():
         abort()
     if data == NULL:
         return
     if not block.handed_over:
         uncharge(store, block)
     _all.blocks -= 1
-    if TAGFLOW_DEBUG:
+    if TAGLOOM_DEBUG:
         _all.freed += 1
     if <int64_t>block.capacity > store.most_cached:
         _free_block(store, block)

@@ -1,6 +1,6 @@
 """What the swapping of saved values asks of a device's memory."""
 
-from tagflow.kernels.memory.pool cimport Pool
+from tagloom.kernels.memory.pool cimport Pool
 
 
 cpdef charge_reader(Pool pool, array)

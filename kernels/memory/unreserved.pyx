@@ -9,12 +9,12 @@ from libc.stdint cimport int64_t
 
 import numpy as np
 
-from tagflow.kernels.memory.accounts cimport charge_account, enter_block, release_account
-from tagflow.kernels.memory.blocks cimport Account, Block, Store
-from tagflow.kernels.memory.byte_counter cimport ByteCounter, Charge
-from tagflow.kernels.memory.contexts cimport KernelContexts
-from tagflow.kernels.memory.pool cimport Pool
-from tagflow.kernels.memory.swappable cimport SwappableArray
+from tagloom.kernels.memory.accounts cimport charge_account, enter_block, release_account
+from tagloom.kernels.memory.blocks cimport Account, Block, Store
+from tagloom.kernels.memory.byte_counter cimport ByteCounter, Charge
+from tagloom.kernels.memory.contexts cimport KernelContexts
+from tagloom.kernels.memory.pool cimport Pool
+from tagloom.kernels.memory.swappable cimport SwappableArray
 
 cdef extern from "numpy/arrayobject.h":
     ctypedef struct ArrayObject "PyArrayObject":

@@ -2,8 +2,8 @@
 
 from libc.stdint cimport int64_t, uint16_t, uint64_t
 
-from tagflow.kernels.core.arena cimport Arena
-from tagflow.kernels.core.table cimport Node, Table
+from tagloom.kernels.core.arena cimport Arena
+from tagloom.kernels.core.table cimport Node, Table
 
 
 cdef enum Code:  # as in `kernels/native/program.py`

@@ -4,12 +4,12 @@ from cpython.object cimport PyObject
 from libc.stdint cimport uint16_t, uint64_t
 from libc.string cimport memset
 
-from tagflow.kernels.native.program import Code as Codes
+from tagloom.kernels.native.program import Code as Codes
 
-from tagflow.kernels.core.arena cimport Arena
-from tagflow.kernels.core.table cimport Node, Type, describe_type
-from tagflow.kernels.cpu.choosing cimport choose_kernel
-from tagflow.kernels.native.compiled cimport (
+from tagloom.kernels.core.arena cimport Arena
+from tagloom.kernels.core.table cimport Node, Type, describe_type
+from tagloom.kernels.cpu.choosing cimport choose_kernel
+from tagloom.kernels.native.compiled cimport (
     ADD_PRODUCT, COMPUTE, COUNT, GET, JUMP, MOVE, NEST, PUSH, PUT, READ, READ_NESTED, SELECT, UNLESS, Instruction,
 )
 

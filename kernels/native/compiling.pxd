@@ -1,5 +1,5 @@
 """Machine code for runs."""
 
-from tagflow.kernels.native.run cimport Run
+from tagloom.kernels.native.run cimport Run
 
 cdef int use_code(Run run) except -1

@@ -5,11 +5,11 @@ Code takes over between two slices, wherever the steps are suspended then. Runs 
 
 from libc.stdint cimport int64_t, uint64_t
 
-from tagflow.kernels.core.clock cimport nanoseconds
-from tagflow.kernels.native.compiled cimport CompiledProgram
-from tagflow.kernels.native.listing cimport Listing, list_steps
-from tagflow.kernels.native.listing import LAYOUT
-from tagflow.kernels.native.run cimport Code, Run
+from tagloom.kernels.core.clock cimport nanoseconds
+from tagloom.kernels.native.compiled cimport CompiledProgram
+from tagloom.kernels.native.listing cimport Listing, list_steps
+from tagloom.kernels.native.listing import LAYOUT
+from tagloom.kernels.native.run cimport Code, Run
 
 cdef extern from "<unistd.h>" nogil:
     int usleep(unsigned int)
@@ -68,7 +68,7 @@ cdef object _compilation_for(Run run):
             return compilation
     if len(program.compilations) == MOST_SIGNATURES:
         return None
-    from tagflow.kernels.native.jit.compilation import Compilation  # when it is wanted: most processes compile nothing
+    from tagloom.kernels.native.jit.compilation import Compilation  # when it is wanted: most processes compile nothing
 
     compilation = Compilation(program.program.name, listing.steps(), LAYOUT)
     program.compilations.append((listing.signature, compilation))

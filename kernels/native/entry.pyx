@@ -4,23 +4,23 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
 
-from tagflow.kernels.native.program import NativeProgram
+from tagloom.kernels.native.program import NativeProgram
 
-from tagflow.kernels.core.cost cimport Py_CLEAR, keep, leave
-from tagflow.kernels.core.table cimport LOST, QUEUE, UNFINISHED, Native, Node, Table, Work, output_type
-from tagflow.kernels.core.values cimport Counters, Value, hold, scalar
-from tagflow.kernels.cpu.registry cimport register
-from tagflow.kernels.native.compiled cimport CompiledProgram
-from tagflow.kernels.native.compiling cimport use_code
-from tagflow.kernels.native.exchanging cimport put_variables_back
-from tagflow.kernels.native.giving_up cimport give_up
-from tagflow.kernels.native.kept cimport KeptRuns, copy_out, put_back, run_cluster, run_of_loop
-from tagflow.kernels.native.nesting cimport close_nests
-from tagflow.kernels.native.run cimport DONE, GAVE_UP, NO_ROOM, SUSPENDED, Execution, Register, Run, go
-from tagflow.kernels.native.saving cimport close_series, make_room, release_rows
-from tagflow.kernels.native.sums cimport close_sums
-from tagflow.kernels.native.team cimport SHORTEST_SHARE, Team, close_team, help_team, is_set, open_team
-from tagflow.kernels.native.tensor_arrays cimport are_as_found, close_tensor_arrays, grow_tensor_arrays
+from tagloom.kernels.core.cost cimport Py_CLEAR, keep, leave
+from tagloom.kernels.core.table cimport LOST, QUEUE, UNFINISHED, Native, Node, Table, Work, output_type
+from tagloom.kernels.core.values cimport Counters, Value, hold, scalar
+from tagloom.kernels.cpu.registry cimport register
+from tagloom.kernels.native.compiled cimport CompiledProgram
+from tagloom.kernels.native.compiling cimport use_code
+from tagloom.kernels.native.exchanging cimport put_variables_back
+from tagloom.kernels.native.giving_up cimport give_up
+from tagloom.kernels.native.kept cimport KeptRuns, copy_out, put_back, run_cluster, run_of_loop
+from tagloom.kernels.native.nesting cimport close_nests
+from tagloom.kernels.native.run cimport DONE, GAVE_UP, NO_ROOM, SUSPENDED, Execution, Register, Run, go
+from tagloom.kernels.native.saving cimport close_series, make_room, release_rows
+from tagloom.kernels.native.sums cimport close_sums
+from tagloom.kernels.native.team cimport SHORTEST_SHARE, Team, close_team, help_team, is_set, open_team
+from tagloom.kernels.native.tensor_arrays cimport are_as_found, close_tensor_arrays, grow_tensor_arrays
 
 cdef int64_t FIRST = 1000000  # nanoseconds of the first slice, which runs where the step does, as long as a drain may
 cdef int64_t FIRST_OF_SHARED = 150000  # of one whose works threads share in each iteration

@@ -8,8 +8,8 @@ where the variable was. When the run is over a variable is copied back to where 
 from libc.string cimport memcpy
 from numpy cimport import_array, npy_intp
 
-from tagflow.kernels.native.run cimport CALL, COPY, YES, Place, Run, Step, Verdict, most_value_bytes
-from tagflow.kernels.native.sights cimport Sight, Sights, is_made_before, is_movable, is_seen, place_of_sight
+from tagloom.kernels.native.run cimport CALL, COPY, YES, Place, Run, Step, Verdict, most_value_bytes
+from tagloom.kernels.native.sights cimport Sight, Sights, is_made_before, is_movable, is_seen, place_of_sight
 
 import_array()
 

@@ -2,13 +2,13 @@
 
 import logging
 
-from tagflow.kernels.core.table cimport Node
-from tagflow.kernels.native.compiled cimport CompiledProgram
+from tagloom.kernels.core.table cimport Node
+from tagloom.kernels.native.compiled cimport CompiledProgram
 
 cdef enum:
     MOST_MISSES = 6  # that count
 
-_logger = logging.getLogger("tagflow")
+_logger = logging.getLogger("tagloom")
 
 
 cdef int give_up(CompiledProgram program, const Node* node, str reason) except -1:

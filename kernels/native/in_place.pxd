@@ -1,5 +1,5 @@
 """Rows that steps see where they lie."""
 
-from tagflow.kernels.native.run cimport Run
+from tagloom.kernels.native.run cimport Run
 
 cdef int place_rows(Run run) except -1

@@ -11,14 +11,14 @@ A row that is read must not be written to: what was saved would change, and a ru
 from libc.stdlib cimport free
 from numpy cimport import_array, npy_intp
 
-from tagflow.kernels.native.exchanging cimport exchange_variables
-from tagflow.kernels.native.parts cimport is_part
-from tagflow.kernels.native.run cimport ADD_ROWS, CALL, COPY, Place, Run, Step, are_straight, most_value_bytes
-from tagflow.kernels.native.sights cimport (
+from tagloom.kernels.native.exchanging cimport exchange_variables
+from tagloom.kernels.native.parts cimport is_part
+from tagloom.kernels.native.run cimport ADD_ROWS, CALL, COPY, Place, Run, Step, are_straight, most_value_bytes
+from tagloom.kernels.native.sights cimport (
     Sight, Sights, copies_row, is_made_before, is_movable, is_seen, place_of_sight, see_all,
 )
-from tagflow.kernels.native.sums cimport are_gathered, change_factors, point_to_next
-from tagflow.kernels.native.tensor_arrays cimport FROM_ROW, TO_ROW
+from tagloom.kernels.native.sums cimport are_gathered, change_factors, point_to_next
+from tagloom.kernels.native.tensor_arrays cimport FROM_ROW, TO_ROW
 
 import_array()
 

@@ -1,9 +1,9 @@
 """Runs that are kept for other inputs of the same shapes."""
 
-from tagflow.kernels.core.table cimport Node, Table, Work
-from tagflow.kernels.core.values cimport Counters, Value
-from tagflow.kernels.native.compiled cimport CompiledProgram
-from tagflow.kernels.native.run cimport Run
+from tagloom.kernels.core.table cimport Node, Table, Work
+from tagloom.kernels.core.values cimport Counters, Value
+from tagloom.kernels.native.compiled cimport CompiledProgram
+from tagloom.kernels.native.run cimport Run
 
 cdef class KeptRuns:
     cdef list idle  # Runs that nobody is in, that which was used last at the end

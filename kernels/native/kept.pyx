@@ -12,23 +12,23 @@ cimport numpy as cnp
 from cpython.object cimport PyObject
 from libc.string cimport memcpy
 
-from tagflow.kernels.core.table cimport Node, Table, Work, output_type
-from tagflow.kernels.core.values cimport (
+from tagloom.kernels.core.table cimport Node, Table, Work, output_type
+from tagloom.kernels.core.values cimport (
     EMPTY, OBJECT, SCALAR, Counters, Value, drop, hold, object_value, pointer, scalar,
 )
-from tagflow.kernels.cpu.arrays cimport (
+from tagloom.kernels.cpu.arrays cimport (
     ArrayObject, PyArray_CheckExact, PyArray_DATA, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, array_in, is_plain,
     new_array, same_shape,
 )
-from tagflow.kernels.cpu.product_sum cimport ProductSum, sum_in
-from tagflow.kernels.native.compiled cimport CompiledProgram
-from tagflow.kernels.native.compiling cimport use_code
-from tagflow.kernels.native.giving_up cimport give_up
-from tagflow.kernels.native.moving cimport is_unboxed
-from tagflow.kernels.native.recording cimport is_series_or_sum, record, trips_of
-from tagflow.kernels.native.run cimport COPY, DONE, LONG_STEP, Refusal, Register, Run, go, go_through, most_value_bytes
-from tagflow.kernels.native.saving cimport forget_series, may_see_others, see_series
-from tagflow.kernels.native.sums cimport begin_sum, copy_of_sum, fits_sum, may_add_to_others
+from tagloom.kernels.cpu.product_sum cimport ProductSum, sum_in
+from tagloom.kernels.native.compiled cimport CompiledProgram
+from tagloom.kernels.native.compiling cimport use_code
+from tagloom.kernels.native.giving_up cimport give_up
+from tagloom.kernels.native.moving cimport is_unboxed
+from tagloom.kernels.native.recording cimport is_series_or_sum, record, trips_of
+from tagloom.kernels.native.run cimport COPY, DONE, LONG_STEP, Refusal, Register, Run, go, go_through, most_value_bytes
+from tagloom.kernels.native.saving cimport forget_series, may_see_others, see_series
+from tagloom.kernels.native.sums cimport begin_sum, copy_of_sum, fits_sum, may_add_to_others
 
 cnp.import_array()
 

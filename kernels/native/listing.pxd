@@ -1,6 +1,6 @@
 """What code for the steps of a run depends on."""
 
-from tagflow.kernels.native.run cimport Run
+from tagloom.kernels.native.run cimport Run
 
 
 cdef class Listing:

@@ -11,24 +11,24 @@ from numpy cimport npy_intp
 
 import re
 
-from tagflow.kernels.cpu.fused_works import FUSED_LAYOUT, read_fused
-from tagflow.kernels.native.jit.listed import (
+from tagloom.kernels.cpu.fused_works import FUSED_LAYOUT, read_fused
+from tagloom.kernels.native.jit.listed import (
     Fused as ListedFused, FusedLayout, Layout, ListedStep, Product as ListedProduct, Status as Statuses, StepCode as Codes, Verdict as Verdicts,
 )
-from tagflow.kernels.native.team import SHARED_LAYOUT
+from tagloom.kernels.native.team import SHARED_LAYOUT
 
-from tagflow.kernels.core.table cimport DECLINED, RESULT, Compute
-from tagflow.kernels.cpu.fused_works cimport describe_fused
-from tagflow.kernels.cpu.linear cimport Product, is_small, product_in, vector_bits
-from tagflow.kernels.native.compiled cimport COMPUTE, Instruction
-from tagflow.kernels.native.run cimport (
+from tagloom.kernels.core.table cimport DECLINED, RESULT, Compute
+from tagloom.kernels.cpu.fused_works cimport describe_fused
+from tagloom.kernels.cpu.linear cimport Product, is_small, product_in, vector_bits
+from tagloom.kernels.native.compiled cimport COMPUTE, Instruction
+from tagloom.kernels.native.run cimport (
     ADD_ONE, ADD_ROWS, APPLY, CALL, COPY, COPY_8, DONE, END, GAVE_UP, GO, GO_BACK, GO_TO, GO_UNLESS, GUARD_DIVISOR,
     GUARD_EXPONENT, LATER, MOST_OPERANDS, NO, NO_ROOM, PUSH_ROW, READ_ROW, SUSPENDED, WORK, WORK_TO, YES, Execution, Register,
     Place, Run, Step, Writer, most_value_bytes, type_of,
 )
-from tagflow.kernels.native.saving cimport Reader
-from tagflow.kernels.native.sums cimport Sum
-from tagflow.kernels.native.team cimport is_shared, shared_in
+from tagloom.kernels.native.saving cimport Reader
+from tagloom.kernels.native.sums cimport Sum
+from tagloom.kernels.native.team cimport is_shared, shared_in
 
 cdef extern from "Python.h":
     object PyBytes_FromStringAndSize(const char*, Py_ssize_t)

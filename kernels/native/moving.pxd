@@ -1,8 +1,8 @@
 """Registers that take the values of others."""
 
-from tagflow.kernels.core.values cimport Value
-from tagflow.kernels.native.compiled cimport Instruction
-from tagflow.kernels.native.run cimport Register, Run
+from tagloom.kernels.core.values cimport Value
+from tagloom.kernels.native.compiled cimport Instruction
+from tagloom.kernels.native.run cimport Register, Run
 
 cdef int record_move(Run run, Instruction* each) except -1
 cdef int make_home(Run run, int number, Value value) except -1

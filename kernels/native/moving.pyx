@@ -4,14 +4,14 @@ from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
 from numpy cimport PyArray_GETCONTIGUOUS, import_array, ndarray
 
-from tagflow.kernels.native.program import MOST_BYTES
+from tagloom.kernels.native.program import MOST_BYTES
 
-from tagflow.kernels.core.values cimport EMPTY, OBJECT, SCALAR, Value, drop, hold, object_value, pointer
-from tagflow.kernels.cpu.arrays cimport (
+from tagloom.kernels.core.values cimport EMPTY, OBJECT, SCALAR, Value, drop, hold, object_value, pointer
+from tagloom.kernels.cpu.arrays cimport (
     ArrayObject, PyArray_CheckExact, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, array_in, is_plain, new_array, same_shape,
 )
-from tagflow.kernels.native.compiled cimport Instruction
-from tagflow.kernels.native.run cimport (
+from tagloom.kernels.native.compiled cimport Instruction
+from tagloom.kernels.native.run cimport (
     COPY, COPY_8, Refusal, Register, Run, Step, add_step, checked, data_of, is_element, new_cell, type_of,
 )
 

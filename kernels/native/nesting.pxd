@@ -1,7 +1,7 @@
 """Series that a run of a native program writes to the slots of other series."""
 
-from tagflow.kernels.native.compiled cimport Instruction
-from tagflow.kernels.native.run cimport Run
+from tagloom.kernels.native.compiled cimport Instruction
+from tagloom.kernels.native.run cimport Run
 
 cdef int record_nest(Run run, const Instruction* each) except -1
 cdef int close_nests(Run run) except -1

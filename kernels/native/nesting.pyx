@@ -9,10 +9,10 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, realloc
 
-from tagflow.kernels.core.values cimport hold, object_value, pointer
-from tagflow.kernels.native.compiled cimport Instruction
-from tagflow.kernels.native.run cimport CALL, NO, YES, Run, Step, Verdict, add_step, data_of
-from tagflow.kernels.scheduler.series cimport Series, part_of
+from tagloom.kernels.core.values cimport hold, object_value, pointer
+from tagloom.kernels.native.compiled cimport Instruction
+from tagloom.kernels.native.run cimport CALL, NO, YES, Run, Step, Verdict, add_step, data_of
+from tagloom.kernels.scheduler.series cimport Series, part_of
 
 
 cdef struct Part:

@@ -7,12 +7,12 @@ from libc.stdint cimport uint64_t
 from libc.string cimport memcpy
 from numpy cimport import_array
 
-from tagflow.kernels.core.table cimport Work
-from tagflow.kernels.core.values cimport OBJECT
-from tagflow.kernels.cpu.arrays cimport PyArray_NBYTES, array_in
-from tagflow.kernels.cpu.gather_slice cimport INDICES, indices_of_part, part_at
-from tagflow.kernels.native.compiled cimport Instruction
-from tagflow.kernels.native.run cimport (
+from tagloom.kernels.core.table cimport Work
+from tagloom.kernels.core.values cimport OBJECT
+from tagloom.kernels.cpu.arrays cimport PyArray_NBYTES, array_in
+from tagloom.kernels.cpu.gather_slice cimport INDICES, indices_of_part, part_at
+from tagloom.kernels.native.compiled cimport Instruction
+from tagloom.kernels.native.run cimport (
     CALL, LONG_STEP, NO, YES, Register, Run, Step, Verdict, add_step, checked, data_of, most_value_bytes, point_to,
 )
 

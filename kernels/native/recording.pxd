@@ -2,9 +2,9 @@
 
 from libc.stdint cimport int64_t
 
-from tagflow.kernels.core.values cimport Value
-from tagflow.kernels.native.compiled cimport CompiledProgram
-from tagflow.kernels.native.run cimport Run
+from tagloom.kernels.core.values cimport Value
+from tagloom.kernels.native.compiled cimport CompiledProgram
+from tagloom.kernels.native.run cimport Run
 
 cdef int64_t trips_of(Run run) except -1
 cdef bint is_series_or_sum(Value value)

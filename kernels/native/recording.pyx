@@ -13,37 +13,37 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from tagflow.kernels.core.convert cimport as_integer
-from tagflow.kernels.core.cost cimport LONG, LONGEST, Py_CLEAR, take_result
-from tagflow.kernels.core.table cimport Node, Type, Work, input_type, output_type
-from tagflow.kernels.core.values cimport (
+from tagloom.kernels.core.convert cimport as_integer
+from tagloom.kernels.core.cost cimport LONG, LONGEST, Py_CLEAR, take_result
+from tagloom.kernels.core.table cimport Node, Type, Work, input_type, output_type
+from tagloom.kernels.core.values cimport (
     EMPTY, OBJECT, SCALAR, Py_DECREF, Py_INCREF, Value, drop, empty, hold, object_value, pointer, scalar,
 )
-from tagflow.kernels.cpu.arrays cimport (
+from tagloom.kernels.cpu.arrays cimport (
     ArrayObject, PyArray_BASE, PyArray_CheckExact, PyArray_DATA, PyArray_DIM, PyArray_ITEMSIZE, PyArray_NDIM,
     PyArray_SIZE, PyArray_STRIDES, Py_REFCNT, array_in, is_plain, is_usable, new_view,
 )
-from tagflow.kernels.cpu.elements cimport Elements
-from tagflow.kernels.cpu.linear cimport are_parts_alike, is_small, pack_once, product_in
-from tagflow.kernels.cpu.product_sum cimport ProductSum
-from tagflow.kernels.cpu.ufuncs cimport all_scalars, loop_in, run_arrays, run_scalars
-from tagflow.kernels.native.compiled cimport (
+from tagloom.kernels.cpu.elements cimport Elements
+from tagloom.kernels.cpu.linear cimport are_parts_alike, is_small, pack_once, product_in
+from tagloom.kernels.cpu.product_sum cimport ProductSum
+from tagloom.kernels.cpu.ufuncs cimport all_scalars, loop_in, run_arrays, run_scalars
+from tagloom.kernels.native.compiled cimport (
     ADD_PRODUCT, COMPUTE, COUNT, GET, JUMP, MOVE, NEST, PUSH, PUT, READ, READ_NESTED, UNLESS, CompiledProgram,
     Instruction,
 )
-from tagflow.kernels.native.in_place cimport place_rows
-from tagflow.kernels.native.moving cimport make_home, record_move, straighten
-from tagflow.kernels.native.run cimport (
+from tagloom.kernels.native.in_place cimport place_rows
+from tagloom.kernels.native.moving cimport make_home, record_move, straighten
+from tagloom.kernels.native.run cimport (
     ADD_ONE, APPLY, END, GO, GO_BACK, GO_TO, GO_UNLESS, GUARD_DIVISOR, GUARD_EXPONENT, LONG_STEP, WORK, WORK_TO,
     Refusal, Register, Run, Step, add_step, data_of, is_element, new_cell, pass_guard, type_of,
 )
-from tagflow.kernels.native.saving cimport record_push, record_read
-from tagflow.kernels.native.nesting cimport record_nest
-from tagflow.kernels.native.parts cimport record_part
-from tagflow.kernels.native.sums cimport record_add
-from tagflow.kernels.native.team cimport most_shares, share
-from tagflow.kernels.native.tensor_arrays cimport record_get, record_put
-from tagflow.kernels.scheduler.series cimport Series
+from tagloom.kernels.native.saving cimport record_push, record_read
+from tagloom.kernels.native.nesting cimport record_nest
+from tagloom.kernels.native.parts cimport record_part
+from tagloom.kernels.native.sums cimport record_add
+from tagloom.kernels.native.team cimport most_shares, share
+from tagloom.kernels.native.tensor_arrays cimport record_get, record_put
+from tagloom.kernels.scheduler.series cimport Series
 
 cnp.import_array()
 

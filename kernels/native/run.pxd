@@ -3,13 +3,13 @@
 from libc.stdint cimport int64_t, uint64_t
 from numpy cimport npy_intp
 
-from tagflow.kernels.core.arena cimport Arena
-from tagflow.kernels.core.table cimport Compute, Loop, Type
-from tagflow.kernels.core.values cimport SCALAR, Counters, Value
-from tagflow.kernels.cpu.arrays cimport PyArray_DATA, array_in
-from tagflow.kernels.native.compiled cimport CompiledProgram
-from tagflow.kernels.native.team cimport Team
-from tagflow.kernels.scheduler.series cimport Block
+from tagloom.kernels.core.arena cimport Arena
+from tagloom.kernels.core.table cimport Compute, Loop, Type
+from tagloom.kernels.core.values cimport SCALAR, Counters, Value
+from tagloom.kernels.cpu.arrays cimport PyArray_DATA, array_in
+from tagloom.kernels.native.compiled cimport CompiledProgram
+from tagloom.kernels.native.team cimport Team
+from tagloom.kernels.scheduler.series cimport Block
 
 cdef enum:
     MOST_OPERANDS = 4  # of an inner loop, its result included

@@ -4,11 +4,11 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
-from tagflow.kernels.core.arena cimport Arena
-from tagflow.kernels.core.clock cimport nanoseconds
-from tagflow.kernels.core.table cimport DECLINED, RESULT
-from tagflow.kernels.core.values cimport drop
-from tagflow.kernels.native.compiled cimport CompiledProgram
+from tagloom.kernels.core.arena cimport Arena
+from tagloom.kernels.core.clock cimport nanoseconds
+from tagloom.kernels.core.table cimport DECLINED, RESULT
+from tagloom.kernels.core.values cimport drop
+from tagloom.kernels.native.compiled cimport CompiledProgram
 
 cdef enum:
     MOST_BYTES = 1 << 22  # that a step copies

@@ -2,8 +2,8 @@
 
 from libc.stdint cimport int64_t
 
-from tagflow.kernels.native.compiled cimport Instruction
-from tagflow.kernels.native.run cimport Run
+from tagloom.kernels.native.compiled cimport Instruction
+from tagloom.kernels.native.run cimport Run
 
 
 cdef struct Reader:  # of a series

@@ -10,20 +10,20 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 from numpy cimport import_array, npy_intp
 
-from tagflow.kernels.core.arena cimport Arena
-from tagflow.kernels.core.table cimport Type
-from tagflow.kernels.core.values cimport EMPTY, OBJECT, SCALAR, Value, drop, hold, object_value, pointer
-from tagflow.kernels.cpu.arrays cimport (
+from tagloom.kernels.core.arena cimport Arena
+from tagloom.kernels.core.table cimport Type
+from tagloom.kernels.core.values cimport EMPTY, OBJECT, SCALAR, Value, drop, hold, object_value, pointer
+from tagloom.kernels.cpu.arrays cimport (
     MOST_DIMS, ArrayObject, PyArray_CheckExact, PyArray_DATA, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, array_in,
     integer_at, is_plain, new_array, product, read_sizes, same_shape,
 )
-from tagflow.kernels.native.compiled cimport READ_NESTED, Instruction
-from tagflow.kernels.native.run cimport (
+from tagloom.kernels.native.compiled cimport READ_NESTED, Instruction
+from tagloom.kernels.native.run cimport (
     CALL, NO, PUSH_ROW, READ_ROW, YES, Refusal, Register, Run, Step, Verdict, Writer, add_step, checked, data_of,
     is_element, most_value_bytes,
     new_cell, point_to, push_row, type_of,
 )
-from tagflow.kernels.scheduler.series cimport Block, Series
+from tagloom.kernels.scheduler.series cimport Block, Series
 
 import_array()
 

@@ -1,6 +1,6 @@
 """What memory the steps of a run see, and where the addresses stand."""
 
-from tagflow.kernels.native.run cimport Run, Step
+from tagloom.kernels.native.run cimport Run, Step
 
 cdef struct Sight:  # that a step sees memory
     char* low

@@ -8,22 +8,22 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 from numpy cimport import_array, npy_intp
 
-from tagflow.kernels.core.table cimport Compute
-from tagflow.kernels.core.values cimport OBJECT
-from tagflow.kernels.cpu.arrays cimport ArrayObject, PyArray_CheckExact, PyArray_DATA, PyArray_NBYTES, array_in
-from tagflow.kernels.cpu.concat_transpose cimport seen_by_concat
-from tagflow.kernels.cpu.fused_works cimport seen_by_fused
-from tagflow.kernels.cpu.linear cimport Product, is_small, product_in, seen_by_product
-from tagflow.kernels.cpu.reducing cimport seen_by_reduction
-from tagflow.kernels.cpu.seen cimport Seen
-from tagflow.kernels.native.parts cimport is_part
-from tagflow.kernels.native.run cimport (
+from tagloom.kernels.core.table cimport Compute
+from tagloom.kernels.core.values cimport OBJECT
+from tagloom.kernels.cpu.arrays cimport ArrayObject, PyArray_CheckExact, PyArray_DATA, PyArray_NBYTES, array_in
+from tagloom.kernels.cpu.concat_transpose cimport seen_by_concat
+from tagloom.kernels.cpu.fused_works cimport seen_by_fused
+from tagloom.kernels.cpu.linear cimport Product, is_small, product_in, seen_by_product
+from tagloom.kernels.cpu.reducing cimport seen_by_reduction
+from tagloom.kernels.cpu.seen cimport Seen
+from tagloom.kernels.native.parts cimport is_part
+from tagloom.kernels.native.run cimport (
     ADD_ROWS, APPLY, CALL, COPY, COPY_8, GO, GO_TO, MOST_OPERANDS, PUSH_ROW, READ_ROW, WORK, WORK_TO, Register, Run, Step,
     are_straight, most_value_bytes, type_of,
 )
-from tagflow.kernels.native.sums cimport are_gathered
-from tagflow.kernels.native.team cimport shared_in
-from tagflow.kernels.native.tensor_arrays cimport FROM_ROW, TO_ROW, transfer_in
+from tagloom.kernels.native.sums cimport are_gathered
+from tagloom.kernels.native.team cimport shared_in
+from tagloom.kernels.native.tensor_arrays cimport FROM_ROW, TO_ROW, transfer_in
 
 import_array()
 

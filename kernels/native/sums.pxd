@@ -2,11 +2,11 @@
 
 from libc.stdint cimport int64_t
 
-from tagflow.kernels.cpu.arrays cimport ArrayObject
-from tagflow.kernels.cpu.product_sum cimport ProductSum
-from tagflow.kernels.native.compiled cimport Instruction
-from tagflow.kernels.native.run cimport Run, Step
-from tagflow.kernels.native.team cimport Team
+from tagloom.kernels.cpu.arrays cimport ArrayObject
+from tagloom.kernels.cpu.product_sum cimport ProductSum
+from tagloom.kernels.native.compiled cimport Instruction
+from tagloom.kernels.native.run cimport Run, Step
+from tagloom.kernels.native.team cimport Team
 
 
 cdef struct Sum:

@@ -9,19 +9,19 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
 from numpy cimport PyArray_NewCopy, NPY_CORDER, import_array, ndarray, npy_intp
 
-from tagflow.kernels.core.table cimport Table, Work
-from tagflow.kernels.core.values cimport Value, drop, empty, hold, object_value, pointer
-from tagflow.kernels.cpu.arrays cimport (
+from tagloom.kernels.core.table cimport Table, Work
+from tagloom.kernels.core.values cimport Value, drop, empty, hold, object_value, pointer
+from tagloom.kernels.cpu.arrays cimport (
     ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_ITEMSIZE, PyArray_NBYTES, array_in, is_plain, new_array,
     same_shape,
 )
-from tagflow.kernels.cpu.linear cimport are_parts_alike, multiply_columns, product_cost
-from tagflow.kernels.cpu.product_sum cimport ProductSum, is_tiny, most_rows, sum_in
-from tagflow.kernels.native.compiled cimport Instruction
-from tagflow.kernels.native.run cimport (
+from tagloom.kernels.cpu.linear cimport are_parts_alike, multiply_columns, product_cost
+from tagloom.kernels.cpu.product_sum cimport ProductSum, is_tiny, most_rows, sum_in
+from tagloom.kernels.native.compiled cimport Instruction
+from tagloom.kernels.native.run cimport (
     ADD_ROWS, LONG_STEP, NO, WORK, YES, Refusal, Register, Run, Step, Verdict, add_step, point_to, type_of,
 )
-from tagflow.kernels.native.team cimport SHORTEST_SHARE, do_together, most_shares
+from tagloom.kernels.native.team cimport SHORTEST_SHARE, do_together, most_shares
 
 import_array()
 

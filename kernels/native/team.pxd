@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from tagflow.kernels.core.table cimport Compute, Work
+from tagloom.kernels.core.table cimport Compute, Work
 
 cdef enum:
     SHORTEST_SHARE = 6000  # nanoseconds of a part of a work that is shared, so that sharing does not matter

@@ -9,29 +9,29 @@ Works are cut only where no bit of the results depends on that.
 
 from libc.stdint cimport int64_t, uint64_t
 
-from tagflow.kernels.core.clock cimport nanoseconds
-from tagflow.kernels.core.table cimport DECLINED, MOST_ARGUMENTS, RESULT, Compute
+from tagloom.kernels.core.clock cimport nanoseconds
+from tagloom.kernels.core.table cimport DECLINED, MOST_ARGUMENTS, RESULT, Compute
 
 cdef extern from *:
     """
     #include <stdint.h>
-    static inline int64_t tagflow_read(const int64_t *place) { return __atomic_load_n(place, __ATOMIC_ACQUIRE); }
-    static inline void tagflow_set(int64_t *place, int64_t value) { __atomic_store_n(place, value, __ATOMIC_RELEASE); }
-    static inline void tagflow_add(int64_t *place, int64_t more) { __atomic_fetch_add(place, more, __ATOMIC_ACQ_REL); }
-    static inline int tagflow_replace(int64_t *place, int64_t old, int64_t value) {
+    static inline int64_t tagloom_read(const int64_t *place) { return __atomic_load_n(place, __ATOMIC_ACQUIRE); }
+    static inline void tagloom_set(int64_t *place, int64_t value) { __atomic_store_n(place, value, __ATOMIC_RELEASE); }
+    static inline void tagloom_add(int64_t *place, int64_t more) { __atomic_fetch_add(place, more, __ATOMIC_ACQ_REL); }
+    static inline int tagloom_replace(int64_t *place, int64_t old, int64_t value) {
         return __atomic_compare_exchange_n(place, &old, value, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
     }
-    static inline void tagflow_pause(void) {
+    static inline void tagloom_pause(void) {
     #if defined(__x86_64__) || defined(__i386__)
         __builtin_ia32_pause();
     #endif
     }
     """
-    int64_t tagflow_read(const int64_t*) noexcept nogil
-    void tagflow_set(int64_t*, int64_t) noexcept nogil
-    void tagflow_add(int64_t*, int64_t) noexcept nogil
-    bint tagflow_replace(int64_t*, int64_t old, int64_t value) noexcept nogil
-    void tagflow_pause() noexcept nogil
+    int64_t tagloom_read(const int64_t*) noexcept nogil
+    void tagloom_set(int64_t*, int64_t) noexcept nogil
+    void tagloom_add(int64_t*, int64_t) noexcept nogil
+    bint tagloom_replace(int64_t*, int64_t old, int64_t value) noexcept nogil
+    void tagloom_pause() noexcept nogil
 
 cdef extern from "<sched.h>" nogil:
     int sched_yield()
@@ -88,47 +88,47 @@ cdef void do_together(Team* team, Compute compute, const void* arguments, int mo
         compute(arguments, 0, 1)
         return
     team.compute, team.arguments = compute, arguments
-    tagflow_set(&team.done, 0)
-    tagflow_set(&team.job, ((team.job >> 32) + 1 & 0x7FFFFFFF) << 32 | parts << 16)
+    tagloom_set(&team.done, 0)
+    tagloom_set(&team.job, ((team.job >> 32) + 1 & 0x7FFFFFFF) << 32 | parts << 16)
     while _do_part(team):
         pass
-    while tagflow_read(&team.done) < parts:
+    while tagloom_read(&team.done) < parts:
         looks += 1
         if looks % LOOKS:
-            tagflow_pause()
+            tagloom_pause()
         else:
             sched_yield()
 
 
 cdef bint _do_part(Team* team) noexcept nogil:
     """Take a part of the work, if one is left, and do it."""
-    cdef int64_t job = tagflow_read(&team.job)
+    cdef int64_t job = tagloom_read(&team.job)
     cdef int64_t part = job & 0xFFFF
     cdef int64_t parts = job >> 16 & 0xFFFF
     if part >= parts:
         return False
-    if tagflow_replace(&team.job, job, job + 1):  # no other work comes before this part is done
+    if tagloom_replace(&team.job, job, job + 1):  # no other work comes before this part is done
         team.compute(team.arguments, <int>part, <int>parts)
-        tagflow_add(&team.done, 1)
+        tagloom_add(&team.done, 1)
     return True
 
 
 cdef bint is_set(void** place) noexcept nogil:
     """Say whether something other than 0 is at a place where another thread may write it."""
-    return tagflow_read(<const int64_t*>place) != 0
+    return tagloom_read(<const int64_t*>place) != 0
 
 
 cdef void help_team(Team* team, void** queue) noexcept nogil:
     """Do parts until there are none for a while, the slice is over, or other work waits in the queue."""
     cdef int64_t end = nanoseconds() + PATIENCE
-    while not tagflow_read(&team.over) and (queue == NULL or not is_set(queue)):
+    while not tagloom_read(&team.over) and (queue == NULL or not is_set(queue)):
         if _do_part(team):
             end = nanoseconds() + PATIENCE
         elif nanoseconds() > end:
             break
         else:
-            tagflow_pause()
-    tagflow_set(&team.left, 1)
+            tagloom_pause()
+    tagloom_set(&team.left, 1)
 
 
 cdef void open_team(Team* team, int threads) noexcept nogil:
@@ -139,4 +139,4 @@ cdef void open_team(Team* team, int threads) noexcept nogil:
 cdef void close_team(Team* team) noexcept nogil:
     """End a slice, and let the helpers go."""
     team.threads = 1
-    tagflow_set(&team.over, 1)
+    tagloom_set(&team.over, 1)

@@ -1,7 +1,7 @@
 """TensorArrays of which a run of a native program reads and writes elements."""
 
-from tagflow.kernels.native.compiled cimport Instruction
-from tagflow.kernels.native.run cimport Run, Step
+from tagloom.kernels.native.compiled cimport Instruction
+from tagloom.kernels.native.run cimport Run, Step
 
 cdef enum Transfer:  # what a step copies
     NEITHER

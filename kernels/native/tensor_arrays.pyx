@@ -12,15 +12,15 @@ from numpy cimport import_array, npy_intp
 
 import numpy as np
 
-from tagflow.kernels.core.table cimport Type
-from tagflow.kernels.core.values cimport Value, drop, empty, object_value, pointer
-from tagflow.kernels.cpu.arrays cimport (
+from tagloom.kernels.core.table cimport Type
+from tagloom.kernels.core.values cimport Value, drop, empty, object_value, pointer
+from tagloom.kernels.cpu.arrays cimport (
     MOST_DIMS, ArrayObject, PyArray_CheckExact, PyArray_DATA, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, array_in,
     integer_at, is_plain, new_array, same_shape,
 )
-from tagflow.kernels.cpu.elements cimport READ, WRITTEN, Element, Elements, Rows, Slot, new_rows
-from tagflow.kernels.native.compiled cimport Instruction
-from tagflow.kernels.native.run cimport (
+from tagloom.kernels.cpu.elements cimport READ, WRITTEN, Element, Elements, Rows, Slot, new_rows
+from tagloom.kernels.native.compiled cimport Instruction
+from tagloom.kernels.native.run cimport (
     CALL, LATER, NO, YES, Act, Refusal, Register, Run, Step, Verdict, add_step, checked, data_of,
     is_element, most_value_bytes,
     new_cell, point_to, type_of,

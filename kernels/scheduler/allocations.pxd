@@ -1,8 +1,8 @@
 """What has memory of a device."""
 
-from tagflow.kernels.memory.pool cimport Pool
-from tagflow.kernels.scheduler.delivery cimport Machine
-from tagflow.kernels.scheduler.plan cimport CompiledPlan
+from tagloom.kernels.memory.pool cimport Pool
+from tagloom.kernels.scheduler.delivery cimport Machine
+from tagloom.kernels.scheduler.plan cimport CompiledPlan
 
 
 cdef list allocations_of(Machine* m, CompiledPlan compiled, Pool pool, object step)

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
-from tagflow.base.resources import Resource
-from tagflow.kernels.memory.pool import Pool
+from tagloom.base.resources import Resource
+from tagloom.kernels.memory.pool import Pool
 
 def resource_allocations(resources: Iterable[Resource], pool: Pool) -> list[tuple[int, str, None, Any]]:
     """Return (bytes, label, None, None) of what resources hold of the memory that a pool counts, each array once."""

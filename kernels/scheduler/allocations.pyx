@@ -5,17 +5,17 @@ from libc.stdint cimport int64_t, uint32_t
 
 import numpy as np
 
-from tagflow.base.resources import Resource
-from tagflow.kernels.core.table import Kind
+from tagloom.base.resources import Resource
+from tagloom.kernels.core.table import Kind
 
-from tagflow.kernels.core.frames cimport Frame, Iteration
-from tagflow.kernels.core.values cimport OBJECT, Value
-from tagflow.kernels.memory.pool cimport Pool
-from tagflow.kernels.memory.swappable cimport SwappableArray
-from tagflow.kernels.scheduler.delivery cimport Machine
-from tagflow.kernels.scheduler.plan cimport CompiledPlan
-from tagflow.kernels.scheduler.report cimport frame_path_of
-from tagflow.kernels.scheduler.series cimport Series
+from tagloom.kernels.core.frames cimport Frame, Iteration
+from tagloom.kernels.core.values cimport OBJECT, Value
+from tagloom.kernels.memory.pool cimport Pool
+from tagloom.kernels.memory.swappable cimport SwappableArray
+from tagloom.kernels.scheduler.delivery cimport Machine
+from tagloom.kernels.scheduler.plan cimport CompiledPlan
+from tagloom.kernels.scheduler.report cimport frame_path_of
+from tagloom.kernels.scheduler.series cimport Series
 
 
 cdef list allocations_of(Machine* m, CompiledPlan compiled, Pool pool, object step):

@@ -2,10 +2,10 @@
 
 from cpython.object cimport PyObject
 
-from tagflow.kernels.core.table cimport Node
-from tagflow.kernels.scheduler.delivery cimport Machine
-from tagflow.kernels.scheduler.plan cimport CompiledPlan
-from tagflow.kernels.scheduler.ready cimport Ready
+from tagloom.kernels.core.table cimport Node
+from tagloom.kernels.scheduler.delivery cimport Machine
+from tagloom.kernels.scheduler.plan cimport CompiledPlan
+from tagloom.kernels.scheduler.ready cimport Ready
 
 cdef object call_kernel(
     Machine* m, Ready ready, PyObject** scratch, CompiledPlan compiled, object step, double nanoseconds_left)

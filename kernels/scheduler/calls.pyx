@@ -9,17 +9,17 @@ from numpy cimport (
 from functools import partial
 from time import thread_time_ns
 
-from tagflow.kernels.core.clock cimport nanoseconds
-from tagflow.kernels.core.convert cimport accept, box
-from tagflow.kernels.core.cost cimport LARGE
-from tagflow.kernels.core.frames cimport Iteration
-from tagflow.kernels.core.table cimport DETACHED, STATEFUL, Node, Table, input_type, output_type
-from tagflow.kernels.core.values cimport OBJECT, Py_DECREF, Py_INCREF, Value, drop, pointer
-from tagflow.kernels.scheduler.delivery cimport Machine
-from tagflow.kernels.scheduler.instance cimport instance_of
-from tagflow.kernels.scheduler.plan cimport CompiledPlan
-from tagflow.kernels.scheduler.ready cimport Ready
-from tagflow.kernels.scheduler.series cimport Series
+from tagloom.kernels.core.clock cimport nanoseconds
+from tagloom.kernels.core.convert cimport accept, box
+from tagloom.kernels.core.cost cimport LARGE
+from tagloom.kernels.core.frames cimport Iteration
+from tagloom.kernels.core.table cimport DETACHED, STATEFUL, Node, Table, input_type, output_type
+from tagloom.kernels.core.values cimport OBJECT, Py_DECREF, Py_INCREF, Value, drop, pointer
+from tagloom.kernels.scheduler.delivery cimport Machine
+from tagloom.kernels.scheduler.instance cimport instance_of
+from tagloom.kernels.scheduler.plan cimport CompiledPlan
+from tagloom.kernels.scheduler.ready cimport Ready
+from tagloom.kernels.scheduler.series cimport Series
 
 cdef extern from "Python.h":
     object PyObject_Vectorcall(object, PyObject**, size_t, PyObject*)

@@ -4,7 +4,7 @@ These are properties of tables, not of programs: the passes of the compiler chec
 errors to users. Here a violation is a bug of the compiler, and would otherwise be a wild pointer.
 """
 
-from tagflow.kernels.core.table import Kind
+from tagloom.kernels.core.table import Kind
 
 _SINGLE_INPUT = (Kind.ENTER, Kind.EXIT, Kind.NEXT_ITERATION, Kind.LOOP_COND, Kind.IDENTITY, Kind.FETCH, Kind.SEND)
 _FIXED_INPUTS = {

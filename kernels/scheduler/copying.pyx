@@ -4,17 +4,17 @@ cimport numpy as cnp
 from cpython.object cimport PyObject
 from libc.string cimport memcpy
 
-from tagflow.kernels.core.cost cimport do_or_leave
-from tagflow.kernels.core.frames cimport Iteration
-from tagflow.kernels.core.table cimport STRING, Node, Type, Work, output_type
-from tagflow.kernels.core.values cimport hold, object_value
-from tagflow.kernels.cpu.arrays cimport (
+from tagloom.kernels.core.cost cimport do_or_leave
+from tagloom.kernels.core.frames cimport Iteration
+from tagloom.kernels.core.table cimport STRING, Node, Type, Work, output_type
+from tagloom.kernels.core.values cimport hold, object_value
+from tagloom.kernels.cpu.arrays cimport (
     MOST_DIMS, ArrayObject, DescrObject, PyArray_DATA, PyArray_DIMS, PyArray_NBYTES, PyArray_NDIM, PyArray_SIZE,
     PyArray_STRIDES, is_plain, is_usable, new_array,
 )
-from tagflow.kernels.cpu.windows cimport Window, copy_window_to
-from tagflow.kernels.scheduler.delivery cimport Machine
-from tagflow.kernels.scheduler.rendezvous cimport RendezvousTable
+from tagloom.kernels.cpu.windows cimport Window, copy_window_to
+from tagloom.kernels.scheduler.delivery cimport Machine
+from tagloom.kernels.scheduler.rendezvous cimport RendezvousTable
 
 cdef extern from "numpy/arrayobject.h":
     DescrObject* PyArray_DESCR(ArrayObject*)

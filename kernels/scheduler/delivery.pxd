@@ -8,15 +8,15 @@ See docs/design/0003-step-machine.md.
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from tagflow.kernels.core.frames cimport (
+from tagloom.kernels.core.frames cimport (
     Deferred, Frame, Iteration, append_iteration, close_frame, count_start, remove_oldest,
 )
-from tagflow.kernels.core.table cimport (
+from tagloom.kernels.core.table cimport (
     AT_ONCE, CONTROL_TRIGGER, DEAD_SILENT, MERGE, RECV, SEND, TRIP_COUNT, Edge, Node, Pending, Table,
 )
-from tagflow.kernels.core.values cimport EMPTY, Counters, Value, drop, empty, hold, object_value, scalar
-from tagflow.kernels.scheduler.gate cimport MemoryGate, admits_iteration, begin_iteration, end_iteration
-from tagflow.kernels.scheduler.ready cimport Queue, Ready, push
+from tagloom.kernels.core.values cimport EMPTY, Counters, Value, drop, empty, hold, object_value, scalar
+from tagloom.kernels.scheduler.gate cimport MemoryGate, admits_iteration, begin_iteration, end_iteration
+from tagloom.kernels.scheduler.ready cimport Queue, Ready, push
 
 cdef enum Trouble:  # bits of Machine.trouble, which the caller looks at after each instance
     NO_MEMORY = 1

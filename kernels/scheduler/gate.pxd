@@ -8,10 +8,10 @@ docs/design/0011-memory-limits.md.
 
 from libc.stdint cimport int64_t, uint32_t
 
-from tagflow.kernels.core.frames cimport Frame, Iteration
-from tagflow.kernels.core.table cimport FrameType
-from tagflow.kernels.memory.accounts cimport close_account, open_account, reserved_by
-from tagflow.kernels.memory.blocks cimport Account, Store
+from tagloom.kernels.core.frames cimport Frame, Iteration
+from tagloom.kernels.core.table cimport FrameType
+from tagloom.kernels.memory.accounts cimport close_account, open_account, reserved_by
+from tagloom.kernels.memory.blocks cimport Account, Store
 
 cdef enum:
     UNKNOWN = -1  # in MemoryGate.iteration_bytes: no iteration has ended yet

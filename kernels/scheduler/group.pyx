@@ -10,12 +10,12 @@ See docs/design/0009-devices.md.
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
-from tagflow.kernels.core.clock cimport now
-from tagflow.kernels.core.cost cimport SLICE
-from tagflow.kernels.memory.contexts cimport KernelContexts, enter, leave
-from tagflow.kernels.scheduler.machine cimport StepMachine
-from tagflow.kernels.scheduler.rendezvous cimport Rendezvous, next_machine, wake_machine
-from tagflow.kernels.scheduler.workers cimport PATIENCE
+from tagloom.kernels.core.clock cimport now
+from tagloom.kernels.core.cost cimport SLICE
+from tagloom.kernels.memory.contexts cimport KernelContexts, enter, leave
+from tagloom.kernels.scheduler.machine cimport StepMachine
+from tagloom.kernels.scheduler.rendezvous cimport Rendezvous, next_machine, wake_machine
+from tagloom.kernels.scheduler.workers cimport PATIENCE
 
 cdef extern from "<fenv.h>" nogil:
     int FE_ALL_EXCEPT

@@ -2,8 +2,8 @@
 
 from libc.stdint cimport int64_t
 
-from tagflow.kernels.core.table cimport Node
-from tagflow.kernels.scheduler.delivery cimport Machine
+from tagloom.kernels.core.table cimport Node
+from tagloom.kernels.scheduler.delivery cimport Machine
 
 cdef int64_t guarded_bytes(Machine* m, const Node* node) except -1
 cdef list guarded_outputs(Machine* m, const Node* node)

@@ -3,10 +3,10 @@
 from libc.stdint cimport int64_t, uint32_t
 from numpy cimport PyArray_CheckExact, PyArray_NBYTES, import_array, ndarray
 
-from tagflow.kernels.core.convert cimport box
-from tagflow.kernels.core.table cimport KERNEL, Node, is_floating, output_type
-from tagflow.kernels.core.values cimport OBJECT, drop, pointer
-from tagflow.kernels.scheduler.delivery cimport Machine
+from tagloom.kernels.core.convert cimport box
+from tagloom.kernels.core.table cimport KERNEL, Node, is_floating, output_type
+from tagloom.kernels.core.values cimport OBJECT, drop, pointer
+from tagloom.kernels.scheduler.delivery cimport Machine
 
 import_array()
 

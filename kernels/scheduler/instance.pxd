@@ -2,8 +2,8 @@
 
 from libc.stdint cimport int64_t
 
-from tagflow.kernels.scheduler.plan cimport CompiledPlan
-from tagflow.kernels.scheduler.ready cimport Ready
+from tagloom.kernels.scheduler.plan cimport CompiledPlan
+from tagloom.kernels.scheduler.ready cimport Ready
 
 
 cdef class Instance:

@@ -1,10 +1,10 @@
 """Which instance of an operation runs."""
 
-from tagflow.base.tags import instance_name
+from tagloom.base.tags import instance_name
 
-from tagflow.kernels.scheduler.plan cimport CompiledPlan
-from tagflow.kernels.scheduler.ready cimport Ready
-from tagflow.kernels.scheduler.report cimport frame_path_of
+from tagloom.kernels.scheduler.plan cimport CompiledPlan
+from tagloom.kernels.scheduler.ready cimport Ready
+from tagloom.kernels.scheduler.report cimport frame_path_of
 
 
 cdef class Instance:

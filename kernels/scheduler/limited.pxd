@@ -2,9 +2,9 @@
 
 from libc.stdint cimport int64_t
 
-from tagflow.kernels.scheduler.gate cimport MemoryGate
-from tagflow.kernels.scheduler.machine cimport StepMachine
-from tagflow.kernels.scheduler.ready cimport Ready
+from tagloom.kernels.scheduler.gate cimport MemoryGate
+from tagloom.kernels.scheduler.machine cimport StepMachine
+from tagloom.kernels.scheduler.ready cimport Ready
 
 
 cdef class Parked:

@@ -10,22 +10,22 @@ from functools import partial
 
 from libc.stdint cimport int64_t, uint32_t
 
-from tagflow.kernels.core.cost cimport Py_CLEAR
-from tagflow.kernels.core.frames cimport Frame, Iteration
-from tagflow.kernels.core.table cimport KERNEL, Node
-from tagflow.kernels.core.values cimport drop
-from tagflow.kernels.memory.blocks cimport Account, Store
-from tagflow.kernels.memory.contexts import outside
-from tagflow.kernels.memory.pool cimport Pool
-from tagflow.kernels.scheduler.allocations cimport allocations_of
-from tagflow.kernels.scheduler.delivery cimport NO_MEMORY, start_iteration
-from tagflow.kernels.scheduler.gate cimport (
+from tagloom.kernels.core.cost cimport Py_CLEAR
+from tagloom.kernels.core.frames cimport Frame, Iteration
+from tagloom.kernels.core.table cimport KERNEL, Node
+from tagloom.kernels.core.values cimport drop
+from tagloom.kernels.memory.blocks cimport Account, Store
+from tagloom.kernels.memory.contexts import outside
+from tagloom.kernels.memory.pool cimport Pool
+from tagloom.kernels.scheduler.allocations cimport allocations_of
+from tagloom.kernels.scheduler.delivery cimport NO_MEMORY, start_iteration
+from tagloom.kernels.scheduler.gate cimport (
     UNKNOWN, account_of, admits_iteration, is_backward, is_oldest, reserved_around,
 )
-from tagflow.kernels.scheduler.machine cimport StepMachine
-from tagflow.kernels.scheduler.ready cimport DEPTH_FIRST, Ready, push
-from tagflow.kernels.scheduler.report cimport tag_of
-from tagflow.kernels.scheduler.state cimport StepState
+from tagloom.kernels.scheduler.machine cimport StepMachine
+from tagloom.kernels.scheduler.ready cimport DEPTH_FIRST, Ready, push
+from tagloom.kernels.scheduler.report cimport tag_of
+from tagloom.kernels.scheduler.state cimport StepState
 
 
 

@@ -2,9 +2,9 @@
 
 from libc.stdint cimport uint64_t
 
-from tagflow.kernels.core.frames cimport Iteration
-from tagflow.kernels.scheduler.delivery cimport Machine
-from tagflow.kernels.scheduler.ready cimport Ready
+from tagloom.kernels.core.frames cimport Iteration
+from tagloom.kernels.scheduler.delivery cimport Machine
+from tagloom.kernels.scheduler.ready cimport Ready
 
 
 cdef class OperationLine:

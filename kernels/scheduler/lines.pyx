@@ -11,10 +11,10 @@ from collections import deque
 
 from libc.stdint cimport uint64_t
 
-from tagflow.kernels.core.frames cimport Iteration
-from tagflow.kernels.core.values cimport OBJECT, Value
-from tagflow.kernels.scheduler.delivery cimport Machine
-from tagflow.kernels.scheduler.ready cimport Ready, push
+from tagloom.kernels.core.frames cimport Iteration
+from tagloom.kernels.core.values cimport OBJECT, Value
+from tagloom.kernels.scheduler.delivery cimport Machine
+from tagloom.kernels.scheduler.ready cimport Ready, push
 
 
 cdef class _Behind:

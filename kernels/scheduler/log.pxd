@@ -2,11 +2,11 @@
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from tagflow.kernels.memory.pool cimport Pool
-from tagflow.kernels.scheduler.delivery cimport Machine
-from tagflow.kernels.scheduler.plan cimport CompiledPlan
-from tagflow.kernels.scheduler.ready cimport Ready
-from tagflow.kernels.scheduler.tracing cimport Recorder, Span
+from tagloom.kernels.memory.pool cimport Pool
+from tagloom.kernels.scheduler.delivery cimport Machine
+from tagloom.kernels.scheduler.plan cimport CompiledPlan
+from tagloom.kernels.scheduler.ready cimport Ready
+from tagloom.kernels.scheduler.tracing cimport Recorder, Span
 
 
 cdef class Log:

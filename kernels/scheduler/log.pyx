@@ -2,12 +2,12 @@
 
 from libc.stdint cimport int64_t
 
-from tagflow.kernels.core.clock cimport nanoseconds
-from tagflow.kernels.scheduler.delivery cimport Machine
-from tagflow.kernels.scheduler.plan cimport CompiledPlan
-from tagflow.kernels.scheduler.ready cimport Ready
-from tagflow.kernels.scheduler.report cimport count_iterations, frame_path_of, held_bytes
-from tagflow.kernels.scheduler.tracing cimport Recorder, Span
+from tagloom.kernels.core.clock cimport nanoseconds
+from tagloom.kernels.scheduler.delivery cimport Machine
+from tagloom.kernels.scheduler.plan cimport CompiledPlan
+from tagloom.kernels.scheduler.ready cimport Ready
+from tagloom.kernels.scheduler.report cimport count_iterations, frame_path_of, held_bytes
+from tagloom.kernels.scheduler.tracing cimport Recorder, Span
 
 cdef enum:
     LOOKS = 16  # spans between two looks at the bytes in use and the iterations in flight

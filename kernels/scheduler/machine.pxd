@@ -1,9 +1,9 @@
 """One execution of a plan."""
 
-from tagflow.kernels.core.table cimport Node
-from tagflow.kernels.scheduler.ready cimport Ready
-from tagflow.kernels.scheduler.state cimport StepState
-from tagflow.kernels.scheduler.workers cimport OffloadedWork
+from tagloom.kernels.core.table cimport Node
+from tagloom.kernels.scheduler.ready cimport Ready
+from tagloom.kernels.scheduler.state cimport StepState
+from tagloom.kernels.scheduler.workers cimport OffloadedWork
 
 
 cdef class StepMachine(StepState):

@@ -11,24 +11,24 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 from numpy cimport import_array
 
-from tagflow.kernels.core.clock cimport nanoseconds, now
-from tagflow.kernels.core.cost cimport LOOP_COST, SLICE, Py_CLEAR, array_cost, cut, do_work, keep, take_result
-from tagflow.kernels.core.table cimport KERNEL, RECV, UNFINISHED, Node, Work
-from tagflow.kernels.core.values cimport Value
-from tagflow.kernels.cpu.ufuncs cimport run_loop
-from tagflow.kernels.scheduler.awaitable cimport discard, is_awaitable
-from tagflow.kernels.scheduler.calls cimport call_kernel
-from tagflow.kernels.scheduler.copying cimport copy_received
-from tagflow.kernels.scheduler.delivery cimport Machine
-from tagflow.kernels.scheduler.guard cimport drop_outputs
-from tagflow.kernels.scheduler.lines cimport stands_behind
-from tagflow.kernels.scheduler.primitives cimport resolve
-from tagflow.kernels.scheduler.ready cimport Ready, pop_ring, pop_stack
-from tagflow.kernels.scheduler.report cimport frame_path_of
-from tagflow.kernels.scheduler.saving cimport run_series
-from tagflow.kernels.scheduler.state cimport StepState
-from tagflow.kernels.scheduler.tracing cimport COMPUTE, COPIED_IN, OFFLOADED, Span
-from tagflow.kernels.scheduler.workers cimport OffloadedWork, Task, new_offloaded_work, unpack
+from tagloom.kernels.core.clock cimport nanoseconds, now
+from tagloom.kernels.core.cost cimport LOOP_COST, SLICE, Py_CLEAR, array_cost, cut, do_work, keep, take_result
+from tagloom.kernels.core.table cimport KERNEL, RECV, UNFINISHED, Node, Work
+from tagloom.kernels.core.values cimport Value
+from tagloom.kernels.cpu.ufuncs cimport run_loop
+from tagloom.kernels.scheduler.awaitable cimport discard, is_awaitable
+from tagloom.kernels.scheduler.calls cimport call_kernel
+from tagloom.kernels.scheduler.copying cimport copy_received
+from tagloom.kernels.scheduler.delivery cimport Machine
+from tagloom.kernels.scheduler.guard cimport drop_outputs
+from tagloom.kernels.scheduler.lines cimport stands_behind
+from tagloom.kernels.scheduler.primitives cimport resolve
+from tagloom.kernels.scheduler.ready cimport Ready, pop_ring, pop_stack
+from tagloom.kernels.scheduler.report cimport frame_path_of
+from tagloom.kernels.scheduler.saving cimport run_series
+from tagloom.kernels.scheduler.state cimport StepState
+from tagloom.kernels.scheduler.tracing cimport COMPUTE, COPIED_IN, OFFLOADED, Span
+from tagloom.kernels.scheduler.workers cimport OffloadedWork, Task, new_offloaded_work, unpack
 
 cdef extern from "<fenv.h>" nogil:
     int FE_ALL_EXCEPT

@@ -29,7 +29,7 @@ class OpTask(asyncio.Future[Any]):
     Examples
     --------
     >>> import asyncio
-    >>> from tagflow.kernels.scheduler.optask import OpTask
+    >>> from tagloom.kernels.scheduler.optask import OpTask
     >>> async def main():
     ...     source = asyncio.get_running_loop().create_future()
     ...     task = OpTask(source, "recv@root/0", convert=lambda value: value + 1)

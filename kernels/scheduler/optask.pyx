@@ -10,7 +10,7 @@ from asyncio import CancelledError, Future, get_running_loop
 from asyncio.tasks import _register_task, _unregister_task
 from contextvars import copy_context
 
-from tagflow.kernels.core.async_result cimport AsyncResult
+from tagloom.kernels.core.async_result cimport AsyncResult
 
 
 class OpTask(Future):

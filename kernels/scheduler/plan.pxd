@@ -2,9 +2,9 @@
 
 from libc.stdint cimport int64_t
 
-from tagflow.kernels.core.arena cimport Arena
-from tagflow.kernels.core.table cimport Table
-from tagflow.kernels.core.values cimport Counters
+from tagloom.kernels.core.arena cimport Arena
+from tagloom.kernels.core.table cimport Table
+from tagloom.kernels.core.values cimport Counters
 
 
 cdef class CompiledPlan:

@@ -11,21 +11,21 @@ from libc.string cimport memset
 
 import numpy as np
 
-from tagflow.base.settings import DEFAULTS
-from tagflow.base.tags import name_hash
-from tagflow.kernels.core.table import Kind as Kinds
-from tagflow.kernels.scheduler.check_plan import check, out_frame
+from tagloom.base.settings import DEFAULTS
+from tagloom.base.tags import name_hash
+from tagloom.kernels.core.table import Kind as Kinds
+from tagloom.kernels.scheduler.check_plan import check, out_frame
 
-from tagflow.kernels.core.arena cimport Arena
-from tagflow.kernels.core.convert cimport accept
-from tagflow.kernels.core.cost cimport LONG
-from tagflow.kernels.core.table cimport (
+from tagloom.kernels.core.arena cimport Arena
+from tagloom.kernels.core.convert cimport accept
+from tagloom.kernels.core.cost cimport LONG
+from tagloom.kernels.core.table cimport (
     AT_ONCE, CONST, DEAD_SILENT, DETACHED, ENTER, EXIT, FETCH, INVARIANT, KERNEL, LAST, HOST_BACKED, MERGE,
     NEXT_ITERATION, RECV, SERIES_EXIT, SERIES_READ, STATEFUL, SWAPPABLE, SWITCH, SWITCH_N, TRIP_COUNT, Edge, FrameType,
     Link, LoopCounts, Node, Pending, Table, Type, describe_type, output_type,
 )
-from tagflow.kernels.core.values cimport Value, drop
-from tagflow.kernels.cpu.choosing cimport choose_kernel
+from tagloom.kernels.core.values cimport Value, drop
+from tagloom.kernels.cpu.choosing cimport choose_kernel
 
 
 cdef double GUESS = 10  # nanoseconds that a Python kernel takes for a byte, before that is measured
@@ -38,7 +38,7 @@ cdef class CompiledPlan:
     Parameters
     ----------
     plan : Plan
-        Nodes, frames and edges; see ``tagflow.compile.plan.plan``.
+        Nodes, frames and edges; see ``tagloom.compile.plan.plan``.
     settings : Settings, optional
         Which fast paths its steps take: ``native``, ``loops``, ``reuse``.
 

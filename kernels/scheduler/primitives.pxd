@@ -5,22 +5,22 @@ See docs/design/0003-step-machine.md.
 
 from libc.stdint cimport int64_t, uint32_t
 
-from tagflow.kernels.core.convert cimport as_integer
-from tagflow.kernels.core.frames cimport (
+from tagloom.kernels.core.convert cimport as_integer
+from tagloom.kernels.core.frames cimport (
     LEFT, Deferred, Frame, Iteration, append_iteration, close_frame, count_start, open_frame,
 )
-from tagflow.kernels.core.table cimport (
+from tagloom.kernels.core.table cimport (
     CONST, CONTROL_TRIGGER, DEAD_SILENT, ENTER, EXIT, FEED, FETCH, IDENTITY, INVARIANT, LOOP_COND, MERGE, NEXT_ITERATION, RECV,
     SEND, SWITCH, SWITCH_N, TRIP_COUNT, FrameType, Node, input_type,
 )
-from tagflow.kernels.core.values cimport EMPTY, OBJECT, SCALAR, Value, drop, empty, hold, scalar, take
-from tagflow.kernels.scheduler.delivery cimport (
+from tagloom.kernels.core.values cimport EMPTY, OBJECT, SCALAR, Value, drop, empty, hold, scalar, take
+from tagloom.kernels.scheduler.delivery cimport (
     NOT_SCALAR, NO_MEMORY, TWO_LIVE, Machine, complete, drop_inputs, emit, emit_controls, emit_dead, emit_output,
     emit_outputs, settle, start_iteration,
 )
-from tagflow.kernels.scheduler.gate cimport admits_iteration, begin_iteration, hold_frame
-from tagflow.kernels.scheduler.ready cimport Ready
-from tagflow.kernels.scheduler.rendezvous cimport ARRIVED, receive, send
+from tagloom.kernels.scheduler.gate cimport admits_iteration, begin_iteration, hold_frame
+from tagloom.kernels.scheduler.ready cimport Ready
+from tagloom.kernels.scheduler.rendezvous cimport ARRIVED, receive, send
 
 
 cdef inline void forward(Machine* m, Iteration* it, Iteration* target, const Node* node) noexcept nogil:

@@ -10,7 +10,7 @@ cimport cython
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 
-from tagflow.kernels.core.frames cimport Iteration
+from tagloom.kernels.core.frames cimport Iteration
 
 
 cdef struct Ready:

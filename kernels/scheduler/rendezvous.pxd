@@ -10,11 +10,11 @@ See docs/design/0009-devices.md.
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 
-from tagflow.kernels.core.frames cimport Frame, Iteration
-from tagflow.kernels.core.table cimport Node, output_type
-from tagflow.kernels.core.values cimport SCALAR, Value, take
-from tagflow.kernels.scheduler.delivery cimport NO_MEMORY, Machine, complete, drop_inputs
-from tagflow.kernels.scheduler.ready cimport Ready, push
+from tagloom.kernels.core.frames cimport Frame, Iteration
+from tagloom.kernels.core.table cimport Node, output_type
+from tagloom.kernels.core.values cimport SCALAR, Value, take
+from tagloom.kernels.scheduler.delivery cimport NO_MEMORY, Machine, complete, drop_inputs
+from tagloom.kernels.scheduler.ready cimport Ready, push
 
 
 cdef enum:

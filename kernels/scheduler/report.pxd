@@ -2,9 +2,9 @@
 
 from libc.stdint cimport int64_t, uint32_t
 
-from tagflow.kernels.core.frames cimport Frame, Iteration
-from tagflow.kernels.scheduler.delivery cimport Machine
-from tagflow.kernels.scheduler.plan cimport CompiledPlan
+from tagloom.kernels.core.frames cimport Frame, Iteration
+from tagloom.kernels.scheduler.delivery cimport Machine
+from tagloom.kernels.scheduler.plan cimport CompiledPlan
 
 cdef str frame_path_of(Frame* frame, CompiledPlan compiled)
 cdef str tag_of(Iteration* it, uint32_t node, CompiledPlan compiled)

@@ -3,17 +3,17 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from tagflow.base.tags import DEAD, ROOT_PATH, frame_path, instance_name
+from tagloom.base.tags import DEAD, ROOT_PATH, frame_path, instance_name
 
-from tagflow.kernels.core.convert cimport box
-from tagflow.kernels.core.frames cimport Frame, Iteration, close_frame, remove_oldest
-from tagflow.kernels.core.table cimport SWITCH, SWITCH_N, Node, input_type
-from tagflow.kernels.core.values cimport EMPTY, OBJECT, SCALAR, Py_INCREF, Value
-from tagflow.kernels.scheduler.delivery cimport Machine, Outcome
-from tagflow.kernels.scheduler.gate cimport end_iteration
-from tagflow.kernels.scheduler.plan cimport CompiledPlan
-from tagflow.kernels.scheduler.ready cimport Ready
-from tagflow.kernels.scheduler.series cimport Series
+from tagloom.kernels.core.convert cimport box
+from tagloom.kernels.core.frames cimport Frame, Iteration, close_frame, remove_oldest
+from tagloom.kernels.core.table cimport SWITCH, SWITCH_N, Node, input_type
+from tagloom.kernels.core.values cimport EMPTY, OBJECT, SCALAR, Py_INCREF, Value
+from tagloom.kernels.scheduler.delivery cimport Machine, Outcome
+from tagloom.kernels.scheduler.gate cimport end_iteration
+from tagloom.kernels.scheduler.plan cimport CompiledPlan
+from tagloom.kernels.scheduler.ready cimport Ready
+from tagloom.kernels.scheduler.series cimport Series
 
 
 cdef str frame_path_of(Frame* frame, CompiledPlan compiled):

@@ -1,7 +1,7 @@
 """What SERIES_PUSH, SERIES_EXIT and SERIES_READ do."""
 
-from tagflow.kernels.core.frames cimport Iteration
-from tagflow.kernels.core.table cimport Node
-from tagflow.kernels.scheduler.delivery cimport Machine
+from tagloom.kernels.core.frames cimport Iteration
+from tagloom.kernels.core.table cimport Node
+from tagloom.kernels.scheduler.delivery cimport Machine
 
 cdef object run_series(Machine* m, Iteration* it, const Node* node, object swap)

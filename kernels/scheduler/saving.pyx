@@ -6,15 +6,15 @@ See docs/design/0002-saved-values.md.
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
-from tagflow.kernels.core.convert cimport accept, as_integer, box
-from tagflow.kernels.core.frames cimport Frame, Iteration
-from tagflow.kernels.core.table cimport (
+from tagloom.kernels.core.convert cimport accept, as_integer, box
+from tagloom.kernels.core.frames cimport Frame, Iteration
+from tagloom.kernels.core.table cimport (
     LAST, HOST_BACKED, SERIES_PUSH, SERIES_READ, SWAPPABLE, Node, input_type, output_type,
 )
-from tagflow.kernels.core.values cimport EMPTY, OBJECT, Py_INCREF, Value, hold, object_value, scalar, take
-from tagflow.kernels.memory.swappable cimport SwappableArray
-from tagflow.kernels.scheduler.delivery cimport Machine
-from tagflow.kernels.scheduler.series cimport Series
+from tagloom.kernels.core.values cimport EMPTY, OBJECT, Py_INCREF, Value, hold, object_value, scalar, take
+from tagloom.kernels.memory.swappable cimport SwappableArray
+from tagloom.kernels.scheduler.delivery cimport Machine
+from tagloom.kernels.scheduler.series cimport Series
 
 
 cdef object run_series(Machine* m, Iteration* it, const Node* node, object swap):

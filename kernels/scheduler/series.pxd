@@ -3,8 +3,8 @@
 from libc.stdint cimport int64_t, uint8_t
 from numpy cimport npy_intp
 
-from tagflow.kernels.core.table cimport Type
-from tagflow.kernels.core.values cimport Value
+from tagloom.kernels.core.table cimport Type
+from tagloom.kernels.core.values cimport Value
 
 
 cdef struct Block:  # slots that lie one behind the other, of one shape

@@ -12,15 +12,15 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 
-from tagflow.kernels.core.convert cimport box
-from tagflow.kernels.core.table cimport Type
-from tagflow.kernels.core.values cimport (
+from tagloom.kernels.core.convert cimport box
+from tagloom.kernels.core.table cimport Type
+from tagloom.kernels.core.values cimport (
     EMPTY, OBJECT, SCALAR, Counters, Value, drop, empty, hold, object_value, pointer, scalar,
 )
-from tagflow.kernels.cpu.arrays cimport (
+from tagloom.kernels.cpu.arrays cimport (
     MOST_DIMS, ArrayObject, PyArray_DIMS, PyArray_NDIM, new_array, new_view, product,
 )
-from tagflow.kernels.memory.swappable cimport SwappableArray
+from tagloom.kernels.memory.swappable cimport SwappableArray
 
 cnp.import_array()
 

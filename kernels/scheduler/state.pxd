@@ -3,15 +3,15 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
 
-from tagflow.kernels.core.arena cimport Arena
-from tagflow.kernels.core.table cimport Work
-from tagflow.kernels.core.values cimport Counters, Value
-from tagflow.kernels.scheduler.delivery cimport Machine
-from tagflow.kernels.scheduler.log cimport Log
-from tagflow.kernels.scheduler.plan cimport CompiledPlan
-from tagflow.kernels.scheduler.ready cimport Ready
-from tagflow.kernels.scheduler.rendezvous cimport Rendezvous
-from tagflow.kernels.scheduler.workers cimport Inbox, Workers
+from tagloom.kernels.core.arena cimport Arena
+from tagloom.kernels.core.table cimport Work
+from tagloom.kernels.core.values cimport Counters, Value
+from tagloom.kernels.scheduler.delivery cimport Machine
+from tagloom.kernels.scheduler.log cimport Log
+from tagloom.kernels.scheduler.plan cimport CompiledPlan
+from tagloom.kernels.scheduler.ready cimport Ready
+from tagloom.kernels.scheduler.rendezvous cimport Rendezvous
+from tagloom.kernels.scheduler.workers cimport Inbox, Workers
 
 
 cdef class PendingInstance:
@@ -49,7 +49,7 @@ cdef class StepState:
     cdef int64_t looks  # of them, those whose outputs the guard looks at
     cdef Rendezvous rendezvous  # None: it is alone
     cdef readonly object guard  # called with floating outputs, or None
-    cdef readonly object swap  # keeps saved values and reads them, or None; see tagflow.swap.swapper
+    cdef readonly object swap  # keeps saved values and reads them, or None; see tagloom.swap.swapper
     cdef readonly object submit  # says until when a kernel is not done, or None
     cdef Log log  # None: nothing is traced
     cdef double patience  # seconds that a drain waits for the workers before it gives up the event loop

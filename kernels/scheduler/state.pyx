@@ -13,36 +13,36 @@ from libc.stdlib cimport calloc, free
 
 import logging
 
-from tagflow.kernels.memory.contexts import outside
+from tagloom.kernels.memory.contexts import outside
 
-from tagflow.kernels.core.arena cimport Arena
-from tagflow.kernels.core.clock cimport nanoseconds
-from tagflow.kernels.core.convert cimport accept
-from tagflow.kernels.core.frames cimport append_iteration, count_launch, frame_id, open_frame
-from tagflow.kernels.core.table cimport AT_ONCE, DETACHED, RECV, Node, Table
-from tagflow.kernels.core.values cimport TAGFLOW_DEBUG, Counters, Value, drop, take
-from tagflow.kernels.scheduler.awaitable cimport discard, is_awaitable
-from tagflow.kernels.scheduler.calls cimport accept_outputs
-from tagflow.kernels.scheduler.calls import Continuation
-from tagflow.kernels.scheduler.delivery cimport (
+from tagloom.kernels.core.arena cimport Arena
+from tagloom.kernels.core.clock cimport nanoseconds
+from tagloom.kernels.core.convert cimport accept
+from tagloom.kernels.core.frames cimport append_iteration, count_launch, frame_id, open_frame
+from tagloom.kernels.core.table cimport AT_ONCE, DETACHED, RECV, Node, Table
+from tagloom.kernels.core.values cimport TAGLOOM_DEBUG, Counters, Value, drop, take
+from tagloom.kernels.scheduler.awaitable cimport discard, is_awaitable
+from tagloom.kernels.scheduler.calls cimport accept_outputs
+from tagloom.kernels.scheduler.calls import Continuation
+from tagloom.kernels.scheduler.delivery cimport (
     NOT_SCALAR, NO_MEMORY, TWO_LIVE, Machine, Outcome, complete, drop_inputs, emit_outputs, make_ready, settle,
 )
-from tagflow.kernels.scheduler.guard cimport (
+from tagloom.kernels.scheduler.guard cimport (
     drop_outputs, guard_outputs, guarded_bytes, guarded_outputs, made_bytes,
 )
-from tagflow.kernels.scheduler.lines cimport all_behind, let_next_go_on, open_line
-from tagflow.kernels.scheduler.log cimport open_log
-from tagflow.kernels.scheduler.plan cimport CompiledPlan
-from tagflow.kernels.scheduler.ready cimport Ready, close_queue, open_queue, push
-from tagflow.kernels.scheduler.rendezvous cimport Rendezvous
-from tagflow.kernels.scheduler.report cimport dump_lines, fetched, frame_path_of, free_frames, input_shapes, tag_of
-from tagflow.kernels.scheduler.report cimport switch_outcomes as outcomes_of
-from tagflow.kernels.scheduler.tracing cimport AWAITED, COMPUTE, COPIED_IN, Recorder, Span
-from tagflow.kernels.scheduler.workers cimport PATIENCE, OffloadedWork, Workers
+from tagloom.kernels.scheduler.lines cimport all_behind, let_next_go_on, open_line
+from tagloom.kernels.scheduler.log cimport open_log
+from tagloom.kernels.scheduler.plan cimport CompiledPlan
+from tagloom.kernels.scheduler.ready cimport Ready, close_queue, open_queue, push
+from tagloom.kernels.scheduler.rendezvous cimport Rendezvous
+from tagloom.kernels.scheduler.report cimport dump_lines, fetched, frame_path_of, free_frames, input_shapes, tag_of
+from tagloom.kernels.scheduler.report cimport switch_outcomes as outcomes_of
+from tagloom.kernels.scheduler.tracing cimport AWAITED, COMPUTE, COPIED_IN, Recorder, Span
+from tagloom.kernels.scheduler.workers cimport PATIENCE, OffloadedWork, Workers
 
 cdef double GUARDING = 0.3  # nanoseconds that a guard takes for a byte, about
 cdef Counters _live  # of all machines in the process
-_logger = logging.getLogger("tagflow")
+_logger = logging.getLogger("tagloom")
 
 
 def live_counts():
@@ -51,7 +51,7 @@ def live_counts():
     A debug build adds how many of them were ever ``allocated`` and ``freed``.
     """
     counts = {"frames": _live.frames, "iterations": _live.iterations, "values": _live.values}
-    if TAGFLOW_DEBUG:
+    if TAGLOOM_DEBUG:
         counts.update(allocated=_live.allocated, freed=_live.freed)
     return counts
 

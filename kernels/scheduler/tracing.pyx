@@ -7,7 +7,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
 
-from tagflow.kernels.core.values cimport Py_INCREF, Py_XDECREF
+from tagloom.kernels.core.values cimport Py_INCREF, Py_XDECREF
 
 
 cdef class Recorder:

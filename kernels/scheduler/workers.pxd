@@ -2,10 +2,10 @@
 
 from libc.stdint cimport int64_t, uint32_t
 
-from tagflow.kernels.core.table cimport Node, Work
-from tagflow.kernels.core.values cimport Counters, Value
-from tagflow.kernels.scheduler.delivery cimport Machine
-from tagflow.kernels.scheduler.ready cimport Ready
+from tagloom.kernels.core.table cimport Node, Work
+from tagloom.kernels.core.values cimport Counters, Value
+from tagloom.kernels.scheduler.delivery cimport Machine
+from tagloom.kernels.scheduler.ready cimport Ready
 
 cdef extern from "<pthread.h>" nogil:
     ctypedef struct pthread_t "pthread_t":

@@ -19,12 +19,12 @@ from posix.unistd cimport write
 
 import logging
 
-from tagflow.kernels.core.clock cimport nanoseconds
-from tagflow.kernels.core.cost cimport correct
-from tagflow.kernels.core.table cimport LOST, QUEUE, UNFINISHED, Node, Work
-from tagflow.kernels.core.values cimport OBJECT, Value, drop, pointer, take
-from tagflow.kernels.scheduler.delivery cimport Machine
-from tagflow.kernels.scheduler.ready cimport Ready
+from tagloom.kernels.core.clock cimport nanoseconds
+from tagloom.kernels.core.cost cimport correct
+from tagloom.kernels.core.table cimport LOST, QUEUE, UNFINISHED, Node, Work
+from tagloom.kernels.core.values cimport OBJECT, Value, drop, pointer, take
+from tagloom.kernels.scheduler.delivery cimport Machine
+from tagloom.kernels.scheduler.ready cimport Ready
 
 cdef extern from "Python.h":
     void Py_CLEAR(PyObject*)
@@ -52,7 +52,7 @@ cdef int64_t SETTLED = 10000000  # nanoseconds that a thread stays on its core a
 cdef int LONE = 10  # how many times as long a kernel must take while nothing else can go on
 cdef int IN_VAIN = 100  # waits without looking after one that looked in vain
 
-_logger = logging.getLogger("tagflow")
+_logger = logging.getLogger("tagloom")
 
 
 cdef extern from *:
@@ -65,7 +65,7 @@ cdef extern from *:
     #include <unistd.h>
     /* Ask for long slices of a core, 20 ms. Linux (from 6.12) lets threads that ask for less, as the event loop's,
        run at once when they wake up; others ignore it. sched_setattr(2) has no wrapper in older C libraries. */
-    static void tagflow_ask_for_long_slices(void) {
+    static void tagloom_ask_for_long_slices(void) {
         struct {
             uint32_t size, policy;
             uint64_t flags;
@@ -76,10 +76,10 @@ cdef extern from *:
         syscall(SYS_sched_setattr, 0, &attributes, 0);
     }
     /* Return the core that this thread runs on. */
-    static int tagflow_core(void) { return sched_getcpu(); }
+    static int tagloom_core(void) { return sched_getcpu(); }
 
     /* Move this thread to a core that is not among some, if it may run on one; it still may run on any afterwards. */
-    static void tagflow_leave(const int *cores, int count) {
+    static void tagloom_leave(const int *cores, int count) {
         cpu_set_t allowed, others;
         if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0)
             return;
@@ -91,30 +91,30 @@ cdef extern from *:
             sched_setaffinity(0, sizeof(allowed), &allowed);
     }
     #else
-    static void tagflow_ask_for_long_slices(void) {}
-    static int tagflow_core(void) { return -1; }
-    static void tagflow_leave(const int *cores, int count) {}
+    static void tagloom_ask_for_long_slices(void) {}
+    static int tagloom_core(void) { return -1; }
+    static void tagloom_leave(const int *cores, int count) {}
     #endif
 
-    static inline void *tagflow_look(void *const *place) {
+    static inline void *tagloom_look(void *const *place) {
     #if defined(__x86_64__) || defined(__i386__)
         __builtin_ia32_pause();
     #endif
         return *(void *const volatile *)place;
     }
 
-    static inline void tagflow_note(uint64_t *place) { *(volatile uint64_t *)place = 1; }
+    static inline void tagloom_note(uint64_t *place) { *(volatile uint64_t *)place = 1; }
     """
-    void tagflow_ask_for_long_slices() noexcept nogil
-    int tagflow_core() noexcept nogil
-    void tagflow_leave(const int* cores, int count) noexcept nogil
-    void* tagflow_look(void**) noexcept nogil  # afresh, at whatever another thread may write
-    void tagflow_note(uint64_t*) noexcept nogil  # where another thread looks
+    void tagloom_ask_for_long_slices() noexcept nogil
+    int tagloom_core() noexcept nogil
+    void tagloom_leave(const int* cores, int count) noexcept nogil
+    void* tagloom_look(void**) noexcept nogil  # afresh, at whatever another thread may write
+    void tagloom_note(uint64_t*) noexcept nogil  # where another thread looks
 
 
 def ask_for_long_slices():
     """Let the event loop's thread run at once when it wakes up, though the calling thread has not used up its slice."""
-    tagflow_ask_for_long_slices()
+    tagloom_ask_for_long_slices()
 
 
 @cython.no_gc_clear  # a thread may be at work on what it keeps
@@ -357,7 +357,7 @@ cdef inline void _look_for(void** place, int64_t time, bint politely) noexcept n
     and again is put at the end of the queue for a core when it has work to do.
     """
     cdef int64_t end = nanoseconds() + time
-    while tagflow_look(place) == NULL and nanoseconds() < end:
+    while tagloom_look(place) == NULL and nanoseconds() < end:
         if politely:
             sched_yield()
 
@@ -375,13 +375,13 @@ cdef inline void _keep_apart(Pool* pool, int number, int64_t now, int64_t* moved
 
     Linux leaves threads that sleep and wake up together on one core for many steps, though others are idle.
     """
-    cdef int core = tagflow_core(), i
+    cdef int core = tagloom_core(), i
     pool.cores[number] = core
     for i in range(pool.num_threads):
         if i != number and pool.cores[i] == core and core >= 0 and now - moved[0] > SETTLED:
             pool.cores[number] = -1
-            tagflow_leave(pool.cores, pool.num_threads)
-            pool.cores[number] = tagflow_core()
+            tagloom_leave(pool.cores, pool.num_threads)
+            pool.cores[number] = tagloom_core()
             moved[0] = now
             return
 
@@ -392,7 +392,7 @@ cdef void* _serve(void* argument) noexcept nogil:
     cdef Task* task
     cdef int part, parts, number
     cdef int64_t begin, moved = 0
-    tagflow_ask_for_long_slices()
+    tagloom_ask_for_long_slices()
     pthread_mutex_lock(&pool.lock)
     number = pool.num_threads
     pool.num_threads += 1
@@ -457,7 +457,7 @@ cdef inline bint _take_back(Pool* pool, Task* task) noexcept nogil:
     cdef Task** place = &pool.first
     cdef Task* before = NULL
     task.inbox = &pool.orphans
-    tagflow_note(&task.work.arguments[LOST])
+    tagloom_note(&task.work.arguments[LOST])
     if task.taken == task.work.parts:
         return task.left != 0
     while place[0] != task:

@@ -88,7 +88,7 @@ class Core:
             most_cached=most_pinned,
         )
         opened: Event[None] = Event()
-        self._thread = Thread(target=self._serve, args=[opened], name=f"tagflow {name}", daemon=True)
+        self._thread = Thread(target=self._serve, args=[opened], name=f"tagloom {name}", daemon=True)
         _cores.add(self)
         self._thread.start()
         wait_for(opened)

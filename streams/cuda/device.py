@@ -10,7 +10,7 @@ from typing import Any, SupportsIndex, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ...base.errors import TagflowError
+from ...base.errors import TagloomError
 from ...base.sizes import parse_size
 from ...kernels.memory.contexts import KernelContexts
 from ...kernels.memory.swappable import SwappableArray
@@ -250,20 +250,20 @@ class CudaDevice(SwapSupport):
     def _checked(self, buffer: Any, like: Array | None) -> Any:
         """Return a buffer of this device that has an array's shape and dtype."""
         if not self.pool.counts(buffer):
-            raise TagflowError(
+            raise TagloomError(
                 f"{self.name} copies to and from its own memory only",
                 got=repr(buffer) if isinstance(buffer, CudaBuffer) else type(buffer).__name__,
                 hint="copy by the device that has it",
             )
         if not buffer.flags.c_contiguous:
-            raise TagflowError(
+            raise TagloomError(
                 f"{self.name} copies whole arrays only",
                 wanted="one whose rows follow each other",
                 got=f"a view with strides {buffer.strides}",
                 hint="copy it on the device first",
             )
         if like is not None and (buffer.shape, buffer.dtype) != (like.shape, like.dtype):
-            raise TagflowError(
+            raise TagloomError(
                 f"{self.name} copies between equal shapes and dtypes only",
                 wanted=f"{buffer.dtype}{list(buffer.shape)}",
                 got=f"{like.dtype}{list(like.shape)}",

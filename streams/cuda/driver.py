@@ -1,4 +1,4 @@
-"""CUDA's driver by pycuda, which is imported when a device is asked for: tagflow works without pycuda."""
+"""CUDA's driver by pycuda, which is imported when a device is asked for: tagloom works without pycuda."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...base.errors import TagflowError
+from ...base.errors import TagloomError
 
 _PORTABLE = 1  # CU_MEMHOSTREGISTER_PORTABLE: page-locked for all contexts
 _HINT = "pip install '.[cuda]', as docs/gpu.md says, on a machine with an NVIDIA driver"
 
 
-class CudaUnavailable(TagflowError):
+class CudaUnavailable(TagloomError):
     """Error where pycuda is not installed, or its driver finds no device."""
 
 
-class CudaError(TagflowError):
+class CudaError(TagloomError):
     """Error of a call of the CUDA driver; pycuda's own error is ``__cause__``."""
 
 

@@ -254,7 +254,7 @@ class CudaStream(QueuedStream):
     def start(self) -> None:
         """Open the stream and begin to wait for its work."""
         self.inner = self.core.driver.Stream(_NON_BLOCKING)
-        self._thread = Thread(target=self._serve, name=f"tagflow {self.name}", daemon=True)
+        self._thread = Thread(target=self._serve, name=f"tagloom {self.name}", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:

@@ -26,7 +26,7 @@ def owner_of(name, modules):
 def package_graph(graph):
     """Return package -> packages that its modules import; the face of a package, its ``__init__``, apart.
 
-    A module beside the packages of ``tagflow`` is a package of its own.
+    A module beside the packages of ``tagloom`` is a package of its own.
     """
     found = {}
     for module, targets in graph.items():
@@ -36,7 +36,7 @@ def package_graph(graph):
 
 def _package(module):
     package = module.rpartition(".")[0]
-    return module if package == "tagflow" or module.endswith(".__init__") else package
+    return module if package == "tagloom" or module.endswith(".__init__") else package
 
 
 def circles(graph):

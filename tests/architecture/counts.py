@@ -98,8 +98,8 @@ def branches(function):
 
 def operation_types():
     """Return the names of all declared operation types, and of those that passes make."""
-    import tagflow  # noqa: F401  declares them
-    from tagflow.ir.definition import all_definitions
+    import tagloom  # noqa: F401  declares them
+    from tagloom.ir.definition import all_definitions
 
     return {definition.type for definition in all_definitions()} | {"Cond", "While", "Param", "Feed", "Placeholder"}
 

@@ -5,62 +5,62 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = {"engine": "tagflow", "kernels": "tagflow.kernels", "streams": "tagflow.streams", "swap": "tagflow.swap"}
+FOLDERS = {"engine": "tagloom", "kernels": "tagloom.kernels", "streams": "tagloom.streams", "swap": "tagloom.swap"}
 
-# A room may import itself and rooms of lower layers. `tagflow` is engine/__init__.py; above it stand its users.
+# A room may import itself and rooms of lower layers. `tagloom` is engine/__init__.py; above it stand its users.
 LAYERS = {
-    "tagflow.base": 0,
-    "tagflow.kernels": 1,  # its rooms have floors
-    "tagflow.kernels.elementary": 1,
-    "tagflow.kernels.steps": 1,
-    "tagflow.kernels.core": 1,
-    "tagflow.kernels.memory": 1,
-    "tagflow.kernels.cpu": 1,
-    "tagflow.kernels.cuda": 1,
-    "tagflow.kernels.scheduler": 1,
-    "tagflow.kernels.native": 1,
-    "tagflow.ir": 1,
-    "tagflow.deadness": 2,
-    "tagflow.streams": 2,
-    "tagflow.swap": 3,
-    "tagflow.ops": 3,
-    "tagflow.frontend": 4,
-    "tagflow.gradients": 4,
-    "tagflow.compile.simplify": 4,
-    "tagflow.compile.loops": 4,
-    "tagflow.compile.fuse": 4,
-    "tagflow.compile.lower": 4,
-    "tagflow.compile.place": 4,
-    "tagflow.compile.partition": 4,
-    "tagflow.compile.native": 4,
-    "tagflow.compile.plan": 4,
-    "tagflow.compile": 5,
-    "tagflow.runtime": 6,
-    "tagflow.data": 7,
-    "tagflow.losses": 7,
-    "tagflow.metrics": 7,
-    "tagflow.monitoring": 7,
-    "tagflow.nn": 7,
-    "tagflow.training": 7,
-    "tagflow.operations": 7,
-    "tagflow.distributed": 7,
-    "tagflow.profiling": 7,
-    "tagflow": 8,
-    "tagflow.demo": 9,
-    "tagflow.cli": 10,
-    "tagflow.__main__": 11,
+    "tagloom.base": 0,
+    "tagloom.kernels": 1,  # its rooms have floors
+    "tagloom.kernels.elementary": 1,
+    "tagloom.kernels.steps": 1,
+    "tagloom.kernels.core": 1,
+    "tagloom.kernels.memory": 1,
+    "tagloom.kernels.cpu": 1,
+    "tagloom.kernels.cuda": 1,
+    "tagloom.kernels.scheduler": 1,
+    "tagloom.kernels.native": 1,
+    "tagloom.ir": 1,
+    "tagloom.deadness": 2,
+    "tagloom.streams": 2,
+    "tagloom.swap": 3,
+    "tagloom.ops": 3,
+    "tagloom.frontend": 4,
+    "tagloom.gradients": 4,
+    "tagloom.compile.simplify": 4,
+    "tagloom.compile.loops": 4,
+    "tagloom.compile.fuse": 4,
+    "tagloom.compile.lower": 4,
+    "tagloom.compile.place": 4,
+    "tagloom.compile.partition": 4,
+    "tagloom.compile.native": 4,
+    "tagloom.compile.plan": 4,
+    "tagloom.compile": 5,
+    "tagloom.runtime": 6,
+    "tagloom.data": 7,
+    "tagloom.losses": 7,
+    "tagloom.metrics": 7,
+    "tagloom.monitoring": 7,
+    "tagloom.nn": 7,
+    "tagloom.training": 7,
+    "tagloom.operations": 7,
+    "tagloom.distributed": 7,
+    "tagloom.profiling": 7,
+    "tagloom": 8,
+    "tagloom.demo": 9,
+    "tagloom.cli": 10,
+    "tagloom.__main__": 11,
 }
 
 # Within one layer these rooms stand on each other: each may import those of lower floors.
 FLOORS = {
-    "tagflow.kernels.core": 0,
-    "tagflow.kernels.elementary": 1,
-    "tagflow.kernels.steps": 2,
-    "tagflow.kernels.memory": 2,
-    "tagflow.kernels.cpu": 3,
-    "tagflow.kernels.cuda": 3,
-    "tagflow.kernels.scheduler": 4,
-    "tagflow.kernels.native": 5,
+    "tagloom.kernels.core": 0,
+    "tagloom.kernels.elementary": 1,
+    "tagloom.kernels.steps": 2,
+    "tagloom.kernels.memory": 2,
+    "tagloom.kernels.cpu": 3,
+    "tagloom.kernels.cuda": 3,
+    "tagloom.kernels.scheduler": 4,
+    "tagloom.kernels.native": 5,
 }
 
 _FROM = re.compile(r"^([ \t]*)from[ \t]+(\.*)([\w.]*)[ \t]+(c?import)[ \t]+(\([^)]*\)|[^\n]*)", re.M)
@@ -81,12 +81,12 @@ def module_name(path, folder, package):
 
 
 def room(module):
-    """Return the room a module belongs to, or None when it is not tagflow's."""
+    """Return the room a module belongs to, or None when it is not tagloom's."""
     parts = [part for part in module.split(".") if part != "__init__"]
-    if parts[0] != "tagflow":
+    if parts[0] != "tagloom":
         return None
     deep = ".".join(parts[:3])
-    return deep if deep in LAYERS or parts[:2] == ["tagflow", "kernels"] else ".".join(parts[:2])
+    return deep if deep in LAYERS or parts[:2] == ["tagloom", "kernels"] else ".".join(parts[:2])
 
 
 def imports(text, module, suffix, at_run_time=False):
@@ -142,13 +142,13 @@ def _listed(names):
 
 
 def known_rooms(names):
-    """Map imported names to rooms; ``from tagflow import x`` is the room x where there is one, else the public face."""
+    """Map imported names to rooms; ``from tagloom import x`` is the room x where there is one, else the public face."""
     for name in names:
         found = room(name)
         if found in LAYERS:
             yield found
         elif found is not None:
-            yield "tagflow"
+            yield "tagloom"
 
 
 def violations(text, module, suffix):

@@ -35,8 +35,8 @@ def test_kernels_of_another_flavour_are_compiled_anew(tmp_path, monkeypatch):
     monkeypatch.setattr(setuptools, "setup", lambda **_: None)
     (tmp_path / "build").mkdir()
     (tmp_path / "build" / "flavour").write_text("debug")
-    monkeypatch.delenv("TAGFLOW_DEBUG", raising=False)
-    monkeypatch.delenv("TAGFLOW_ASAN", raising=False)
+    monkeypatch.delenv("TAGLOOM_DEBUG", raising=False)
+    monkeypatch.delenv("TAGLOOM_ASAN", raising=False)
     command = runpy.run_path(str(ROOT / "setup.py"))["BuildKernels"]
 
     def made():

@@ -16,9 +16,9 @@ def test_no_package_imports_itself_in_a_circle():
 
 def test_cython_modules_are_in_the_graph():
     graph = module_graph()
-    assert "tagflow.kernels.core.values" in graph["tagflow.kernels.core.table"]  # a .pxd
-    assert "tagflow.kernels.cpu.arrays" in graph["tagflow.kernels.cpu.linear"]  # a .pyx
-    assert "tagflow.kernels.memory.pool" in graph["tagflow.runtime.devices.session_devices"]
+    assert "tagloom.kernels.core.values" in graph["tagloom.kernels.core.table"]  # a .pxd
+    assert "tagloom.kernels.cpu.arrays" in graph["tagloom.kernels.cpu.linear"]  # a .pyx
+    assert "tagloom.kernels.memory.pool" in graph["tagloom.runtime.devices.session_devices"]
 
 
 def test_circles_are_found():
@@ -27,22 +27,22 @@ def test_circles_are_found():
 
 
 def test_packages_are_those_of_their_modules():
-    graph = {"tagflow.swap.tiers": {"tagflow.swap.disk", "tagflow.ir"}, "tagflow.ir": {"tagflow.base.nest"}}
-    assert package_graph(graph) == {"tagflow.swap": {"tagflow.ir"}, "tagflow.ir": {"tagflow.base"}}
+    graph = {"tagloom.swap.tiers": {"tagloom.swap.disk", "tagloom.ir"}, "tagloom.ir": {"tagloom.base.nest"}}
+    assert package_graph(graph) == {"tagloom.swap": {"tagloom.ir"}, "tagloom.ir": {"tagloom.base"}}
 
 
 @pytest.mark.parametrize(
     ("name", "owner"),
     [
-        ("tagflow.base.nest", "tagflow.base.nest"),
-        ("tagflow.base.nest.flatten", "tagflow.base.nest"),
-        ("tagflow.base", "tagflow.base.__init__"),
-        ("tagflow.base.Name", "tagflow.base.__init__"),
+        ("tagloom.base.nest", "tagloom.base.nest"),
+        ("tagloom.base.nest.flatten", "tagloom.base.nest"),
+        ("tagloom.base", "tagloom.base.__init__"),
+        ("tagloom.base.Name", "tagloom.base.__init__"),
         ("numpy.ndarray", None),
     ],
 )
 def test_owners_of_names(name, owner):
-    assert owner_of(name, {"tagflow.base.__init__", "tagflow.base.nest"}) == owner
+    assert owner_of(name, {"tagloom.base.__init__", "tagloom.base.nest"}) == owner
 
 
 @pytest.mark.parametrize(
@@ -57,4 +57,4 @@ def test_owners_of_names(name, owner):
     ],
 )
 def test_what_is_imported_at_run_time(text, suffix, names):
-    assert imports(text, "tagflow.base.x", suffix, at_run_time=True) == names
+    assert imports(text, "tagloom.base.x", suffix, at_run_time=True) == names

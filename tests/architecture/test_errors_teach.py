@@ -3,11 +3,11 @@
 import ast
 
 import pytest
-from tagflow.base import errors
+from tagloom.base import errors
 
 from tests.architecture.layers import ROOT
 
-CLASSES = {n for n, c in vars(errors).items() if isinstance(c, type) and issubclass(c, errors.TagflowError)}
+CLASSES = {n for n, c in vars(errors).items() if isinstance(c, type) and issubclass(c, errors.TagloomError)}
 
 
 def raised(source):

@@ -1,7 +1,7 @@
 """Files of the engine can not compare tensors unnoticed: all tests run under `no_comparisons`."""
 
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 from tests.architecture.layers import ROOT
 

@@ -3,9 +3,9 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from tagflow.base import dtypes
-from tagflow.base.array_like import as_array, as_fed_array
-from tagflow.base.errors import DtypeError
+from tagloom.base import dtypes
+from tagloom.base.array_like import as_array, as_fed_array
+from tagloom.base.errors import DtypeError
 
 
 @pytest.mark.parametrize(

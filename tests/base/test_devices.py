@@ -1,8 +1,8 @@
 """Names of devices and partial constraints (PL3)."""
 
 import pytest
-import tagflow as tg
-from tagflow.base.device_names import DeviceSpec, parse_device
+import tagloom as tg
+from tagloom.base.device_names import DeviceSpec, parse_device
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 import inspect
 
-from tagflow import losses, metrics, training
-from tagflow.base.docstrings import Family
+from tagloom import losses, metrics, training
+from tagloom.base.docstrings import Family
 
 FAMILY = Family(
     {"x, y": "Tensor\n    Common.", "name": "str, optional"}, "Tensor\n    A result.", {"GraphError": "If."}

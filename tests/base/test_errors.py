@@ -1,7 +1,7 @@
-"""Errors of tagflow are caught as Python's own too, where these say the same."""
+"""Errors of tagloom are caught as Python's own too, where these say the same."""
 
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ import threading
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.base import dtypes
-from tagflow.base.safetensors import DamagedFile, TensorFile, reading, save_file, streams, write_tensors
-from tagflow.base.safetensors.streams import DIRECT, PIECE
+import tagloom as tg
+from tagloom.base import dtypes
+from tagloom.base.safetensors import DamagedFile, TensorFile, reading, save_file, streams, write_tensors
+from tagloom.base.safetensors.streams import DIRECT, PIECE
 
 VALUES = [np.zeros([0, 3]), np.array(3.0), np.arange(-2.0, 4.0).reshape(2, 3), np.linspace(-2, 2, 24).reshape(2, 3, 4)]
 NUMERIC = [d for d in dtypes.VALUES if d is not dtypes.string]
@@ -250,7 +250,7 @@ def test_arrays_of_several_pieces(tmp_path, monkeypatch, size):
     with TensorFile(tmp_path / "file") as file:
         assert (file["x"].copy() == values).all()
         assert (file["y"].copy() == -np.arange(50.0)).all()
-    assert not [each.name for each in threading.enumerate() if each.name.startswith("tagflow-reader")]
+    assert not [each.name for each in threading.enumerate() if each.name.startswith("tagloom-reader")]
 
 
 def test_large_arrays_are_read_by_several_threads(tmp_path, monkeypatch):

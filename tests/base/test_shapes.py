@@ -1,7 +1,7 @@
 """What users of TensorFlow's TensorShape and DType ask of a Shape and a dtype."""
 
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 OPEN = tg.Shape([None, 3])
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from tagflow.base.errors import GraphError
-from tagflow.base.sizes import format_size, parse_size
+from tagloom.base.errors import GraphError
+from tagloom.base.sizes import format_size, parse_size
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tagflow.base.turns import Turns
+from tagloom.base.turns import Turns
 
 
 async def test_turns_come_in_order_and_none_is_left():

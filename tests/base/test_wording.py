@@ -3,11 +3,11 @@
 import asyncio
 
 import pytest
-import tagflow as tg
-from tagflow.base.sizes import format_size
-from tagflow.base.source_lines import Source
-from tagflow.base.wording import format_number, short_device
-from tagflow.training import AdamOptimizer
+import tagloom as tg
+from tagloom.base.sizes import format_size
+from tagloom.base.source_lines import Source
+from tagloom.base.wording import format_number, short_device
+from tagloom.training import AdamOptimizer
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ async def test_lines_that_built_and_lines_that_called(graph):
         }
         for label, calls in uses.items():
             for call in calls:
-                with pytest.raises(tg.TagflowError) as caught:
+                with pytest.raises(tg.TagloomError) as caught:
                     await call()
                 assert where(caught.value) == label
                 assert caught.value.source.file == __file__

@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 from bench import lstm_memory, lstm_memory_cuda
 

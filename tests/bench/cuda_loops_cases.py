@@ -16,7 +16,7 @@ async def test_a_kernel_gives_what_launches_give(bench):
     there = here.on("cuda", [])
     case = {key: min(value, 20) for key, value in here.cases[-1].items()}
     found = []
-    for factory in (there.engines["tagflow"], there.engines["launches"], here.engines["tagflow"]):
+    for factory in (there.engines["tagloom"], there.engines["launches"], here.engines["tagloom"]):
         async with AsyncExitStack() as stack:
             step = await factory(case, stack)
             await step()

@@ -14,7 +14,7 @@ MODEL = 32  # mebibytes
 
 
 @pytest.mark.parametrize("mode", ["write", "restore", "train"])
-@pytest.mark.parametrize("engine", ["tagflow", "disk"])
+@pytest.mark.parametrize("engine", ["tagloom", "disk"])
 async def test_each_case_does_what_it_says(tmp_path, monkeypatch, engine, mode):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     case = {"mode": mode, "mebibytes": MODEL}
@@ -44,6 +44,6 @@ def test_only_what_was_noted_is_shown():
         def call(self, command):
             return self.found
 
-    noted = figures(checkpoint.EXPERIMENT, [Process("tagflow", {checkpoint.PAUSE: [1.0]}), Process("disk", {})])
-    assert noted[checkpoint.PAUSE] == {"tagflow": [1.0]}
+    noted = figures(checkpoint.EXPERIMENT, [Process("tagloom", {checkpoint.PAUSE: [1.0]}), Process("disk", {})])
+    assert noted[checkpoint.PAUSE] == {"tagloom": [1.0]}
     assert noted[checkpoint.HELD] == {}

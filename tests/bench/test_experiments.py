@@ -1,4 +1,4 @@
-"""Each experiment computes what it says, in tagflow, at small sizes."""
+"""Each experiment computes what it says, in tagloom, at small sizes."""
 
 import asyncio
 import inspect
@@ -7,10 +7,10 @@ from contextlib import AsyncExitStack
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.ir.program import Program
-from tagflow.kernels.core.table import Kind
-from tagflow.streams import LatencyDevice, VirtualClock
+import tagloom as tg
+from tagloom.ir.program import Program
+from tagloom.kernels.core.table import Kind
+from tagloom.streams import LatencyDevice, VirtualClock
 
 from bench import (
     compile_time,
@@ -83,7 +83,7 @@ SMALL = [
 
 @pytest.mark.parametrize(("module", "case", "wanted"), SMALL, ids=lambda part: getattr(part, "__name__", None))
 async def test_values(module, case, wanted):
-    values, _ = await run(module.tagflow, case)
+    values, _ = await run(module.tagloom, case)
     assert len(values) == len(wanted)
     for value, right in zip(values, wanted, strict=True):
         np.testing.assert_allclose(value, right, rtol=1e-6)
@@ -94,7 +94,7 @@ async def test_nested_loop_counts_as_its_data_says():
     counts = nested_loop.counts(case)
     assert 0 in counts
     assert len(set(counts)) > 5
-    (total,), _ = await run(nested_loop.tagflow, case)
+    (total,), _ = await run(nested_loop.tagloom, case)
     assert total == sum(n * (n - 1) // 2 for n in counts)
     assert nested_loop.EXPERIMENT.amount(case) == 30 + counts.sum()
 
@@ -118,9 +118,9 @@ def test_five_operations_are_five():
 
 async def test_the_unrolled_lstm_trains_like_the_loop_and_both_note_their_building():
     case = {"batch": 2, "units": 3, "length": 4}
-    looped, loop = await run(static_unroll.tagflow, case)
+    looped, loop = await run(static_unroll.tagloom, case)
     unrolled, _ = await run(static_unroll.unrolled, case)
-    plain, _ = await run(lstm_train.tagflow, case)
+    plain, _ = await run(lstm_train.tagloom, case)
     for a, b, c in zip(looped, unrolled, plain, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
         np.testing.assert_array_equal(a, c)
@@ -159,15 +159,15 @@ async def test_a_sleeper_ends_with_work_that_fails():
 
 async def test_the_first_run_beside_a_sleeper_does_not_count():
     case = {"batch": 2, "units": 3, "length": 4}
-    _, step = await run(loop_lag.tagflow, case)
+    _, step = await run(loop_lag.tagloom, case)
     assert step.figures == {loop_lag.P99: [], loop_lag.WORST: []}
-    _, step = await run(loop_lag.tagflow, case, steps=3)
+    _, step = await run(loop_lag.tagloom, case, steps=3)
     (p99,), (worst,) = step.figures[loop_lag.P99], step.figures[loop_lag.WORST]
     assert 0 <= p99 <= worst
 
 
 @pytest.mark.parametrize(
-    ("factory", "wanted"), [(dead_signals.tagflow, 1.0), (dead_signals.uncut, 0.0), (dead_signals.one_by_one, 5.0)]
+    ("factory", "wanted"), [(dead_signals.tagloom, 1.0), (dead_signals.uncut, 0.0), (dead_signals.one_by_one, 5.0)]
 )
 async def test_dead_messages_are_counted_for_each_destination_and_iteration(factory, wanted):
     (trips, x), step = await run(factory, {"edges": 5, "iterations": 3})
@@ -186,7 +186,7 @@ def test_all_experiments_of_the_table_are_there():
     names = "null_ops counter_loop matmul_loop cond_loop nested_loop loop_gradient lstm_train static_unroll"
     found = experiments()
     assert set(names.split()) | {"step_overhead", "loop_lag", "dead_signals", "lstm_spellings"} <= set(found)
-    assert list(found["static_unroll"].engines) == ["tagflow", "unrolled"]
+    assert list(found["static_unroll"].engines) == ["tagloom", "unrolled"]
     assert all(0 < len(e.quick().cases) <= len(e.cases) for e in found.values())
 
 
@@ -228,7 +228,7 @@ def test_a_length_that_does_not_fit_is_said(monkeypatch):
 async def test_layers_on_devices_note_what_limits_them():
     case = {"parallel_iterations": 2, "iterations": 3}
     async with AsyncExitStack() as stack:
-        step = await parallel_iterations.tagflow(case, stack)
+        step = await parallel_iterations.tagloom(case, stack)
         count, *got = await step()
         assert step.notes() == {parallel_iterations.LIMITER: "the window, parallel_iterations=2"}
     states = [parallel_iterations.MATRIX] * parallel_iterations.LAYERS
@@ -249,8 +249,8 @@ def test_the_ideal_of_a_pipeline(window, seconds):
 
 
 async def test_layers_on_two_devices_compute_what_they_do_on_one():
-    alone, step = await run(model_parallel.tagflow, {"devices": 1, "length": 3})
-    apart, _ = await run(model_parallel.tagflow, {"devices": 2, "length": 3})
+    alone, step = await run(model_parallel.tagloom, {"devices": 1, "length": 3})
+    apart, _ = await run(model_parallel.tagloom, {"devices": 2, "length": 3})
     assert len(alone) == 1 + model_parallel.LAYERS
     for a, b in zip(alone, apart, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
@@ -260,7 +260,7 @@ async def test_layers_on_two_devices_compute_what_they_do_on_one():
 @pytest.mark.parametrize(("window", "most"), [(2, 2), ("auto", 6)])
 async def test_iterations_keep_to_a_budget(window, most):
     async with AsyncExitStack() as stack:
-        step = await memory_window.tagflow({"parallel_iterations": window, "iterations": 12}, stack)
+        step = await memory_window.tagloom({"parallel_iterations": window, "iterations": 12}, stack)
         count, total = await step()
         assert step.notes()[memory_window.IN_FLIGHT] == f"at most {most}"
         assert (step.notes()[memory_window.LIMITER] == "memory") == (window == "auto")

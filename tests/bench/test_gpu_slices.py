@@ -73,7 +73,7 @@ def test_tests_for_a_gpu_are_found():
 
 
 def test_without_a_gpu_it_says_so(monkeypatch, capsys):
-    from tagflow import streams
+    from tagloom import streams
 
     def lack():
         raise streams.CudaUnavailable("pycuda can not be imported")

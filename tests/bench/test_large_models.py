@@ -40,7 +40,7 @@ def losses_of(case, steps):
 async def test_rows_are_trained(optimizer):
     case = {"optimizer": optimizer, "rows": 500}
     assert all(len(set(ids)) == embedding.BATCH for ids in embedding.batches(case))
-    found, _ = await run(embedding.tagflow, case, steps=3)
+    found, _ = await run(embedding.tagloom, case, steps=3)
     np.testing.assert_allclose(found, losses_of(case, 3), rtol=2e-4)
 
 
@@ -71,7 +71,7 @@ async def test_all_words_are_the_same_however_they_are_computed():
 @pytest.mark.usefixtures("little")
 @pytest.mark.parametrize("devices", [1, 3])
 async def test_a_sample_trains_too(devices):
-    losses, step = await run(sampled_softmax.tagflow, {"devices": devices}, steps=30)
+    losses, step = await run(sampled_softmax.tagloom, {"devices": devices}, steps=30)
     assert np.mean(losses[-5:]) < np.mean(losses[:5])
     assert all((count > 0) == (devices > 1) for count in step.figures[sampled_softmax.BYTES])
     assert step.notes() == {sampled_softmax.LOGITS: "7, 8 times fewer"}

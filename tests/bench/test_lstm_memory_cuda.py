@@ -4,8 +4,8 @@ import subprocess
 from types import SimpleNamespace
 
 import pytest
-from tagflow import streams
-from tagflow.streams.cuda import arrays
+from tagloom import streams
+from tagloom.streams.cuda import arrays
 
 from bench import __main__ as command_line
 from bench import gpu, lstm_memory, lstm_memory_cuda, on_cuda
@@ -26,17 +26,17 @@ def machine(monkeypatch):
 
 def test_it_is_another_experiment_there(machine):
     experiment = lstm_memory.EXPERIMENT.on("cuda", ["torch"])
-    assert experiment.chosen([]) == ["tagflow", "unlimited"]
+    assert experiment.chosen([]) == ["tagloom", "unlimited"]
     longest = max(case["length"] for case in experiment.cases)
     assert longest == 4 * experiment.cases[0]["length"] == 4 * lstm_memory_cuda.FITS
     assert [case["length"] for case in experiment.quick().cases] == [50, 50, 100, 200, 200]
-    assert {*experiment.engines} - {*experiment.unable(experiment.cases[0])} == {"tagflow", "unlimited", "torch"}
+    assert {*experiment.engines} - {*experiment.unable(experiment.cases[0])} == {"tagloom", "unlimited", "torch"}
 
 
 def test_what_peers_do_in_two_ways_comes_with_them(machine, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
     experiment = lstm_memory.EXPERIMENT.on("cuda", ["torch"])
-    assert experiment.chosen(["torch"]) == ["tagflow", "unlimited", "torch", "torch-eager"]
+    assert experiment.chosen(["torch"]) == ["tagloom", "unlimited", "torch", "torch-eager"]
 
 
 def test_what_is_missing_is_said(machine, monkeypatch):

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 from bench import lstm_spellings
 from bench.protocol import compare
@@ -92,7 +92,7 @@ def wanted():
 @pytest.mark.parametrize("names", NAMES)
 async def test_a_spelling_trains_its_cell(names, kind, wanted):
     chosen = case(names, kind)
-    assert compare(wanted[chosen["cell"]], await run(lstm_spellings.tagflow, chosen), 1e-4) is None
+    assert compare(wanted[chosen["cell"]], await run(lstm_spellings.tagloom, chosen), 1e-4) is None
 
 
 @pytest.mark.parametrize("peer", ["jax", "torch"])

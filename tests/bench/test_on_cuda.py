@@ -27,7 +27,7 @@ def test_engines_are_on_the_gpu(bench, asked):
     there = here.on("cuda", ["jax"])
     assert asked == [(f"{here.name} --device cuda", ["jax"])]
     assert set(there.engines) == {*here.engines, "launches"} - {"tf"}
-    assert there.engines["tagflow"].keywords == {"devices": ["/gpu:0"]}
+    assert there.engines["tagloom"].keywords == {"devices": ["/gpu:0"]}
     assert not there.engines["launches"].keywords["settings"].straight
     for peer in {"torch", "torch_fused"} & {*there.engines}:
         assert there.engines[peer].keywords == {"device": "cuda"}

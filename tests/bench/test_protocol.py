@@ -57,7 +57,7 @@ def experiment(**changes):
     fields = {
         "name": "tiny",
         "cases": ({"length": 3}, {"length": 5}),
-        "engines": {"tagflow": ours, "unrolled": asynchronous},
+        "engines": {"tagloom": ours, "unrolled": asynchronous},
         "metric": "elements_per_second",
         "amount": lambda case: case["length"],
     }
@@ -67,7 +67,7 @@ def experiment(**changes):
 def test_records_follow_the_protocol():
     tiny = experiment()
     found = list(protocol.run(tiny, tiny.chosen([]), FAST))
-    assert [r.get("engine") or r["ratio_to"] for r in found] == ["tagflow", "unrolled", "unrolled"] * 2
+    assert [r.get("engine") or r["ratio_to"] for r in found] == ["tagloom", "unrolled", "unrolled"] * 2
     assert set(found[0]) == {"bench", "case", "engine", "metric", "median", "p5", "p95", "runs"}
     assert set(found[2]) == {"bench", "case", "ratio_to", "metric", "value"}
     assert found[3]["case"] == {"length": 5}
@@ -80,9 +80,9 @@ def test_records_follow_the_protocol():
 
 def test_peak_memory_is_measured_in_fresh_processes():
     tiny = experiment(
-        engines={"tagflow": hungry, "unlimited": hungry}, cases=({"length": 4 << 20}, {"length": 10}), peak="peak_bytes"
+        engines={"tagloom": hungry, "unlimited": hungry}, cases=({"length": 4 << 20}, {"length": 10}), peak="peak_bytes"
     )
-    found = [r for r in protocol.run(tiny, ["tagflow", "unlimited"], FAST) if r["metric"] == "peak_bytes"]
+    found = [r for r in protocol.run(tiny, ["tagloom", "unlimited"], FAST) if r["metric"] == "peak_bytes"]
     large, small = found[0]["median"], found[3]["median"]
     assert 32e6 <= large <= 48e6
     assert small < 8e6
@@ -90,33 +90,33 @@ def test_peak_memory_is_measured_in_fresh_processes():
 
 
 def test_figures_that_a_step_notes_are_records_too():
-    tiny = experiment(engines={"tagflow": noting, "unrolled": noting}, figures=("waste",), cases=({"length": 5},))
-    found = [r for r in protocol.run(tiny, ["tagflow", "unrolled"], FAST) if r["metric"] == "waste"]
+    tiny = experiment(engines={"tagloom": noting, "unrolled": noting}, figures=("waste",), cases=({"length": 5},))
+    found = [r for r in protocol.run(tiny, ["tagloom", "unrolled"], FAST) if r["metric"] == "waste"]
     assert [(r["median"], r["runs"]) for r in found[:2]] == [(6.0, 2)] * 2
     assert found[2]["value"] == 1.0
 
 
 def test_an_engine_that_can_not_do_a_case_says_so():
     told = experiment(unable=lambda case: {"unrolled": "too short"} if case["length"] == 3 else {})
-    records = list(protocol.run(told, ["tagflow", "unrolled"], FAST))
+    records = list(protocol.run(told, ["tagloom", "unrolled"], FAST))
     ran = [(r["case"]["length"], r["engine"]) for r in records if "engine" in r]
-    assert ran == [(3, "tagflow"), (5, "tagflow"), (5, "unrolled")]
+    assert ran == [(3, "tagloom"), (5, "tagloom"), (5, "unrolled")]
     (note,) = [r for r in records if "note" in r]
     assert (note["by"], note["text"], note["case"]) == ("unrolled", "too short", {"length": 3})
 
 
 def test_some_engines_must_agree_to_the_bit():
-    near = experiment(engines={"tagflow": ours, "unrolled": nearly}, tolerance=0.1)
-    assert list(protocol.run(near, ["tagflow", "unrolled"], FAST))
+    near = experiment(engines={"tagloom": ours, "unrolled": nearly}, tolerance=0.1)
+    assert list(protocol.run(near, ["tagloom", "unrolled"], FAST))
     with pytest.raises(BenchError, match="disagree"):
-        list(protocol.run(replace(near, exact=("unrolled",)), ["tagflow", "unrolled"], FAST))
+        list(protocol.run(replace(near, exact=("unrolled",)), ["tagloom", "unrolled"], FAST))
 
 
 def test_a_metric_may_be_the_time_of_a_unit():
     rate, time = experiment(), experiment(metric="milliseconds", time_unit=1e3)
     assert rate.sample({"length": 4}, steps=5, seconds=2.0) == 10.0
     assert time.sample({"length": 4}, steps=5, seconds=2.0) == 100.0
-    samples = {"milliseconds": {"tagflow": [1.0], "unrolled": [3.0]}}
+    samples = {"milliseconds": {"tagloom": [1.0], "unrolled": [3.0]}}
     assert [r["value"] for r in protocol.records(time, {}, samples) if "ratio_to" in r] == [3.0]
 
 
@@ -128,14 +128,14 @@ def test_a_quick_run_may_have_cases_of_its_own():
 @pytest.mark.parametrize(
     ("factory", "message"),
     [
-        (wrong, "'unrolled' and 'tagflow' disagree: value 0 differs by 1"),
+        (wrong, "'unrolled' and 'tagloom' disagree: value 0 differs by 1"),
         (failing, "no such case"),
         (dying, "'unrolled' ended with code 3"),
     ],
 )
 def test_a_bad_engine_ends_the_run(factory, message):
     with pytest.raises(BenchError, match=message):
-        list(protocol.run(experiment(engines={"tagflow": ours, "unrolled": factory}), ["tagflow", "unrolled"], FAST))
+        list(protocol.run(experiment(engines={"tagloom": ours, "unrolled": factory}), ["tagloom", "unrolled"], FAST))
 
 
 def test_engines_take_turns_and_the_others_rest_before_each_timing(monkeypatch):
@@ -191,7 +191,7 @@ def test_values_are_compared(got, tolerance, message):
     assert found is None if message is None else re.match(message, found)
 
 
-def test_ratios_above_one_mean_tagflow_is_better():
+def test_ratios_above_one_mean_tagloom_is_better():
     assert protocol.ratio([20.0, 10.0, 30.0], [10.0]) == 2.0
     assert protocol.ratio([10.0], [20.0], smaller_is_better=True) == 2.0
     assert protocol.ratio([0.1], [0.2], smaller_is_better=True) == 2.0
@@ -199,7 +199,7 @@ def test_ratios_above_one_mean_tagflow_is_better():
 
 
 def test_a_missing_peer_is_an_error(monkeypatch):
-    tiny = experiment(engines={"tagflow": ours, "tf": ours})
+    tiny = experiment(engines={"tagloom": ours, "tf": ours})
     with pytest.raises(BenchError, match="no peer 'torch'; it has: tf"):
         tiny.chosen(["torch"])
     monkeypatch.setitem(command_line.PEER_MODULES, "tf", "no_such_module")
@@ -209,9 +209,9 @@ def test_a_missing_peer_is_an_error(monkeypatch):
 
 def test_peers_run_only_when_asked_for(monkeypatch):
     monkeypatch.setitem(command_line.PEER_MODULES, "tf", "json")
-    tiny = experiment(engines={"tagflow": ours, "unrolled": ours, "tf": ours, "jax": ours})
-    assert tiny.chosen([]) == ["tagflow", "unrolled"]
-    assert tiny.chosen(["tf"]) == ["tagflow", "unrolled", "tf"]
+    tiny = experiment(engines={"tagloom": ours, "unrolled": ours, "tf": ours, "jax": ours})
+    assert tiny.chosen([]) == ["tagloom", "unrolled"]
+    assert tiny.chosen(["tf"]) == ["tagloom", "unrolled", "tf"]
 
 
 def test_command_line_prints_one_object_a_line(monkeypatch, capsys, tmp_path):
@@ -225,7 +225,7 @@ def test_command_line_prints_one_object_a_line(monkeypatch, capsys, tmp_path):
 
 def test_table_shows_every_engine(capsys):
     tiny = experiment(cases=({"length": 3},))
-    report.print_table(list(protocol.records(tiny, {"length": 3}, {"rate": {"tagflow": [2.0], "unrolled": [1.0]}})))
+    report.print_table(list(protocol.records(tiny, {"length": 3}, {"rate": {"tagloom": [2.0], "unrolled": [1.0]}})))
     shown = capsys.readouterr().out
     assert "unrolled" in shown
     assert "2.00x" in shown
@@ -233,7 +233,7 @@ def test_table_shows_every_engine(capsys):
 
 def test_plot_is_written(tmp_path):
     tiny = experiment()
-    records = list(protocol.records(tiny, {"length": 3}, {"rate": {"tagflow": [2.0, 3.0], "unrolled": [1.0]}}))
+    records = list(protocol.records(tiny, {"length": 3}, {"rate": {"tagloom": [2.0, 3.0], "unrolled": [1.0]}}))
     report.plot(records, tmp_path / "plot.png")
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
 
@@ -241,7 +241,7 @@ def test_plot_is_written(tmp_path):
 def test_experiments_are_found():
     found = command_line.experiments()
     assert {"counter_loop", "lstm_train"} <= set(found)
-    assert all(next(iter(e.engines)) == "tagflow" for e in found.values())
+    assert all(next(iter(e.engines)) == "tagloom" for e in found.values())
 
 
 def test_peak_memory_counts_what_was_touched():
@@ -251,7 +251,7 @@ def test_peak_memory_counts_what_was_touched():
 
 
 def test_closing_a_process_twice_is_harmless():
-    engine = process.EngineProcess(experiment(), "tagflow")
+    engine = process.EngineProcess(experiment(), "tagloom")
     engine.close()
     engine.close()
 
@@ -265,9 +265,9 @@ def timed(case, stack):
 @pytest.mark.parametrize(("best_only", "lengths"), [(False, [1, 2]), (True, [1])])
 def test_cases_are_compared_with_the_first(best_only, lengths):
     cases = ({"length": 4}, {"length": 1}, {"length": 2})
-    setup = {"engines": {"tagflow": timed}, "metric": "milliseconds", "time_unit": 1e3, "amount": lambda case: 1.0}
+    setup = {"engines": {"tagloom": timed}, "metric": "milliseconds", "time_unit": 1e3, "amount": lambda case: 1.0}
     tried = experiment(cases=cases, baseline="longest", best_only=best_only, notes=("limited by",), **setup)
-    found = list(protocol.run(tried, ["tagflow"], FAST))
+    found = list(protocol.run(tried, ["tagloom"], FAST))
     ratios = [(r["case"]["length"], r["value"]) for r in found if r.get("ratio_to") == "longest"]
     assert [length for length, _ in ratios] == lengths
     assert all(value > 1.2 for _, value in ratios)
@@ -285,7 +285,7 @@ def test_cases_are_compared_with_the_first(best_only, lengths):
 )
 def test_a_number_that_is_varied_goes_from_left_to_right(cases, key, tmp_path):
     tiny = experiment()
-    samples = {"rate": {"tagflow": [2.0, 3.0], "unrolled": [1.0]}}
+    samples = {"rate": {"tagloom": [2.0, 3.0], "unrolled": [1.0]}}
     records = [record for case in cases for record in protocol.records(tiny, case, samples)]
     assert report._abscissa([r for r in records if "engine" in r]) == key
     report.plot(records, tmp_path / "plot.png")
@@ -300,6 +300,6 @@ def test_steps_fill_a_timing_and_who_gets_faster_does_more(monkeypatch):
         return [0.05, 0.12, 0.24, 0.06, 0.2][len(asked) - 1]
 
     monkeypatch.setattr(protocol, "alone", alone)
-    process = SimpleNamespace(engine="tagflow")
+    process = SimpleNamespace(engine="tagloom")
     protocol.measure(experiment(), {"length": 3}, [process], replace(FAST, timing=0.2, most_rounds=3), math.inf, str)
     assert asked == [1, 4, 7, 7, 24]

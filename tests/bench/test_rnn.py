@@ -42,9 +42,9 @@ def gradient(given, weights, index, step=1e-5):
     return found
 
 
-@pytest.mark.parametrize("engine", ["tagflow", "torch"])
+@pytest.mark.parametrize("engine", ["tagloom", "torch"])
 async def test_an_engine_trains_the_lstm(engine):
-    if engine != "tagflow":
+    if engine != "tagloom":
         pytest.importorskip(engine, reason=f"{engine} is not installed; it is one of bench/requirements-peers.txt")
     given = rnn.problem(CASE)
     weights = [w.astype(np.float64) for w in (given.kernel, given.bias)]

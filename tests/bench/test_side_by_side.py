@@ -36,7 +36,7 @@ def experiment(**changes):
         "cases": tuple(
             {"way": w, "batch_kind": k, "length": n} for w in ("one", "other") for k in ("a", "b") for n in (3, 5)
         ),
-        "engines": {"tagflow": ours, "torch": peer},
+        "engines": {"tagloom": ours, "torch": peer},
         "metric": "steps_per_second",
         "together": ("way", "batch_kind"),
         "same_values": ("batch_kind",),
@@ -47,11 +47,11 @@ def experiment(**changes):
 
 
 def test_records_follow_the_protocol_group_by_group():
-    found = list(side_by_side.run(experiment(), ["tagflow", "torch"], FAST))
+    found = list(side_by_side.run(experiment(), ["tagloom", "torch"], FAST))
     json.dumps(found)
     assert [r["case"]["length"] for r in found] == [3] * 13 + [5] * 13
     group = found[:13]
-    assert [r.get("engine") or r["ratio_to"] for r in group] == ["tagflow"] * 4 + ["torch"] * 6 + ["first"] * 3
+    assert [r.get("engine") or r["ratio_to"] for r in group] == ["tagloom"] * 4 + ["torch"] * 6 + ["first"] * 3
     assert ["engine" in r for r in group] == [True] * 6 + [False] * 7
     assert set(group[0]) == {"bench", "case", "engine", "metric", "median", "p5", "p95", "runs"}
     assert set(group[6]) == set(group[-1]) == {"bench", "case", "ratio_to", "metric", "value"}
@@ -59,22 +59,22 @@ def test_records_follow_the_protocol_group_by_group():
 
 
 def test_cases_that_a_peer_can_not_tell_apart_are_compared_with_the_same_lane():
-    group = list(side_by_side.run(experiment(), ["tagflow", "torch"], FAST))[:13]
+    group = list(side_by_side.run(experiment(), ["tagloom", "torch"], FAST))[:13]
     medians = {(r["engine"], *r["case"].values()): r["median"] for r in group if "engine" in r}
     ratios = [r for r in group if r.get("ratio_to") == "torch"]
     assert [r["case"]["batch_kind"] for r in ratios] == ["a", "b", "a", "b"]
     for r in ratios:
         theirs = medians["torch", r["case"]["way"], "a", 3]
-        assert r["value"] == pytest.approx(medians["tagflow", *r["case"].values()] / theirs)
+        assert r["value"] == pytest.approx(medians["tagloom", *r["case"].values()] / theirs)
 
 
 def test_cases_with_the_same_values_must_have_them():
-    with pytest.raises(BenchError, match=r"'tagflow' at way=other .* and 'tagflow' at way=one .* disagree: value 0"):
-        list(side_by_side.run(experiment(same_values=("way", "batch_kind")), ["tagflow"], FAST))
-    wrong = experiment(engines={"tagflow": ours, "torch": ours}, peer_case=lambda case: {**case, "way": "one"})
-    assert list(side_by_side.run(wrong, ["tagflow", "torch"], FAST))
+    with pytest.raises(BenchError, match=r"'tagloom' at way=other .* and 'tagloom' at way=one .* disagree: value 0"):
+        list(side_by_side.run(experiment(same_values=("way", "batch_kind")), ["tagloom"], FAST))
+    wrong = experiment(engines={"tagloom": ours, "torch": ours}, peer_case=lambda case: {**case, "way": "one"})
+    assert list(side_by_side.run(wrong, ["tagloom", "torch"], FAST))
     with pytest.raises(BenchError, match="'torch' at"):
-        list(side_by_side.run(replace(wrong, engines={"tagflow": ours, "torch": off}), ["tagflow", "torch"], FAST))
+        list(side_by_side.run(replace(wrong, engines={"tagloom": ours, "torch": off}), ["tagloom", "torch"], FAST))
 
 
 def off(case, stack):
@@ -135,7 +135,7 @@ def test_out_of_time_every_lane_has_a_sample(timing, steps):
 
 
 def test_command_line_measures_them_side_by_side(monkeypatch, capsys):
-    alone = experiment(engines={"tagflow": ours}, cases=experiment().cases[:4])
+    alone = experiment(engines={"tagloom": ours}, cases=experiment().cases[:4])
     monkeypatch.setattr(command_line, "experiments", lambda: {"tiny": alone})
     monkeypatch.setattr(command_line, "QUICK", FAST)
     assert command_line.main(["tiny", "--quick", "--json"]) == 0
@@ -146,7 +146,7 @@ def test_command_line_measures_them_side_by_side(monkeypatch, capsys):
 
 
 def test_a_ratio_without_a_row_of_its_peer_is_shown(capsys):
-    group = list(side_by_side.run(experiment(), ["tagflow", "torch"], FAST))[:13]
+    group = list(side_by_side.run(experiment(), ["tagloom", "torch"], FAST))[:13]
     report.print_table(group)
     shown = capsys.readouterr().out
     assert "way=one batch_kind=b length=3: " in shown

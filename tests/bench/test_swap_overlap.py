@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 from bench import __main__ as command_line
 from bench import lanes, protocol, swap_overlap
@@ -76,7 +76,7 @@ def nothing(case, stack):
 
 def test_the_picture_is_drawn_in_the_place_of_the_medians(monkeypatch, tmp_path, capsys):
     effort = protocol.Effort(most_rounds=1, timing=0.001, idle=0.0)
-    tiny = Experiment("tiny", (case(0.9),), {"tagflow": nothing}, "steps", picture=swap_overlap.picture)
+    tiny = Experiment("tiny", (case(0.9),), {"tagloom": nothing}, "steps", picture=swap_overlap.picture)
     monkeypatch.setattr(command_line, "experiments", lambda: {"tiny": tiny})
     monkeypatch.setattr(command_line, "FULL", effort)
     assert command_line.main(["tiny", "--json", "--plot", str(tmp_path / "lanes.png")]) == 0

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.ir.apply import apply
+import tagloom as tg
+from tagloom.ir.apply import apply
 
 from tests.support.settings import ON
 

@@ -1,7 +1,7 @@
 """When tensors of a user's graph are alive, as `tg.liveness` tells it."""
 
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 pytestmark = pytest.mark.usefixtures("graph")
 

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.base.errors import GraphError
-from tagflow.base.settings import FAST_PATHS
-from tagflow.compile import PIPELINE, Target, compile_until
-from tagflow.ir.program import Program
-from tagflow.training import AdamOptimizer
+import tagloom as tg
+from tagloom.base.errors import GraphError
+from tagloom.base.settings import FAST_PATHS
+from tagloom.compile import PIPELINE, Target, compile_until
+from tagloom.ir.program import Program
+from tagloom.training import AdamOptimizer
 
 from tests.support.compiling import plan_of
 from tests.support.settings import ON

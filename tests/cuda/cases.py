@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
-import tagflow as tg
-from tagflow.ir.definition import definition_of
-from tagflow.ir.program import Program
-from tagflow.kernels.cuda.registry import find_compiled
-from tagflow.training import AdamOptimizer, MomentumOptimizer
+import tagloom as tg
+from tagloom.ir.definition import definition_of
+from tagloom.ir.program import Program
+from tagloom.kernels.cuda.registry import find_compiled
+from tagloom.training import AdamOptimizer, MomentumOptimizer
 
 from tests.support.compiling import optimized
 from tests.support.settings import ON

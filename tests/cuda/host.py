@@ -33,7 +33,7 @@ def compiler():
 @functools.cache
 def folder():
     """Return where this process keeps what it compiles; it is gone with the process."""
-    return tempfile.TemporaryDirectory(prefix="tagflow-host-")
+    return tempfile.TemporaryDirectory(prefix="tagloom-host-")
 
 
 @functools.cache

@@ -1,7 +1,7 @@
 """Programs with loops that are kernels in CUDA C, and those that are not, with what keeps them from it."""
 
 import numpy as np
-import tagflow as tg
+import tagloom as tg
 
 from tests.runtime import native_programs as others
 from tests.runtime.native_programs import F32, F64, below

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 from tests.support.settings import ON
 
@@ -33,6 +33,6 @@ async def fails(program, devices, settings=ON):
     with tg.Graph().as_default() as graph:
         fetches, feeds = program()
     async with tg.Session(graph, devices=devices, settings=settings) as session:
-        with pytest.raises(tg.TagflowError) as caught:
+        with pytest.raises(tg.TagloomError) as caught:
             await session.run(fetches, feeds)
     return str(caught.value)

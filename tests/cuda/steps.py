@@ -1,7 +1,7 @@
 """Programs of fused operations that nobody would write: every step there is, and any steps."""
 
 import numpy as np
-from tagflow.kernels.steps import STEPS, StepKind
+from tagloom.kernels.steps import STEPS, StepKind
 
 from tests.cuda.cases import Case
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from tagflow.base.errors import GraphError
-from tagflow.ir.definition import definition_of
-from tagflow.kernels.cuda import launching
-from tagflow.kernels.cuda.launching import Grid
-from tagflow.kernels.cuda.registry import find_compiled, registered_types
-from tagflow.kernels.steps import STEPS
+from tagloom.base.errors import GraphError
+from tagloom.ir.definition import definition_of
+from tagloom.kernels.cuda import launching
+from tagloom.kernels.cuda.launching import Grid
+from tagloom.kernels.cuda.registry import find_compiled, registered_types
+from tagloom.kernels.steps import STEPS
 
 from tests.cuda.cases import PROGRAMS, REALS, Case, adam, cases, layer_norm, lstm, row_cases
 from tests.cuda.host import RawModule, compiler, library, xp

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.kernels.native.cuda import run as launches
-from tagflow.kernels.scheduler.state import live_counts
+import tagloom as tg
+from tagloom.kernels.native.cuda import run as launches
+from tagloom.kernels.scheduler.state import live_counts
 
 from tests.cuda.device import CompilingDevice
 from tests.cuda.host import RawModule, compiler
@@ -89,7 +89,7 @@ async def test_a_program_that_gave_up_runs_again(device):
         y, feeds = division()
     (x,) = feeds
     async with tg.Session(graph, devices=[device], settings=ON) as session:
-        with pytest.raises(tg.TagflowError):
+        with pytest.raises(tg.TagloomError):
             await session.run(y, feeds)
         assert await session.run(y, {x: np.int32(20)}) == sum(100 // (20 - i) for i in range(9))
         (loop,) = session.report().loops

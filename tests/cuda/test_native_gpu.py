@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.kernels.native.cuda import run as launches
+import tagloom as tg
+from tagloom.kernels.native.cuda import run as launches
 
 from tests.cuda.loops import FAILING, PROGRAMS
 from tests.cuda.running import compare, fails, ran

@@ -3,7 +3,7 @@
 import sys
 
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 from tests.cuda.device import CompilingDevice
 from tests.cuda.host import RawModule, compiler

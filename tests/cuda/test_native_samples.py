@@ -4,14 +4,14 @@ import warnings
 
 import numpy as np
 import pytest
-from tagflow.ir.definition import Ufunc
-from tagflow.kernels.native.cuda.emitting import can_emit
-from tagflow.kernels.native.cuda.inputs import host_inputs
-from tagflow.kernels.native.cuda.kernel import NativeKernel
-from tagflow.kernels.native.cuda.values import NotWritten
-from tagflow.kernels.native.cuda.writer import write
-from tagflow.kernels.native.cuda.written import Given
-from tagflow.kernels.native.program import Code, Computation, Instruction, NativeProgram
+from tagloom.ir.definition import Ufunc
+from tagloom.kernels.native.cuda.emitting import can_emit
+from tagloom.kernels.native.cuda.inputs import host_inputs
+from tagloom.kernels.native.cuda.kernel import NativeKernel
+from tagloom.kernels.native.cuda.values import NotWritten
+from tagloom.kernels.native.cuda.writer import write
+from tagloom.kernels.native.cuda.written import Given
+from tagloom.kernels.native.program import Code, Computation, Instruction, NativeProgram
 
 from tests.cuda.host import compiler, xp
 from tests.ops.samples import DEFINITIONS

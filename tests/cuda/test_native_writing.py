@@ -4,17 +4,17 @@ import re
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.base.device_names import DeviceSpec
-from tagflow.compile import DeviceTarget, Target, compile_until
-from tagflow.ir.program import Program
-from tagflow.kernels.native.cuda.emitting import find_instruction
-from tagflow.kernels.native.cuda.inputs import host_inputs
-from tagflow.kernels.native.cuda.reductions import lanes_for
-from tagflow.kernels.native.cuda.values import NotWritten, Strided, Value, broadcast, literal, row_strides
-from tagflow.kernels.native.cuda.writer import write
-from tagflow.kernels.native.cuda.written import Given
-from tagflow.kernels.native.program import Code, NativeProgram
+import tagloom as tg
+from tagloom.base.device_names import DeviceSpec
+from tagloom.compile import DeviceTarget, Target, compile_until
+from tagloom.ir.program import Program
+from tagloom.kernels.native.cuda.emitting import find_instruction
+from tagloom.kernels.native.cuda.inputs import host_inputs
+from tagloom.kernels.native.cuda.reductions import lanes_for
+from tagloom.kernels.native.cuda.values import NotWritten, Strided, Value, broadcast, literal, row_strides
+from tagloom.kernels.native.cuda.writer import write
+from tagloom.kernels.native.cuda.written import Given
+from tagloom.kernels.native.program import Code, NativeProgram
 
 from tests.cuda.loops import PROGRAMS, below
 from tests.support.settings import ON

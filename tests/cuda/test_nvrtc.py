@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from tagflow.kernels.cuda.launching import options, over_rows, source
+from tagloom.kernels.cuda.launching import options, over_rows, source
 
 from tests.cuda.cases import PROGRAMS, REALS, cases
 from tests.cuda.nvrtc import architectures, compiled, nvrtc

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.kernels.scheduler.state import live_counts
-from tagflow.runtime.devices.device_values import DeviceValues
-from tagflow.training import AdamOptimizer as Adam
-from tagflow.training import MomentumOptimizer as Momentum
+import tagloom as tg
+from tagloom.kernels.scheduler.state import live_counts
+from tagloom.runtime.devices.device_values import DeviceValues
+from tagloom.training import AdamOptimizer as Adam
+from tagloom.training import MomentumOptimizer as Momentum
 
 from tests.cuda.device import CompilingDevice
 from tests.cuda.host import RawModule, compiler

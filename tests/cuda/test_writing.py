@@ -4,11 +4,11 @@ import re
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.kernels.cuda.launching import source
-from tagflow.kernels.cuda.registry import find_compiled
-from tagflow.kernels.cuda.writing import Input, is_flat, write_fused
-from tagflow.kernels.steps import STEPS, RowLoop, StepKind
+import tagloom as tg
+from tagloom.kernels.cuda.launching import source
+from tagloom.kernels.cuda.registry import find_compiled
+from tagloom.kernels.cuda.writing import Input, is_flat, write_fused
+from tagloom.kernels.steps import STEPS, RowLoop, StepKind
 
 from tests.cuda.cases import fused
 from tests.cuda.host import xp

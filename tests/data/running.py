@@ -4,8 +4,8 @@ import asyncio
 import json
 
 import numpy as np
-from tagflow.base.deferred import made
-from tagflow.training.checkpoints.structures import decode, encode
+from tagloom.base.deferred import made
+from tagloom.training.checkpoints.structures import decode, encode
 
 
 async def collect(dataset):

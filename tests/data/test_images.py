@@ -6,7 +6,7 @@ import io
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 from PIL import Image
 
 from tests.data.running import collect, plain
@@ -48,7 +48,7 @@ def test_without_pillow_the_extra_is_named(monkeypatch):
         raise ModuleNotFoundError(name)
 
     monkeypatch.setattr(importlib, "import_module", missing)
-    with pytest.raises(tg.GraphError, match=r"tagflow\[images\]"):
+    with pytest.raises(tg.GraphError, match=r"tagloom\[images\]"):
         tg.data.decode_image(b"")
 
 

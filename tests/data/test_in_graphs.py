@@ -6,8 +6,8 @@ from collections.abc import Awaitable
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.training import Checkpointer
+import tagloom as tg
+from tagloom.training import Checkpointer
 
 from tests.data.running import plain
 

@@ -8,7 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 from tests.data.running import collect, rest_of, run, through_a_file
 
@@ -179,7 +179,7 @@ async def test_closing_wakes_who_waits_and_leaves_nothing(tmp_path):
     assert asyncio.all_tasks() == before
     assert closed == ["generator"]
     assert str(tmp_path / "a.txt") not in files()
-    assert not [t for t in threading.enumerate() if t.name.startswith("tagflow-data") and t.is_alive()]
+    assert not [t for t in threading.enumerate() if t.name.startswith("tagloom-data") and t.is_alive()]
     with pytest.raises(tg.SessionClosed):
         await iterator.next()
     await iterator.aclose()
@@ -369,7 +369,7 @@ async def test_what_fails_while_it_is_closed_leaves_nothing_open(caplog):
 async def test_a_function_that_does_not_end_is_left_behind_with_a_warning(caplog, monkeypatch):
     from dataclasses import replace
 
-    from tagflow.data import iterator as module
+    from tagloom.data import iterator as module
 
     monkeypatch.setattr(module, "DEFAULTS", replace(module.DEFAULTS, close_seconds=0.01))
     gate = threading.Event()

@@ -8,7 +8,7 @@ import weakref
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 
 class Element:
@@ -82,4 +82,4 @@ def test_a_hundred_pipelines_that_are_cancelled(tmp_path):
         assert len(os.listdir("/proc/self/fd")) == before[1]
 
     asyncio.run(main())
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("tagflow-data")]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("tagloom-data")]

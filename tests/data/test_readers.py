@@ -6,8 +6,8 @@ import threading
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.base.record_files import RecordFile
+import tagloom as tg
+from tagloom.base.record_files import RecordFile
 
 from tests.data.running import plain
 

@@ -5,9 +5,9 @@ import gzip
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.base.crc32c import crc32c
-from tagflow.base.record_files import tfrecord
+import tagloom as tg
+from tagloom.base.crc32c import crc32c
+from tagloom.base.record_files import tfrecord
 
 from tests.data.running import collect, plain, run, through_a_file
 
@@ -143,7 +143,7 @@ def test_an_example_of_tensorflow_is_read():
 
 @pytest.mark.parametrize("record", [b"\x0a\xff", b"\x0f", b"\x0a\x02\x0a\x05", b"\x80" * 12, b"\x0a\x03\x0a\x01\x80"])
 def test_what_is_no_example_is_refused(record):
-    with pytest.raises(tg.TagflowError, match="this is no tf"):
+    with pytest.raises(tg.TagloomError, match="this is no tf"):
         tg.data.parse_example(record)
 
 
@@ -152,5 +152,5 @@ def test_a_number_of_more_than_64_bits_is_no_example():
         return bytes([number << 3 | 2, len(content)]) + content
 
     ints = field(3, field(1, b"\xff" * 9 + b"\x7f"))
-    with pytest.raises(tg.TagflowError, match=r"no tf\.train\.Example"):
+    with pytest.raises(tg.TagloomError, match=r"no tf\.train\.Example"):
         tg.data.parse_example(field(1, field(1, field(1, b"a") + field(2, ints))))

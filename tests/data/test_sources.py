@@ -8,8 +8,8 @@ from collections import namedtuple
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.base.record_files import is_named
+import tagloom as tg
+from tagloom.base.record_files import is_named
 
 from tests.data.running import collect, plain, run, through_a_file
 

@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 from tests.data.running import plain, rest_of, through_a_file
 

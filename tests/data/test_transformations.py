@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 from tests.data.running import collect, run, through_a_file
 

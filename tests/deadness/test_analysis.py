@@ -3,16 +3,16 @@
 import asyncio
 
 import pytest
-import tagflow as tg
+import tagloom as tg
 from hypothesis import given, note
-from tagflow.base.device_names import parse_device
-from tagflow.compile import DeviceTarget, Target, compile_until
-from tagflow.deadness.analysis import analyse
-from tagflow.ir.frames import assign_frames
-from tagflow.ir.program import Program, needed
-from tagflow.ir.topological import topological_order
-from tagflow.ir.traits import LEAVES_FRAME, Role
-from tagflow.runtime.steps.request import make_request
+from tagloom.base.device_names import parse_device
+from tagloom.compile import DeviceTarget, Target, compile_until
+from tagloom.deadness.analysis import analyse
+from tagloom.ir.frames import assign_frames
+from tagloom.ir.program import Program, needed
+from tagloom.ir.topological import topological_order
+from tagloom.ir.traits import LEAVES_FRAME, Role
+from tagloom.runtime.steps.request import make_request
 
 from tests.property.interpret import initial_values
 from tests.property.programs import show

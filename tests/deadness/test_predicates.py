@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tagflow.deadness.predicates import MOST_DEPTH, Form, Predicates
+from tagloom.deadness.predicates import MOST_DEPTH, Form, Predicates
 
 NAMES = "abcd"
 

@@ -4,13 +4,13 @@ import sys
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.cli import main
-from tagflow.demo import Alphabet, CharacterModel, Options, load_text, load_weights, run, save_weights
-from tagflow.demo import plot as plotting
-from tagflow.demo.model import draw, initial_weights
-from tagflow.demo.text import epochs, plain, split, windows
-from tagflow.demo.training import Program, schedule
+import tagloom as tg
+from tagloom.cli import main
+from tagloom.demo import Alphabet, CharacterModel, Options, load_text, load_weights, run, save_weights
+from tagloom.demo import plot as plotting
+from tagloom.demo.model import draw, initial_weights
+from tagloom.demo.text import epochs, plain, split, windows
+from tagloom.demo.training import Program, schedule
 
 SMALL = {"units": 8, "embedding": 4, "batch": 4, "length": 6, "steps": 3}
 
@@ -196,19 +196,19 @@ def test_an_interrupt_ends_cleanly(capsys, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tagflow.demo.training.load_text", interrupted)
+    monkeypatch.setattr("tagloom.demo.training.load_text", interrupted)
     assert main(["demo"]) == 130
     assert capsys.readouterr().err == "interrupted\n"
 
 
 def test_the_module_is_the_command():
-    done = subprocess.run([sys.executable, "-m", "tagflow", "--version"], capture_output=True, text=True, check=True)
-    assert done.stdout == f"tagflow {tg.__version__}\n"
+    done = subprocess.run([sys.executable, "-m", "tagloom", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"tagloom {tg.__version__}\n"
 
 
 def test_without_rich_the_demo_says_what_to_install(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "rich", None)
-    monkeypatch.setattr("tagflow.cli.find_spec", lambda name: None)
+    monkeypatch.setattr("tagloom.cli.find_spec", lambda name: None)
     assert main(["demo"]) == 1
     assert "pip install '.[demo]'" in capsys.readouterr().err
 
@@ -221,7 +221,7 @@ def test_info_says_that_half_precision_is_slow(capsys):
 def test_info_names_versions_the_build_and_devices(capsys):
     assert main(["info"]) == 0
     shown = capsys.readouterr().out
-    assert f"tagflow    {tg.__version__} (" in shown
+    assert f"tagloom    {tg.__version__} (" in shown
     assert np.__version__ in shown
     assert "cpu:0" in shown
     assert "\ncuda       " in shown

@@ -1,7 +1,7 @@
 """Experts on devices of their own learn what they learn on one, and are computed only where they were chosen."""
 
 import numpy as np
-import tagflow as tg
+import tagloom as tg
 
 from examples.mixture_of_experts import Size, percent, train
 

@@ -9,8 +9,8 @@ import httpx
 import numpy as np
 import pytest
 import uvicorn
-from tagflow.demo import Alphabet
-from tagflow.demo.model import initial_weights
+from tagloom.demo import Alphabet
+from tagloom.demo.model import initial_weights
 
 from examples.serve_async import create_app
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 X = np.float32([[1.5, -2.5, 3.0], [0.5, 2.5, -1.0]])
 N = np.int32([5, -7, 12])

@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 X = np.float32([1.0, 2.0])
 

@@ -1,5 +1,5 @@
 import numpy as np
-import tagflow as tg
+import tagloom as tg
 
 
 def test_a_sampler_learns_how_frequent_classes_are():

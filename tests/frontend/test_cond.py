@@ -6,7 +6,7 @@ from collections import namedtuple
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 from tests.support.execute import Calls
 

@@ -5,8 +5,8 @@ import sys
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.training import AdamOptimizer, GradientDescentOptimizer, MomentumOptimizer
+import tagloom as tg
+from tagloom.training import AdamOptimizer, GradientDescentOptimizer, MomentumOptimizer
 
 
 def after(operation, value):

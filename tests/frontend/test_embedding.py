@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 TABLE = np.random.default_rng(0).standard_normal((11, 3))
 IDS = np.array([[4, 0, 10], [4, 9, 1]], np.int64)

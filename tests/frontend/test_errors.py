@@ -4,14 +4,14 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from tagflow.base.errors import BranchMismatchError, DtypeError, GraphError, LoopVariableError, ShapeError
-from tagflow.base.shapes import Shape
-from tagflow.frontend.conditional import case, cond, switch_case
-from tagflow.frontend.loops import while_loop
-from tagflow.ir.apply import apply, constant
-from tagflow.ir.program import Program
-from tagflow.ops.control.placeholders import identity, placeholder
-from tagflow.ops.control.primitives import enter, exit, loop_cond, merge, next_iteration, switch
+from tagloom.base.errors import BranchMismatchError, DtypeError, GraphError, LoopVariableError, ShapeError
+from tagloom.base.shapes import Shape
+from tagloom.frontend.conditional import case, cond, switch_case
+from tagloom.frontend.loops import while_loop
+from tagloom.ir.apply import apply, constant
+from tagloom.ir.program import Program
+from tagloom.ops.control.placeholders import identity, placeholder
+from tagloom.ops.control.primitives import enter, exit, loop_cond, merge, next_iteration, switch
 
 from tests.ops.evaluation import declare_all
 from tests.support.compiling import plan_of

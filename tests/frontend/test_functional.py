@@ -5,8 +5,8 @@ from collections import namedtuple
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow import TensorArray, while_loop
+import tagloom as tg
+from tagloom import TensorArray, while_loop
 
 Pair = namedtuple("Pair", "left right")
 
@@ -264,7 +264,7 @@ def numeric(function, arrays, h=1e-5):
 
 ELEMS, INIT, WEIGHT = np.array([0.5, -1.2, 0.8]), np.array(0.7), np.array(1.3)
 
-# name: (with tagflow, with NumPy), functions of elements, start and a captured weight.
+# name: (with tagloom, with NumPy), functions of elements, start and a captured weight.
 PROGRAMS = {
     "map_fn": (
         lambda e, a, w: tg.map_fn(lambda x: tg.sin(x * w) * a, e),

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 
 def below(n):

@@ -5,7 +5,7 @@ from collections import OrderedDict, defaultdict, namedtuple
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 Pair = namedtuple("Pair", "left right")
 

@@ -1,19 +1,19 @@
-"""Names of TensorFlow 1, NumPy, JAX and PyTorch: those that tagflow has otherwise are refused with its own."""
+"""Names of TensorFlow 1, NumPy, JAX and PyTorch: those that tagloom has otherwise are refused with its own."""
 
 import pytest
-import tagflow as tg
-from tagflow.ir.other_names import ATTRIBUTES, NAMES
+import tagloom as tg
+from tagloom.ir.other_names import ATTRIBUTES, NAMES
 
 HINTS = {
-    "neg": "tagflow.negative",
-    "to_float": 'tagflow.cast(x, "float32")',
-    "sum": "tagflow.reduce_sum",
-    "concatenate": "tagflow.concat",
-    "train": "tagflow.training, which has the optimizers",
-    "math": "tagflow.f for tf.math.f",
-    "while_lop": "tagflow.while_loop",
-    "softmax_crossentropy_with_logits": "tagflow.softmax_cross_entropy_with_logits",
-    "multinomal": "tagflow.categorical",
+    "neg": "tagloom.negative",
+    "to_float": 'tagloom.cast(x, "float32")',
+    "sum": "tagloom.reduce_sum",
+    "concatenate": "tagloom.concat",
+    "train": "tagloom.training, which has the optimizers",
+    "math": "tagloom.f for tf.math.f",
+    "while_lop": "tagloom.while_loop",
+    "softmax_crossentropy_with_logits": "tagloom.softmax_cross_entropy_with_logits",
+    "multinomal": "tagloom.categorical",
 }
 
 
@@ -22,7 +22,7 @@ def test_a_name_of_another_library_is_refused_with_the_name_here(name):
     with pytest.raises(AttributeError) as caught:
         getattr(tg, name)
     text = str(caught.value)
-    assert text.startswith(f"tagflow has no '{name}'\n  try: ")
+    assert text.startswith(f"tagloom has no '{name}'\n  try: ")
     assert HINTS[name] in text
     assert caught.value.name == name
     assert not hasattr(tg, name)
@@ -30,7 +30,7 @@ def test_a_name_of_another_library_is_refused_with_the_name_here(name):
 
 @pytest.mark.parametrize(("name", "here"), [("relu", "relu"), ("reluu", "relu"), ("power", "pow")])
 def test_a_function_that_is_looked_for_in_nn_is_said_to_be_outside_of_it(name, here):
-    with pytest.raises(AttributeError, match=f"tagflow.nn has no '{name}'\n  try: tagflow.{here}"):
+    with pytest.raises(AttributeError, match=f"tagloom.nn has no '{name}'\n  try: tagloom.{here}"):
         getattr(tg.nn, name)
     assert not hasattr(tg.nn, "_private")
 
@@ -57,10 +57,10 @@ def test_names_in_the_table_are_not_here_and_those_they_stand_for_are():
     [
         ("eval", "await session.run(t)"),
         ("numpy", "await session.run(t)"),
-        ("sum", "tagflow.reduce_sum(t)"),
-        ("exp", "tagflow.exp(t)"),
-        ("unsqueeze", "tagflow.expand_dims(t)"),
-        ("backward", "tagflow.gradients(t, xs)"),
+        ("sum", "tagloom.reduce_sum(t)"),
+        ("exp", "tagloom.exp(t)"),
+        ("unsqueeze", "tagloom.expand_dims(t)"),
+        ("backward", "tagloom.gradients(t, xs)"),
     ],
 )
 def test_attributes_of_tensors_and_variables(graph, name, hint):

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.training import AdamOptimizer, GradientDescentOptimizer
+import tagloom as tg
+from tagloom.training import AdamOptimizer, GradientDescentOptimizer
 
 WHOLE = np.arange(22.0).reshape(11, 2)
 

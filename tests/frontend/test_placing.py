@@ -1,7 +1,7 @@
 """Loops and conds get the device and the colocation of their scope, as every operation does."""
 
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 
 def loop():

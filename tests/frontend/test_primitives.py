@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 from tests.support.execute import Calls
 

@@ -4,8 +4,8 @@ import re
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.frontend import sampled as module
+import tagloom as tg
+from tagloom.frontend import sampled as module
 
 CLASSES, WIDTH, BATCH = 9, 4, 5
 RANDOM = np.random.default_rng(0)

@@ -5,15 +5,15 @@ from contextlib import ExitStack
 from itertools import count
 
 import pytest
-from tagflow.base.errors import GraphError
-from tagflow.frontend.conditional import cond
-from tagflow.frontend.loops import while_loop
-from tagflow.frontend.scopes import colocate_with, control_dependencies, device, name_scope
-from tagflow.frontend.tensor_array import TensorArray
-from tagflow.frontend.variables import Variable
-from tagflow.ir.apply import constant
-from tagflow.ir.graph import Graph
-from tagflow.ops.control.placeholders import identity, no_op, placeholder
+from tagloom.base.errors import GraphError
+from tagloom.frontend.conditional import cond
+from tagloom.frontend.loops import while_loop
+from tagloom.frontend.scopes import colocate_with, control_dependencies, device, name_scope
+from tagloom.frontend.tensor_array import TensorArray
+from tagloom.frontend.variables import Variable
+from tagloom.ir.apply import constant
+from tagloom.ir.graph import Graph
+from tagloom.ops.control.placeholders import identity, no_op, placeholder
 
 from tests.ops.evaluation import declare_all
 from tests.support.execute import Calls, execute

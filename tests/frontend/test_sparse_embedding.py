@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 TABLE = np.random.default_rng(0).standard_normal((7, 3))
 PLACES = np.array([[0, 0], [0, 2], [1, 1], [3, 0], [3, 1], [3, 2]])

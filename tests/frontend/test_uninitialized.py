@@ -1,8 +1,8 @@
 """Which variables have no value yet, as a step finds it."""
 
 import pytest
-import tagflow as tg
-from tagflow.training import AdamOptimizer
+import tagloom as tg
+from tagloom.training import AdamOptimizer
 
 
 @pytest.fixture(params=["machine", "reference"])

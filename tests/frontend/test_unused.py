@@ -4,7 +4,7 @@ import gc
 import warnings
 
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 
 @pytest.fixture

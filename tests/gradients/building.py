@@ -1,7 +1,7 @@
 """What the gradient tests build with: values no pass can fold, programs written once and built in two ways."""
 
 import numpy as np
-import tagflow as tg
+import tagloom as tg
 
 
 def unknown(value, shape=None, dtype=None):

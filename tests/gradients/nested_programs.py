@@ -1,6 +1,6 @@
 """Programs with cond and while_loop inside each other, for any way to repeat and to choose."""
 
-import tagflow as tg
+import tagloom as tg
 
 from tests.gradients.building import Unrolled
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 from tests.gradients.building import assert_near, choose, scalar, unknown
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 from tests.gradients.building import Dynamic, Unrolled, assert_near, choose, derivatives, repeat, scalar, unknown
 

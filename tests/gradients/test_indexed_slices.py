@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.training import GradientDescentOptimizer
+import tagloom as tg
+from tagloom.training import GradientDescentOptimizer
 
 from tests.gradients.building import unknown
 

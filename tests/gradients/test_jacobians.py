@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 STEP = 1e-6
 X = np.float64([0.3, -0.7, 1.1])

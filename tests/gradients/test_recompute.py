@@ -4,9 +4,9 @@ from collections import Counter
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.ir.program import Program
-from tagflow.ir.text import parse, to_text
+import tagloom as tg
+from tagloom.ir.program import Program
+from tagloom.ir.text import parse, to_text
 
 from tests.gradients.building import assert_near, scalar, unknown
 from tests.support.compiling import lowered

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 from tests.gradients.building import assert_near, repeat, scalar, unknown
 from tests.support.execute import Calls

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.ir.program import Program
+import tagloom as tg
+from tagloom.ir.program import Program
 
 from tests.gradients.building import Dynamic, assert_near, choose, derivatives, repeat, scalar, unknown
 from tests.gradients.nested_programs import PROGRAMS

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 pytestmark = pytest.mark.usefixtures("graph")
 

@@ -2,7 +2,7 @@
 
 import re
 
-import tagflow as tg
+import tagloom as tg
 
 
 def program():

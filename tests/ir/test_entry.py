@@ -6,8 +6,8 @@ import pickle
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow import training
+import tagloom as tg
+from tagloom import training
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_a_session_needs_a_graph():
     for kind in (tg.Session, tg.SyncSession):
         with pytest.raises(tg.GraphError, match="no graph is open here") as caught:
             kind()
-        assert "tagflow.Session(graph)" in caught.value.hint
+        assert "tagloom.Session(graph)" in caught.value.hint
 
 
 def test_two_graphs_do_not_mix(made):

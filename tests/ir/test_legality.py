@@ -4,21 +4,21 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tagflow.base import dtypes
-from tagflow.base.errors import GraphError
-from tagflow.base.settings import Settings
-from tagflow.base.shapes import SCALAR
-from tagflow.compile import PIPELINE, Target
-from tagflow.frontend.conditional import cond
-from tagflow.frontend.loops import while_loop
-from tagflow.ir import scopes
-from tagflow.ir.apply import constant
-from tagflow.ir.graph import Graph
-from tagflow.ir.operation import Operation
-from tagflow.ir.program import Program
-from tagflow.ir.structured import SavedOutput, save_maybe, save_series, trip_count
-from tagflow.ir.verify import STAGES, check
-from tagflow.ops.control.placeholders import placeholder
+from tagloom.base import dtypes
+from tagloom.base.errors import GraphError
+from tagloom.base.settings import Settings
+from tagloom.base.shapes import SCALAR
+from tagloom.compile import PIPELINE, Target
+from tagloom.frontend.conditional import cond
+from tagloom.frontend.loops import while_loop
+from tagloom.ir import scopes
+from tagloom.ir.apply import constant
+from tagloom.ir.graph import Graph
+from tagloom.ir.operation import Operation
+from tagloom.ir.program import Program
+from tagloom.ir.structured import SavedOutput, save_maybe, save_series, trip_count
+from tagloom.ir.verify import STAGES, check
+from tagloom.ops.control.placeholders import placeholder
 
 from tests.ops.evaluation import declare_all
 from tests.support.compiling import lowered
@@ -53,7 +53,7 @@ def test_a_whole_program_is_legal_at_every_seam():
 
 def test_checks_between_passes_are_a_setting(monkeypatch):
     stages = []
-    monkeypatch.setattr("tagflow.compile.pipeline.check", lambda graph, stage: stages.append(stage))
+    monkeypatch.setattr("tagloom.compile.pipeline.check", lambda graph, stage: stages.append(stage))
     y = constant(1) + 1
     lowered(Program(y.graph, [], [y]), replace(ON, check_passes=False))
     assert stages == []
@@ -64,9 +64,9 @@ def test_checks_between_passes_are_a_setting(monkeypatch):
 
 
 def test_the_default_comes_from_the_environment(monkeypatch):
-    monkeypatch.delenv("TAGFLOW_CHECK_PASSES")
+    monkeypatch.delenv("TAGLOOM_CHECK_PASSES")
     assert not Settings().check_passes
-    monkeypatch.setenv("TAGFLOW_CHECK_PASSES", "1")
+    monkeypatch.setenv("TAGLOOM_CHECK_PASSES", "1")
     assert Settings().check_passes
 
 

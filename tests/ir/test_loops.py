@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.compile import compile_until
-from tagflow.ir.loops import Loop, is_counted
-from tagflow.ir.program import Program
+import tagloom as tg
+from tagloom.compile import compile_until
+from tagloom.ir.loops import Loop, is_counted
+from tagloom.ir.program import Program
 
 pytestmark = pytest.mark.usefixtures("graph")
 

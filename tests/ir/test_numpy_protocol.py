@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 A = np.float32([3.0, 4.0])
 N = np.int32([9, -9])
@@ -68,16 +68,16 @@ def in_place(x):
 
 
 REFUSED = {
-    "sum": (np.sum, "tagflow.reduce_sum(t)"),
-    "mean": (np.mean, "tagflow.reduce_mean(t)"),
-    "concatenate": (lambda x: np.concatenate([x, x]), "tagflow.concat(t)"),
-    "where": (lambda x: np.where(FLAGS, x, x), "tagflow.where(t)"),
-    "cbrt": (np.cbrt, "use tagflow operations"),
-    "add.reduce": (np.add.reduce, "tagflow.reduce_sum(t)"),
-    "add.accumulate": (np.add.accumulate, "use tagflow operations"),
-    "add with out=": (in_place, "tagflow.add(t)"),
-    "exp with where=": (lambda x: np.exp(x, where=FLAGS), "tagflow.exp(t)"),
-    "isclose": (lambda x: np.isclose(x, A), "use tagflow operations"),
+    "sum": (np.sum, "tagloom.reduce_sum(t)"),
+    "mean": (np.mean, "tagloom.reduce_mean(t)"),
+    "concatenate": (lambda x: np.concatenate([x, x]), "tagloom.concat(t)"),
+    "where": (lambda x: np.where(FLAGS, x, x), "tagloom.where(t)"),
+    "cbrt": (np.cbrt, "use tagloom operations"),
+    "add.reduce": (np.add.reduce, "tagloom.reduce_sum(t)"),
+    "add.accumulate": (np.add.accumulate, "use tagloom operations"),
+    "add with out=": (in_place, "tagloom.add(t)"),
+    "exp with where=": (lambda x: np.exp(x, where=FLAGS), "tagloom.exp(t)"),
+    "isclose": (lambda x: np.isclose(x, A), "use tagloom operations"),
 }
 
 

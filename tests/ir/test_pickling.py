@@ -6,9 +6,9 @@ from functools import partial
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow import training
-from tagflow.ir.verify import check
+import tagloom as tg
+from tagloom import training
+from tagloom.ir.verify import check
 
 
 def pickled(thing, protocol=None):

@@ -4,23 +4,23 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.base import dtypes
-from tagflow.base.errors import GraphError
-from tagflow.base.settings import DEFAULTS, Settings
-from tagflow.compile.simplify.cse import merge_duplicates
-from tagflow.compile.simplify.fold import fold_constants
-from tagflow.frontend.conditional import cond
-from tagflow.frontend.loops import while_loop
-from tagflow.frontend.scopes import control_dependencies, device
-from tagflow.ir.apply import apply, constant
-from tagflow.ir.program import Program, copy_program
-from tagflow.ir.structured import num_results, save_maybe, save_series, saved_outputs, trip_count
-from tagflow.ir.text import to_text
-from tagflow.ir.topological import topological_order
-from tagflow.ir.verify import check
-from tagflow.ops.control.placeholders import identity, no_op, placeholder
-from tagflow.ops.control.primitives import enter, exit, loop_cond, merge, next_iteration, switch
+import tagloom as tg
+from tagloom.base import dtypes
+from tagloom.base.errors import GraphError
+from tagloom.base.settings import DEFAULTS, Settings
+from tagloom.compile.simplify.cse import merge_duplicates
+from tagloom.compile.simplify.fold import fold_constants
+from tagloom.frontend.conditional import cond
+from tagloom.frontend.loops import while_loop
+from tagloom.frontend.scopes import control_dependencies, device
+from tagloom.ir.apply import apply, constant
+from tagloom.ir.program import Program, copy_program
+from tagloom.ir.structured import num_results, save_maybe, save_series, saved_outputs, trip_count
+from tagloom.ir.text import to_text
+from tagloom.ir.topological import topological_order
+from tagloom.ir.verify import check
+from tagloom.ops.control.placeholders import identity, no_op, placeholder
+from tagloom.ops.control.primitives import enter, exit, loop_cond, merge, next_iteration, switch
 
 from tests.ops.evaluation import declare_all
 from tests.support.compiling import lowered, pruned

@@ -1,7 +1,7 @@
 """What is known of values while a graph is built."""
 
-import tagflow as tg
-from tagflow.ir.static_values import static_shape
+import tagloom as tg
+from tagloom.ir.static_values import static_shape
 
 
 def test_an_integer_vector_of_a_known_length_stands_for_a_shape_of_that_rank():

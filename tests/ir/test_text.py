@@ -5,24 +5,24 @@ import re
 import ml_dtypes
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.base import dtypes
-from tagflow.base.errors import GraphError
-from tagflow.base.shapes import Shape
-from tagflow.frontend.conditional import cond, switch_case
-from tagflow.frontend.loops import while_loop
-from tagflow.frontend.py_function import py_function
-from tagflow.frontend.scopes import control_dependencies, device
-from tagflow.gradients.api import gradients
-from tagflow.ir.apply import apply, constant
-from tagflow.ir.graph import Graph
-from tagflow.ir.indexing import DYNAMIC
-from tagflow.ir.program import Program
-from tagflow.ir.structured import save_maybe, save_series, trip_count
-from tagflow.ir.text import parse, to_text
-from tagflow.ir.text_values import Reader, format_value
-from tagflow.ops.control.placeholders import identity, no_op, placeholder
-from tagflow.ops.control.primitives import enter, exit, loop_cond, merge, next_iteration, switch
+import tagloom as tg
+from tagloom.base import dtypes
+from tagloom.base.errors import GraphError
+from tagloom.base.shapes import Shape
+from tagloom.frontend.conditional import cond, switch_case
+from tagloom.frontend.loops import while_loop
+from tagloom.frontend.py_function import py_function
+from tagloom.frontend.scopes import control_dependencies, device
+from tagloom.gradients.api import gradients
+from tagloom.ir.apply import apply, constant
+from tagloom.ir.graph import Graph
+from tagloom.ir.indexing import DYNAMIC
+from tagloom.ir.program import Program
+from tagloom.ir.structured import save_maybe, save_series, trip_count
+from tagloom.ir.text import parse, to_text
+from tagloom.ir.text_values import Reader, format_value
+from tagloom.ops.control.placeholders import identity, no_op, placeholder
+from tagloom.ops.control.primitives import enter, exit, loop_cond, merge, next_iteration, switch
 
 from tests.ops.evaluation import declare_all
 from tests.support.compiling import lowered

@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 import numpy as np
-import tagflow as tg
-from tagflow.ir.apply import apply
-from tagflow.ir.program import Program
-from tagflow.kernels.core.table import Kind
-from tagflow.kernels.memory.contexts import KernelContexts
-from tagflow.kernels.scheduler.machine import StepMachine
-from tagflow.kernels.scheduler.plan import CompiledPlan
+import tagloom as tg
+from tagloom.ir.apply import apply
+from tagloom.ir.program import Program
+from tagloom.kernels.core.table import Kind
+from tagloom.kernels.memory.contexts import KernelContexts
+from tagloom.kernels.scheduler.machine import StepMachine
+from tagloom.kernels.scheduler.plan import CompiledPlan
 
 from tests.support.compiling import plan_of
 from tests.support.settings import ON

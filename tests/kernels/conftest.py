@@ -3,7 +3,7 @@
 import gc
 
 import pytest
-from tagflow.kernels.scheduler.state import live_counts
+from tagloom.kernels.scheduler.state import live_counts
 
 NOTHING = {"frames": 0, "iterations": 0, "values": 0}
 

@@ -1,8 +1,8 @@
 """Random inputs for every operation that has a C kernel or an inner loop, and arrays laid out in unusual ways."""
 
 import numpy as np
-from tagflow.base.dtypes import as_dtype
-from tagflow.ir.definition import Ufunc, all_definitions, definition_of
+from tagloom.base.dtypes import as_dtype
+from tagloom.ir.definition import Ufunc, all_definitions, definition_of
 
 from tests.kernels.convolution_cases import drawer
 

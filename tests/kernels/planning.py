@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
-from tagflow.base.settings import DEFAULTS
-from tagflow.compile.plan.plan import Frame, Node, Plan
-from tagflow.kernels.core.table import Kind
-from tagflow.kernels.memory.contexts import KernelContexts
-from tagflow.kernels.scheduler.group import MachineGroup
-from tagflow.kernels.scheduler.machine import StepMachine
-from tagflow.kernels.scheduler.plan import CompiledPlan
-from tagflow.kernels.scheduler.rendezvous import Rendezvous
+from tagloom.base.settings import DEFAULTS
+from tagloom.compile.plan.plan import Frame, Node, Plan
+from tagloom.kernels.core.table import Kind
+from tagloom.kernels.memory.contexts import KernelContexts
+from tagloom.kernels.scheduler.group import MachineGroup
+from tagloom.kernels.scheduler.machine import StepMachine
+from tagloom.kernels.scheduler.plan import CompiledPlan
+from tagloom.kernels.scheduler.rendezvous import Rendezvous
 
 BOOL, I32, I64, F32, F64 = (np.dtype(n) for n in ("bool", "int32", "int64", "float32", "float64"))
 ORDERS = [(None, 32), (None, 1), (0, 2), (1, 7), (2, 32), (3, 1), (4, 3)]  # (shuffle seed, window)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import expit
-from tagflow.kernels.steps import STEPS, StepKind
+from tagloom.kernels.steps import STEPS, StepKind
 
 ROWS = 3
 FLOATS = ("float32", "float64")

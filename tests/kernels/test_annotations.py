@@ -65,7 +65,7 @@ def translate(module, folder):
     if is_current(built, source):
         return built.read_text()
     compiler = pytest.importorskip("Cython.Compiler.Main")
-    root = folder / "tagflow"
+    root = folder / "tagloom"
     root.mkdir(exist_ok=True)
     (root / "__init__.py").touch()
     if not (root / "kernels").exists():
@@ -74,7 +74,7 @@ def translate(module, folder):
     options = compiler.CompilationOptions(
         include_path=[str(folder)], compiler_directives=DIRECTIVES, output_file=str(made)
     )
-    compiler.compile_single(str(source), options, full_module_name=f"tagflow.kernels.{module.replace('/', '.')}")
+    compiler.compile_single(str(source), options, full_module_name=f"tagloom.kernels.{module.replace('/', '.')}")
     return made.read_text()
 
 
@@ -87,7 +87,7 @@ def folder(tmp_path_factory):
 
 def functions(module, text):
     """Return the C of the functions of the module itself, by their names in the source; of all types for each name."""
-    prefix = "".join(f"{len(part)}{part}_" for part in ("tagflow", "kernels", *module.split("/")))
+    prefix = "".join(f"{len(part)}{part}_" for part in ("tagloom", "kernels", *module.split("/")))
     found = {}
     for name, body in FUNCTION.findall(text):
         if prefix in name:

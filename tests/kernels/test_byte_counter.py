@@ -4,11 +4,11 @@ import gc
 
 import numpy as np
 import pytest
-from tagflow.kernels.memory.byte_counter import ByteCounter
-from tagflow.kernels.memory.contexts import KernelContexts
-from tagflow.kernels.memory.store import block_counts
-from tagflow.kernels.memory.swappable import SwappableArray
-from tagflow.kernels.memory.unreserved import allocate_unreserved, charge_reader, is_sole_owner
+from tagloom.kernels.memory.byte_counter import ByteCounter
+from tagloom.kernels.memory.contexts import KernelContexts
+from tagloom.kernels.memory.store import block_counts
+from tagloom.kernels.memory.swappable import SwappableArray
+from tagloom.kernels.memory.unreserved import allocate_unreserved, charge_reader, is_sole_owner
 
 
 class Array:

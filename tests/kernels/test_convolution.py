@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.ir.apply import apply
-from tagflow.ir.definition import definition_of
-from tagflow.kernels.cpu.linear import limit_vectors
+import tagloom as tg
+from tagloom.ir.apply import apply
+from tagloom.ir.definition import definition_of
+from tagloom.kernels.cpu.linear import limit_vectors
 
 from tests.kernels.calling import got
 from tests.kernels.convolution_cases import drawer

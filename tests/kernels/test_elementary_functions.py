@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.kernels.elementary.functions import OWN, elementary_function, with_vectors_of
+import tagloom as tg
+from tagloom.kernels.elementary.functions import OWN, elementary_function, with_vectors_of
 
 pytestmark = pytest.mark.skipif(not OWN, reason="needs a processor with AVX2 and FMA")
 

@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.base.errors import TensorArrayError
-from tagflow.base.shapes import UNKNOWN, Shape
-from tagflow.kernels.cpu.elements import Element
-from tagflow.kernels.memory.contexts import KernelContexts
-from tagflow.kernels.memory.pool import Pool
-from tagflow.ops.state.tensor_array_storage import ArrayStorage
-from tagflow.ops.support.context import StepContext
-from tagflow.runtime.resources.manager import ResourceManager
+import tagloom as tg
+from tagloom.base.errors import TensorArrayError
+from tagloom.base.shapes import UNKNOWN, Shape
+from tagloom.kernels.cpu.elements import Element
+from tagloom.kernels.memory.contexts import KernelContexts
+from tagloom.kernels.memory.pool import Pool
+from tagloom.ops.state.tensor_array_storage import ArrayStorage
+from tagloom.ops.support.context import StepContext
+from tagloom.runtime.resources.manager import ResourceManager
 
 from tests.kernels.odd_arrays import KINDS, odd
 from tests.support.settings import ON

@@ -4,9 +4,9 @@ import zlib
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.ir.definition import definition_of
-from tagflow.kernels.cpu.registry import registered_types
+import tagloom as tg
+from tagloom.ir.definition import definition_of
+from tagloom.kernels.cpu.registry import registered_types
 
 from tests.kernels.calling import counting, got
 from tests.kernels.fuzzing import CASES, LAYOUTS, Subclass, numbers

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from tagflow.base.tags import DEAD
-from tagflow.kernels.core.table import Kind
-from tagflow.kernels.scheduler.state import live_counts
-from tagflow.runtime.steps.execution import outcome
+from tagloom.base.tags import DEAD
+from tagloom.kernels.core.table import Kind
+from tagloom.kernels.scheduler.state import live_counts
+from tagloom.runtime.steps.execution import outcome
 
 from tests.kernels.planning import BOOL, F32, Planner, every_order, group, run_together
 

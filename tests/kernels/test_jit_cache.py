@@ -5,14 +5,14 @@ import subprocess
 import sys
 
 import pytest
-from tagflow.kernels.native.jit import cache
+from tagloom.kernels.native.jit import cache
 
 CODE = bytes(range(256)) * 30
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("TAGFLOW_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("TAGLOOM_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
 
@@ -60,7 +60,7 @@ def test_where_nothing_can_be_kept_nothing_is(folder, monkeypatch):
     folder.write_text("no directory")
     cache.store(cache.key_of("text"), CODE)
     assert cache.load(cache.key_of("text")) is None
-    monkeypatch.setenv("TAGFLOW_CACHE", "")
+    monkeypatch.setenv("TAGLOOM_CACHE", "")
     cache.store(cache.key_of("text"), CODE)
     assert cache.directory() is None
 
@@ -77,7 +77,7 @@ def test_the_oldest_go(folder, monkeypatch):
 
 WORKER = """
 import random, sys, threading
-from tagflow.kernels.native.jit import cache
+from tagloom.kernels.native.jit import cache
 
 def work():
     for _ in range(20):
@@ -99,7 +99,7 @@ sys.exit(len(failed))
 
 
 def test_threads_and_processes_share_a_directory(folder):
-    count = int(os.environ.get("TAGFLOW_PROGRAMS", 0)) // 10 or 3
+    count = int(os.environ.get("TAGLOOM_PROGRAMS", 0)) // 10 or 3
     workers = [subprocess.Popen([sys.executable, "-c", WORKER]) for _ in range(count)]
     assert [worker.wait() for worker in workers] == [0] * count
     for number in range(12):

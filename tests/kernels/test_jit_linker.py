@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("llvmlite")
 
-from tagflow.kernels.native.jit.compilation import QUICK, _linker, build
+from tagloom.kernels.native.jit.compilation import QUICK, _linker, build
 
 MOST = type(_linker).MOST
 

@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-from tagflow.kernels.core.table import Kind
+from tagloom.kernels.core.table import Kind
 
 STUB = Path(__file__).parents[2] / "kernels" / "core" / "table.pyi"
 

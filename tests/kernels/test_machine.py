@@ -4,9 +4,9 @@ import logging
 
 import numpy as np
 import pytest
-from tagflow.base.tags import DEAD
-from tagflow.kernels.core.table import Kind
-from tagflow.kernels.scheduler.plan import CompiledPlan
+from tagloom.base.tags import DEAD
+from tagloom.kernels.core.table import Kind
+from tagloom.kernels.scheduler.plan import CompiledPlan
 
 from tests.kernels.planning import BOOL, F32, F64, I32, I64, Planner, every_order, result
 
@@ -213,7 +213,7 @@ def test_merge_takes_the_lowest_of_several_live_inputs(seed, window, caplog):
     merge = plan.merge(*inputs, controls=[last])
     plan.fetch(merge)
     plan.fetch(merge[1])
-    with caplog.at_level(logging.WARNING, "tagflow"):
+    with caplog.at_level(logging.WARNING, "tagloom"):
         assert plan.run(seed=seed) == [5, 0]
     assert "more than one input" in caplog.text
 

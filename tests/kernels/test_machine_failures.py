@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tagflow.kernels.scheduler.state import live_counts
+from tagloom.kernels.scheduler.state import live_counts
 
 from tests.kernels.planning import BOOL, F32, I32, Planner, every_order, result
 

@@ -3,7 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from tagflow.base.settings import DEFAULTS, Settings
+from tagloom.base.settings import DEFAULTS, Settings
 
 from tests.kernels.planning import BOOL, F32, F64, I32, Planner
 

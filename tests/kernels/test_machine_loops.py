@@ -4,9 +4,9 @@ import resource
 
 import numpy as np
 import pytest
-from tagflow.base.tags import DEAD, ROOT_ID, frame_id, name_hash
-from tagflow.kernels.core.table import Kind
-from tagflow.kernels.scheduler.state import live_counts
+from tagloom.base.tags import DEAD, ROOT_ID, frame_id, name_hash
+from tagloom.kernels.core.table import Kind
+from tagloom.kernels.scheduler.state import live_counts
 
 from tests.kernels.planning import BOOL, I32, Planner, every_order, result
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from tagflow.base.tags import DEAD
-from tagflow.kernels.core.table import Kind
-from tagflow.kernels.cpu.product_sum import ProductSum
-from tagflow.kernels.scheduler.series import Series
+from tagloom.base.tags import DEAD
+from tagloom.kernels.core.table import Kind
+from tagloom.kernels.cpu.product_sum import ProductSum
+from tagloom.kernels.scheduler.series import Series
 
 from tests.kernels.planning import BOOL, F32, F64, I32, I64, Planner, every_order
 

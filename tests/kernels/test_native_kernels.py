@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.ir.program import Program
-from tagflow.kernels.scheduler.machine import StepMachine
-from tagflow.kernels.scheduler.plan import CompiledPlan
-from tagflow.ops.array.broadcasting import sum_to_shape
+import tagloom as tg
+from tagloom.ir.program import Program
+from tagloom.kernels.scheduler.machine import StepMachine
+from tagloom.kernels.scheduler.plan import CompiledPlan
+from tagloom.ops.array.broadcasting import sum_to_shape
 
 from tests.kernels.odd_arrays import KINDS, odd
 from tests.support.compiling import plan_of

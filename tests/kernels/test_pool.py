@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy._core.multiarray import get_handler_name
-from tagflow.kernels.memory.contexts import KernelContexts, outside
-from tagflow.kernels.memory.pool import Pool, hand_over
-from tagflow.kernels.memory.store import block_counts
+from tagloom.kernels.memory.contexts import KernelContexts, outside
+from tagloom.kernels.memory.pool import Pool, hand_over
+from tagloom.kernels.memory.store import block_counts
 
 F32 = np.float32
 KEPT = 1 << 24
@@ -160,7 +160,7 @@ def test_arrays_outlive_their_pool():
     gc.collect()
     assert block_counts()["pools"] == before["pools"] + 1
     assert a.sum() == 499_500
-    assert get_handler_name(a) == "tagflow"
+    assert get_handler_name(a) == "tagloom"
     del a
     assert block_counts() == before or "allocated" in before
     assert block_counts()["pools"] == before["pools"]
@@ -327,7 +327,7 @@ def test_a_closed_pool_has_no_guests(pool, inside):
 
 
 def test_the_handler_stays_inside(inside):
-    assert inside(get_handler_name) == "tagflow"
+    assert inside(get_handler_name) == "tagloom"
     assert get_handler_name() == "default_allocator"
     assert inside(outside, get_handler_name) == "default_allocator"
     assert outside(get_handler_name) == "default_allocator"
@@ -364,7 +364,7 @@ def test_inside_outside_inside(pool):
         names.append(get_handler_name())
 
     contexts.run(note, outside, contexts.run, contexts.run, other.run, outside, outside)
-    ours, numpys = "tagflow", "default_allocator"
+    ours, numpys = "tagloom", "default_allocator"
     way = [ours, numpys, ours, ours, numpys, ours, ours]
     assert names == [*way, *reversed(way)]
     assert get_handler_name() == numpys
@@ -375,7 +375,7 @@ def test_errors_go_through_and_nothing_stays(pool):
     for error in (ValueError, KeyboardInterrupt):
         with pytest.raises(error):
             contexts.run(outside, _raise, error)
-        assert contexts.run(get_handler_name) == "tagflow"
+        assert contexts.run(get_handler_name) == "tagloom"
         assert get_handler_name() == "default_allocator"
 
 
@@ -398,7 +398,7 @@ def test_threads_are_inside_on_their_own(pool):
         thread.start()
     for thread in threads:
         thread.join()
-    assert names == [("tagflow", "default_allocator")] * 2 + ["tagflow"] * 2
+    assert names == [("tagloom", "default_allocator")] * 2 + ["tagloom"] * 2
 
 
 def test_free_blocks_do_not_pile_up_beyond_the_peak():

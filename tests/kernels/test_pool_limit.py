@@ -4,8 +4,8 @@ import gc
 
 import numpy as np
 import pytest
-from tagflow.kernels.memory.contexts import KernelContexts
-from tagflow.kernels.memory.pool import MemoryLimitError, Pool, hand_over
+from tagloom.kernels.memory.contexts import KernelContexts
+from tagloom.kernels.memory.pool import MemoryLimitError, Pool, hand_over
 
 KEPT = 1 << 24
 

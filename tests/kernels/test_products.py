@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 from tests.support.settings import ON
 

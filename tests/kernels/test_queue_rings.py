@@ -9,14 +9,14 @@ from collections import deque
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.ir.program import Program
-from tagflow.kernels.cpu.queue_rings import Ring
-from tagflow.kernels.memory.contexts import KernelContexts
-from tagflow.kernels.scheduler.machine import StepMachine
-from tagflow.kernels.scheduler.plan import CompiledPlan
-from tagflow.ops.support.context import StepContext
-from tagflow.runtime.resources.manager import ResourceManager
+import tagloom as tg
+from tagloom.ir.program import Program
+from tagloom.kernels.cpu.queue_rings import Ring
+from tagloom.kernels.memory.contexts import KernelContexts
+from tagloom.kernels.scheduler.machine import StepMachine
+from tagloom.kernels.scheduler.plan import CompiledPlan
+from tagloom.ops.support.context import StepContext
+from tagloom.runtime.resources.manager import ResourceManager
 
 from tests.kernels.calling import counting
 from tests.support.compiling import plan_of

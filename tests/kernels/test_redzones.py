@@ -9,8 +9,8 @@ import pytest
 TOUCH = """
 import ctypes, sys
 import numpy as np
-from tagflow.kernels.memory.contexts import KernelContexts
-from tagflow.kernels.memory.pool import Pool
+from tagloom.kernels.memory.contexts import KernelContexts
+from tagloom.kernels.memory.pool import Pool
 
 size, distance = map(int, sys.argv[1:])
 inside = KernelContexts(Pool(1 << 24)).run

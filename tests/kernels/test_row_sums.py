@@ -4,8 +4,8 @@ import itertools
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.kernels.cpu.linear import limit_vectors
+import tagloom as tg
+from tagloom.kernels.cpu.linear import limit_vectors
 
 SHAPES = [
     *itertools.product((1, 2, 50), (2, 3, 8, 15, 16, 17, 64, 65, 100, 130)),

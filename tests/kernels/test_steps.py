@@ -4,9 +4,9 @@ from itertools import product
 
 import numpy as np
 import pytest
-from tagflow.ir.definition import definition_of
-from tagflow.kernels.cuda.writing import Input, find_widths
-from tagflow.kernels.steps import STEPS, StepKind, has_all_rows, stands_for_all_rows
+from tagloom.ir.definition import definition_of
+from tagloom.kernels.cuda.writing import Input, find_widths
+from tagloom.kernels.steps import STEPS, StepKind, has_all_rows, stands_for_all_rows
 
 from tests.kernels.calling import counting, got
 from tests.kernels.step_cases import CASES, FLOATS, ROWS, fused, operands, program, wanted

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow import losses
-from tagflow.losses import Reduction
+import tagloom as tg
+from tagloom import losses
+from tagloom.losses import Reduction
 
 LABELS = np.array([[1.0, 0.0, 1.0], [0.0, 0.0, 1.0]])
 X = np.array([[0.5, -1.5, 3.0], [2.0, 0.25, -0.75]])

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow import metrics
+import tagloom as tg
+from tagloom import metrics
 
 RANDOM = np.random.default_rng(3)
 

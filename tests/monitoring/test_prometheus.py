@@ -6,9 +6,9 @@ import re
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.monitoring import prometheus_text
-from tagflow.runtime.observe import prometheus
+import tagloom as tg
+from tagloom.monitoring import prometheus_text
+from tagloom.runtime.observe import prometheus
 
 SAMPLE = re.compile(r'([a-zA-Z_:][\w:]*)(\{(?:[a-zA-Z_]\w*="(?:[^"\\\n]|\\[\\n"])*",?)*\})? (\S+)')
 LABEL = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\\n]|\\[\\n"])*)"')
@@ -44,7 +44,7 @@ def parsed(text):
 
 
 def value(found, name, **labels):
-    return found[f"tagflow_{name}"]["samples"][tuple(sorted(labels.items()))]
+    return found[f"tagloom_{name}"]["samples"][tuple(sorted(labels.items()))]
 
 
 NASTY = 'a "b"\n\\c, d="e"}'
@@ -87,7 +87,7 @@ async def test_all_figures_are_there(tmp_path):
     assert value(found, "checkpoint_last_step", **checkpoints) == 12
     assert value(found, "checkpoint_last_timestamp_seconds", **checkpoints) > 1e9
     assert value(found, "checkpoint_last_duration_seconds", **checkpoints) > 0
-    assert "tagflow_queue_capacity_bytes" not in found, "there is no bound"
+    assert "tagloom_queue_capacity_bytes" not in found, "there is no bound"
     assert {name for name, each in found.items() if each["type"] == "counter"} == {
         name for name in found if name.endswith("_total")
     }

@@ -8,9 +8,9 @@ import sys
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.monitoring import Spans
-from tagflow.training import Checkpointer
+import tagloom as tg
+from tagloom.monitoring import Spans
+from tagloom.training import Checkpointer
 
 from tests.monitoring import fake_opentelemetry
 
@@ -42,16 +42,16 @@ async def test_a_step_is_a_span(tracer, executor):
         for _ in range(2):
             await session.run(model.y, {model.x: 1.0})
         peak = session.statistics().peak_bytes
-    assert tracer.spans[0].attributes["tagflow.step.fetches"] == (model.w.initializer.name,)
-    assert [names(span) for span in tracer.spans] == [("tagflow.step", None)] * 3
-    assert 16 <= tracer.spans[-1].attributes["tagflow.step.peak_bytes"] <= peak
+    assert tracer.spans[0].attributes["tagloom.step.fetches"] == (model.w.initializer.name,)
+    assert [names(span) for span in tracer.spans] == [("tagloom.step", None)] * 3
+    assert 16 <= tracer.spans[-1].attributes["tagloom.step.peak_bytes"] <= peak
     for number, span in list(enumerate(tracer.spans))[1:]:
         found = span.attributes
-        assert found["tagflow.step.fetches"] == ("y:0",)
-        assert (found["tagflow.step.number"], found["tagflow.step.outcome"]) == (number, "finished")
-        assert 0 < found["tagflow.step.seconds"] < 60
+        assert found["tagloom.step.fetches"] == ("y:0",)
+        assert (found["tagloom.step.number"], found["tagloom.step.outcome"]) == (number, "finished")
+        assert 0 < found["tagloom.step.seconds"] < 60
         assert span.start_time < span.end_time
-        assert found["tagflow.step.waited_seconds"] >= 0
+        assert found["tagloom.step.waited_seconds"] >= 0
         assert span.status.status_code.name == "UNSET"
 
 
@@ -80,7 +80,7 @@ async def test_parents_are_the_callers_and_children_the_functions(tracer, execut
     by_name = {span.name: span for span in tracer.spans}
     for x in range(4):
         step = by_name[f"function {x}"].parent
-        assert names(step) == ("tagflow.step", f"request {x}")
+        assert names(step) == ("tagloom.step", f"request {x}")
     assert all(span.end_time is not None for span in tracer.spans)
     assert fake_opentelemetry._current.get() is None
 
@@ -94,7 +94,7 @@ async def test_what_fails_is_an_error(tracer):
         with pytest.raises(tg.OpError):
             await session.run(model.y, {model.x: 1.0})
     (span,) = tracer.spans
-    assert span.attributes["tagflow.step.outcome"] == "failed"
+    assert span.attributes["tagloom.step.outcome"] == "failed"
     assert span.status.status_code.name == "ERROR"
     assert "\n" not in span.status.description
     assert [type(event) for event in span.events] == [tg.OpError]
@@ -115,7 +115,7 @@ async def test_what_ends_early_is_told(tracer, how, status):
         await asyncio.wait([task])
     (span,) = tracer.spans
     assert span.end_time is not None
-    assert (span.attributes["tagflow.step.outcome"], span.status.status_code.name) == (how, status)
+    assert (span.attributes["tagloom.step.outcome"], span.status.status_code.name) == (how, status)
 
 
 async def test_a_partial_run_is_a_span_that_is_current_for_nobody(tracer):
@@ -126,10 +126,10 @@ async def test_a_partial_run_is_a_span_that_is_current_for_nobody(tracer):
                 assert fake_opentelemetry._current.get().name == "request"
                 await session.partial_run(handle, model.y, {model.x: 1.0})
             await asyncio.sleep(0.001)
-    (span,) = [each for each in tracer.spans if each.name == "tagflow.step"]
-    assert names(span) == ("tagflow.step", "request")
+    (span,) = [each for each in tracer.spans if each.name == "tagloom.step"]
+    assert names(span) == ("tagloom.step", "request")
     assert span.start_time < span.end_time
-    assert span.attributes["tagflow.step.outcome"] == "finished"
+    assert span.attributes["tagloom.step.outcome"] == "finished"
 
 
 async def test_a_checkpoint_is_a_span_of_who_saves(tracer, tmp_path):
@@ -139,13 +139,13 @@ async def test_a_checkpoint_is_a_span_of_who_saves(tracer, tmp_path):
         with tracer.start_as_current_span("training"):
             saving = await checkpointer.save(session, 5)
         path = await saving
-    (span,) = [each for each in tracer.spans if each.name == "tagflow.checkpoint"]
-    assert names(span) == ("tagflow.checkpoint", "training")
+    (span,) = [each for each in tracer.spans if each.name == "tagloom.checkpoint"]
+    assert names(span) == ("tagloom.checkpoint", "training")
     assert span.attributes == {
-        "tagflow.checkpoint.step": 5,
-        "tagflow.checkpoint.bytes": 16,
-        "tagflow.checkpoint.seconds": saving.seconds,
-        "tagflow.checkpoint.path": str(path),
+        "tagloom.checkpoint.step": 5,
+        "tagloom.checkpoint.bytes": 16,
+        "tagloom.checkpoint.seconds": saving.seconds,
+        "tagloom.checkpoint.path": str(path),
     }
     assert span.end_time is not None
 
@@ -161,7 +161,7 @@ async def test_a_checkpoint_that_fails_is_an_error(tracer, tmp_path):
     (span,) = tracer.spans
     assert span.status.status_code.name == "ERROR"
     assert [type(event) for event in span.events] == [tg.CheckpointError]
-    assert "tagflow.checkpoint.path" not in span.attributes
+    assert "tagloom.checkpoint.path" not in span.attributes
 
 
 async def test_a_tracer_that_raises_harms_no_step(tracer, caplog, tmp_path):
@@ -173,7 +173,7 @@ async def test_a_tracer_that_raises_harms_no_step(tracer, caplog, tmp_path):
 
     model, spans = Model(), Spans(Broken())
     async with tg.Session(model.graph, on_step=spans) as session:
-        with caplog.at_level(logging.ERROR, "tagflow"):
+        with caplog.at_level(logging.ERROR, "tagloom"):
             assert await session.run(model.y, {model.x: 1.0}) == 1.0
             await session.run(model.w.initializer)
             async with Checkpointer(tmp_path, on_save=spans.checkpoint) as checkpointer:
@@ -182,7 +182,7 @@ async def test_a_tracer_that_raises_harms_no_step(tracer, caplog, tmp_path):
 
 
 def test_nothing_is_imported_unless_asked():
-    code = "import sys, tagflow; print([m for m in sys.modules if m.startswith(('opentelemetry', 'rich'))])"
+    code = "import sys, tagloom; print([m for m in sys.modules if m.startswith(('opentelemetry', 'rich'))])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
 
@@ -190,7 +190,7 @@ def test_nothing_is_imported_unless_asked():
 def test_without_the_api_it_is_said_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     monkeypatch.setitem(sys.modules, "opentelemetry.trace", None)
-    with pytest.raises(tg.TagflowError, match=r"tagflow\[opentelemetry\]"):
+    with pytest.raises(tg.TagloomError, match=r"tagloom\[opentelemetry\]"):
         Spans()
 
 
@@ -222,11 +222,11 @@ async def test_the_sdk_takes_the_spans(tmp_path):
             async with Checkpointer(tmp_path, on_save=spans.checkpoint) as checkpointer:
                 await (await checkpointer.save(session, 3))
     found = {span.name: span for span in exporter.get_finished_spans()}
-    steps = [span for span in exporter.get_finished_spans() if span.name == "tagflow.step"]
+    steps = [span for span in exporter.get_finished_spans() if span.name == "tagloom.step"]
     request = found["request"].context.span_id
     assert [span.parent.span_id for span in steps] == [request, request]
     assert found["function"].parent.span_id == steps[0].context.span_id
     assert [span.status.status_code.name for span in steps] == ["ERROR", "UNSET"]
     assert [event.name for event in steps[0].events] == ["exception"]
-    assert found["tagflow.checkpoint"].parent.span_id == request
-    assert found["tagflow.checkpoint"].attributes["tagflow.checkpoint.step"] == 3
+    assert found["tagloom.checkpoint"].parent.span_id == request
+    assert found["tagloom.checkpoint"].attributes["tagloom.checkpoint.step"] == 3

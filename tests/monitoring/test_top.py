@@ -1,4 +1,4 @@
-"""`tagflow top`: asking running processes, and showing what they tell."""
+"""`tagloom top`: asking running processes, and showing what they tell."""
 
 import asyncio
 import dataclasses
@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.cli import main
-from tagflow.monitoring import client, top
+import tagloom as tg
+from tagloom.cli import main
+from tagloom.monitoring import client, top
 
 OBSERVED = tg.Settings(observe=True)
 
@@ -57,7 +57,7 @@ def busy_session(directory, name="batches"):
 def process(script="pass"):
     """A process whose session may be looked at."""
     code = (
-        "import sys, tagflow as tg\n"
+        "import sys, tagloom as tg\n"
         "with tg.Graph().as_default() as graph:\n"
         "    y = tg.constant(1.0) + 1.0\n"
         "with tg.SyncSession(graph, settings=tg.Settings(observe=True)) as session:\n"
@@ -129,7 +129,7 @@ def test_scripts_get_json(tmp_path, capsys):
 def test_another_process_is_looked_at():
     with process("[session.run(y) for _ in range(5)]") as running:
         done = subprocess.run(
-            [sys.executable, "-m", "tagflow", "top", str(running.pid), "--once", "--json"],
+            [sys.executable, "-m", "tagloom", "top", str(running.pid), "--once", "--json"],
             capture_output=True,
             text=True,
             check=True,
@@ -155,19 +155,19 @@ FUNCTION = """
 @pytest.mark.parametrize("body", [SESSION, FUNCTION])
 def test_the_environment_lets_a_process_be_looked_at_as_it_is(body, runtime_directory):
     code = (
-        "import asyncio, sys, tagflow as tg\n"
+        "import asyncio, sys, tagloom as tg\n"
         "async def wait():\n"
         "    print('open', flush=True)\n"
         "    await asyncio.to_thread(sys.stdin.read)\n"
         f"async def main():{body}"
         "asyncio.run(main())\n"
     )
-    with opened(code, TAGFLOW_OBSERVE="1") as running:
+    with opened(code, TAGLOOM_OBSERVE="1") as running:
         (path,) = client.sockets_of(str(running.pid))
         assert client.ask(path).told["statistics"]["steps_finished"] == 1
-    assert os.listdir(runtime_directory / "tagflow") == []
+    assert os.listdir(runtime_directory / "tagloom") == []
     with opened(code):
-        assert os.listdir(runtime_directory / "tagflow") == []
+        assert os.listdir(runtime_directory / "tagloom") == []
 
 
 def test_several_processes_are_a_list(tmp_path, capsys):
@@ -228,7 +228,7 @@ def test_an_interrupt_ends_it(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize("target", [[], ["1"], ["no/such/socket"]])
 def test_nothing_to_look_at_is_said(target, capsys):
     assert main(["top", "--once", *target]) == 1
-    assert "tagflow: there is no" in capsys.readouterr().err
+    assert "tagloom: there is no" in capsys.readouterr().err
 
 
 def test_an_interval_is_a_time(capsys):
@@ -240,7 +240,7 @@ def test_without_rich_there_is_json(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(top, "find_spec", lambda name: None)
     with busy_session(tmp_path):
         assert main(["top", "--once"]) == 1
-        assert 'pip install "tagflow[top]"' in capsys.readouterr().err
+        assert 'pip install "tagloom[top]"' in capsys.readouterr().err
         assert main(["top", "--once", "--json"]) == 0
 
 

@@ -1,7 +1,7 @@
 """A graph to build in, and a session on each executor to run it."""
 
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 
 @pytest.fixture(autouse=True)

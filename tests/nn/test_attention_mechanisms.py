@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 BATCH, PLACES, DEPTH, UNITS = 3, 5, 2, 4
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 BATCH, DEPTH, UNITS, TIME = 3, 2, 4, 5
 

@@ -5,7 +5,7 @@ Values and gradients are compared with PyTorch's in `tests/peers/test_layers.py`
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 RANDOM = np.random.default_rng(4)
 

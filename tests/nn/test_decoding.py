@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 SYMBOLS, END = 4, 0
 
@@ -66,7 +66,7 @@ def beams(table, start, width, steps, penalty=0.0):
 
 
 def search(table, starts, width, steps, penalty=0.0):
-    """Return tagflow's sequences, scores of the last step and lengths."""
+    """Return tagloom's sequences, scores of the last step and lengths."""
 
     def build():
         state = tg.nn.tile_batch(tg.zeros([len(starts), 1]), width)

@@ -4,7 +4,7 @@ import contextvars
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 RANDOM = np.random.default_rng(3)
 

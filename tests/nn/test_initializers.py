@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.nn.building import as_initializer
+import tagloom as tg
+from tagloom.nn.building import as_initializer
 
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
 

@@ -4,8 +4,8 @@ import asyncio
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.training import AdamOptimizer
+import tagloom as tg
+from tagloom.training import AdamOptimizer
 
 RANDOM = np.random.default_rng(2)
 

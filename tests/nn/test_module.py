@@ -4,7 +4,7 @@ import asyncio
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 
 class Affine(tg.nn.Module):

@@ -8,8 +8,8 @@ import pickle
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.nn import AUTO_REUSE, get_variable, get_variable_scope, variable_scope
+import tagloom as tg
+from tagloom.nn import AUTO_REUSE, get_variable, get_variable_scope, variable_scope
 
 
 def names():

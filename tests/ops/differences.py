@@ -1,7 +1,7 @@
 """Gradients of any function of the API beside central differences, to second order."""
 
 import numpy as np
-import tagflow as tg
+import tagloom as tg
 
 STEP = 1e-6
 

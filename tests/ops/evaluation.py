@@ -4,14 +4,14 @@ import importlib
 import pkgutil
 
 import numpy as np
-import tagflow.ops
-from tagflow.ir.apply import apply, as_typed
-from tagflow.ir.definition import NotDifferentiable, all_definitions
+import tagloom.ops
+from tagloom.ir.apply import apply, as_typed
+from tagloom.ir.definition import NotDifferentiable, all_definitions
 
 
 def declare_all():
     """Import every module of operations and return their definitions."""
-    for module in pkgutil.walk_packages(tagflow.ops.__path__, "tagflow.ops."):
+    for module in pkgutil.walk_packages(tagloom.ops.__path__, "tagloom.ops."):
         importlib.import_module(module.name)
     return [d for d in all_definitions() if not d.type.startswith("Test")]
 

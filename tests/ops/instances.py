@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-from tagflow.ops.support.context import StepContext
-from tagflow.runtime.resources.manager import ResourceManager
+from tagloom.ops.support.context import StepContext
+from tagloom.runtime.resources.manager import ResourceManager
 
 
 def make_step(number=1, seed=7, resources=None):

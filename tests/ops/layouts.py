@@ -1,7 +1,7 @@
 """Gradients of functions of one tensor, of first and second order, beside central differences."""
 
 import numpy as np
-import tagflow as tg
+import tagloom as tg
 
 STEP = 1e-5
 

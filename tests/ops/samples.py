@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tagflow.ir.apply import apply
+from tagloom.ir.apply import apply
 
 from tests.ops.evaluation import declare_all
 

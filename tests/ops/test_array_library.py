@@ -4,11 +4,11 @@ import sys
 
 import numpy as np
 import pytest
-from tagflow.base import dtypes
-from tagflow.base.array_like import as_array
-from tagflow.ir.apply import apply, constant
-from tagflow.ir.definition import runs_on
-from tagflow.ir.graph import Graph
+from tagloom.base import dtypes
+from tagloom.base.array_like import as_array
+from tagloom.ir.apply import apply, constant
+from tagloom.ir.definition import runs_on
+from tagloom.ir.graph import Graph
 
 from tests.ops.instances import Instance
 from tests.ops.samples import DEFINITIONS, SAMPLES, WITHOUT_KERNEL

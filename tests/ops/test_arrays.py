@@ -2,20 +2,20 @@
 
 import numpy as np
 import pytest
-from tagflow.base import nest
-from tagflow.base.errors import DtypeError, GraphError, ShapeError
-from tagflow.base.shapes import Shape
-from tagflow.ir.apply import constant
-from tagflow.ops.array import broadcasting, layout, padding, shapes, slicing, strided
-from tagflow.ops.array import concat as joining
-from tagflow.ops.array import creation as filling
-from tagflow.ops.array import gather as gathering
-from tagflow.ops.array import one_hot as hot
-from tagflow.ops.array import where as selecting
-from tagflow.ops.control import identity as passing
-from tagflow.ops.control.placeholders import placeholder
-from tagflow.ops.math import casting
-from tagflow.ops.support.indexed_slices import IndexedSlices
+from tagloom.base import nest
+from tagloom.base.errors import DtypeError, GraphError, ShapeError
+from tagloom.base.shapes import Shape
+from tagloom.ir.apply import constant
+from tagloom.ops.array import broadcasting, layout, padding, shapes, slicing, strided
+from tagloom.ops.array import concat as joining
+from tagloom.ops.array import creation as filling
+from tagloom.ops.array import gather as gathering
+from tagloom.ops.array import one_hot as hot
+from tagloom.ops.array import where as selecting
+from tagloom.ops.control import identity as passing
+from tagloom.ops.control.placeholders import placeholder
+from tagloom.ops.math import casting
+from tagloom.ops.support.indexed_slices import IndexedSlices
 
 from tests.ops.evaluation import declare_all, evaluate, pull_back
 

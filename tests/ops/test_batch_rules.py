@@ -4,10 +4,10 @@ from itertools import product
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.ir.builder import Builder
-from tagflow.ir.definition import all_definitions
-from tagflow.ops.support.shape_equality import BINARY, UNARY
+import tagloom as tg
+from tagloom.ir.builder import Builder
+from tagloom.ir.definition import all_definitions
+from tagloom.ops.support.shape_equality import BINARY, UNARY
 
 INSTANCES = 3
 

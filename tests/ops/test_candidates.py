@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.base.errors import GraphError, OpError, ShapeError
-from tagflow.ops.random.candidate_draws import _distinct, _rest, _source
-from tagflow.ops.random.candidates import by_weights
+import tagloom as tg
+from tagloom.base.errors import GraphError, OpError, ShapeError
+from tagloom.ops.random.candidate_draws import _distinct, _rest, _source
+from tagloom.ops.random.candidates import by_weights
 
 WEIGHTS = [1.0, 5.0, 0.0, 3.0, 1.0]
 SAMPLERS = {

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.base.errors import GraphError, ShapeError
+import tagloom as tg
+from tagloom.base.errors import GraphError, ShapeError
 
 RANDOM = np.random.default_rng(9)
 LOGITS = RANDOM.standard_normal((6, 3, 4))

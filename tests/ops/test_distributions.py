@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 import scipy.special
 import scipy.stats
-import tagflow as tg
-from tagflow.base.errors import DtypeError, OpError, ShapeError
-from tagflow.ir.definition import definition_of
+import tagloom as tg
+from tagloom.base.errors import DtypeError, OpError, ShapeError
+from tagloom.ir.definition import definition_of
 
 from tests.ops.instances import Instance, make_step
 

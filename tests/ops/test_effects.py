@@ -2,14 +2,14 @@ import asyncio
 
 import numpy as np
 import pytest
-from tagflow.base.errors import GraphError, OpError
-from tagflow.frontend.py_function import py_function
-from tagflow.frontend.variables import Variable
-from tagflow.ir import scopes
-from tagflow.ir.apply import constant
-from tagflow.ir.region import Region
-from tagflow.ops.control.effects import Assert, assert_equal, assert_less, group, print_, tuple_
-from tagflow.ops.math import arithmetic, comparison  # noqa: F401
+from tagloom.base.errors import GraphError, OpError
+from tagloom.frontend.py_function import py_function
+from tagloom.frontend.variables import Variable
+from tagloom.ir import scopes
+from tagloom.ir.apply import constant
+from tagloom.ir.region import Region
+from tagloom.ops.control.effects import Assert, assert_equal, assert_less, group, print_, tuple_
+from tagloom.ops.math import arithmetic, comparison  # noqa: F401
 
 from tests.ops.instances import Walk, cotangents
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from tagflow.ops.verified import FILE, write_verified
+from tagloom.ops.verified import FILE, write_verified
 
 from tests.ops.samples import SAMPLES
 from tests.strict_array_library.kernels import compare, is_for_device, run, run_compiled, variants

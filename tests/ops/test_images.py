@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.base.errors import DtypeError, GraphError, ShapeError
+import tagloom as tg
+from tagloom.base.errors import DtypeError, GraphError, ShapeError
 
 RANDOM = np.random.default_rng(3)
 X = RANDOM.standard_normal((2, 4, 5, 3))

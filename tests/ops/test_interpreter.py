@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.ops.array.distinct import distinct_rows
-from tagflow.ops.support.interpreter import BLOCK, elements, repeated_numbers, running_count
+import tagloom as tg
+from tagloom.ops.array.distinct import distinct_rows
+from tagloom.ops.support.interpreter import BLOCK, elements, repeated_numbers, running_count
 
 TEXTS = [f"{i % 7}-{i}" for i in range(2 * BLOCK + 3)]
 
@@ -92,8 +92,8 @@ def test_distinct_rows_number_each_row():
 
 
 def test_fed_strings_are_not_copied():
-    from tagflow.base.array_like import as_fed_array
-    from tagflow.base.dtypes import string
+    from tagloom.base.array_like import as_fed_array
+    from tagloom.base.dtypes import string
 
     x = np.array(TEXTS, np.dtypes.StringDType())
     assert as_fed_array(x, string) is x

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import scipy.linalg
-import tagflow as tg
-from tagflow.base.errors import DtypeError, GraphError, OpError, ShapeError
+import tagloom as tg
+from tagloom.base.errors import DtypeError, GraphError, OpError, ShapeError
 
 RANDOM = np.random.default_rng(5)
 KINDS = ["float32", "float64", "complex64", "complex128"]

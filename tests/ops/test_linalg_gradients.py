@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import scipy.linalg
-import tagflow as tg
+import tagloom as tg
 
 from tests.ops.differences import check_gradients
 

@@ -5,20 +5,20 @@ import inspect
 import ml_dtypes
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.base import dtypes
-from tagflow.base.errors import DtypeError, GraphError, ShapeError
-from tagflow.base.shapes import Shape
-from tagflow.ir.apply import apply, constant
-from tagflow.ir.definition import NotDifferentiable, Sample, define
-from tagflow.ops.array import argminmax as searching
-from tagflow.ops.control import checks
-from tagflow.ops.control.placeholders import placeholder
-from tagflow.ops.math import arithmetic, comparison, elementwise, linear, reductions, trigonometry
-from tagflow.ops.math import complex as complexes
-from tagflow.ops.math import cumulative as products
-from tagflow.ops.nn import activations, normalization
-from tagflow.ops.nn import losses as nn
+import tagloom as tg
+from tagloom.base import dtypes
+from tagloom.base.errors import DtypeError, GraphError, ShapeError
+from tagloom.base.shapes import Shape
+from tagloom.ir.apply import apply, constant
+from tagloom.ir.definition import NotDifferentiable, Sample, define
+from tagloom.ops.array import argminmax as searching
+from tagloom.ops.control import checks
+from tagloom.ops.control.placeholders import placeholder
+from tagloom.ops.math import arithmetic, comparison, elementwise, linear, reductions, trigonometry
+from tagloom.ops.math import complex as complexes
+from tagloom.ops.math import cumulative as products
+from tagloom.ops.nn import activations, normalization
+from tagloom.ops.nn import losses as nn
 
 from tests.ops.evaluation import declare_all, evaluate
 

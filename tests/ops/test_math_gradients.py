@@ -4,14 +4,14 @@ import math
 
 import numpy as np
 import pytest
-from tagflow.ir.apply import constant
-from tagflow.ops.control import checks
-from tagflow.ops.control.placeholders import placeholder
-from tagflow.ops.math import arithmetic, elementwise, linear, reductions
-from tagflow.ops.math import cumulative as products
-from tagflow.ops.nn import activations, normalization
-from tagflow.ops.nn import losses as nn
-from tagflow.ops.support.common import ones_like
+from tagloom.ir.apply import constant
+from tagloom.ops.control import checks
+from tagloom.ops.control.placeholders import placeholder
+from tagloom.ops.math import arithmetic, elementwise, linear, reductions
+from tagloom.ops.math import cumulative as products
+from tagloom.ops.nn import activations, normalization
+from tagloom.ops.nn import losses as nn
+from tagloom.ops.support.common import ones_like
 
 from tests.ops.evaluation import declare_all, evaluate, pull_back
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.base.errors import GraphError, ShapeError
+import tagloom as tg
+from tagloom.base.errors import GraphError, ShapeError
 
 RANDOM = np.random.default_rng(5)
 POOLS = {1: (tg.max_pool1d, tg.avg_pool1d), 2: (tg.max_pool, tg.avg_pool), 3: (tg.max_pool3d, tg.avg_pool3d)}

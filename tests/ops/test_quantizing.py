@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.base.errors import DtypeError, GraphError, ShapeError
+import tagloom as tg
+from tagloom.base.errors import DtypeError, GraphError, ShapeError
 
 
 def value(build, *arguments):

@@ -2,16 +2,16 @@ import tracemalloc
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.base.dtypes import float32
-from tagflow.base.errors import GraphError, ShapeError
-from tagflow.ir.apply import constant
-from tagflow.ir.definition import definition_of
-from tagflow.ir.graph import Graph
-from tagflow.ops.math import arithmetic, elementwise  # noqa: F401
-from tagflow.ops.math.random import random_normal, random_uniform, truncated_normal
-from tagflow.ops.random import discrete
-from tagflow.ops.random.discrete import categorical, random_shuffle
+import tagloom as tg
+from tagloom.base.dtypes import float32
+from tagloom.base.errors import GraphError, ShapeError
+from tagloom.ir.apply import constant
+from tagloom.ir.definition import definition_of
+from tagloom.ir.graph import Graph
+from tagloom.ops.math import arithmetic, elementwise  # noqa: F401
+from tagloom.ops.math.random import random_normal, random_uniform, truncated_normal
+from tagloom.ops.random import discrete
+from tagloom.ops.random.discrete import categorical, random_shuffle
 
 from tests.ops.instances import Instance, Walk, make_step
 

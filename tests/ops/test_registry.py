@@ -7,15 +7,15 @@ import re
 
 import numpy as np
 import pytest
-import tagflow.data
-import tagflow.frontend
-import tagflow.ops
-from tagflow.base import dtypes
-from tagflow.base.shapes import Shape
-from tagflow.ir.apply import constant
-from tagflow.ir.definition import NotDifferentiable
-from tagflow.ir.graph import Graph
-from tagflow.ops.control.placeholders import placeholder
+import tagloom.data
+import tagloom.frontend
+import tagloom.ops
+from tagloom.base import dtypes
+from tagloom.base.shapes import Shape
+from tagloom.ir.apply import constant
+from tagloom.ir.definition import NotDifferentiable
+from tagloom.ir.graph import Graph
+from tagloom.ops.control.placeholders import placeholder
 
 from tests.ops.evaluation import evaluate, pull_back, run_kernel
 from tests.ops.samples import DEFINITIONS, SAMPLES, WITHOUT_KERNEL, build, expectation, flat, same
@@ -349,7 +349,7 @@ HELPERS = {"arguments", "common", "families", "leaves", "literals", "windows"}
 
 def public_functions():
     """Yield every public function, and every method of a public class, of the operations and what stands on them."""
-    for package in (tagflow.ops, tagflow.frontend, tagflow.data):
+    for package in (tagloom.ops, tagloom.frontend, tagloom.data):
         for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if info.name.rpartition(".")[2] not in HELPERS:
                 yield from published(importlib.import_module(info.name))
@@ -389,7 +389,7 @@ def test_lists_of_exceptions_are_not_stale():
         assert not listed - set(DEFINITIONS)
 
 
-def test_dtypes_of_samples_are_tagflows():
+def test_dtypes_of_samples_are_taglooms():
     for definition in DEFINITIONS.values():
         for sample in definition.samples:
             assert all(dtypes.as_dtype(a.dtype) for a in flat(sample.inputs))

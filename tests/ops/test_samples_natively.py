@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.kernels.cpu.linear import limit_vectors
-from tagflow.kernels.cpu.registry import values_read
+import tagloom as tg
+from tagloom.kernels.cpu.linear import limit_vectors
+from tagloom.kernels.cpu.registry import values_read
 
 from tests.ops.samples import SAMPLES, build, expectation, flat, same
 from tests.support.settings import ON

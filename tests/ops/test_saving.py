@@ -6,8 +6,8 @@ import threading
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.base.safetensors import TensorFile, streams, writing
+import tagloom as tg
+from tagloom.base.safetensors import TensorFile, streams, writing
 
 from tests.runtime.tasks import only_this_task
 
@@ -88,7 +88,7 @@ async def test_each_device_saves_what_it_has(graph, tmp_path):
 )
 @pytest.mark.parametrize("saved", [[""], ["4 3 0,1:-", "4 3 1,3:-"], ["4 3 -:0,2", "4 3 0,2:2,1", "4 3 2,2:2,1"]])
 async def test_slices_are_put_together(graph, executor, tmp_path, saved, spec, wanted):
-    from tagflow.ops.state.saving import _parsed
+    from tagloom.ops.state.saving import _parsed
 
     parts = [FLOATS[tuple(slice(*bounds) for bounds in _parsed(each).bounds)] if each else FLOATS for each in saved]
     path = str(tmp_path / "w")
@@ -99,7 +99,7 @@ async def test_slices_are_put_together(graph, executor, tmp_path, saved, spec, w
 
 
 async def fails(graph, fetch, match, **options):
-    with pytest.raises(tg.TagflowError) as caught:
+    with pytest.raises(tg.TagloomError) as caught:
         await run(graph, fetch, **options)
     error = caught.value if isinstance(caught.value, tg.CheckpointError) else caught.value.__cause__
     assert isinstance(error, tg.CheckpointError)

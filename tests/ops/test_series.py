@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from tagflow.base.dtypes import float64
-from tagflow.base.shapes import Shape
-from tagflow.ir.apply import apply, constant
-from tagflow.ir.definition import definition_of
-from tagflow.ir.graph import Graph
-from tagflow.kernels.scheduler.series import Series
+from tagloom.base.dtypes import float64
+from tagloom.base.shapes import Shape
+from tagloom.ir.apply import apply, constant
+from tagloom.ir.definition import definition_of
+from tagloom.ir.graph import Graph
+from tagloom.kernels.scheduler.series import Series
 
 
 def series(**slots):

@@ -4,7 +4,7 @@ import linecache
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 X = np.zeros((2, 3), np.float32)
 REFUSED = {

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import scipy.sparse
-import tagflow as tg
-from tagflow.base import dtypes
+import tagloom as tg
+from tagloom.base import dtypes
 
 X = tg.SparseTensorValue(np.int64([[0, 1], [1, 0], [1, 2]]), np.float64([5, -6, 7]), np.int64([2, 3]))
 DENSE = np.float64([[0, 5, 0], [-6, 0, 7]])
@@ -20,7 +20,7 @@ def run(build, *values):
 
 
 def dense(value):
-    """Return a sparse value as an array, independently of tagflow."""
+    """Return a sparse value as an array, independently of tagloom."""
     array = np.zeros(tuple(value.dense_shape), value.values.dtype)
     np.add.at(array, tuple(np.transpose(value.indices)), value.values)
     return array

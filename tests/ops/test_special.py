@@ -3,11 +3,11 @@ import math
 import numpy as np
 import pytest
 import scipy.stats
-import tagflow as tg
-from tagflow.base.errors import DtypeError
-from tagflow.ir.apply import apply
-from tagflow.ops.math import gamma_slopes
-from tagflow.ops.math.gamma_slopes import incomplete_gamma_slopes
+import tagloom as tg
+from tagloom.base.errors import DtypeError
+from tagloom.ir.apply import apply
+from tagloom.ops.math import gamma_slopes
+from tagloom.ops.math.gamma_slopes import incomplete_gamma_slopes
 
 
 def value(build, *arguments):

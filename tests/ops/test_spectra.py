@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.base.errors import DtypeError, GraphError, ShapeError
+import tagloom as tg
+from tagloom.base.errors import DtypeError, GraphError, ShapeError
 
 X = np.random.default_rng(5).standard_normal((3, 6))
 

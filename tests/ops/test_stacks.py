@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
-from tagflow.base.errors import StackError
-from tagflow.ir import scopes
-from tagflow.ir.apply import constant
-from tagflow.ops.state.stacks import stack, stack_close, stack_pop, stack_push
+from tagloom.base.errors import StackError
+from tagloom.ir import scopes
+from tagloom.ir.apply import constant
+from tagloom.ops.state.stacks import stack, stack_close, stack_pop, stack_push
 
 from tests.ops.instances import Walk
 

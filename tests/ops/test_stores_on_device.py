@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from tagflow.base import dtypes
-from tagflow.base.shapes import Shape
-from tagflow.kernels.scheduler.series import Series
-from tagflow.ops.state.stacks import StackStorage
+from tagloom.base import dtypes
+from tagloom.base.shapes import Shape
+from tagloom.kernels.scheduler.series import Series
+from tagloom.ops.state.stacks import StackStorage
 
 from tests.ops.instances import Instance
 from tests.ops.samples import DEFINITIONS

@@ -1,14 +1,14 @@
 import numpy as np
 import pytest
-from tagflow.base import dtypes
-from tagflow.base.errors import DtypeError, GraphError, ShapeError, TensorArrayError
-from tagflow.base.nest import flatten
-from tagflow.base.shapes import Shape
-from tagflow.frontend.tensor_array import TensorArray
-from tagflow.ir import scopes
-from tagflow.ir.apply import apply, constant
-from tagflow.ops.state import gradient_arrays
-from tagflow.ops.state.tensor_array_storage import ArrayStorage
+from tagloom.base import dtypes
+from tagloom.base.errors import DtypeError, GraphError, ShapeError, TensorArrayError
+from tagloom.base.nest import flatten
+from tagloom.base.shapes import Shape
+from tagloom.frontend.tensor_array import TensorArray
+from tagloom.ir import scopes
+from tagloom.ir.apply import apply, constant
+from tagloom.ops.state import gradient_arrays
+from tagloom.ops.state.tensor_array_storage import ArrayStorage
 
 from tests.ops.evaluation import declare_all, pull_back
 from tests.ops.instances import Instance, Walk

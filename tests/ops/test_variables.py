@@ -1,16 +1,16 @@
 import numpy as np
 import pytest
-from tagflow.base.errors import DtypeError, GraphError, OpError, ShapeError, UninitializedVariableError
-from tagflow.base.nest import flatten
-from tagflow.frontend.variables import Variable, global_variables, global_variables_initializer, trainable_variables
-from tagflow.ir import scopes
-from tagflow.ir.apply import apply, constant
-from tagflow.ir.definition import definition_of
-from tagflow.ir.region import Region
-from tagflow.ops.math import arithmetic, elementwise  # noqa: F401
-from tagflow.ops.state.variable_values import fitting
-from tagflow.ops.state.variables import VariableSlot, prepare_slots, slots_of
-from tagflow.runtime.resources.manager import ResourceManager
+from tagloom.base.errors import DtypeError, GraphError, OpError, ShapeError, UninitializedVariableError
+from tagloom.base.nest import flatten
+from tagloom.frontend.variables import Variable, global_variables, global_variables_initializer, trainable_variables
+from tagloom.ir import scopes
+from tagloom.ir.apply import apply, constant
+from tagloom.ir.definition import definition_of
+from tagloom.ir.region import Region
+from tagloom.ops.math import arithmetic, elementwise  # noqa: F401
+from tagloom.ops.state.variable_values import fitting
+from tagloom.ops.state.variables import VariableSlot, prepare_slots, slots_of
+from tagloom.runtime.resources.manager import ResourceManager
 
 from tests.ops.instances import Instance, Walk, cotangents, make_step
 

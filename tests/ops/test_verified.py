@@ -1,7 +1,7 @@
-"""``tagflow info --operations`` says of each operation whether it was verified on a GPU."""
+"""``tagloom info --operations`` says of each operation whether it was verified on a GPU."""
 
-from tagflow.cli import main
-from tagflow.ops.verified import FILE, describe_operations, verified, write_verified
+from tagloom.cli import main
+from tagloom.ops.verified import FILE, describe_operations, verified, write_verified
 
 from tests.ops.samples import DEFINITIONS
 

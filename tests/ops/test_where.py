@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 SQUARE = np.arange(9.0).reshape(3, 3)
 

@@ -4,8 +4,8 @@ import inspect
 import re
 
 import pytest
-import tagflow as tg
-from tagflow.ops.support.window_texts import documented, of_convolution, of_pooling
+import tagloom as tg
+from tagloom.ops.support.window_texts import documented, of_convolution, of_pooling
 
 FUNCTIONS = [name for name in dir(tg) if ("conv" in name and "convert" not in name) or "pool" in name]
 

@@ -1,4 +1,4 @@
-"""Calls of one function in two libraries that are built alike: TensorFlow 1's API and tagflow's."""
+"""Calls of one function in two libraries that are built alike: TensorFlow 1's API and tagloom's."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ class Call:
     Attributes
     ----------
     ours : str
-        The function's name in tagflow, with dots for what is in a module.
+        The function's name in tagloom, with dots for what is in a module.
     arguments : sequence
         Arrays are fed, also those in a list; everything else is handed over as it is.
     keywords : mapping
@@ -63,7 +63,7 @@ class Call:
         return self.theirs or self.ours, arguments, keywords
 
     def as_ours(self):
-        """Return the function's name, the arguments and the keywords for tagflow."""
+        """Return the function's name, the arguments and the keywords for tagloom."""
         return self.ours, self.arguments, self.keywords
 
 
@@ -82,7 +82,7 @@ def build(library, name, arguments, keywords, call):
     Parameters
     ----------
     library : module
-        ``tagflow`` or ``tensorflow.compat.v1``.
+        ``tagloom`` or ``tensorflow.compat.v1``.
     name : str
     arguments, keywords
         As a Call has them.

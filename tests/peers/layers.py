@@ -1,4 +1,4 @@
-"""Random layers of tagflow, and what PyTorch has in their place."""
+"""Random layers of tagloom, and what PyTorch has in their place."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,7 +13,7 @@ class Layer:
     Attributes
     ----------
     kind : str
-        Its name in `tagflow.nn`.
+        Its name in `tagloom.nn`.
     options : dict
         Arguments of it.
     inputs : list of array

@@ -38,7 +38,7 @@ def run(library, scopes, statements):
     Parameters
     ----------
     library : module
-        ``tagflow`` or ``tensorflow.compat.v1``.
+        ``tagloom`` or ``tensorflow.compat.v1``.
     scopes : module
         Where it has its variable scopes.
     statements : list

@@ -16,7 +16,7 @@ class Training:
     Attributes
     ----------
     kind : str
-        The optimizer's name in tagflow.
+        The optimizer's name in tagloom.
     options : mapping
         Beside the learning rate.
     start : array

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.base import nest
+import tagloom as tg
+from tagloom.base import nest
 
 ROOT = Path(__file__).parents[2]
 COUNT = 30
@@ -81,7 +81,7 @@ def stacked(case):
 
 
 def ours(case, blocks=None):
-    """Return tagflow's outputs, states and gradients."""
+    """Return tagloom's outputs, states and gradients."""
     with tg.Graph().as_default() as graph:
         x = tg.placeholder("float32", case["x"].shape)
         if case["bidirectional"]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 from tests.peers.stateful import RATE, Metric, Training, measure, train
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.training import Checkpointer
+import tagloom as tg
+from tagloom.training import Checkpointer
 
 from tests.training.checkpoints.models import variables
 
@@ -44,8 +44,8 @@ with tf.Session() as session:
 READ = """
 import asyncio, sys
 import numpy as np
-import tagflow as tg
-from tagflow.training import Checkpointer
+import tagloom as tg
+from tagloom.training import Checkpointer
 from tests.peers.test_tensor_bundle import VALUES
 from tests.training.checkpoints.models import variables
 

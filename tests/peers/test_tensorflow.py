@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 import tests.peers.families
 from tests.peers.calls import FAMILIES, build
 
 ROOT = Path(__file__).parents[2]
-COUNT = int(os.environ.get("TAGFLOW_CALLS", "400"))
+COUNT = int(os.environ.get("TAGLOOM_CALLS", "400"))
 
 for module in pkgutil.iter_modules(tests.peers.families.__path__, "tests.peers.families."):
     importlib.import_module(module.name)
@@ -55,7 +55,7 @@ def calls_of(name, make, count):
 
 
 def ours(call):
-    """Return tagflow's results and gradients."""
+    """Return tagloom's results and gradients."""
     with tg.Graph().as_default() as graph:
         fetches, feeds = build(tg, *call.as_ours(), call)
     with tg.SyncSession(graph) as session:

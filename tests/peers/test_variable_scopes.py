@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 from tests.peers.scopes import program, run
 
 ROOT = Path(__file__).parents[2]
-COUNT = int(os.environ.get("TAGFLOW_CALLS", "400"))
+COUNT = int(os.environ.get("TAGLOOM_CALLS", "400"))
 
 
 @pytest.mark.skipif(importlib.util.find_spec("tensorflow") is None, reason="needs tensorflow")

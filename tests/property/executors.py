@@ -1,15 +1,15 @@
 """Random programs on every executor, and in sessions, against what they mean."""
 
 import numpy as np
-import tagflow as tg
-from tagflow.compile import Target
-from tagflow.kernels.scheduler.state import live_counts
-from tagflow.ops.support.context import StepContext
-from tagflow.runtime.resources.manager import ResourceManager
-from tagflow.runtime.steps.compiled_step import compile_request
-from tagflow.runtime.steps.environment import StepEnvironment
-from tagflow.runtime.steps.execution import Execution, ReferenceExecution
-from tagflow.runtime.steps.request import make_request
+import tagloom as tg
+from tagloom.compile import Target
+from tagloom.kernels.scheduler.state import live_counts
+from tagloom.ops.support.context import StepContext
+from tagloom.runtime.resources.manager import ResourceManager
+from tagloom.runtime.steps.compiled_step import compile_request
+from tagloom.runtime.steps.environment import StepEnvironment
+from tagloom.runtime.steps.execution import Execution, ReferenceExecution
+from tagloom.runtime.steps.request import make_request
 
 from tests.property.interpret import evaluate, initial_values
 from tests.property.translate import build

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
-import tagflow as tg
-from tagflow.kernels.scheduler.state import live_counts
+import tagloom as tg
+from tagloom.kernels.scheduler.state import live_counts
 
 from tests.property.gradient_programs import build_gradients, weights
 from tests.property.interpret import evaluate

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import tagflow as tg
-from tagflow.kernels.elementary.functions import elementary_function
+import tagloom as tg
+from tagloom.kernels.elementary.functions import elementary_function
 
 from tests.property.programs import Type
 

@@ -1,7 +1,7 @@
 """Gradients of random programs, of both orders."""
 
 import numpy as np
-import tagflow as tg
+import tagloom as tg
 
 from tests.property.translate import build
 

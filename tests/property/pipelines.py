@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
-from tagflow import data
+from tagloom import data
 
 
 @dataclass(frozen=True)

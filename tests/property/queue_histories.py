@@ -7,12 +7,12 @@ import random
 import sys
 
 import numpy as np
-from tagflow.base import dtypes
-from tagflow.base.errors import OpError
-from tagflow.base.shapes import SCALAR, Shape
-from tagflow.ops.queues.elements import ElementSpec
-from tagflow.ops.queues.queue_spec import ORDERS, QueueSpec
-from tagflow.ops.queues.storage import QueueStorage
+from tagloom.base import dtypes
+from tagloom.base.errors import OpError
+from tagloom.base.shapes import SCALAR, Shape
+from tagloom.ops.queues.elements import ElementSpec
+from tagloom.ops.queues.queue_spec import ORDERS, QueueSpec
+from tagloom.ops.queues.storage import QueueStorage
 
 from tests.property import staging_histories, waiting
 from tests.property.queue_models import Model, TurnByTurn

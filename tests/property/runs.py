@@ -1,4 +1,4 @@
-"""How many programs a test draws: the same few each time, or others, as many as ``TAGFLOW_PROGRAMS`` says."""
+"""How many programs a test draws: the same few each time, or others, as many as ``TAGLOOM_PROGRAMS`` says."""
 
 import math
 import os
@@ -11,7 +11,7 @@ BATCH = 300  # Hypothesis remembers all it drew until a test ends
 
 def total(normal):
     """Return the number of programs."""
-    return int(os.environ.get("TAGFLOW_PROGRAMS", normal))
+    return int(os.environ.get("TAGLOOM_PROGRAMS", normal))
 
 
 def batches(normal):
@@ -23,7 +23,7 @@ def batch_settings(normal):
     """Decorate a property to draw one batch."""
     return settings(
         max_examples=min(total(normal), BATCH),
-        derandomize="TAGFLOW_PROGRAMS" not in os.environ,
+        derandomize="TAGLOOM_PROGRAMS" not in os.environ,
         database=None,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -3,7 +3,7 @@
 import asyncio
 
 import numpy as np
-import tagflow as tg
+import tagloom as tg
 from hypothesis import note
 
 from tests.property.executors import compare, run_session

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import tagflow as tg
-from tagflow.kernels.scheduler.state import live_counts
-from tagflow.training import Checkpointer, GradientDescentOptimizer
+import tagloom as tg
+from tagloom.kernels.scheduler.state import live_counts
+from tagloom.training import Checkpointer, GradientDescentOptimizer
 
 WIDTH = 256
 PLACES = 8

@@ -1,16 +1,16 @@
 """Random histories of staging areas, maps of them, barriers and accumulators, beside models in plain Python."""
 
 import numpy as np
-from tagflow.base import dtypes
-from tagflow.base.shapes import SCALAR, Shape
-from tagflow.kernels.cpu.queue_base import Taken
-from tagflow.ops.queues.accumulators import AccumulatorSpec, AccumulatorStorage
-from tagflow.ops.queues.barrier import FIRST, BarrierSpec, BarrierStorage
-from tagflow.ops.queues.elements import ElementSpec
-from tagflow.ops.queues.gradient_sums import Reduction
-from tagflow.ops.queues.map_staging import MapSpec, MapStorage
-from tagflow.ops.queues.queue_spec import QueueSpec
-from tagflow.ops.queues.staging import StagingStorage
+from tagloom.base import dtypes
+from tagloom.base.shapes import SCALAR, Shape
+from tagloom.kernels.cpu.queue_base import Taken
+from tagloom.ops.queues.accumulators import AccumulatorSpec, AccumulatorStorage
+from tagloom.ops.queues.barrier import FIRST, BarrierSpec, BarrierStorage
+from tagloom.ops.queues.elements import ElementSpec
+from tagloom.ops.queues.gradient_sums import Reduction
+from tagloom.ops.queues.map_staging import MapSpec, MapStorage
+from tagloom.ops.queues.queue_spec import QueueSpec
+from tagloom.ops.queues.staging import StagingStorage
 
 from tests.property.waiting import Waits
 

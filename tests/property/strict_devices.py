@@ -3,9 +3,9 @@
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
-import tagflow as tg
+import tagloom as tg
 from hypothesis import strategies as st
-from tagflow.kernels.scheduler.state import live_counts
+from tagloom.kernels.scheduler.state import live_counts
 
 from tests.strict_array_library.device import StrictDevice
 from tests.support.settings import ON

@@ -3,9 +3,9 @@
 import asyncio
 
 import numpy as np
-import tagflow as tg
+import tagloom as tg
 from hypothesis import note
-from tagflow.kernels.scheduler.state import live_counts
+from tagloom.kernels.scheduler.state import live_counts
 
 from tests.property.executors import compare, run_session
 from tests.property.gradient_programs import build_gradients

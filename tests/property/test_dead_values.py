@@ -10,10 +10,10 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
-from tagflow.ir import scopes
+from tagloom.ir import scopes
 
 from tests.property.interpret import initial_values
 from tests.property.programs import show

@@ -1,15 +1,15 @@
 """Fast paths change no result: random programs with each of them off, and with none.
 
-The programs are those of the tests of executors and gradients; ``TAGFLOW_PROGRAMS`` sets their number, as there.
+The programs are those of the tests of executors and gradients; ``TAGLOOM_PROGRAMS`` sets their number, as there.
 """
 
 from dataclasses import replace
 
 import pytest
-import tagflow as tg
+import tagloom as tg
 from hypothesis import given
 from hypothesis import strategies as st
-from tagflow.base.settings import FAST_PATHS
+from tagloom.base.settings import FAST_PATHS
 
 from tests.property.runs import batch_settings, batches
 from tests.property.strategies import mixed_programs, smooth_programs

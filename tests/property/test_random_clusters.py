@@ -1,6 +1,6 @@
 """Clusters mean the same as the step machine: one for whatever belongs together, one operation too.
 
-``TAGFLOW_PROGRAMS`` sets the number of programs.
+``TAGLOOM_PROGRAMS`` sets the number of programs.
 """
 
 from dataclasses import replace

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 from hypothesis import given, note
 from hypothesis import strategies as st
-from tagflow.kernels.scheduler.state import live_counts
-from tagflow.streams import LatencyDevice, VirtualClock
+from tagloom.kernels.scheduler.state import live_counts
+from tagloom.streams import LatencyDevice, VirtualClock
 
 from tests.property.executors import compare, run_session
 from tests.property.interpret import evaluate

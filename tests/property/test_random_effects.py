@@ -5,7 +5,7 @@ import random
 from dataclasses import replace
 
 import pytest
-import tagflow as tg
+import tagloom as tg
 from hypothesis import given, note
 from hypothesis import strategies as st
 

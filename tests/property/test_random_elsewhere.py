@@ -5,10 +5,10 @@ import gc
 from contextlib import suppress
 from dataclasses import replace
 
-import tagflow as tg
+import tagloom as tg
 from hypothesis import given
 from hypothesis import strategies as st
-from tagflow.kernels.scheduler.state import live_counts
+from tagloom.kernels.scheduler.state import live_counts
 
 from tests.property.executors import compare, run_from
 from tests.property.interpret import evaluate, initial_values

@@ -1,6 +1,6 @@
 """Random programs mean the same in plain Python, on the reference executor and on the step machine.
 
-``TAGFLOW_PROGRAMS=20000 pytest tests/property`` is the long run: other programs each time.
+``TAGLOOM_PROGRAMS=20000 pytest tests/property`` is the long run: other programs each time.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Gradients of random smooth programs are what finite differences say, to second order.
 
-A difference counts only where every branch and trip count is the same at all its points. ``TAGFLOW_PROGRAMS`` sets
+A difference counts only where every branch and trip count is the same at all its points. ``TAGLOOM_PROGRAMS`` sets
 the number of programs, as for the executors.
 """
 

@@ -5,11 +5,11 @@ import gc
 from dataclasses import replace
 
 import numpy as np
-import tagflow as tg
+import tagloom as tg
 from hypothesis import given, note
 from hypothesis import strategies as st
-from tagflow.kernels.memory.store import block_counts
-from tagflow.kernels.scheduler.state import live_counts
+from tagloom.kernels.memory.store import block_counts
+from tagloom.kernels.scheduler.state import live_counts
 
 from tests.property.executors import compare, run_from
 from tests.property.gradient_programs import build_gradients

@@ -6,8 +6,8 @@ from random import Random
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.base.errors import TensorArrayError
+import tagloom as tg
+from tagloom.base.errors import TensorArrayError
 
 from tests.support.running import machine_results
 from tests.support.settings import ON
@@ -19,12 +19,12 @@ SIDE = (BATCH, UNITS)
 PASSES = ("hoist", "hoist_bytes", "block_bytes", "merge_products", "narrow", "batch", "accumulate")
 OFF = ON.without(*PASSES)
 BLOCKS = replace(ON, hoist_bytes=0, block_bytes=1 << 10)
-PROGRAMS = int(os.environ.get("TAGFLOW_PROGRAMS", "100"))
+PROGRAMS = int(os.environ.get("TAGLOOM_PROGRAMS", "100"))
 
 
 @pytest.fixture(autouse=True)
 def every_product_is_worth_it(monkeypatch):
-    monkeypatch.setattr("tagflow.compile.loops.liftable.WORTH", 1)
+    monkeypatch.setattr("tagloom.compile.loops.liftable.WORTH", 1)
 
 
 class Cells:

@@ -2,14 +2,14 @@
 
 Arrays of random programs are short; so that rows of theirs are seen where they lie too, that begins with two elements.
 
-``TAGFLOW_PROGRAMS`` sets the number of programs.
+``TAGLOOM_PROGRAMS`` sets the number of programs.
 """
 
 from contextlib import contextmanager
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tagflow.kernels.native.run import limit_values
+from tagloom.kernels.native.run import limit_values
 
 from tests.property.runs import batch_settings, batches
 from tests.property.strategies import mixed_programs, smooth_programs

@@ -4,7 +4,7 @@ import asyncio
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tagflow.data.stages import elements
+from tagloom.data.stages import elements
 
 from tests.data.running import plain, rest_of, run, through_a_file
 from tests.property.pipelines import pipelines

@@ -3,10 +3,10 @@
 import asyncio
 
 import numpy as np
-import tagflow as tg
+import tagloom as tg
 from hypothesis import given, note
 from hypothesis import strategies as st
-from tagflow.kernels.scheduler.state import live_counts
+from tagloom.kernels.scheduler.state import live_counts
 
 from tests.property.gradient_programs import build_gradients, type_shape
 from tests.property.programs import show

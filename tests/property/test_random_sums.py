@@ -8,10 +8,10 @@ import random
 from functools import partial
 
 import numpy as np
-import tagflow as tg
+import tagloom as tg
 from hypothesis import given
 from hypothesis import strategies as st
-from tagflow.kernels.native.run import limit_values
+from tagloom.kernels.native.run import limit_values
 
 from tests.property.runs import batch_settings, batches
 from tests.property.switched import run_switched

@@ -10,13 +10,13 @@ from unittest import mock
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 from hypothesis import given, note
 from hypothesis import strategies as st
-from tagflow.kernels.memory.store import block_counts
-from tagflow.kernels.scheduler.state import live_counts
-from tagflow.streams import CpuDevice, LatencyDevice, ManualDevice, VirtualClock
-from tagflow.swap import swapper
+from tagloom.kernels.memory.store import block_counts
+from tagloom.kernels.scheduler.state import live_counts
+from tagloom.streams import CpuDevice, LatencyDevice, ManualDevice, VirtualClock
+from tagloom.swap import swapper
 
 from tests.property.functions import ALL
 from tests.property.program_kinds import Limits

@@ -1,6 +1,6 @@
-"""Texts of graphs with mistakes: parsing them and running what they stand for ends in errors of tagflow, if in any.
+"""Texts of graphs with mistakes: parsing them and running what they stand for ends in errors of tagloom, if in any.
 
-``TAGFLOW_TEXTS=100000 pytest tests/property/test_random_texts.py`` is the long run.
+``TAGLOOM_TEXTS=100000 pytest tests/property/test_random_texts.py`` is the long run.
 """
 
 import asyncio
@@ -10,11 +10,11 @@ from random import Random
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 from tests.support.settings import ON
 
-TEXTS = int(os.environ.get("TAGFLOW_TEXTS", "150"))
+TEXTS = int(os.environ.get("TAGLOOM_TEXTS", "150"))
 BATCH = 50
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s()\[\]{},:=@^?"]+|[()\[\]{},:=@^?]|\s+')
 NUMBERS = ["0", "1", "2", "3", "5", "-1", "7", "1.5"]
@@ -85,13 +85,13 @@ async def run(graph, random):
             for fetch in op.outputs or [op]:
                 try:
                     await session.run(fetch, feeds)
-                except tg.TagflowError:
+                except tg.TagloomError:
                     pass
 
 
 @pytest.mark.parametrize("batch", range(-(-TEXTS // BATCH)))
 def test_random_texts(batch):
-    random = Random(batch if "TAGFLOW_TEXTS" not in os.environ else None)
+    random = Random(batch if "TAGLOOM_TEXTS" not in os.environ else None)
     parsed = 0
     for _ in range(min(BATCH, TEXTS)):
         text = mutated(random.choice(ORIGINALS), random)

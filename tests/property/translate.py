@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import tagflow as tg
+import tagloom as tg
 
 from tests.property.functions import ALL
 from tests.property.interpret import initial_values

@@ -4,9 +4,9 @@ import asyncio
 import random
 from contextlib import suppress
 
-from tagflow.base.errors import OpError
-from tagflow.kernels.core.async_result import AsyncResult
-from tagflow.kernels.scheduler.optask import start_task
+from tagloom.base.errors import OpError
+from tagloom.kernels.core.async_result import AsyncResult
+from tagloom.kernels.scheduler.optask import start_task
 
 ENOUGH = 80  # turns of the loop after which nothing moves any longer
 

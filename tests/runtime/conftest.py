@@ -4,8 +4,8 @@ import gc
 import sys
 
 import pytest
-from tagflow.kernels.memory.store import block_counts
-from tagflow.kernels.scheduler.state import live_counts
+from tagloom.kernels.memory.store import block_counts
+from tagloom.kernels.scheduler.state import live_counts
 
 from tests.strict_array_library.library import WAITS, Special
 

@@ -3,7 +3,7 @@
 import asyncio
 
 import numpy as np
-import tagflow as tg
+import tagloom as tg
 
 X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
 W = np.linspace(-0.5, 0.7, 9, dtype=np.float32).reshape(3, 3)

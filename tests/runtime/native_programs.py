@@ -1,7 +1,7 @@
 """Programs with loops that are native: each gives what to fetch, and what to feed."""
 
 import numpy as np
-import tagflow as tg
+import tagloom as tg
 
 F32, F64 = np.float32, np.float64
 

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 
 @pytest.mark.rule(131)

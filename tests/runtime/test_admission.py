@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 
 import anyio
 import pytest
-import tagflow as tg
-from tagflow.kernels.scheduler.state import live_counts
-from tagflow.runtime.scheduling.admission import Admission
+import tagloom as tg
+from tagloom.kernels.scheduler.state import live_counts
+from tagloom.runtime.scheduling.admission import Admission
 
 LONG = 20.0  # seconds; never over in these tests
 

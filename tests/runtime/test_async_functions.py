@@ -4,7 +4,7 @@ import asyncio
 import contextvars
 
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 from tests.runtime.tasks import only_this_task
 

@@ -3,8 +3,8 @@
 import asyncio
 
 import pytest
-import tagflow as tg
-from tagflow.kernels.scheduler.state import live_counts
+import tagloom as tg
+from tagloom.kernels.scheduler.state import live_counts
 
 from tests.support.settings import ON
 

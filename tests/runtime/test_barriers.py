@@ -4,7 +4,7 @@ import asyncio
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 FIRST = np.iinfo(np.int64).min
 EXECUTORS = pytest.mark.parametrize("executor", ["machine", "reference"])

@@ -6,7 +6,7 @@ import logging
 import threading
 
 import pytest
-import tagflow as tg
+import tagloom as tg
 import uvloop
 
 from tests.runtime.tasks import only_this_task
@@ -193,7 +193,7 @@ async def test_closing_waits_a_bounded_time(graph, latch, caplog):
     session = tg.Session(graph, settings=tg.Settings(close_seconds=0.01))
     step = asyncio.ensure_future(session.run(result))
     await latch.entered()
-    with caplog.at_level(logging.WARNING, "tagflow"):
+    with caplog.at_level(logging.WARNING, "tagloom"):
         await session.aclose()
     assert "1 blocking functions still run" in caplog.text
     assert session.statistics().orphaned == 1
@@ -205,7 +205,7 @@ async def test_closing_waits_a_bounded_time(graph, latch, caplog):
 
 async def test_no_thread_outlives_a_closed_session(graph):
     def threads():
-        return [thread for thread in threading.enumerate() if thread.name.startswith("tagflow-blocking")]
+        return [thread for thread in threading.enumerate() if thread.name.startswith("tagloom-blocking")]
 
     await until(lambda: not threads())
     result = tg.py_function(lambda: 1.0, [], "float32", blocking=True)

@@ -6,7 +6,7 @@ import weakref
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 EXECUTORS = pytest.mark.parametrize("executor", ["machine", "reference"])
 

@@ -7,8 +7,8 @@ import random
 import anyio
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.kernels.scheduler.state import live_counts
+import tagloom as tg
+from tagloom.kernels.scheduler.state import live_counts
 
 from tests.runtime.tasks import only_this_task
 
@@ -162,7 +162,7 @@ async def test_asyncio_timeout_around_a_step_stays_a_timeout(graph, executor, st
             with pytest.raises(TimeoutError) as caught:
                 async with asyncio.timeout(0.01):
                     await session.run(result, timeout=timeout)
-            assert not isinstance(caught.value, tg.TagflowError)
+            assert not isinstance(caught.value, tg.TagloomError)
             assert asyncio.current_task().cancelling() == 0
             assert session.statistics().steps_running == 0
         assert only_this_task()

@@ -1,6 +1,6 @@
 """A training step, cancelled anywhere: each variable is before or after its own update, and nothing else is left.
 
-``TAGFLOW_CANCELLATIONS=1000`` runs as many random instants.
+``TAGLOOM_CANCELLATIONS=1000`` runs as many random instants.
 """
 
 import asyncio
@@ -11,13 +11,13 @@ import random
 import anyio
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.kernels.scheduler.state import live_counts
-from tagflow.training import AdamOptimizer
+import tagloom as tg
+from tagloom.kernels.scheduler.state import live_counts
+from tagloom.training import AdamOptimizer
 
 from tests.runtime.tasks import only_this_task
 
-INSTANTS = int(os.environ.get("TAGFLOW_CANCELLATIONS", 60))
+INSTANTS = int(os.environ.get("TAGLOOM_CANCELLATIONS", 60))
 BATCH, UNITS, LENGTH = 3, 4, 5
 
 

@@ -4,9 +4,9 @@ import asyncio
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.runtime.scheduling.boundary import StepBoundary
-from tagflow.runtime.steps.request import make_request
+import tagloom as tg
+from tagloom.runtime.scheduling.boundary import StepBoundary
+from tagloom.runtime.steps.request import make_request
 
 from tests.runtime.tasks import only_this_task
 from tests.strict_array_library.device import StrictDevice

@@ -11,7 +11,7 @@ import threading
 import warnings
 
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 from tests.runtime.tasks import only_this_task
 
@@ -212,7 +212,7 @@ async def test_an_unclosed_session_warns(gate, executor):
 def test_an_unclosed_synchronous_session_warns_and_ends_its_thread(gate):
     session = tg.SyncSession(gate.graph)
     assert session.run(gate.quick, {gate.x: 1.0}) == 2.0
-    (thread,) = [each for each in threading.enumerate() if each.name == "tagflow-session"]
+    (thread,) = [each for each in threading.enumerate() if each.name == "tagloom-session"]
     references = [session]
     del session
     with pytest.warns(ResourceWarning, match="unclosed <SyncSession on cpu:0, open"):
@@ -227,7 +227,7 @@ def test_an_unclosed_synchronous_session_warns_and_ends_its_thread(gate):
 
 
 async def test_the_blocks_of_the_two_faces(gate):
-    with pytest.raises(tg.TagflowError, match="async with Session"), tg.Session(gate.graph):
+    with pytest.raises(tg.TagloomError, match="async with Session"), tg.Session(gate.graph):
         pass
     with pytest.raises(tg.GraphError, match="runs steps of a graph"):
         tg.Session(gate.quick)
@@ -238,7 +238,7 @@ def test_a_synchronous_session_is_not_awaited(gate):
         async with session:
             pass
 
-    with tg.SyncSession(gate.graph) as session, pytest.raises(tg.TagflowError, match="not awaited"):
+    with tg.SyncSession(gate.graph) as session, pytest.raises(tg.TagloomError, match="not awaited"):
         wrong().send(None)
 
 
@@ -262,7 +262,7 @@ def test_one_loop_at_a_time(gate, executor, limit):
     other.start()
     inside.wait(LONG)
     for use in (lambda: session.run(gate.quick, feeds), session.aclose):
-        with pytest.raises(tg.TagflowError, match="one event loop at a time"):
+        with pytest.raises(tg.TagloomError, match="one event loop at a time"):
             asyncio.run(use())
     go_on.set()
     other.join()
@@ -275,7 +275,7 @@ def test_no_loop_of_asyncio(gate):
     """What trio's loop looks like from here."""
     session = tg.Session(gate.graph)
     for use in (session.run(gate.quick, {gate.x: 1.0}), session.__aenter__()):
-        with pytest.raises(tg.TagflowError, match="no asyncio event loop"):
+        with pytest.raises(tg.TagloomError, match="no asyncio event loop"):
             use.send(None)
 
 
@@ -284,7 +284,7 @@ def test_no_loop_of_asyncio(gate):
 CHILD = """
     import asyncio, os, sys
     import numpy as np
-    import tagflow as tg
+    import tagloom as tg
 
     with tg.Graph().as_default() as graph:
         x = tg.placeholder("float32", [None, None])

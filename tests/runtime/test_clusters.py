@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.kernels.scheduler.state import live_counts
+import tagloom as tg
+from tagloom.kernels.scheduler.state import live_counts
 
 from tests.support.settings import ON
 
@@ -114,7 +114,7 @@ async def test_results_are_nobody_elses(graph):
 
 async def fails(graph, fetches, feeds, settings):
     async with tg.Session(graph, settings=settings) as session:
-        with pytest.raises(tg.TagflowError) as caught:
+        with pytest.raises(tg.TagloomError) as caught:
             await session.run(fetches, feeds)
         return caught.value
 

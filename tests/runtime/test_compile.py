@@ -5,7 +5,7 @@ import logging
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 from tests.runtime.tasks import only_this_task
 
@@ -16,7 +16,7 @@ async def test_a_step_is_compiled_in_a_thread(graph, executor, caplog):
     for _ in range(2000):
         y = tg.sin(y) * x
     async with tg.Session(graph, executor=executor) as session:
-        with caplog.at_level(logging.DEBUG, "tagflow"):
+        with caplog.at_level(logging.DEBUG, "tagloom"):
             compiling = asyncio.ensure_future(session.compile(y, feeds=[x]))
             turns = 0
             while not compiling.done():
@@ -36,7 +36,7 @@ async def test_a_step_is_compiled_in_a_thread(graph, executor, caplog):
 async def test_every_compilation_is_logged(graph, caplog):
     x = tg.placeholder("float32", [], name="x")
     async with tg.Session(graph) as session:
-        with caplog.at_level(logging.DEBUG, "tagflow"):
+        with caplog.at_level(logging.DEBUG, "tagloom"):
             for _ in range(3):
                 await session.run(x + 1.0, {x: 1.0})
                 await session.run(x, {x: 1.0})
@@ -71,7 +71,7 @@ async def test_a_session_closed_meanwhile_keeps_nothing(graph):
 async def test_a_program_that_builds_between_its_steps_is_told_once(graph, caplog):
     x = tg.placeholder("float32", [], name="x")
     async with tg.Session(graph) as session:
-        with caplog.at_level(logging.WARNING, "tagflow"):
+        with caplog.at_level(logging.WARNING, "tagloom"):
             for k in range(40):  # at first without any step between
                 session.make_step(x + float(k), [x])
             for _ in range(40):

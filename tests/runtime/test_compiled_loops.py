@@ -10,11 +10,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.ir.apply import apply
-from tagflow.kernels.native.jit import compilation, emit
-from tagflow.kernels.native.jit.fused import FusedPart, can_be_loops
-from tagflow.kernels.steps import STEPS
+import tagloom as tg
+from tagloom.ir.apply import apply
+from tagloom.kernels.native.jit import compilation, emit
+from tagloom.kernels.native.jit.fused import FusedPart, can_be_loops
+from tagloom.kernels.steps import STEPS
 
 from tests.kernels import step_cases
 from tests.support.settings import MACHINE, ON
@@ -156,7 +156,7 @@ def held_up(monkeypatch):
             done.append((text, level.name))
         return build(text, level)
 
-    monkeypatch.setenv("TAGFLOW_CACHE", "")
+    monkeypatch.setenv("TAGLOOM_CACHE", "")
     monkeypatch.setattr(compilation, "build", wait)
     return lock, begun, done
 
@@ -237,14 +237,14 @@ async def test_a_loop_without_threads_waits_for_no_code(graph, monkeypatch):
 async def test_code_takes_over_from_a_run_that_is_on_its_way(graph, caplog):
     n = 3_000_000
     total = tg.while_loop(lambda i, _: i < n, lambda i, x: (i + 1, x * 0.5 + 1.0), [0, tg.constant(0.0, "float64")])
-    with caplog.at_level(logging.DEBUG, logger="tagflow"):
+    with caplog.at_level(logging.DEBUG, logger="tagloom"):
         assert await values(graph, total, {}, replace(ON, llvm_seconds=1e-4)) == [n, 2.0]
     assert [r for r in caplog.records if "compiled by LLVM" in r.message]
 
 
 async def test_a_loop_that_runs_shortly_is_not_compiled():
     program = """
-import sys, tagflow as tg
+import sys, tagloom as tg
 with tg.Graph().as_default() as graph, tg.SyncSession(graph) as session:
     assert session.run(tg.while_loop(lambda i: i < 10, lambda i: i + 1, [0])) == [10]
 assert not [name for name in sys.modules if name.startswith("llvmlite") or name.endswith(".emit")]
@@ -253,9 +253,9 @@ assert not [name for name in sys.modules if name.startswith("llvmlite") or name.
 
 
 async def test_code_is_kept_on_disk(graph, caplog, monkeypatch, tmp_path):
-    monkeypatch.setenv("TAGFLOW_CACHE", str(tmp_path))
+    monkeypatch.setenv("TAGLOOM_CACHE", str(tmp_path))
     y = tg.while_loop(lambda i: i < 10, lambda i: i + 1, [0])
-    with caplog.at_level(logging.DEBUG, logger="tagflow"):
+    with caplog.at_level(logging.DEBUG, logger="tagloom"):
         for _ in range(2):
             assert await values(graph, y, {}, ON) == [10]
         (file,) = tmp_path.iterdir()
@@ -289,7 +289,7 @@ async def test_a_long_program_is_not_compiled(graph, caplog):
         return i + 1, x, y
 
     y = tg.while_loop(lambda i, *_: i < 3, body, [0, 1.0, 2.0])
-    with caplog.at_level(logging.DEBUG, logger="tagflow"):
+    with caplog.at_level(logging.DEBUG, logger="tagloom"):
         np.testing.assert_array_equal(await values(graph, y, {}, ON), await values(graph, y, {}, MACHINE))
     assert not [r for r in caplog.records if "LLVM" in r.message]
 

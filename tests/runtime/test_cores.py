@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.runtime.scheduling.worker_pool import WakeupFd, WorkerPool, _blas
+import tagloom as tg
+from tagloom.runtime.scheduling.worker_pool import WakeupFd, WorkerPool, _blas
 
 from tests.support.settings import ON
 

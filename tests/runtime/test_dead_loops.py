@@ -5,7 +5,7 @@ import sys
 import threading
 
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def endless(graph):
 
 DEAD_LOOP = """
 import asyncio
-import tagflow as tg
+import tagloom as tg
 
 with tg.Graph().as_default() as graph:
     endless = tg.while_loop(lambda i: i < 10**8, lambda i: i + 1, [0])

@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 from tests.support.settings import ON
 

@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.base.errors import GraphError, OpError
-from tagflow.base.settings import DEFAULTS
-from tagflow.kernels.elementary.functions import elementary_function
-from tagflow.ops.state.variables import slots_of
-from tagflow.runtime.steps import execution
-from tagflow.streams import Event
-from tagflow.training import AdamOptimizer as Adam
-from tagflow.training import GradientDescentOptimizer as GradientDescent
-from tagflow.training import MomentumOptimizer as Momentum
+import tagloom as tg
+from tagloom.base.errors import GraphError, OpError
+from tagloom.base.settings import DEFAULTS
+from tagloom.kernels.elementary.functions import elementary_function
+from tagloom.ops.state.variables import slots_of
+from tagloom.runtime.steps import execution
+from tagloom.streams import Event
+from tagloom.training import AdamOptimizer as Adam
+from tagloom.training import GradientDescentOptimizer as GradientDescent
+from tagloom.training import MomentumOptimizer as Momentum
 
 from tests.runtime.device_programs import PROGRAMS, W, X, branches, fed, gradients, loop, lstm
 from tests.strict_array_library.device import StrictDevice

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.kernels.elementary.functions import elementary_function
+import tagloom as tg
+from tagloom.kernels.elementary.functions import elementary_function
 
 from tests.strict_array_library.device import StrictDevice
 from tests.support.settings import ON

@@ -8,8 +8,8 @@ import linecache
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.base import errors
+import tagloom as tg
+from tagloom.base import errors
 
 LATER = {"CheckpointError"}  # tests/training/checkpoints
 ELSEWHERE = {"SessionClosed", "StepTimeout", "Overloaded", "DeviceMemoryError", "SwapError"}
@@ -30,7 +30,7 @@ def case(error, operation, match, cause=None, rules=()):
 @pytest.mark.parametrize(("build", "error", "operation", "match", "cause"), CASES)
 async def test_an_error_says_what_where_and_what_to_try(graph, executor, build, error, operation, match, cause):
     async with tg.Session(graph, executor=executor) as session:
-        with pytest.raises(tg.TagflowError, match=match) as caught:
+        with pytest.raises(tg.TagloomError, match=match) as caught:
             await run(session, build)
         check(caught.value, error, operation, cause)
         assert session.statistics().steps_running == 0
@@ -61,8 +61,8 @@ def check(error, kind, operation, cause):
 
 def test_every_error_class_is_in_the_table():
     raised = {parameters.values[1].__name__ for parameters in CASES} | ELSEWHERE
-    known = {n for n, c in vars(errors).items() if isinstance(c, type) and issubclass(c, errors.TagflowError)}
-    assert raised == known - LATER - {"TagflowError"}
+    known = {n for n, c in vars(errors).items() if isinstance(c, type) and issubclass(c, errors.TagloomError)}
+    assert raised == known - LATER - {"TagloomError"}
 
 
 # ---- while the graph is built

@@ -4,7 +4,7 @@ import asyncio
 import threading
 
 import pytest
-import tagflow as tg
+import tagloom as tg
 import uvloop
 
 LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]

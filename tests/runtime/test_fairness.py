@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.kernels.scheduler import time_slices as waiting
-from tagflow.kernels.scheduler.time_slices import TimeSlices
+import tagloom as tg
+from tagloom.kernels.scheduler import time_slices as waiting
+from tagloom.kernels.scheduler.time_slices import TimeSlices
 
 from tests.support.settings import ON
 

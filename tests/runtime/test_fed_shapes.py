@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.base.settings import DEFAULTS
+import tagloom as tg
+from tagloom.base.settings import DEFAULTS
 
 ON = replace(DEFAULTS, specialize=2)
 

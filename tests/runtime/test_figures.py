@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.base.settings import DEFAULTS
+import tagloom as tg
+from tagloom.base.settings import DEFAULTS
 
 KINDS = {
     "ring": lambda: tg.FIFOQueue(8, "int32", shapes=[[]], shared_name="q"),
@@ -177,9 +177,9 @@ async def test_staging_areas_and_barriers_are_counted():
         await session.run(close)
         assert session.statistics().figures["barriers"]["b"].closed
         text = tg.monitoring.prometheus_text(session)
-        assert 'tagflow_staging_area_size{area="s"} 1\n' in text
-        assert 'tagflow_map_staging_area_incomplete{area="m"} 1\n' in text
-        assert 'tagflow_barrier_waiting{barrier="b",side="take"} 1\n' in text
+        assert 'tagloom_staging_area_size{area="s"} 1\n' in text
+        assert 'tagloom_map_staging_area_incomplete{area="m"} 1\n' in text
+        assert 'tagloom_barrier_waiting{barrier="b",side="take"} 1\n' in text
         for each in waiting:
             each.cancel()
         await asyncio.wait(waiting)

@@ -7,7 +7,7 @@ import threading
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 
 async def test_arrays_go_in_and_come_out_in_the_structure_that_the_function_returns():
@@ -170,7 +170,7 @@ async def test_two_variables_of_one_name_are_two():
 
 
 async def test_training_in_a_function_with_an_optimizer_of_its_own():
-    from tagflow.training import MomentumOptimizer
+    from tagloom.training import MomentumOptimizer
 
     @tg.function
     def train(x, y):
@@ -491,7 +491,7 @@ async def test_a_function_that_fails_while_it_is_traced_can_be_called_again():
 
 async def test_many_traces_are_warned_about_with_what_changed(caplog):
     f = tg.function(lambda x: x)
-    with caplog.at_level(logging.DEBUG, "tagflow"):
+    with caplog.at_level(logging.DEBUG, "tagloom"):
         for n in range(9):
             await f(np.zeros(n, np.float32))
     texts = [(r.levelname, r.getMessage()) for r in caplog.records if "is traced" in r.getMessage()]

@@ -5,7 +5,7 @@ import random
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 EXECUTORS = pytest.mark.parametrize("executor", ["machine", "reference"])
 KINDS = {

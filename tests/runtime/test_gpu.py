@@ -4,10 +4,10 @@ import asyncio
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.streams import CudaDevice
-from tagflow.training import AdamOptimizer as Adam
-from tagflow.training import GradientDescentOptimizer as GradientDescent
+import tagloom as tg
+from tagloom.streams import CudaDevice
+from tagloom.training import AdamOptimizer as Adam
+from tagloom.training import GradientDescentOptimizer as GradientDescent
 
 from tests.runtime.device_programs import lstm
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.kernels.scheduler.state import live_counts
+import tagloom as tg
+from tagloom.kernels.scheduler.state import live_counts
 
 from tests.runtime.native_programs import below
 from tests.support.settings import ON

@@ -4,9 +4,9 @@ import asyncio
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.base import nest
-from tagflow.ops.queues import storage as storage_module
+import tagloom as tg
+from tagloom.base import nest
+from tagloom.ops.queues import storage as storage_module
 
 SIZE = 1 << 19  # floats: 2 MiB
 EXECUTORS = pytest.mark.parametrize("executor", ["machine", "reference"])

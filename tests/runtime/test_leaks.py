@@ -9,11 +9,11 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.kernels.scheduler.series import Series
-from tagflow.kernels.scheduler.state import live_counts
-from tagflow.ops.state.stacks import StackStorage
-from tagflow.ops.state.tensor_array_storage import ArrayStorage
+import tagloom as tg
+from tagloom.kernels.scheduler.series import Series
+from tagloom.kernels.scheduler.state import live_counts
+from tagloom.ops.state.stacks import StackStorage
+from tagloom.ops.state.tensor_array_storage import ArrayStorage
 
 from tests.support.settings import ON
 

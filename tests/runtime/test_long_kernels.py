@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.base import dtypes
-from tagflow.base.errors import DeviceMemoryError, DtypeError, OpError
-from tagflow.base.shapes import UNKNOWN
-from tagflow.ir import definition
-from tagflow.ir.apply import apply
-from tagflow.ir.definition import NotDifferentiable, define
+import tagloom as tg
+from tagloom.base import dtypes
+from tagloom.base.errors import DeviceMemoryError, DtypeError, OpError
+from tagloom.base.shapes import UNKNOWN
+from tagloom.ir import definition
+from tagloom.ir.apply import apply
+from tagloom.ir.definition import NotDifferentiable, define
 
 from tests.support.settings import ON
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 from numpy._core.multiarray import get_handler_name
 
 from tests.support.settings import ON
@@ -316,7 +316,7 @@ async def test_a_function_may_change_its_callers_context(graph, x):
 async def test_kernels_take_from_the_pool_and_the_caller_does_not(graph, x):
     async with tg.Session(graph, settings=ON) as session:
         y = await session.run(x + 1.0, {x: ones()})
-        assert get_handler_name(y) == "tagflow"
+        assert get_handler_name(y) == "tagloom"
         assert get_handler_name(np.zeros(N)) == get_handler_name() == "default_allocator"
 
 
@@ -329,7 +329,7 @@ async def test_a_function_may_run_steps_in_its_thread(graph, x):
 
     def nested(a):
         result = asyncio.run(run(a))
-        assert (get_handler_name(result), get_handler_name()) == ("tagflow", "default_allocator")
+        assert (get_handler_name(result), get_handler_name()) == ("tagloom", "default_allocator")
         return result
 
     z = tg.py_function(nested, [x + 1.0], "float32", output_shapes=[N], blocking=True) + 1.0

@@ -5,7 +5,7 @@ import logging
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 from tests.support.settings import ON
 
@@ -109,7 +109,7 @@ async def test_what_a_hook_raises_is_logged(service, executor, caplog):
         raise ValueError(record.outcome)
 
     async with tg.Session(service.graph, executor=executor, on_step=fail) as session:
-        with caplog.at_level(logging.ERROR, "tagflow"):
+        with caplog.at_level(logging.ERROR, "tagloom"):
             assert await session.run(service.fine, {service.x: 1.0}) == 2.0
             with pytest.raises(tg.OpError):
                 await session.run(service.broken)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 from tests.runtime.native_programs import F64, PROGRAMS, below, scanned
 from tests.support.settings import MACHINE, ON
@@ -71,13 +71,13 @@ async def test_an_endless_loop_ends(graph, workers, end):
                 await step
         else:
             await session.aclose()
-            with pytest.raises(tg.TagflowError):
+            with pytest.raises(tg.TagloomError):
                 await step
 
 
 async def fails(graph, fetches, feeds, settings):
     async with tg.Session(graph, settings=settings) as session:
-        with pytest.raises(tg.TagflowError) as caught:
+        with pytest.raises(tg.TagloomError) as caught:
             await session.run(fetches, feeds)
         return str(caught.value)
 
@@ -162,7 +162,7 @@ async def test_a_guard_sees_what_a_loop_computes(graph):
     x = tg.placeholder("float64", [])
     y = tg.while_loop(below(5), lambda i, y: (i + 1, tg.log(y - 1.0)), [0, x])[1]
     async with tg.Session(graph, settings=ON, check_numerics=True) as session:
-        with pytest.raises(tg.TagflowError, match="Log"):
+        with pytest.raises(tg.TagloomError, match="Log"):
             await session.run(y, {x: F64(2.0)})
 
 

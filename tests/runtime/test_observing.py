@@ -16,11 +16,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 import uvloop
-from tagflow.base.settings import DEFAULTS
-from tagflow.monitoring import client
-from tagflow.runtime.observe import serving, sockets
+from tagloom.base.settings import DEFAULTS
+from tagloom.monitoring import client
+from tagloom.runtime.observe import serving, sockets
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +51,7 @@ async def ask(path, request=b"GET /statistics HTTP/1.1\r\n\r\n"):
 
 
 def left(directory):
-    return os.listdir(directory / "tagflow")
+    return os.listdir(directory / "tagloom")
 
 
 async def test_statistics_are_told(executor):
@@ -66,7 +66,7 @@ async def test_statistics_are_told(executor):
         assert told["statistics"]["steps_finished"] == 1
         head, body = await ask(path, b"GET /metrics HTTP/1.1\r\n\r\n")
         assert "Content-Type: text/plain; version=0.0.4; charset=utf-8" in head
-        assert b'tagflow_steps_ended_total{session="one",outcome="finished"} 1\n' in body
+        assert b'tagloom_steps_ended_total{session="one",outcome="finished"} 1\n' in body
     assert not path.exists()
 
 
@@ -113,7 +113,7 @@ async def test_only_this_user_may_open_it(runtime_directory):
         async with tg.Session(graph_of_one()) as session, session.observe() as path:
             assert stat.S_IMODE(path.stat().st_mode) == 0o600
             assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-            assert path.parent == runtime_directory / "tagflow"
+            assert path.parent == runtime_directory / "tagloom"
     finally:
         os.umask(old)
 
@@ -141,12 +141,12 @@ def broken_directories(path):
 
 
 async def test_a_directory_that_others_may_enter_is_refused(runtime_directory, caplog):
-    for _ in broken_directories(runtime_directory / "tagflow"):
+    for _ in broken_directories(runtime_directory / "tagloom"):
         async with tg.Session(graph_of_one()) as session:
-            with pytest.raises(tg.TagflowError, match=r"not this user's alone|can not be used"):
+            with pytest.raises(tg.TagloomError, match=r"not this user's alone|can not be used"):
                 async with session.observe():
                     pass
-    broken = broken_directories(runtime_directory / "tagflow")
+    broken = broken_directories(runtime_directory / "tagloom")
     next(broken)
     async with tg.Session(graph_of_one(), settings=replace(DEFAULTS, observe=True)) as session:
         assert "can not be looked at" in caplog.text, "and the session works all the same"
@@ -156,12 +156,12 @@ async def test_a_directory_that_others_may_enter_is_refused(runtime_directory, c
 async def test_a_directory_that_is_not_there_is_said(runtime_directory, monkeypatch):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime_directory / "gone"))
     async with tg.Session(graph_of_one()) as session:
-        with pytest.raises(tg.TagflowError, match="No such file"):
+        with pytest.raises(tg.TagloomError, match="No such file"):
             async with session.observe():
                 pass
         monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime_directory / ("long" * 20)))
         (runtime_directory / ("long" * 20)).mkdir()
-        with pytest.raises(tg.TagflowError, match="too long"):
+        with pytest.raises(tg.TagloomError, match="too long"):
             async with session.observe():
                 pass
 
@@ -170,7 +170,7 @@ async def test_without_a_runtime_directory_there_is_one_for_each_user(runtime_di
     monkeypatch.delenv("XDG_RUNTIME_DIR")
     monkeypatch.setattr(sockets.tempfile, "gettempdir", lambda: str(runtime_directory))
     async with tg.Session(graph_of_one()) as session, session.observe() as path:
-        assert path.parent == runtime_directory / f"tagflow-{os.geteuid()}"
+        assert path.parent == runtime_directory / f"tagloom-{os.geteuid()}"
         assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
@@ -198,10 +198,10 @@ def test_settings_let_sessions_be_looked_at_until_they_are_closed(run, runtime_d
             assert told["statistics"]["steps_finished"] == 1
         assert left(runtime_directory) == []
 
-    monkeypatch.setenv("TAGFLOW_OBSERVE", "1")
+    monkeypatch.setenv("TAGLOOM_OBSERVE", "1")
     assert tg.Settings().observe
     run(main())
-    monkeypatch.setenv("TAGFLOW_OBSERVE", "0")
+    monkeypatch.setenv("TAGLOOM_OBSERVE", "0")
     assert not tg.Settings().observe
 
 
@@ -241,7 +241,7 @@ async def test_a_beginning_that_is_cancelled_leaves_nothing(runtime_directory, t
             await asyncio.sleep(0)
         task.cancel()
         await asyncio.wait([task])
-        assert not (runtime_directory / "tagflow").exists() or left(runtime_directory) == []
+        assert not (runtime_directory / "tagloom").exists() or left(runtime_directory) == []
 
 
 async def test_a_closed_session_is_not_looked_at():
@@ -263,7 +263,7 @@ async def test_the_figures_of_a_session_that_was_closed_meanwhile_are_its_last()
 
 async def test_what_a_dead_process_has_left_is_removed(runtime_directory):
     script = (
-        "import asyncio, os, tagflow as tg\n"
+        "import asyncio, os, tagloom as tg\n"
         "async def main():\n"
         "    async with tg.Session(tg.Graph()) as session, session.observe():\n"
         "        os._exit(0)\n"
@@ -272,8 +272,8 @@ async def test_what_a_dead_process_has_left_is_removed(runtime_directory):
     subprocess.run([sys.executable, "-c", script], check=True)
     (name,) = left(runtime_directory)
     dead = int(name.split("-")[0])
-    (runtime_directory / "tagflow" / f".new-{dead}-01234567").write_text("")
-    (runtime_directory / "tagflow" / "other").write_text("")
+    (runtime_directory / "tagloom" / f".new-{dead}-01234567").write_text("")
+    (runtime_directory / "tagloom" / "other").write_text("")
     async with tg.Session(graph_of_one()) as session, session.observe() as path:
         assert sorted(left(runtime_directory)) == sorted([path.name, "other"])
         async with session.observe() as second:
@@ -282,7 +282,7 @@ async def test_what_a_dead_process_has_left_is_removed(runtime_directory):
 
 def test_a_process_that_ends_without_closing_its_session_leaves_no_file(runtime_directory):
     script = (
-        "import asyncio, warnings, tagflow as tg\n"
+        "import asyncio, warnings, tagloom as tg\n"
         "async def main():\n"
         "    await tg.Session(tg.Graph(), settings=tg.Settings(observe=True)).__aenter__()\n"
         "asyncio.run(main())\n"

@@ -8,9 +8,9 @@ import weakref
 
 import anyio
 import pytest
-import tagflow as tg
+import tagloom as tg
 import uvloop
-from tagflow.kernels.scheduler.optask import OpTask
+from tagloom.kernels.scheduler.optask import OpTask
 
 NUMBER = contextvars.ContextVar("number", default=0)
 EAGER = pytest.mark.skipif(sys.version_info < (3, 12), reason="eager tasks came with Python 3.12")

@@ -5,7 +5,7 @@ import random
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 from tests.runtime.sums import Sums, counted, gated, raises, turns
 

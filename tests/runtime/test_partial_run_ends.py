@@ -5,7 +5,7 @@ import gc
 import weakref
 
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 from tests.runtime.sums import Sums, counted, gated, raises, turns
 from tests.runtime.tasks import only_this_task

@@ -4,8 +4,8 @@ import asyncio
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.kernels.scheduler.optask import OpTask
+import tagloom as tg
+from tagloom.kernels.scheduler.optask import OpTask
 
 EXECUTORS = pytest.mark.parametrize("executor", ["machine", "reference"])
 

@@ -4,8 +4,8 @@ import asyncio
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.ops.queues.storage import QueueStorage
+import tagloom as tg
+from tagloom.ops.queues.storage import QueueStorage
 
 N = 1024  # floats of an element
 

@@ -7,9 +7,9 @@ from collections import deque
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.kernels.scheduler.state import live_counts
-from tagflow.ops.queues.storage import QueueStorage
+import tagloom as tg
+from tagloom.kernels.scheduler.state import live_counts
+from tagloom.ops.queues.storage import QueueStorage
 
 
 async def rest():

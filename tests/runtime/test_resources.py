@@ -7,15 +7,15 @@ from collections import deque
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.base import dtypes
-from tagflow.base.resources import Resource
-from tagflow.base.shapes import SCALAR, Shape
-from tagflow.ir import definition
-from tagflow.ir.apply import apply
-from tagflow.ir.definition import REQUIRED, NotDifferentiable, define
-from tagflow.ir.traits import Effect
-from tagflow.runtime.resources.manager import ResourceManager
+import tagloom as tg
+from tagloom.base import dtypes
+from tagloom.base.resources import Resource
+from tagloom.base.shapes import SCALAR, Shape
+from tagloom.ir import definition
+from tagloom.ir.apply import apply
+from tagloom.ir.definition import REQUIRED, NotDifferentiable, define
+from tagloom.ir.traits import Effect
+from tagloom.runtime.resources.manager import ResourceManager
 
 from tests.strict_array_library.device import StrictDevice
 from tests.support.settings import ON

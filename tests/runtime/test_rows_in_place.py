@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.kernels.native.jit import compilation
+import tagloom as tg
+from tagloom.kernels.native.jit import compilation
 
 from tests.support.settings import ON
 

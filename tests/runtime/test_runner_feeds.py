@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 from tests.runtime.tasks import only_this_task
 

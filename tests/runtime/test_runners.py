@@ -4,9 +4,9 @@ import asyncio
 import math
 
 import pytest
-import tagflow as tg
-from tagflow.streams import VirtualClock
-from tagflow.training import Checkpointer
+import tagloom as tg
+from tagloom.streams import VirtualClock
+from tagloom.training import Checkpointer
 
 from tests.runtime.tasks import only_this_task
 
@@ -488,5 +488,5 @@ async def test_what_does_not_fit_is_refused():
 
 
 def test_a_session_for_scripts_has_no_runners():
-    with tg.SyncSession(tg.Graph()) as session, pytest.raises(tg.GraphError, match=r"tagflow\.Session"):
+    with tg.SyncSession(tg.Graph()) as session, pytest.raises(tg.GraphError, match=r"tagloom\.Session"):
         tg.runners(session)

@@ -5,7 +5,7 @@ import gc
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 from tests.strict_array_library.device import StrictDevice
 from tests.support.settings import ON

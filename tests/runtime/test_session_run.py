@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 
 @dataclass

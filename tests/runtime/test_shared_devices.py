@@ -4,9 +4,9 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
-import tagflow as tg
-from tagflow.runtime.memory.arbiter import MemoryArbiter
-from tagflow.streams import CpuDevice
+import tagloom as tg
+from tagloom.runtime.memory.arbiter import MemoryArbiter
+from tagloom.streams import CpuDevice
 
 N = 1 << 16
 SIZE = 4 * N  # bytes of the arrays here
@@ -84,7 +84,7 @@ async def test_a_device_with_a_limit_serves_one_loop_at_a_time(limit):
         if limit is None:
             assert await asyncio.to_thread(elsewhere) == 3.0
         else:
-            with pytest.raises(tg.TagflowError, match="one loop at a time"):
+            with pytest.raises(tg.TagloomError, match="one loop at a time"):
                 await asyncio.to_thread(elsewhere)
         steps.release.set()
         assert await task == 2 * N
@@ -101,7 +101,7 @@ def test_a_loop_that_was_closed_in_the_middle_of_a_step_is_in_nobodys_way():
 
     loop = asyncio.new_event_loop()
     loop.run_until_complete(enter(parts[0]))
-    with pytest.raises(tg.TagflowError, match="one loop at a time"):
+    with pytest.raises(tg.TagloomError, match="one loop at a time"):
         asyncio.run(enter(parts[1]))
     loop.close()
     asyncio.run(enter(parts[1]))

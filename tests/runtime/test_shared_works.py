@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.base.errors import TensorArrayError
-from tagflow.kernels.scheduler.state import live_counts
+import tagloom as tg
+from tagloom.base.errors import TensorArrayError
+from tagloom.kernels.scheduler.state import live_counts
 
 from tests.support.settings import ON
 

@@ -4,11 +4,11 @@ import asyncio
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.base import dtypes
-from tagflow.base.shapes import SCALAR
-from tagflow.ops.queues.elements import ElementSpec
-from tagflow.ops.queues.map_staging import MapSpec, MapStorage
+import tagloom as tg
+from tagloom.base import dtypes
+from tagloom.base.shapes import SCALAR
+from tagloom.ops.queues.elements import ElementSpec
+from tagloom.ops.queues.map_staging import MapSpec, MapStorage
 
 EXECUTORS = pytest.mark.parametrize("executor", ["machine", "reference"])
 

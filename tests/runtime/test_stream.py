@@ -5,7 +5,7 @@ import gc
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 from tests.runtime.tasks import only_this_task
 

@@ -8,7 +8,7 @@ import threading
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 NAME = contextvars.ContextVar("name", default="nobody")
 
@@ -140,11 +140,11 @@ def test_closing(graph, executor):
     for use in (lambda: session.run(value), step, session.read_variables, lambda: session.make_step(value)):
         with pytest.raises(tg.SessionClosed, match="with SyncSession"):
             use()
-    assert not [t for t in threading.enumerate() if t.name == "tagflow-session"]
+    assert not [t for t in threading.enumerate() if t.name == "tagloom-session"]
 
 
 async def test_refused_inside_a_running_loop(graph):
-    with pytest.raises(tg.TagflowError, match="async with Session"):
+    with pytest.raises(tg.TagloomError, match="async with Session"):
         tg.SyncSession(graph)
 
 
@@ -152,7 +152,7 @@ def test_refused_where_one_made_outside_is_used_inside(session):
     value = tg.constant(1.0)
 
     async def main():
-        with pytest.raises(tg.TagflowError, match="running event loop"):
+        with pytest.raises(tg.TagloomError, match="running event loop"):
             session.run(value)
 
     asyncio.run(main())

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.runtime.steps.execution import Execution
-from tagflow.streams import DeviceClosed, LatencyDevice, ManualDevice, VirtualClock
+import tagloom as tg
+from tagloom.runtime.steps.execution import Execution
+from tagloom.streams import DeviceClosed, LatencyDevice, ManualDevice, VirtualClock
 
 from bench.parallel_iterations import ideal, program
 from tests.support.settings import ON

@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 
 def branching_loop():

@@ -4,8 +4,8 @@ from inspect import signature
 from typing import get_overloads
 
 import pytest
-import tagflow as tg
-from tagflow.runtime.steps.run_options import RunOptions, SyncRunOptions
+import tagloom as tg
+from tagloom.runtime.steps.run_options import RunOptions, SyncRunOptions
 
 
 @pytest.mark.parametrize(("session", "options"), [(tg.Session, RunOptions), (tg.SyncSession, SyncRunOptions)])

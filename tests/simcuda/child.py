@@ -21,8 +21,8 @@ def _built():
 
 
 def simulated():
-    """Return the environment in which the stand-in can be loaded, from ``$TAGFLOW_SIMCUDA``."""
-    return {"TAGFLOW_SIMCUDA": _built().name}
+    """Return the environment in which the stand-in can be loaded, from ``$TAGLOOM_SIMCUDA``."""
+    return {"TAGLOOM_SIMCUDA": _built().name}
 
 
 def run_python(environment, *arguments):

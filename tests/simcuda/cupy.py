@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 
 import numpy as np
-from tagflow.streams import CudaDevice
+from tagloom.streams import CudaDevice
 
 from tests.simcuda.plugin import simulated
 from tests.strict_array_library import device

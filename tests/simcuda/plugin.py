@@ -1,6 +1,6 @@
 """For pytest in a process of its own (``-p tests.simcuda.plugin``): CUDA is simulated from before anything is imported.
 
-The libraries are in the folder ``$TAGFLOW_SIMCUDA``. After each test nothing may be left of what the test has made.
+The libraries are in the folder ``$TAGLOOM_SIMCUDA``. After each test nothing may be left of what the test has made.
 """
 
 import gc
@@ -13,7 +13,7 @@ import pytest
 from tests.simcuda.library import Simulated
 
 sys.modules.setdefault("cupy", None)  # the real one wants a real GPU; `tests.simcuda.cupy` is another
-simulated = Simulated(Path(os.environ["TAGFLOW_SIMCUDA"]))
+simulated = Simulated(Path(os.environ["TAGLOOM_SIMCUDA"]))
 
 
 @pytest.fixture(autouse=True)

@@ -8,11 +8,11 @@ those of a CudaDevice.
 from operator import attrgetter
 
 import numpy as np
-import tagflow.streams
-from tagflow.runtime.devices import session_devices as devices
-from tagflow.streams.cuda import CudaDevice
-from tagflow.streams.cuda.memory import CudaBuffer
-from tagflow.streams.host import HostDevice
+import tagloom.streams
+from tagloom.runtime.devices import session_devices as devices
+from tagloom.streams.cuda import CudaDevice
+from tagloom.streams.cuda.memory import CudaBuffer
+from tagloom.streams.host import HostDevice
 
 from tests.simcuda.plugin import simulated
 
@@ -76,4 +76,4 @@ class ArraysByCuda(HostDevice):
         await super().aclose()
 
 
-tagflow.streams.CpuDevice = devices.CpuDevice = ArraysByCuda
+tagloom.streams.CpuDevice = devices.CpuDevice = ArraysByCuda

@@ -22,7 +22,7 @@ def test_it_has_every_symbol_that_pycuda_imports(tmp_path):
 PROGRAM = """
 import os, pathlib
 from tests.simcuda.library import Simulated
-simulated = Simulated(pathlib.Path(os.environ["TAGFLOW_SIMCUDA"]))
+simulated = Simulated(pathlib.Path(os.environ["TAGLOOM_SIMCUDA"]))
 
 import numpy as np
 import pycuda.driver as drv

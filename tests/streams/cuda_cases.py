@@ -7,10 +7,10 @@ import weakref
 
 import numpy as np
 import pytest
-from tagflow.base.errors import TagflowError
-from tagflow.streams import CpuDevice, CudaDevice, DeviceClosed, Event, VirtualClock
-from tagflow.streams.cuda import CudaError, cuda_devices
-from tagflow.streams.cuda.memory import capacity_of, is_pinned
+from tagloom.base.errors import TagloomError
+from tagloom.streams import CpuDevice, CudaDevice, DeviceClosed, Event, VirtualClock
+from tagloom.streams.cuda import CudaError, cuda_devices
+from tagloom.streams.cuda.memory import capacity_of, is_pinned
 
 from tests.simcuda.child import run_python
 from tests.simcuda.plugin import simulated
@@ -266,9 +266,9 @@ async def test_copies_go_into_what_is_there(rig):
     for array in (pinned, ordinary, strided):
         assert await rig.device.copy_out(buffer, into=array) is array
         assert (array == 3).all()
-    with pytest.raises(TagflowError, match="equal shapes and dtypes"):
+    with pytest.raises(TagloomError, match="equal shapes and dtypes"):
         await rig.device.copy_in(ONES.astype(np.float32), into=buffer)
-    with pytest.raises(TagflowError, match="equal shapes and dtypes"):
+    with pytest.raises(TagloomError, match="equal shapes and dtypes"):
         await rig.device.copy_out(buffer, into=np.zeros(999))
     with pytest.raises(ValueError, match="read-only"):
         await rig.device.copy_out(buffer, into=np.broadcast_to(np.zeros(1), 1000))
@@ -392,7 +392,7 @@ async def test_cancelling_who_awaits_a_copy_disturbs_nothing(rig):
 async def test_buffers_stay_where_they_are(rig):
     buffer = await rig.device.copy_in(ONES)
     for wrong in (buffer, ONES):
-        with pytest.raises(TagflowError, match="its own memory only"):
+        with pytest.raises(TagloomError, match="its own memory only"):
             await rig.other.copy_out(wrong)
     await rig.device.aclose()
     with pytest.raises(DeviceClosed, match="ended with its device"):
@@ -438,10 +438,10 @@ async def test_a_device_that_is_dropped_ends_its_threads():
 EXIT = """
 import asyncio, os, pathlib
 from tests.simcuda.library import Simulated
-simulated = Simulated(pathlib.Path(os.environ["TAGFLOW_SIMCUDA"]))
+simulated = Simulated(pathlib.Path(os.environ["TAGLOOM_SIMCUDA"]))
 
 import numpy as np
-from tagflow.streams import CudaDevice
+from tagloom.streams import CudaDevice
 
 device = CudaDevice("/device:CUDA:0", computes=False)
 simulated.set_delay(1000)

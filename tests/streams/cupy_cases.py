@@ -5,11 +5,11 @@ import threading
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.base.errors import OpError
-from tagflow.streams import CudaDevice, DeviceClosed
-from tagflow.streams.cuda.arrays import CALLS_PER_MARKER, MOST_MARKERS
-from tagflow.streams.cuda.memory import buffer_of
+import tagloom as tg
+from tagloom.base.errors import OpError
+from tagloom.streams import CudaDevice, DeviceClosed
+from tagloom.streams.cuda.arrays import CALLS_PER_MARKER, MOST_MARKERS
+from tagloom.streams.cuda.memory import buffer_of
 
 from tests.simcuda import cupy
 from tests.simcuda.child import run_python
@@ -149,7 +149,7 @@ async def test_it_says_when_too_much_is_enqueued(device):
 EXIT = """
 import asyncio
 from tests.simcuda import cupy
-from tagflow.streams import CudaDevice
+from tagloom.streams import CudaDevice
 
 device = CudaDevice("/device:CUDA:0")
 
@@ -243,7 +243,7 @@ async def test_views_are_copied_out(device, make):
     np.testing.assert_array_equal(await device.copy_out(device.call(make, array)), wanted)
     event = device.compute.submit(lambda: device.call(make, array))
     np.testing.assert_array_equal(await device.copy_out(event), wanted)
-    with pytest.raises(tg.TagflowError, match="whole arrays only"):
+    with pytest.raises(tg.TagloomError, match="whole arrays only"):
         await device.copy_all_out([(device.call(lambda: array.T), source.T.copy())])
 
 

@@ -7,12 +7,12 @@ import threading
 from contextlib import asynccontextmanager, suppress
 
 import numpy as np
-from tagflow.streams import CpuDevice, LatencyDevice, ManualDevice, VirtualClock
+from tagloom.streams import CpuDevice, LatencyDevice, ManualDevice, VirtualClock
 
 from tests.support.probes import has_gpu
 
 SIMULATED = sys.modules.get("tests.simcuda.plugin")  # in a process of its own; see tests/simcuda
-GPU = "TAGFLOW_TEST_GPU" in os.environ and has_gpu()  # set by tests marked ``gpu`` for theirs
+GPU = "TAGLOOM_TEST_GPU" in os.environ and has_gpu()  # set by tests marked ``gpu`` for theirs
 KINDS = ["cpu", "manual", "latency", "virtual", *(["cuda"] if SIMULATED else []), *(["gpu"] if GPU else [])]
 NAME = "/job:localhost/task:0/device:CPU:{}"
 
@@ -120,7 +120,7 @@ class GpuRig(CudaRig):
 
 def gpus():
     """Return how many GPUs there are; where there is one, it is both devices of a rig."""
-    from tagflow.streams import cuda_devices
+    from tagloom.streams import cuda_devices
 
     return len(cuda_devices())
 
@@ -132,7 +132,7 @@ def make(kind, clock=None, **options):
     if kind in ("latency", "virtual"):
         return LatencyDevice(name, seconds={"busy": 0.02, "tiny": 1e-4}, bytes_per_second=1e9, clock=clock, **options)
     if kind in ("cuda", "gpu"):
-        from tagflow.streams import CudaDevice
+        from tagloom.streams import CudaDevice
 
         return CudaDevice(name.replace("CPU", "CUDA"), clock=clock, **options)
     return {"cpu": CpuDevice, "manual": ManualDevice}[kind](name, clock=clock, **options)

@@ -3,8 +3,8 @@
 import asyncio
 
 import pytest
-from tagflow.base.errors import TagflowError
-from tagflow.streams import LoopClock
+from tagloom.base.errors import TagloomError
+from tagloom.streams import LoopClock
 
 from tests.streams.fake_devices import make
 
@@ -64,7 +64,7 @@ def test_a_clock_moves_on_to_the_next_loop():
 async def test_a_clock_serves_one_loop_at_a_time():
     clock = LoopClock()
     timer = clock.call_at(clock.now() + 1000, pytest.fail)
-    with pytest.raises(TagflowError, match="one loop at a time"):
+    with pytest.raises(TagloomError, match="one loop at a time"):
         await asyncio.to_thread(asyncio.run, clock.sleep(0))
     timer.cancel()
     await asyncio.to_thread(asyncio.run, clock.sleep(0))

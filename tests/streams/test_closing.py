@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 import pytest
-from tagflow.streams import DeviceClosed, Event
+from tagloom.streams import DeviceClosed, Event
 
 from tests.streams.fake_devices import KINDS, make, rig_of
 

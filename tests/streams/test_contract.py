@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from tagflow.base.errors import DtypeError
-from tagflow.streams import Event, StreamStatistics, Withdrawn
+from tagloom.base.errors import DtypeError
+from tagloom.streams import Event, StreamStatistics, Withdrawn
 
 from tests.streams.fake_devices import KINDS, rig_of
 

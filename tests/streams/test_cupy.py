@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tagflow.kernels.memory.swappable import SwappableArray
-from tagflow.kernels.memory.unreserved import charge_reader, is_sole_owner
-from tagflow.streams import CudaUnavailable, cuda_devices
-from tagflow.streams.cuda.arrays import CupyArrays, address_of, load_cupy
-from tagflow.streams.cuda.memory import BlockPool, CudaBuffer, buffer_of
+from tagloom.kernels.memory.swappable import SwappableArray
+from tagloom.kernels.memory.unreserved import charge_reader, is_sole_owner
+from tagloom.streams import CudaUnavailable, cuda_devices
+from tagloom.streams.cuda.arrays import CupyArrays, address_of, load_cupy
+from tagloom.streams.cuda.memory import BlockPool, CudaBuffer, buffer_of
 
 
 def test_without_it_a_device_copies(monkeypatch):

@@ -4,8 +4,8 @@ import statistics
 from random import Random
 
 import pytest
-from tagflow.base.errors import TagflowError
-from tagflow.streams import Exponential, InjectedError, LatencyDevice, Lognormal, Mixture, Sum, VirtualClock
+from tagloom.base.errors import TagloomError
+from tagloom.streams import Exponential, InjectedError, LatencyDevice, Lognormal, Mixture, Sum, VirtualClock
 
 COUNT = 20_000
 TIMES = [
@@ -36,7 +36,7 @@ def test_quantiles_of_a_lognormal_are_those_of_the_normal():
     "make", [lambda: Exponential(-1), lambda: Lognormal(1, float("nan")), lambda: Mixture(1, 2, 3)]
 )
 def test_what_is_out_of_range_is_refused(make):
-    with pytest.raises(TagflowError, match="out of range"):
+    with pytest.raises(TagloomError, match="out of range"):
         make()
 
 

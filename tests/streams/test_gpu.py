@@ -4,7 +4,7 @@ import threading
 
 import numpy as np
 import pytest
-from tagflow.streams import CudaDevice
+from tagloom.streams import CudaDevice
 
 from tests.simcuda.child import run_tests
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.gpu
 
 def test_it_keeps_the_contract():
     files = "tests/streams/test_contract.py", "tests/streams/test_closing.py", "tests/streams/test_memory.py"
-    assert run_tests({"TAGFLOW_TEST_GPU": "1"}, *files, "-k", "gpu") > 30
+    assert run_tests({"TAGLOOM_TEST_GPU": "1"}, *files, "-k", "gpu") > 30
 
 
 async def test_arrays_come_back_as_they_were():

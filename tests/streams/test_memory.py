@@ -5,8 +5,8 @@ import threading
 
 import numpy as np
 import pytest
-from tagflow.kernels.memory.swappable import SwappableArray
-from tagflow.streams import Event
+from tagloom.kernels.memory.swappable import SwappableArray
+from tagloom.streams import Event
 
 from tests.streams.fake_devices import KINDS, rig_of
 

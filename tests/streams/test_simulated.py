@@ -6,8 +6,8 @@ import threading
 
 import numpy as np
 import pytest
-from tagflow.base.errors import GraphError, TagflowError
-from tagflow.streams import CpuDevice, Event, LatencyDevice, ManualDevice, VirtualClock
+from tagloom.base.errors import GraphError, TagloomError
+from tagloom.streams import CpuDevice, Event, LatencyDevice, ManualDevice, VirtualClock
 
 
 def latency(clock=None, name="D0", **options):
@@ -137,7 +137,7 @@ async def test_a_device_serves_one_loop_at_a_time():
     async def elsewhere():
         device.compute.submit()
 
-    with pytest.raises(TagflowError, match="one loop at a time"):
+    with pytest.raises(TagloomError, match="one loop at a time"):
         await asyncio.to_thread(asyncio.run, elsewhere())
     assert waiting.withdraw()
     await asyncio.to_thread(asyncio.run, elsewhere())
@@ -209,7 +209,7 @@ async def test_time_goes_on_after_an_error_in_a_call():
 
 async def test_a_loop_has_one_virtual_clock():
     async with VirtualClock() as clock:
-        with pytest.raises(TagflowError, match="another virtual clock"):
+        with pytest.raises(TagloomError, match="another virtual clock"):
             await VirtualClock().__aenter__()
         await clock.sleep(1)
     async with VirtualClock() as clock:
@@ -223,7 +223,7 @@ def test_a_foreign_loop_can_not_be_driven():
         async with VirtualClock():
             pass
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, pytest.raises(TagflowError, match="asyncio"):
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, pytest.raises(TagloomError, match="asyncio"):
         runner.run(drive())
 
 
@@ -282,13 +282,13 @@ async def test_closing_a_manual_device_releases_what_runs():
 
 
 async def test_threads_end_when_nothing_comes(monkeypatch):
-    monkeypatch.setattr("tagflow.streams.cpu.LINGER", 0.0)
+    monkeypatch.setattr("tagloom.streams.cpu.LINGER", 0.0)
     before = threading.active_count()
     device = CpuDevice("D0")
     assert threading.active_count() == before
     for _ in range(3):
         name = await device.compute.submit(lambda: threading.current_thread().name)
-        assert name == "tagflow D0/compute"
+        assert name == "tagloom D0/compute"
         for thread in threading.enumerate():
             if thread.name == name:
                 thread.join()

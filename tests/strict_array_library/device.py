@@ -2,10 +2,10 @@
 
 from functools import partial
 
-from tagflow.kernels.memory.byte_counter import ByteCounter
-from tagflow.kernels.memory.contexts import KernelContexts
-from tagflow.kernels.memory.unreserved import allocate_unreserved
-from tagflow.streams.cpu import CpuDevice
+from tagloom.kernels.memory.byte_counter import ByteCounter
+from tagloom.kernels.memory.contexts import KernelContexts
+from tagloom.kernels.memory.unreserved import allocate_unreserved
+from tagloom.streams.cpu import CpuDevice
 
 from tests.strict_array_library.library import CALLS, Array, Calls, charge_of, xp
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-from tagflow.base import dtypes
-from tagflow.base.errors import TagflowError
-from tagflow.kernels.cuda.registry import find_compiled
+from tagloom.base import dtypes
+from tagloom.base.errors import TagloomError
+from tagloom.kernels.cuda.registry import find_compiled
 
 
 def on_device(definition, arguments, asarray):
@@ -59,7 +59,7 @@ def run(definition, sample, library):
     inputs = on_device(definition, sample.inputs, library.asarray)
     try:
         return computed(definition, library, inputs, {**definition.attrs, **sample.attrs})
-    except (ValueError, IndexError, ZeroDivisionError, TagflowError) as error:
+    except (ValueError, IndexError, ZeroDivisionError, TagloomError) as error:
         return type(error)
 
 

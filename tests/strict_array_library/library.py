@@ -10,7 +10,7 @@ from functools import partial
 from weakref import WeakSet, WeakValueDictionary
 
 import numpy as np
-from tagflow.kernels.elementary.functions import elementary_function
+from tagloom.kernels.elementary.functions import elementary_function
 
 from tests.strict_array_library.names import (
     ATOMIC,

@@ -6,8 +6,8 @@ After ``-p tests.simcuda.cupy`` these are CUDA devices with simulated memory.
 
 import sys
 
-import tagflow.streams
-from tagflow.runtime.devices import session_devices as devices
+import tagloom.streams
+from tagloom.runtime.devices import session_devices as devices
 
 from tests.strict_array_library.device import Strict, StrictDevice
 from tests.strict_array_library.library import CUPYX, Special
@@ -29,4 +29,4 @@ else:
     sys.modules["cupyx.scipy.special"] = Special()
 
 
-tagflow.streams.CpuDevice = devices.CpuDevice = Default
+tagloom.streams.CpuDevice = devices.CpuDevice = Default

@@ -3,7 +3,7 @@
 from contextlib import contextmanager
 from unittest.mock import patch
 
-from tagflow.compile.native import cluster
+from tagloom.compile.native import cluster
 
 
 @contextmanager

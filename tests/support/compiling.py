@@ -1,7 +1,7 @@
 """Programs compiled as users' steps are, up to some row of the pipeline."""
 
-from tagflow.base.settings import DEFAULTS
-from tagflow.compile import Target, compile_step, compile_until
+from tagloom.base.settings import DEFAULTS
+from tagloom.compile import Target, compile_step, compile_until
 
 from tests.support.settings import MACHINE
 

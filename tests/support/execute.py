@@ -1,11 +1,11 @@
 """Run fetches on the reference executor, without a session."""
 
 import numpy as np
-from tagflow.base.tags import DEAD
-from tagflow.frontend.py_function import py_function
-from tagflow.ir.apply import convert_to_tensor
-from tagflow.ir.program import Program
-from tagflow.runtime.reference.executor import ReferenceMachine
+from tagloom.base.tags import DEAD
+from tagloom.frontend.py_function import py_function
+from tagloom.ir.apply import convert_to_tensor
+from tagloom.ir.program import Program
+from tagloom.runtime.reference.executor import ReferenceMachine
 
 from tests.ops.instances import make_step
 from tests.support.compiling import plan_of

@@ -1,4 +1,4 @@
-"""``TAGFLOW_OFF=fuse,native pytest`` runs the tests with these fast paths off, ``TAGFLOW_OFF=all`` with none.
+"""``TAGLOOM_OFF=fuse,native pytest`` runs the tests with these fast paths off, ``TAGLOOM_OFF=all`` with none.
 
 A test that is about a fast path asks for it: ``Settings(fuse=True)``, or for all of them by the fixture `fast_paths`
 where it is not the test that makes the session.
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 def switch_off(names):
     """Change the defaults of Settings, here and in what has taken them already."""
-    from tagflow.base.settings import DEFAULTS, FAST_PATHS
+    from tagloom.base.settings import DEFAULTS, FAST_PATHS
 
     wanted = DEFAULTS.without(*filter(None, names.split(",")))
     _set_defaults({name: getattr(wanted, name) for name in FAST_PATHS})
@@ -19,7 +19,7 @@ def switch_off(names):
 @contextmanager
 def all_on():
     """Have all fast paths on for a while."""
-    from tagflow.base.settings import DEFAULTS, FAST_PATHS, Settings
+    from tagloom.base.settings import DEFAULTS, FAST_PATHS, Settings
 
     before = {name: getattr(DEFAULTS, name) for name in FAST_PATHS}
     _set_defaults({name: Settings.__dataclass_fields__[name].default for name in FAST_PATHS})
@@ -30,7 +30,7 @@ def all_on():
 
 
 def _set_defaults(changed):
-    from tagflow.base.settings import DEFAULTS, Settings
+    from tagloom.base.settings import DEFAULTS, Settings
 
     parameters = inspect.signature(Settings.__init__).parameters
     with_default = [name for name, p in parameters.items() if p.default is not p.empty]

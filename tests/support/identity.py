@@ -4,7 +4,7 @@ import contextlib
 import sys
 
 import pytest
-from tagflow.ir.tensor import Operators
+from tagloom.ir.tensor import Operators
 
 from tests.architecture.layers import FOLDERS, ROOT
 

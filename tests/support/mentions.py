@@ -2,7 +2,7 @@
 
 import inspect
 
-from tagflow.ir.indexing import slice_tensor
+from tagloom.ir.indexing import slice_tensor
 
 
 def strings(function):

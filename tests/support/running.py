@@ -1,10 +1,10 @@
 """Run fetches on the step machine, without a session."""
 
-from tagflow.ir.program import Program
-from tagflow.kernels.scheduler.machine import StepMachine
-from tagflow.kernels.scheduler.plan import CompiledPlan
-from tagflow.ops.support.context import StepContext
-from tagflow.runtime.resources.manager import ResourceManager
+from tagloom.ir.program import Program
+from tagloom.kernels.scheduler.machine import StepMachine
+from tagloom.kernels.scheduler.plan import CompiledPlan
+from tagloom.ops.support.context import StepContext
+from tagloom.runtime.resources.manager import ResourceManager
 
 from tests.support.compiling import plan_of
 from tests.support.settings import ON

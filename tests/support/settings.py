@@ -1,6 +1,6 @@
-"""Settings for tests that are about fast paths: all on, whatever ``TAGFLOW_OFF`` says, and from the first run on."""
+"""Settings for tests that are about fast paths: all on, whatever ``TAGLOOM_OFF`` says, and from the first run on."""
 
-from tagflow.base.settings import FAST_PATHS, Settings
+from tagloom.base.settings import FAST_PATHS, Settings
 
 ON = Settings(**{name: Settings.__dataclass_fields__[name].default for name in FAST_PATHS}, llvm_seconds=0)
 

@@ -3,9 +3,9 @@
 import gc
 
 import pytest
-from tagflow.kernels.memory.store import block_counts
-from tagflow.kernels.scheduler.state import live_counts
-from tagflow.streams import ManualDevice
+from tagloom.kernels.memory.store import block_counts
+from tagloom.kernels.scheduler.state import live_counts
+from tagloom.streams import ManualDevice
 
 from tests.swap.manual_swapper import SIZE, Rig
 

@@ -5,11 +5,11 @@ from contextlib import asynccontextmanager
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.streams import CudaDevice
-from tagflow.streams.cuda import CudaError
-from tagflow.swap.swapper import StepSwapper
-from tagflow.swap.tiers import Tiers
+import tagloom as tg
+from tagloom.streams import CudaDevice
+from tagloom.streams.cuda import CudaError
+from tagloom.swap.swapper import StepSwapper
+from tagloom.swap.tiers import Tiers
 
 from tests.simcuda.plugin import simulated
 from tests.simcuda.sessions import ArraysByCuda
@@ -116,7 +116,7 @@ async def test_buffers_from_a_device_that_was_closed():
     async with CudaDevice("/cuda:0", limit=10 * NBYTES) as device:
         pass
     for take in (device.allocate, device.allocate_unreserved, device.host_memory().take):
-        with pytest.raises(tg.TagflowError, match="has ended with the device"):
+        with pytest.raises(tg.TagloomError, match="has ended with the device"):
             take((LENGTH,), np.dtype(float))
 
 

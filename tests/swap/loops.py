@@ -1,7 +1,7 @@
 """Gradients of loops that save much more than they work on."""
 
 import numpy as np
-import tagflow as tg
+import tagloom as tg
 
 N = 1 << 12
 SIZE = 4 * N  # bytes of the arrays here

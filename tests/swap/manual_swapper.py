@@ -5,12 +5,12 @@ import errno
 import gc
 
 import numpy as np
-import tagflow as tg
-from tagflow.kernels.scheduler.series import Series
-from tagflow.streams import ManualDevice
-from tagflow.swap.entry import State
-from tagflow.swap.swapper import StepSwapper
-from tagflow.swap.tiers import Tiers
+import tagloom as tg
+from tagloom.kernels.scheduler.series import Series
+from tagloom.streams import ManualDevice
+from tagloom.swap.entry import State
+from tagloom.swap.swapper import StepSwapper
+from tagloom.swap.tiers import Tiers
 
 N = 1000
 SIZE = 8 * N

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tagflow.streams import ManualDevice
+from tagloom.streams import ManualDevice
 
 from tests.swap.manual_swapper import CACHED, RESIDENT, SIZE, SWAPPED_OUT, SWAPPING_IN, SWAPPING_OUT, N, gone, made
 

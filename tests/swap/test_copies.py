@@ -4,8 +4,8 @@ import asyncio
 import os
 
 import numpy as np
-import tagflow as tg
-from tagflow.streams import CpuDevice
+import tagloom as tg
+from tagloom.streams import CpuDevice
 
 from tests.swap.manual_swapper import CACHED, RESIDENT, SIZE, SWAPPED_OUT, SWAPPING_OUT, gone, made, refuse
 

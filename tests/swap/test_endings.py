@@ -11,9 +11,9 @@ from itertools import count
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.base.resources import Resource
-from tagflow.streams import CpuDevice, LatencyDevice, ManualDevice, VirtualClock
+import tagloom as tg
+from tagloom.base.resources import Resource
+from tagloom.streams import CpuDevice, LatencyDevice, ManualDevice, VirtualClock
 
 from tests.runtime.tasks import only_this_task
 from tests.support.settings import ON
@@ -44,7 +44,7 @@ def program(graph):
 
 
 def threads():
-    return [each.name for each in threading.enumerate() if each.name.startswith(("tagflow disk", "tagflow /"))]
+    return [each.name for each in threading.enumerate() if each.name.startswith(("tagloom disk", "tagloom /"))]
 
 
 @asynccontextmanager

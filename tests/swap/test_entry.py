@@ -4,9 +4,9 @@ import itertools
 
 import numpy as np
 import pytest
-from tagflow.streams import LoopClock
-from tagflow.streams.event import Event
-from tagflow.swap.entry import HOLDINGS, TRANSITIONS, State, SwapEntry
+from tagloom.streams import LoopClock
+from tagloom.streams.event import Event
+from tagloom.swap.entry import HOLDINGS, TRANSITIONS, State, SwapEntry
 
 ARRAY = np.arange(6.0).reshape(2, 3)
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from tagflow.kernels.scheduler.series import Series
-from tagflow.streams import LatencyDevice, ManualDevice, VirtualClock
+from tagloom.kernels.scheduler.series import Series
+from tagloom.streams import LatencyDevice, ManualDevice, VirtualClock
 
 from tests.swap.manual_swapper import RESIDENT, SIZE, SWAPPED_OUT, SWAPPING_IN, SWAPPING_OUT, N, made, refuse
 
@@ -190,7 +190,7 @@ async def test_a_lot_that_fails_is_queued_as_it_was(monkeypatch):
 @pytest.fixture
 def few(monkeypatch):
     """Entries take the place of two arrays at a time."""
-    monkeypatch.setattr("tagflow.swap.eviction._NEAR", 1)
+    monkeypatch.setattr("tagloom.swap.eviction._NEAR", 1)
 
 
 def save(rig, k, array):

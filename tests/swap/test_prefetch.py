@@ -4,8 +4,8 @@ from contextlib import AsyncExitStack
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.streams import LatencyDevice, VirtualClock
+import tagloom as tg
+from tagloom.streams import LatencyDevice, VirtualClock
 
 pytestmark = pytest.mark.usefixtures("fast_paths")
 SECONDS = 0.005

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 import uvloop
 
 from tests.support.settings import ON
@@ -195,7 +195,7 @@ async def test_steps_at_the_same_time_share_a_limit(graph, limit):
 
 @pytest.mark.parametrize("limit", [60, 40])
 async def test_two_sessions_on_one_device(graph, limit):
-    from tagflow.streams import CpuDevice
+    from tagloom.streams import CpuDevice
 
     fetch, feeds = gradient(plain), feeds_of(graph)
     expected, _ = await unlimited(graph, fetch, feeds)

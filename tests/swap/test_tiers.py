@@ -10,10 +10,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.streams import CpuDevice, DeviceClosed, LoopClock
-from tagflow.swap.disk import DiskTier
-from tagflow.swap.tiers import STAGING, HostTier, Tiers
+import tagloom as tg
+from tagloom.streams import CpuDevice, DeviceClosed, LoopClock
+from tagloom.swap.disk import DiskTier
+from tagloom.swap.tiers import STAGING, HostTier, Tiers
 
 CPU = CpuDevice("/cpu:0")
 
@@ -65,7 +65,7 @@ async def disk(tmp_path):
     tier = DiskTier(tmp_path, None, LoopClock())
     yield tier
     await tier.aclose()
-    assert not [each for each in threading.enumerate() if each.name.startswith("tagflow disk")]
+    assert not [each for each in threading.enumerate() if each.name.startswith("tagloom disk")]
 
 
 async def found(disk, extent, into):

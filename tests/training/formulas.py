@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from tagflow.training import (
+from tagloom.training import (
     AdadeltaOptimizer,
     AdagradOptimizer,
     AdamOptimizer,

@@ -3,9 +3,9 @@
 from contextlib import asynccontextmanager
 
 import numpy as np
-import tagflow as tg
-from tagflow.streams import LatencyDevice, VirtualClock
-from tagflow.training import GradientDescentOptimizer
+import tagloom as tg
+from tagloom.streams import LatencyDevice, VirtualClock
+from tagloom.training import GradientDescentOptimizer
 
 RATE = 0.05
 START = np.array([[1.0], [-2.0]], np.float32)

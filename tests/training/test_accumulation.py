@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.training import AdagradOptimizer, GradientAccumulator, GradientDescentOptimizer, MomentumOptimizer
+import tagloom as tg
+from tagloom.training import AdagradOptimizer, GradientAccumulator, GradientDescentOptimizer, MomentumOptimizer
 
 START = np.array([[1.0, -2.0], [3.0, 0.5], [-1.0, 4.0]])
 

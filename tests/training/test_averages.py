@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.training import ExponentialMovingAverage
+import tagloom as tg
+from tagloom.training import ExponentialMovingAverage
 
 
 def followed(build, feeds):

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 from scipy.optimize import minimize, rosen, rosen_der
-from tagflow.training import LBFGS, minimize_lbfgs
+from tagloom.training import LBFGS, minimize_lbfgs
 
 
 def rosenbrock(x):

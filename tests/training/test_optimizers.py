@@ -2,8 +2,8 @@ import tracemalloc
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.training import (
+import tagloom as tg
+from tagloom.training import (
     AdagradOptimizer,
     AdamOptimizer,
     AdamWOptimizer,

@@ -6,9 +6,9 @@ import random
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.streams import Exponential, InjectedError, Lognormal
-from tagflow.training import AdamOptimizer, AsyncReplicas, Checkpointer, SyncReplicas
+import tagloom as tg
+from tagloom.streams import Exponential, InjectedError, Lognormal
+from tagloom.training import AdamOptimizer, AsyncReplicas, Checkpointer, SyncReplicas
 
 from tests.runtime.tasks import only_this_task
 from tests.training.replica_programs import RATE, START, Program, gradient, running

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow import training
+import tagloom as tg
+from tagloom import training
 
 
 def rates(make, steps, dtype="int64"):

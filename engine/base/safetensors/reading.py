@@ -47,7 +47,7 @@ class TensorFile(Mapping[str, "StoredTensor"]):
     Examples
     --------
     >>> import os, tempfile, numpy as np
-    >>> from tagflow.base.safetensors import TensorFile, write_tensors
+    >>> from tagloom.base.safetensors import TensorFile, write_tensors
     >>> with tempfile.TemporaryDirectory() as directory:
     ...     path = directory + "/weights.safetensors"
     ...     file = os.open(path, os.O_WRONLY | os.O_CREAT)
@@ -112,7 +112,7 @@ class TensorFile(Mapping[str, "StoredTensor"]):
             for piece in pieces:
                 self._read_piece(name, piece)
             return
-        with ThreadPoolExecutor(READERS, "tagflow-reader") as readers:
+        with ThreadPoolExecutor(READERS, "tagloom-reader") as readers:
             list(readers.map(partial(self._read_piece, name), pieces))  # raises what a thread has raised
 
     def _read_piece(self, name: str, piece: tuple[memoryview, int]) -> None:

@@ -43,7 +43,7 @@ def partition(
     program : Program
         Lowered; not changed.
     placement : mapping of Operation to DeviceSpec
-        What :func:`tagflow.compile.place.place` gives.
+        What :func:`tagloom.compile.place.place` gives.
     coalesce_dead_signals : bool, optional
         Let one of several values that are dead together say so for all.
 

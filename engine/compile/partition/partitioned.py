@@ -74,7 +74,7 @@ class Partitioned:
 
 
 def to_text(partitioned: Partitioned) -> str:
-    """Return the programs and channels as text; each program is what :func:`tagflow.ir.text.parse` reads.
+    """Return the programs and channels as text; each program is what :func:`tagloom.ir.text.parse` reads.
 
     Comments print the native programs, and say why a loop has none, and what is in none.
     """

@@ -44,7 +44,7 @@ def build_plan(program: Program, backend: DeviceBackend | None = None) -> Plan:
     Raises
     ------
     GraphError
-        If a static check fails (see :func:`tagflow.ir.frames.assign_frames`).
+        If a static check fails (see :func:`tagloom.ir.frames.assign_frames`).
     """
     operations = needed(program)
     kernels = numpy_kernel if backend is None else backend.kernel

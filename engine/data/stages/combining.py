@@ -190,7 +190,7 @@ class InterleaveStage(Stage):
                 None,
                 wanted="a Dataset",
                 got=repr(made)[:200],
-                hint="return one of the sources, as tagflow.data.from_text(path)",
+                hint="return one of the sources, as tagloom.data.from_text(path)",
             )
         return _Opened(item, made.open_stage(self.context))
 

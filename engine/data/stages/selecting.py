@@ -12,7 +12,7 @@ from .elements import Failure, Item, first_of, packed
 from .saved_items import restored_items, saved_items
 from .stage import Context, Opens, Stage, count_of
 
-_logger = logging.getLogger("tagflow")
+_logger = logging.getLogger("tagloom")
 
 
 class CountingStage(Stage):

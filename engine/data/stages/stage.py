@@ -14,7 +14,7 @@ from ...base.source_lines import Source
 from ...ops.support.context import LongCall, until_ended
 from .elements import Failure, Item, Origin, failure
 
-_logger = logging.getLogger("tagflow")
+_logger = logging.getLogger("tagloom")
 
 SLICE = 1e-3  # seconds for which a pipeline may hold the event loop, and after which a chunk is handed on as it is
 QUICKLY = SLICE / 4  # seconds in which a chunk is gathered where that may mean to wait

@@ -69,7 +69,7 @@ def argmax(input: Any, axis: Any = None, name: str | None = None, output_type: A
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.argmax([[3, 9, 9], [4, -1, 0]], axis=1)).sync()
     array([1, 0])
     >>> tg.function(lambda: tg.argmax([[3, 9, 9], [4, -1, 0]])).sync()
@@ -94,7 +94,7 @@ def argmin(input: Any, axis: Any = None, name: str | None = None, output_type: A
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.argmin([[3, 9, 9], [4, -1, 0]], axis=1, output_type="int32")).sync()
     array([0, 1], dtype=int32)
     """

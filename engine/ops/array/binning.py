@@ -109,7 +109,7 @@ def searchsorted(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.searchsorted([10, 20, 20, 30], [20, 5, 99])).sync()
     array([1, 0, 4], dtype=int32)
     >>> tg.function(lambda: tg.searchsorted([10, 20, 20, 30], [20, 5, 99], side="right")).sync()
@@ -210,7 +210,7 @@ def histogram_fixed_width_bins(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.histogram_fixed_width_bins([-1.0, 0.0, 1.5, 2.0, 5.0], [0.0, 5.0], nbins=5)).sync()
     array([0, 0, 1, 2, 4], dtype=int32)
     """
@@ -246,7 +246,7 @@ def histogram_fixed_width(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.histogram_fixed_width([-1.0, 0.0, 1.5, 2.0, 5.0], [0.0, 5.0], nbins=5)).sync()
     array([2, 1, 1, 0, 1], dtype=int32)
     """

@@ -105,7 +105,7 @@ def bitcast(input: Any, type: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.bitcast([1.0, -2.0], "uint32")).sync()
     array([1065353216, 3221225472], dtype=uint32)
     >>> tg.function(lambda: tg.bitcast([1, 258], "uint8")).sync()
@@ -173,7 +173,7 @@ def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     tg.ensure_shape(tg.placeholder("float32"), [None, 3])
     <Tensor EnsureShape:0 float32[?,3]>
@@ -204,7 +204,7 @@ def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.saturate_cast([-7.9, 3.7, 999.0], "uint8")).sync()
     array([  0,   3, 255], dtype=uint8)
     """

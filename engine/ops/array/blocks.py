@@ -84,7 +84,7 @@ def space_to_batch_nd(input: Any, block_shape: Any, paddings: Any, name: str | N
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.space_to_batch_nd([[1, 2, 3]], [2], [[0, 1]])).sync()
     array([[1, 3],
            [2, 0]], dtype=int32)
@@ -138,7 +138,7 @@ def batch_to_space_nd(input: Any, block_shape: Any, crops: Any, name: str | None
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.batch_to_space_nd([[1, 3], [2, 0]], [2], [[0, 1]])).sync()
     array([[1, 2, 3]], dtype=int32)
     """
@@ -199,7 +199,7 @@ def space_to_batch(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.space_to_batch([[[[1], [2]], [[3], [4]]]], [[0, 0], [0, 0]], 2)).sync().ravel()
     array([1, 2, 3, 4], dtype=int32)
     """
@@ -234,7 +234,7 @@ def batch_to_space(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> images = [[[[1]]], [[[2]]], [[[3]]], [[[4]]]]
     >>> tg.function(lambda: tg.batch_to_space(images, [[0, 0], [0, 1]], 2)).sync().tolist()
     [[[[1]], [[3]]]]
@@ -276,7 +276,7 @@ def required_space_to_batch_paddings(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> paddings, crops = tg.function(lambda: tg.required_space_to_batch_paddings([5, 6], [2, 3])).sync()
     >>> paddings.tolist(), crops.tolist()
     ([[0, 1], [0, 0]], [[0, 1], [0, 0]])

@@ -76,7 +76,7 @@ def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.broadcast_to([[1], [2]], [2, 3])).sync()
     array([[1, 1, 1],
            [2, 2, 2]], dtype=int32)

@@ -134,7 +134,7 @@ def concat(values: Any, axis: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.concat([[[1, 2]], [[3, 4], [5, 6]]], axis=0)).sync()
     array([[1, 2],
            [3, 4],
@@ -249,7 +249,7 @@ def unstack(value: Any, num: int | None = None, axis: Any = 0, name: str | None 
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.unstack([[1, 2], [3, 4]])).sync()
     [array([1, 2], dtype=int32), array([3, 4], dtype=int32)]
     >>> tg.function(lambda: tg.unstack([[1, 2], [3, 4]], axis=1)).sync()
@@ -388,7 +388,7 @@ def split(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.split(tg.range(4), 2)).sync()
     [array([0, 1], dtype=int32), array([2, 3], dtype=int32)]
     >>> tg.function(lambda: tg.split(tg.range(4), [1, -1])).sync()

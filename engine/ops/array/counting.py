@@ -85,7 +85,7 @@ def bincount(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.bincount([1, 3, 1, 0])).sync()
     array([1, 2, 0, 1], dtype=int32)
     >>> tg.function(lambda: tg.bincount([1, 3, 1, 0], weights=[0.5, 2.0, 1.0, 3.0], maxlength=2)).sync()
@@ -135,7 +135,7 @@ def confusion_matrix(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.confusion_matrix([1, 2, 2], [1, 2, 0])).sync()
     array([[0, 0, 0],
            [0, 1, 0],

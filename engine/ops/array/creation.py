@@ -67,7 +67,7 @@ def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.fill([2], 7)).sync()
     array([7, 7], dtype=int32)
     """
@@ -102,7 +102,7 @@ def zeros(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> T
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.zeros([2])).sync()
     array([0., 0.], dtype=float32)
     >>> tg.function(lambda: tg.zeros([2], "string")).sync()
@@ -133,7 +133,7 @@ def ones(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Te
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.ones([2], "int32")).sync()
     array([1, 1], dtype=int32)
     """
@@ -160,7 +160,7 @@ def zeros_like(tensor: Any, dtype: Any = None, name: str | None = None) -> Tenso
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> f = tg.function(lambda x: tg.zeros_like(x, "int32"), input_signature=[tg.TensorSpec([None])])
     >>> f.sync([0.5, 1.5, 2.5])
     array([0, 0, 0], dtype=int32)
@@ -187,7 +187,7 @@ def ones_like(tensor: Any, dtype: Any = None, name: str | None = None) -> Tensor
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.ones_like([0.5, 1.5, 2.5])).sync()
     array([1., 1., 1.], dtype=float32)
     """
@@ -258,7 +258,7 @@ def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.range(5)).sync()
     array([0, 1, 2, 3, 4], dtype=int32)
     >>> tg.function(lambda: tg.range(0, 1, 0.25)).sync()
@@ -333,7 +333,7 @@ def linspace(start: Any, stop: Any, num: Any, name: str | None = None) -> Tensor
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.linspace(0, 1, 5)).sync()
     array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
     """

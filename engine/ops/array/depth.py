@@ -58,7 +58,7 @@ def space_to_depth(input: Any, block_size: Any, name: str | None = None, data_fo
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.space_to_depth([[[[1], [2]], [[3], [4]]]], 2)).sync()
     array([[[[1, 2, 3, 4]]]], dtype=int32)
     """
@@ -96,7 +96,7 @@ def depth_to_space(input: Any, block_size: Any, name: str | None = None, data_fo
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.depth_to_space([[[[1, 2, 3, 4]]]], 2)).sync().tolist()
     [[[[1], [2]], [[3], [4]]]]
     """

@@ -204,7 +204,7 @@ def gather(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.gather([10, 20, 30], [2, 0, 2])).sync()
     array([30, 10, 30], dtype=int32)
     >>> tg.function(lambda: tg.gather([[1, 2, 3], [4, 5, 6]], [2, 0], axis=1)).sync()
@@ -288,7 +288,7 @@ def gather_nd(params: Any, indices: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.gather_nd([[1, 2], [3, 4]], [[0, 1], [1, 0]])).sync()
     array([2, 3], dtype=int32)
     >>> tg.function(lambda: tg.gather_nd([[1, 2], [3, 4]], [[1]])).sync()
@@ -359,7 +359,7 @@ def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) 
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.scatter_nd([[1], [3], [1]], [10, 20, 5], [5])).sync()
     array([ 0, 15,  0, 20,  0], dtype=int32)
     """
@@ -459,7 +459,7 @@ def unsorted_segment_sum(data: Any, segment_ids: Any, num_segments: Any, name: s
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.unsorted_segment_sum([1, 2, 3, 4], [1, 0, 1, -1], 3)).sync()
     array([2, 4, 0], dtype=int32)
     """

@@ -46,7 +46,7 @@ def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list[
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> x, y = tg.function(lambda: tg.meshgrid([1, 2, 3], [4, 5])).sync()
     >>> x.tolist(), y.tolist()
     ([[1, 2, 3], [1, 2, 3]], [[4, 4, 4], [5, 5, 5]])
@@ -136,7 +136,7 @@ def unravel_index(indices: Any, dims: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.unravel_index([2, 5, 7], [3, 3])).sync()
     array([[0, 1, 2],
            [2, 2, 1]], dtype=int32)
@@ -161,7 +161,7 @@ def shape_n(input: Sequence[Any], out_type: Any = dtypes.int32, name: str | None
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> [s.tolist() for s in tg.function(lambda: tg.shape_n([tg.zeros([2, 3]), tg.zeros([])])).sync()]
     [[2, 3], []]
     """
@@ -217,7 +217,7 @@ def broadcast_dynamic_shape(shape_x: Any, shape_y: Any, name: str | None = None)
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.broadcast_dynamic_shape([5, 1, 3], [4, 1])).sync()
     array([5, 4, 3], dtype=int32)
     """
@@ -244,7 +244,7 @@ def broadcast_static_shape(shape_x: Any, shape_y: Any) -> Shape:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.broadcast_static_shape([5, 1, None], tg.Shape([4, 3]))
     Shape(5, 4, 3)
     """

@@ -98,7 +98,7 @@ def transpose(a: Any, perm: Any = None, name: str | None = None, conjugate: bool
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.transpose([[1, 2, 3], [4, 5, 6]])).sync()
     array([[1, 4],
            [2, 5],
@@ -159,7 +159,7 @@ def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.reverse([[1, 2, 3], [4, 5, 6]], axis=1)).sync()
     array([[3, 2, 1],
            [6, 5, 4]], dtype=int32)
@@ -224,7 +224,7 @@ def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.tile([[1, 2]], [2, 3])).sync()
     array([[1, 2, 1, 2, 1, 2],
            [1, 2, 1, 2, 1, 2]], dtype=int32)

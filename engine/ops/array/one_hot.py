@@ -112,7 +112,7 @@ def one_hot(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.one_hot([2, 7], 3)).sync().tolist()
     [[0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
     >>> tg.function(lambda: tg.one_hot([1], 2, on_value="hot", off_value="cold")).sync()
@@ -158,7 +158,7 @@ def eye(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.eye(2)).sync()
     array([[1., 0.],
            [0., 1.]], dtype=float32)

@@ -213,7 +213,7 @@ def pad(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.pad([1, 2, 3], [[1, 2]])).sync()
     array([0, 1, 2, 3, 0, 0], dtype=int32)
     >>> tg.function(lambda: tg.pad([1, 2, 3], [[1, 2]], "reflect")).sync()

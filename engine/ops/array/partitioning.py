@@ -107,7 +107,7 @@ def dynamic_partition(data: Any, partitions: Any, num_partitions: int, name: str
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> even, odd = tg.function(lambda: tg.dynamic_partition(tg.range(5), tg.range(5) % 2, 2)).sync()
     >>> even.tolist(), odd.tolist()
     ([0, 2, 4], [1, 3])
@@ -235,7 +235,7 @@ def dynamic_stitch(indices: Sequence[Any], data: Sequence[Any], name: str | None
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> def f(x):
     ...     sign = tg.cast(x > 0.0, "int32")
     ...     below, above = tg.dynamic_partition(x, sign, 2)

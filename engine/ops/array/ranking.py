@@ -161,7 +161,7 @@ def top_k(input: Any, k: Any = 1, sorted: bool = True, name: str | None = None) 
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> values, indices = tg.function(lambda: tg.top_k([4.0, 9.0, 1.0, 9.0], k=3)).sync()
     >>> values, indices
     (array([9., 9., 4.], dtype=float32), array([1, 3, 0], dtype=int32))
@@ -187,7 +187,7 @@ def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) ->
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> scores = [[0.1, 0.7, 0.7], [0.5, 0.2, 0.3]]
     >>> tg.function(lambda: tg.in_top_k(scores, [2, 2], 1)).sync()
     array([ True, False])
@@ -274,7 +274,7 @@ def nth_element(input: Any, n: Any, reverse: bool = False, name: str | None = No
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.nth_element([[5, 1, 9], [2, 2, 3]], 1)).sync()
     array([5, 2], dtype=int32)
     """

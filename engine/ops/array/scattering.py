@@ -195,7 +195,7 @@ def tensor_scatter_update(tensor: Any, indices: Any, updates: Any, name: str | N
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.tensor_scatter_update([1, 2, 3, 4], [[3], [0]], [30, 10])).sync()
     array([10,  2,  3, 30], dtype=int32)
     """
@@ -219,7 +219,7 @@ def tensor_scatter_add(tensor: Any, indices: Any, updates: Any, name: str | None
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.tensor_scatter_add([1, 2, 3], [[2], [0], [2]], [10, 20, 30])).sync()
     array([21,  2, 43], dtype=int32)
     """
@@ -243,7 +243,7 @@ def tensor_scatter_sub(tensor: Any, indices: Any, updates: Any, name: str | None
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.tensor_scatter_sub([1, 2, 3], [[2], [0], [2]], [10, 20, 30])).sync()
     array([-19,   2, -37], dtype=int32)
     """
@@ -274,7 +274,7 @@ def tensor_scatter_nd_max(tensor: Any, indices: Any, updates: Any, name: str | N
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.tensor_scatter_nd_max([1, 2, 3], [[2], [0], [2]], [10, -20, 30])).sync()
     array([ 1,  2, 30], dtype=int32)
     """
@@ -298,7 +298,7 @@ def tensor_scatter_nd_min(tensor: Any, indices: Any, updates: Any, name: str | N
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.tensor_scatter_nd_min([1, 2, 3], [[2], [0], [2]], [10, -20, 30])).sync()
     array([-20,   2,   3], dtype=int32)
     """

@@ -200,7 +200,7 @@ def unsorted_segment_max(data: Any, segment_ids: Any, num_segments: Any, name: s
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.unsorted_segment_max([1, 2, 3, 4], [1, 0, 1, -1], 2)).sync()
     array([2, 3], dtype=int32)
     """
@@ -225,7 +225,7 @@ def unsorted_segment_min(data: Any, segment_ids: Any, num_segments: Any, name: s
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.unsorted_segment_min([1, 2, 3, 4], [1, 0, 1, -1], 2)).sync()
     array([2, 1], dtype=int32)
     """
@@ -249,7 +249,7 @@ def unsorted_segment_prod(data: Any, segment_ids: Any, num_segments: Any, name: 
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.unsorted_segment_prod([5, 2, 3, 4], [1, 0, 1, -1], 3)).sync()
     array([ 2, 15,  1], dtype=int32)
     """
@@ -278,7 +278,7 @@ def unsorted_segment_mean(data: Any, segment_ids: Any, num_segments: Any, name: 
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.unsorted_segment_mean([1.0, 2.0, 4.0], [1, 0, 1], 3)).sync()
     array([2. , 2.5, 0. ], dtype=float32)
     """
@@ -304,7 +304,7 @@ def unsorted_segment_sqrt_n(data: Any, segment_ids: Any, num_segments: Any, name
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.unsorted_segment_sqrt_n([1.0, 2.0, 3.0, 4.0, 5.0], [0, 0, 0, 0, 2], 3)).sync()
     array([5., 0., 5.], dtype=float32)
     """

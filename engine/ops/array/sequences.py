@@ -43,7 +43,7 @@ def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = dtypes.bool_, n
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.sequence_mask([1, 3, 0])).sync()
     array([[ True, False, False],
            [ True,  True,  True],
@@ -158,7 +158,7 @@ def reverse_sequence(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.reverse_sequence([[1, 2, 3], [4, 5, 6]], [2, 3], seq_axis=1)).sync()
     array([[2, 1, 3],
            [6, 5, 4]], dtype=int32)
@@ -226,7 +226,7 @@ def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.roll([0, 1, 2, 3, 4], shift=2, axis=0)).sync()
     array([3, 4, 0, 1, 2], dtype=int32)
     """
@@ -293,7 +293,7 @@ def repeat(input: Any, repeats: Any, axis: Any = None, name: str | None = None) 
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.repeat([7, 8, 9], [2, 0, 1])).sync()
     array([7, 7, 9], dtype=int32)
     >>> tg.function(lambda: tg.repeat([[1, 2], [3, 4]], 2, axis=1)).sync()

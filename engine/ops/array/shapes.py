@@ -79,7 +79,7 @@ def shape(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> 
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> f = tg.function(lambda x: tg.shape(x), input_signature=[tg.TensorSpec([None, 3])])
     >>> f.sync(np.zeros([5, 3]))
     array([5, 3], dtype=int32)
@@ -106,7 +106,7 @@ def size(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> T
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.size([[1, 2, 3], [4, 5, 6]])).sync()
     array(6, dtype=int32)
     """
@@ -129,7 +129,7 @@ def rank(input: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.rank([[1, 2, 3], [4, 5, 6]])).sync()
     array(2, dtype=int32)
     """
@@ -216,7 +216,7 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.reshape(tg.range(6), [-1, 2])).sync()
     array([[0, 1],
            [2, 3],
@@ -265,7 +265,7 @@ def expand_dims(input: Any, axis: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     x = tg.zeros([2, 3])
     ...     tg.expand_dims(x, 0).shape, tg.expand_dims(x, -1).shape
@@ -329,7 +329,7 @@ def squeeze(input: Any, axis: Any = None, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     x = tg.zeros([1, 2, 1])
     ...     tg.squeeze(x).shape, tg.squeeze(x, axis=0).shape

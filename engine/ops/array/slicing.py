@@ -106,7 +106,7 @@ def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.slice([[1, 2, 3], [4, 5, 6]], begin=[0, 1], size=[1, -1])).sync()
     array([[2, 3]], dtype=int32)
     """
@@ -185,7 +185,7 @@ def boolean_mask(tensor: Any, mask: Any, name: str | None = None, axis: Any = 0)
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.boolean_mask([[1, 2], [3, 4], [5, 6]], [True, False, True])).sync()
     array([[1, 2],
            [5, 6]], dtype=int32)

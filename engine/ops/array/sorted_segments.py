@@ -102,7 +102,7 @@ def segment_sum(data: Any, segment_ids: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.segment_sum([[1, 2], [3, 4], [5, 6]], [0, 0, 2])).sync()
     array([[4, 6],
            [0, 0],
@@ -128,7 +128,7 @@ def segment_mean(data: Any, segment_ids: Any, name: str | None = None) -> Tensor
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.segment_mean([1.0, 2.0, 6.0], [0, 0, 2])).sync()
     array([1.5, 0. , 6. ], dtype=float32)
     """
@@ -154,7 +154,7 @@ def segment_prod(data: Any, segment_ids: Any, name: str | None = None) -> Tensor
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.segment_prod([2, 3, 5], [0, 0, 2])).sync()
     array([6, 1, 5], dtype=int32)
     """
@@ -178,7 +178,7 @@ def segment_max(data: Any, segment_ids: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.segment_max([2, -3, -5], [0, 0, 2])).sync()
     array([ 2,  0, -5], dtype=int32)
     """
@@ -202,7 +202,7 @@ def segment_min(data: Any, segment_ids: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.segment_min([2, 3, 5], [0, 0, 2])).sync()
     array([2, 0, 5], dtype=int32)
     """
@@ -248,7 +248,7 @@ def sparse_segment_sum(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.sparse_segment_sum([10, 20, 30], [2, 0, 2], [0, 0, 1])).sync()
     array([40, 30], dtype=int32)
     """
@@ -274,7 +274,7 @@ def sparse_segment_mean(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.sparse_segment_mean([10.0, 20.0, 30.0], [2, 0, 2], [0, 0, 1])).sync()
     array([20., 30.], dtype=float32)
     """
@@ -302,7 +302,7 @@ def sparse_segment_sqrt_n(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.sparse_segment_sqrt_n([1.0, 2.0], [0, 1, 0, 1], [0, 0, 0, 0])).sync()
     array([3.], dtype=float32)
     """

@@ -180,7 +180,7 @@ def sort(values: Any, axis: Any = -1, direction: str = "ASCENDING", name: str | 
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.sort([[3, 1, 2], [9, 7, 8]], direction="DESCENDING")).sync()
     array([[3, 2, 1],
            [9, 8, 7]], dtype=int32)
@@ -218,7 +218,7 @@ def argsort(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.argsort([3, 1, 3, 2], direction="DESCENDING")).sync()
     array([0, 2, 3, 1], dtype=int32)
     """

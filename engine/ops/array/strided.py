@@ -218,7 +218,7 @@ def strided_slice(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.strided_slice(tg.range(10), [1], [9], [3])).sync()
     array([1, 4, 7], dtype=int32)
     >>> tg.function(lambda: tg.strided_slice([[1, 2], [3, 4]], [0, -1], [2, 0], shrink_axis_mask=0b10)).sync()

@@ -110,7 +110,7 @@ def unique(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> tupl
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> y, idx = tg.function(lambda: tg.unique([7, 3, 7, 1])).sync()
     >>> y, idx
     (array([7, 3, 1], dtype=int32), array([0, 1, 0, 2], dtype=int32))
@@ -146,7 +146,7 @@ def unique_with_counts(x: Any, out_idx: Any = dtypes.int32, name: str | None = N
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> y, idx, count = tg.function(lambda: tg.unique_with_counts(["b", "a", "b"])).sync()
     >>> y.tolist(), idx.tolist(), count.tolist()
     (['b', 'a'], [0, 1, 0], [2, 1])
@@ -212,7 +212,7 @@ def setdiff1d(x: Any, y: Any, index_dtype: Any = dtypes.int32, name: str | None 
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> out, idx = tg.function(lambda: tg.setdiff1d([1, 2, 3, 2, 5], [3, 5])).sync()
     >>> out, idx
     (array([1, 2, 2], dtype=int32), array([0, 1, 3], dtype=int32))
@@ -270,7 +270,7 @@ def invert_permutation(x: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.invert_permutation([2, 0, 1])).sync()
     array([1, 2, 0], dtype=int32)
     """

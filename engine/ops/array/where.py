@@ -121,7 +121,7 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.where([True, False, True], [1, 2, 3], 0)).sync()
     array([1, 0, 3], dtype=int32)
     >>> tg.function(lambda: tg.where([0, 7, 7])).sync()

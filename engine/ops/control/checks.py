@@ -64,11 +64,11 @@ def check_numerics(tensor: Any, message: str, name: str | None = None) -> Tensor
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda x: tg.check_numerics(tg.log(x), "loss")).sync(0.0)
     Traceback (most recent call last):
         ...
-    tagflow.base.errors.OpError: ...loss: the tensor has Inf values...
+    tagloom.base.errors.OpError: ...loss: the tensor has Inf values...
     """
     return apply("CheckNumerics", tensor, name=name, message=str(message))  # type: ignore[no-any-return]
 
@@ -92,7 +92,7 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> clip = tg.function(lambda t: tg.clip_by_norm(t, 1.0))
     >>> clip.sync(np.array([3.0, 4.0]))
     array([0.6, 0.8])
@@ -128,7 +128,7 @@ def global_norm(t_list: Sequence[Any], name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.global_norm([[3.0], None, [0.0, 4.0]])).sync()
     array(5., dtype=float32)
     """
@@ -164,7 +164,7 @@ def clip_by_global_norm(
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> a, b = np.array([3.0]), np.array([0.0, 4.0])
     >>> (a, b), norm = tg.function(lambda: tg.clip_by_global_norm([a, b], 1.0)).sync()
     >>> a, b, norm

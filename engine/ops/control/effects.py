@@ -39,7 +39,7 @@ def group(*inputs: Any, name: str | None = None) -> Operation:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     u, v = tg.Variable(1.0, name="u"), tg.Variable(2.0, name="v")
     ...     update = tg.group(u.assign_add(1.0), v.assign_add(1.0))
@@ -71,7 +71,7 @@ def tuple_(tensors: Any, control_inputs: Any = (), name: str | None = None) -> A
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     v = tg.Variable(1.0, name="v")
     ...     result = tg.tuple_([tg.constant(5.0)], control_inputs=[v.assign(7.0)])
@@ -152,7 +152,7 @@ def print_(input: Any, data: Any, message: str = "", summarize: int | None = 3, 
 
     Examples
     --------
-    >>> import contextlib, sys, tagflow as tg
+    >>> import contextlib, sys, tagloom as tg
     >>> with contextlib.redirect_stderr(sys.stdout):
     ...     y = tg.function(lambda x: tg.print_(x * 2.0, [x], message="x = ")).sync(1.5)
     x = [1.5]
@@ -213,7 +213,7 @@ def Assert(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> @tg.function
     ... def root(x):
     ...     tg.Assert(x >= 0.0, [x], message="root of a negative number")
@@ -221,7 +221,7 @@ def Assert(
     >>> root.sync(-9.0)
     Traceback (most recent call last):
         ...
-    tagflow.base.errors.OpError: assertion failed: root of a negative number...
+    tagloom.base.errors.OpError: assertion failed: root of a negative number...
     """
     op: Operation = apply("Assert", condition, list(data), name=name, message=message, summarize=summarize)
     must_be_used(op, name)
@@ -241,11 +241,11 @@ def assert_equal(x: Any, y: Any, message: str = "", name: str | None = None) -> 
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.assert_equal([1, 2], [1, 3], message="sizes")).sync()
     Traceback (most recent call last):
         ...
-    tagflow.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
+    tagloom.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
     """
     return _compare("Equal", "==", x, y, message, name)
 
@@ -256,11 +256,11 @@ def assert_less(x: Any, y: Any, message: str = "", name: str | None = None) -> O
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.assert_less([1, 2], 2, message="sizes")).sync()
     Traceback (most recent call last):
         ...
-    tagflow.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
+    tagloom.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
     """
     return _compare("Less", "<", x, y, message, name)
 
@@ -271,11 +271,11 @@ def assert_less_equal(x: Any, y: Any, message: str = "", name: str | None = None
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.assert_less_equal([1, 3], 2, message="sizes")).sync()
     Traceback (most recent call last):
         ...
-    tagflow.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
+    tagloom.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
     """
     return _compare("LessEqual", "<=", x, y, message, name)
 
@@ -286,11 +286,11 @@ def assert_greater(x: Any, y: Any, message: str = "", name: str | None = None) -
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.assert_greater([1, 2], 1, message="sizes")).sync()
     Traceback (most recent call last):
         ...
-    tagflow.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
+    tagloom.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
     """
     return _compare("Greater", ">", x, y, message, name)
 
@@ -301,10 +301,10 @@ def assert_greater_equal(x: Any, y: Any, message: str = "", name: str | None = N
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.assert_greater_equal([0, 1], 1, message="sizes")).sync()
     Traceback (most recent call last):
         ...
-    tagflow.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
+    tagloom.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
     """
     return _compare("GreaterEqual", ">=", x, y, message, name)

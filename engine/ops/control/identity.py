@@ -53,7 +53,7 @@ def identity_n(input: Sequence[Any], name: str | None = None) -> list[Tensor]:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.identity_n([1, True, 2.5])).sync()
     [array(1, dtype=int32), array(True), array(2.5, dtype=float32)]
     """

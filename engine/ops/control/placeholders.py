@@ -78,7 +78,7 @@ def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Tenso
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     x = tg.placeholder("float32", [None, 2], name="x")
     ...     rows = tg.reduce_sum(x, axis=1)
@@ -122,7 +122,7 @@ def placeholder_with_default(input: Any, shape: Any, name: str | None = None) ->
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     rate = tg.placeholder_with_default(0.5, [], name="rate")
     ...     y = rate * 8.0
@@ -161,7 +161,7 @@ def identity(input: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     y = tg.identity(tg.constant([1.0, 2.0]) * 3.0, name="y")
     >>> with tg.SyncSession(graph) as session:
@@ -197,7 +197,7 @@ def stop_gradient(input: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> float(tg.grad(lambda x: x * tg.stop_gradient(x)).sync(3.0))
     3.0
     """
@@ -251,11 +251,11 @@ def prevent_gradient(input: Any, message: str = "", name: str | None = None) -> 
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.grad(lambda x: tg.prevent_gradient(x, "it is going to be rounded")).sync(1.4)
     Traceback (most recent call last):
         ...
-    tagflow.base.errors.GraphError: ...
+    tagloom.base.errors.GraphError: ...
     """
     return apply("PreventGradient", input, name=name, message=str(message))  # type: ignore[no-any-return]
 
@@ -275,7 +275,7 @@ def no_op(name: str | None = None) -> Operation:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     v = tg.Variable(1.0, name="v")
     ...     with tg.control_dependencies([v.assign(5.0)]):

@@ -83,7 +83,7 @@ def switch(data: Any, pred: Any, name: str | None = None) -> tuple[Tensor, Tenso
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     x = tg.placeholder("float32", [])
     ...     small, large = tg.switch(x, x > 10.0)
@@ -150,7 +150,7 @@ def merge(inputs: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     small, large = tg.switch(tg.constant(30.0), tg.placeholder("bool", [], name="is_large"))
     ...     value, index = tg.merge([small * 2.0, large])
@@ -223,7 +223,7 @@ def enter(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     y = tg.exit(tg.enter(3.0, "square") * tg.enter(3.0, "square"))
     >>> with tg.SyncSession(graph) as session:
@@ -270,7 +270,7 @@ def exit(data: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     doubled = tg.enter(3.0, "frame") * tg.enter(2.0, "frame")
     ...     y = tg.exit(doubled) + 1.0
@@ -298,7 +298,7 @@ def next_iteration(data: Any, name: str | None = None) -> Tensor:
     --------
     A loop made by hand, which counts to 10:
 
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     begin = tg.enter(0, "count")
     ...     one, ten = (tg.enter(k, "count", is_constant=True) for k in (1, 10))
@@ -345,7 +345,7 @@ def loop_cond(pred: Any, name: str | None = None) -> Tensor:
     --------
     The example of `next_iteration` is a whole loop.
 
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default():
     ...     i, ten = tg.enter(0, "count"), tg.enter(10, "count", is_constant=True)
     ...     done, body = tg.switch(i, tg.loop_cond(i < ten))
@@ -371,7 +371,7 @@ def control_trigger(name: str | None = None) -> Operation:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     dead, live = tg.switch(1.0, True)
     ...     with tg.control_dependencies([dead, live]):

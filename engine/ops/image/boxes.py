@@ -101,7 +101,7 @@ def crop_and_resize(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> image = [[[[1.0], [2.0]], [[3.0], [4.0]]]]
     >>> tg.function(lambda: tg.crop_and_resize(image, [[0.0, 0.0, 1.0, 1.0]], [0], [3, 3])).sync()[0, :, :, 0]
     array([[1. , 1.5, 2. ],
@@ -225,7 +225,7 @@ def non_max_suppression(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> boxes = [[0.0, 0.0, 2.0, 2.0], [0.0, 0.0, 2.0, 1.9], [5.0, 5.0, 7.0, 7.0]]
     >>> tg.function(lambda: tg.non_max_suppression(boxes, [0.5, 0.9, 0.3], 2)).sync()
     array([1, 2], dtype=int32)

@@ -70,7 +70,7 @@ def rgb_to_grayscale(images: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> tg.function(lambda: tg.rgb_to_grayscale(np.array([[255, 255, 255], [255, 0, 0]], np.uint8))).sync()
     array([[255],
            [ 76]], dtype=uint8)
@@ -102,7 +102,7 @@ def rgb_to_hsv(images: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> tg.function(lambda: tg.rgb_to_hsv(np.array([[0.0, 0.5, 0.0], [0.2, 0.2, 0.2]]))).sync()
     array([[0.33333333, 1.        , 0.5       ],
            [0.        , 0.        , 0.2       ]])
@@ -143,7 +143,7 @@ def hsv_to_rgb(images: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.hsv_to_rgb([[0.5, 1.0, 0.5], [0.0, 0.0, 0.25]])).sync()
     array([[0.  , 0.5 , 0.5 ],
            [0.25, 0.25, 0.25]], dtype=float32)

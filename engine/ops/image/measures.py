@@ -42,7 +42,7 @@ def image_gradients(image: Any, name: str | None = None) -> tuple[Tensor, Tensor
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> dy, dx = tg.function(lambda: tg.image_gradients([[[1], [2]], [[4], [8]]])).sync()
     >>> dy[..., 0].tolist(), dx[..., 0].tolist()
     ([[3, 6], [0, 0]], [[1, 0], [4, 0]])
@@ -69,7 +69,7 @@ def total_variation(images: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.total_variation([[[1.0], [2.0]], [[4.0], [8.0]]])).sync()
     array(14., dtype=float32)
     """
@@ -95,7 +95,7 @@ def sobel_edges(image: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> image = [[[[0.0], [1.0], [5.0]], [[0.0], [1.0], [5.0]]]]
     >>> tg.function(lambda: tg.sobel_edges(image)).sync()[0, 0, :, 0]
     array([[ 0.,  0.],
@@ -144,7 +144,7 @@ def psnr(a: Any, b: Any, max_val: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> tg.function(lambda: tg.psnr(np.zeros([2, 2, 1]), np.full([2, 2, 1], 0.1), 1.0)).sync()
     array(20.)
     """
@@ -221,7 +221,7 @@ def ssim(
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> image = np.linspace(0.0, 1.0, 144).reshape(12, 12, 1)
     >>> tg.function(lambda: tg.ssim(image, image, 1.0)).sync()
     array(1.)

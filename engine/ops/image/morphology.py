@@ -130,7 +130,7 @@ def dilation2d(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> image = [[[[3.0], [1.0], [4.0], [0.0]]]]
     >>> tg.function(lambda: tg.dilation2d(image, [[[0.0], [5.0]]])).sync().ravel()
     array([6., 9., 5.], dtype=float32)
@@ -188,7 +188,7 @@ def erosion2d(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> image = [[[[3.0], [1.0], [4.0], [0.0]]]]
     >>> tg.function(lambda: tg.erosion2d(image, [[[0.0], [5.0]]])).sync().ravel()
     array([-2., -4., -1.], dtype=float32)

@@ -125,7 +125,7 @@ def extract_image_patches(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> image = [[[[1], [2], [3]], [[4], [5], [6]]]]
     >>> tg.function(lambda: tg.extract_image_patches(image, 2, 1, 1, "VALID")).sync()[0, 0]
     array([[1, 2, 4, 5],
@@ -154,7 +154,7 @@ def extract_volume_patches(input: Any, ksizes: Any, strides: Any, padding: Any, 
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> volume = np.arange(8).reshape(1, 2, 2, 2, 1)
     >>> tg.function(lambda: tg.extract_volume_patches(volume, [1, 2, 2], 1, "VALID")).sync()[0, :, 0, 0]
     array([[0, 1, 2, 3],

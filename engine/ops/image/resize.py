@@ -224,7 +224,7 @@ def resize_nearest_neighbor(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.resize_nearest_neighbor([[[[1], [2]]]], [1, 4])).sync().ravel()
     array([1, 1, 2, 2], dtype=int32)
     """
@@ -250,7 +250,7 @@ def resize_bilinear(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> image = [[[[1.0], [2.0]]]]
     >>> tg.function(lambda: tg.resize_bilinear(image, [1, 4])).sync().ravel()
     array([1. , 1.5, 2. , 2. ], dtype=float32)
@@ -282,7 +282,7 @@ def resize_bicubic(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> image = [[[[0.0], [0.0], [16.0], [16.0], [0.0], [0.0]]]]
     >>> tg.function(lambda: tg.resize_bicubic(image, [1, 3], half_pixel_centers=True)).sync()[0, 0, 1]
     array([18.], dtype=float32)
@@ -307,7 +307,7 @@ def resize_area(images: Any, size: Any, align_corners: bool = False, name: str |
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.resize_area([[[[1.0], [2.0], [6.0], [8.0]]]], [1, 2])).sync().ravel()
     array([1.5, 7. ], dtype=float32)
     """

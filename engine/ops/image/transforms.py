@@ -48,7 +48,7 @@ def flip_left_right(image: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.flip_left_right([[[1], [2], [3]]])).sync().ravel()
     array([3, 2, 1], dtype=int32)
     """
@@ -70,7 +70,7 @@ def flip_up_down(image: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.flip_up_down([[[1]], [[2]], [[3]]])).sync().ravel()
     array([3, 2, 1], dtype=int32)
     """
@@ -99,7 +99,7 @@ def rot90(image: Any, k: int = 1, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.rot90([[[1], [2]], [[3], [4]]])).sync()[:, :, 0]
     array([[2, 4],
            [1, 3]], dtype=int32)
@@ -142,7 +142,7 @@ def per_image_standardization(image: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.per_image_standardization([[[1.0], [3.0]]])).sync().ravel()
     array([-1.,  1.], dtype=float32)
     """

@@ -77,7 +77,7 @@ def cholesky(input: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.cholesky([[4.0, 2.0], [2.0, 10.0]])).sync()
     array([[2., 0.],
            [1., 3.]], dtype=float32)
@@ -110,7 +110,7 @@ def cholesky_solve(chol: Any, rhs: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> factor = [[2.0, 0.0], [1.0, 3.0]]
     >>> tg.function(lambda: tg.cholesky_solve(factor, [[6.0], [12.0]])).sync().tolist()
     [[1.0], [1.0]]
@@ -143,7 +143,7 @@ def logdet(matrix: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> tg.function(lambda: tg.logdet(1000 * np.eye(400))).sync()
     array(2763.10211159)
     """

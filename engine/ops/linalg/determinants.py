@@ -70,7 +70,7 @@ def matrix_determinant(input: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.matrix_determinant([[[2.0, 1.0], [0.0, 4.0]], [[0.0, 1.0], [1.0, 0.0]]])).sync()
     array([ 8., -1.], dtype=float32)
     """
@@ -132,7 +132,7 @@ def slogdet(input: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> tg.function(lambda: tg.slogdet(-1000 * np.eye(401))).sync()
     (array(-1.), array(2770.00986687))
     """

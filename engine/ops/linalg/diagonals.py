@@ -243,7 +243,7 @@ def matrix_diag(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.matrix_diag([1, 2])).sync()
     array([[1, 0],
            [0, 2]], dtype=int32)
@@ -294,7 +294,7 @@ def matrix_diag_part(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.matrix_diag_part([[1, 2, 3], [4, 5, 6]])).sync()
     array([1, 5], dtype=int32)
     >>> tg.function(lambda: tg.matrix_diag_part([[1, 2], [3, 4]], k=(-1, 0))).sync()
@@ -337,7 +337,7 @@ def matrix_set_diag(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.matrix_set_diag([[1, 2, 3], [4, 5, 6]], [0, 9])).sync()
     array([[0, 2, 3],
            [4, 9, 6]], dtype=int32)

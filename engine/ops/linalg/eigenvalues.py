@@ -123,7 +123,7 @@ def self_adjoint_eig(tensor: Any, name: str | None = None) -> tuple[Tensor, Tens
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> e, v = tg.function(lambda: tg.self_adjoint_eig([[2.0, 1.0], [1.0, 2.0]])).sync()
     >>> e.round(3), np.abs(v).round(3)
     (array([1., 3.], dtype=float32), array([[0.707, 0.707],
@@ -156,7 +156,7 @@ def self_adjoint_eigvals(tensor: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.self_adjoint_eigvals([[2.0, 0.0], [0.0, -1.0]])).sync()
     array([-1.,  2.], dtype=float32)
     """

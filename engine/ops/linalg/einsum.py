@@ -57,7 +57,7 @@ def einsum(equation: str, *inputs: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.einsum("ij,j->i", [[1, 2], [3, 4]], [10, 1])).sync()
     array([12, 34], dtype=int32)
     >>> tg.function(lambda: tg.einsum("ii", [[1, 2], [3, 4]])).sync()

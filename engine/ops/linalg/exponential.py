@@ -134,7 +134,7 @@ def expm(input: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> tg.function(lambda: tg.expm(np.array([[0.0, np.pi], [-np.pi, 0.0]])).astype("float32")).sync().round(3) + 0.0
     array([[-1.,  0.],
            [ 0., -1.]], dtype=float32)

@@ -131,7 +131,7 @@ def qr(input: Any, full_matrices: bool = False, name: str | None = None) -> tupl
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> q, r = tg.function(lambda: tg.qr(np.array([[3.0, 1.0], [4.0, 2.0]]))).sync()
     >>> np.abs(r).round(3).tolist(), (q @ r).round(3).tolist()
     ([[5.0, 2.2], [0.0, 0.4]], [[3.0, 1.0], [4.0, 2.0]])

@@ -180,7 +180,7 @@ def svd(tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.svd([[0.0, 3.0], [5.0, 0.0]], compute_uv=False)).sync()
     array([5., 3.], dtype=float32)
     """
@@ -269,7 +269,7 @@ def pinv(a: Any, rcond: float | None = None, validate_args: bool = False, name: 
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> tg.function(lambda: tg.pinv(np.array([[2.0, 0.0], [0.0, 0.0]]))).sync()
     array([[0.5, 0. ],
            [0. , 0. ]])

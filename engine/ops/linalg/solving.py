@@ -122,7 +122,7 @@ def matrix_solve(matrix: Any, rhs: Any, adjoint: bool = False, name: str | None 
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.matrix_solve([[2.0, 0.0], [1.0, 4.0]], [[2.0], [9.0]])).sync().tolist()
     [[1.0], [2.0]]
     """
@@ -235,7 +235,7 @@ def matrix_triangular_solve(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.matrix_triangular_solve([[2.0, 7.0], [1.0, 4.0]], [[2.0], [9.0]])).sync().tolist()
     [[1.0], [2.0]]
     """
@@ -287,7 +287,7 @@ def matrix_inverse(input: Any, adjoint: bool = False, name: str | None = None) -
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.matrix_inverse([[2.0, 0.0], [1.0, 0.5]])).sync().tolist()
     [[0.5, 0.0], [-1.0, 2.0]]
     """

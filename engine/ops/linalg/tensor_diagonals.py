@@ -100,7 +100,7 @@ def diag(diagonal: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.diag([1, 2])).sync()
     array([[1, 0],
            [0, 2]], dtype=int32)
@@ -133,7 +133,7 @@ def diag_part(input: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.diag_part([[1, 2], [3, 4]])).sync()
     array([1, 4], dtype=int32)
     """

@@ -40,7 +40,7 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.tensordot([[1, 2], [3, 4]], [10, 1], axes=1)).sync()
     array([12, 34], dtype=int32)
     >>> tg.function(lambda: tg.tensordot(tg.ones([2, 3, 4]), tg.ones([4, 5, 2]), axes=[[0, 2], [2, 0]])).sync().shape
@@ -126,7 +126,7 @@ def cross(a: Any, b: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.cross([1, 0, 0], [0, 1, 0])).sync()
     array([0, 0, 1], dtype=int32)
     """

@@ -59,7 +59,7 @@ def matrix_transpose(a: Any, name: str | None = None, conjugate: bool = False) -
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.matrix_transpose([[[1, 2, 3]], [[4, 5, 6]]])).sync().tolist()
     [[[1], [2], [3]], [[4], [5], [6]]]
     >>> tg.function(lambda: tg.matrix_transpose([[1 + 2j, 3]], conjugate=True)).sync()

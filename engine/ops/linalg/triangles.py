@@ -77,7 +77,7 @@ def matrix_band_part(input: Any, num_lower: Any, num_upper: Any, name: str | Non
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.matrix_band_part([[1, 2, 3], [4, 5, 6], [7, 8, 9]], 0, -1)).sync()
     array([[1, 2, 3],
            [0, 5, 6],
@@ -118,7 +118,7 @@ def trace(x: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.trace([[1, 2, 3], [4, 5, 6]])).sync()
     array(6, dtype=int32)
     """

@@ -261,7 +261,7 @@ def atan2(y: Any, x: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> tg.function(lambda: tg.atan2(np.array([1.0, -1.0]), -1.0)).sync()
     array([ 2.35619449, -2.35619449])
     """
@@ -408,7 +408,7 @@ def add_n(inputs: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.add_n([[1, 2], [3, 4], [5, 6]])).sync()
     array([ 9, 12], dtype=int32)
     """
@@ -438,7 +438,7 @@ def accumulate_n(inputs: Any, shape: Any = None, tensor_dtype: Any = None, name:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.accumulate_n([[1.0, 2.0], [3.0, 4.0]], shape=[2], tensor_dtype="float64")).sync()
     array([4., 6.])
     """

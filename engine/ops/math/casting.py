@@ -96,7 +96,7 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.cast([1.7, -1.7, 0.0], "int32")).sync()
     array([ 1, -1,  0], dtype=int32)
     >>> tg.function(lambda: tg.cast([1.7, -1.7, 0.0], "bool")).sync()

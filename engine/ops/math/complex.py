@@ -48,7 +48,7 @@ def conj(x: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.conj([1 + 2j, 3 - 1j])).sync()
     array([1.-2.j, 3.+1.j], dtype=complex64)
     """
@@ -107,7 +107,7 @@ def real(input: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.real([1 + 2j, 3])).sync()
     array([1., 3.], dtype=float32)
     """
@@ -131,7 +131,7 @@ def imag(input: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.imag([1 + 2j, 3])).sync()
     array([2., 0.], dtype=float32)
     """
@@ -178,7 +178,7 @@ def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.complex([1.0, 3.0], 2.0)).sync()
     array([1.+2.j, 3.+2.j], dtype=complex64)
     """

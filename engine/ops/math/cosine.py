@@ -129,7 +129,7 @@ def dct(
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> tg.function(lambda: tg.dct(np.array([1.0, 1.0]))).sync().round(6)
     array([4., 0.])
     """
@@ -165,7 +165,7 @@ def idct(
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> tg.function(lambda: tg.idct(tg.dct(np.array([1.0, 5.0]), norm="ortho"), norm="ortho")).sync()
     array([1., 5.])
     """

@@ -83,7 +83,7 @@ def cumsum(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.cumsum([1, 2, 3])).sync()
     array([1, 3, 6], dtype=int32)
     >>> tg.function(lambda: tg.cumsum([1, 2, 3], exclusive=True)).sync()
@@ -171,7 +171,7 @@ def reduce_prod(input_tensor: Any, axis: Any = None, keepdims: bool = False, nam
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> tg.function(lambda: tg.reduce_prod([[2, 3], [4, 5]], axis=1)).sync()
     array([ 6, 20], dtype=int32)
     >>> tg.grad(lambda x: tg.reduce_prod(x)).sync(np.array([2.0, 0.0, 3.0]))
@@ -238,7 +238,7 @@ def cumprod(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = Fals
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.cumprod([2, 3, 4])).sync()
     array([ 2,  6, 24], dtype=int32)
     >>> tg.function(lambda: tg.cumprod([2, 3, 4], exclusive=True)).sync()

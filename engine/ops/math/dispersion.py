@@ -39,7 +39,7 @@ def count_nonzero(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.count_nonzero([[0.0, 1.5], [2.0, -3.0]], axis=1)).sync()
     array([1, 2])
     """
@@ -67,7 +67,7 @@ def reduce_variance(input_tensor: Any, axis: Any = None, keepdims: bool = False,
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.reduce_variance([[1.0, 3.0], [5.0, 11.0]], axis=1)).sync()
     array([1., 9.], dtype=float32)
     """
@@ -97,7 +97,7 @@ def reduce_std(input_tensor: Any, axis: Any = None, keepdims: bool = False, name
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.reduce_std([[1.0, 3.0], [5.0, 11.0]], axis=1)).sync()
     array([1., 3.], dtype=float32)
     """
@@ -125,7 +125,7 @@ def reduce_euclidean_norm(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.reduce_euclidean_norm([[3.0, 4.0], [6.0, 8.0]], axis=1)).sync()
     array([ 5., 10.], dtype=float32)
     """

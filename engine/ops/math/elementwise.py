@@ -74,7 +74,7 @@ def abs(x: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.abs([-1.5, 2.0])).sync()
     array([1.5, 2. ], dtype=float32)
     >>> tg.function(lambda: tg.abs([3 + 4j])).sync()
@@ -269,7 +269,7 @@ def round(x: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.round([0.5, 1.5, -2.5])).sync()
     array([ 0.,  2., -2.], dtype=float32)
     """
@@ -331,7 +331,7 @@ def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | 
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.clip_by_value([-3.0, 0.5, 2.0], 0.0, 1.0)).sync()
     array([0. , 0.5, 1. ], dtype=float32)
     """

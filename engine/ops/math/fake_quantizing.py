@@ -149,7 +149,7 @@ def fake_quant_with_min_max_args(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.fake_quant_with_min_max_args([-1.0, 0.4, 9.0], 0.0, 3.0, num_bits=2)).sync()
     array([0., 0., 3.], dtype=float32)
     """
@@ -195,7 +195,7 @@ def fake_quant_with_min_max_vars(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.fake_quant_with_min_max_vars([-1.0, 0.6, 9.0], -1.0, 2.0, num_bits=2)).sync()
     array([-1.,  1.,  2.], dtype=float32)
     """
@@ -233,7 +233,7 @@ def fake_quant_with_min_max_vars_per_channel(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> rounded = lambda x, low, high: tg.fake_quant_with_min_max_vars_per_channel(x, low, high, num_bits=2)
     >>> tg.function(lambda: rounded([[0.9, 0.9]], [0.0, 0.0], [3.0, 6.0])).sync()
     array([[1., 0.]], dtype=float32)

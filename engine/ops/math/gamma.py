@@ -104,7 +104,7 @@ def polygamma(a: Any, x: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> tg.function(lambda: tg.polygamma(1.0, np.array([1.0, 2.0]))).sync()
     array([1.64493407, 0.64493407])
     """
@@ -153,7 +153,7 @@ def zeta(x: Any, q: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> tg.function(lambda: tg.zeta(np.array([2.0, 4.0]), 1.0)).sync()
     array([1.64493407, 1.08232323])
     """
@@ -200,7 +200,7 @@ def lbeta(x: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> tg.function(lambda: tg.exp(tg.lbeta(np.array([[1.0, 1.0], [2.0, 3.0]])))).sync()
     array([1.        , 0.08333333])
     """

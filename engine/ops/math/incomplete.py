@@ -106,7 +106,7 @@ def igamma(a: Any, x: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> tg.function(lambda: tg.igamma(1.0, np.array([0.0, 1.0, np.inf]))).sync()
     array([0.        , 0.63212056, 1.        ])
     """
@@ -129,7 +129,7 @@ def igammac(a: Any, x: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> tg.function(lambda: tg.igammac(1.0, np.array([0.0, 1.0, 100.0]))).sync()
     array([1.00000000e+00, 3.67879441e-01, 3.72007598e-44])
     """
@@ -215,7 +215,7 @@ def betainc(a: Any, b: Any, x: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> tg.function(lambda: tg.betainc(2.0, 1.0, np.array([0.5, 1.0]))).sync()
     array([0.25, 1.  ])
     """

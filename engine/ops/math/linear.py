@@ -215,7 +215,7 @@ def matmul(a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False,
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.matmul([[1, 2], [3, 4]], [[10], [1]])).sync()
     array([[12],
            [34]], dtype=int32)
@@ -242,7 +242,7 @@ def l2_loss(t: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.l2_loss([3.0, 4.0])).sync()
     array(12.5, dtype=float32)
     """
@@ -275,7 +275,7 @@ def norm(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.norm([[3.0, 4.0], [6.0, 8.0]], axis=1)).sync()
     array([ 5., 10.], dtype=float32)
     >>> tg.function(lambda: tg.norm([3.0, -4.0], ord=1)).sync()

@@ -32,7 +32,7 @@ class Quantized(NamedTuple):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> result = tg.function(lambda: tg.quantize([0.0, 0.5, 1.0], 0.0, 1.0, "uint8")).sync()
     >>> result.output, result.output_max
     (array([  0, 128, 255], dtype=uint8), array(1., dtype=float32))
@@ -144,7 +144,7 @@ def quantize(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.quantize([-1.0, 0.0, 0.3], -1.0, 0.5, "int8", mode="SCALED").output).sync()
     array([-128,    0,   38], dtype=int8)
     """
@@ -226,7 +226,7 @@ def dequantize(
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> tg.function(lambda: tg.dequantize(np.array([0, 51, 255], np.uint8), 0.0, 5.0)).sync()
     array([0., 1., 5.], dtype=float32)
     """
@@ -302,7 +302,7 @@ def quantized_matmul(
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> a, b = np.array([[10, 20]], np.uint8), np.array([[3], [4]], np.uint8)
     >>> tg.function(lambda: tg.quantized_matmul(a, b, 0.0, 255.0, 0.0, 255.0).output).sync()
     array([[110]], dtype=int32)

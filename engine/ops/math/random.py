@@ -85,7 +85,7 @@ def set_random_seed(seed: int | None) -> None:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     tg.set_random_seed(7)
     >>> graph.seed
@@ -207,7 +207,7 @@ def random_uniform(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> roll = tg.function(lambda: tg.random_uniform([1000], 1, 7, "int32"))
     >>> dice = roll.sync()
     >>> int(dice.min()), int(dice.max())
@@ -274,7 +274,7 @@ def random_normal(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> draw = tg.function(lambda: tg.random_normal([10000], mean=5.0, stddev=0.1))
     >>> round(float(draw.sync().mean()), 1)
     5.0
@@ -307,7 +307,7 @@ def truncated_normal(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> draw = tg.function(lambda: tg.truncated_normal([10000], stddev=0.1))
     >>> bool(abs(draw.sync()).max() <= 0.2)
     True

@@ -171,7 +171,7 @@ def cumulative_logsumexp(
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> tg.function(lambda: tg.cumulative_logsumexp(np.array([1000.0, 1000.0]))).sync()
     array([1000.        , 1000.69314718])
     """

@@ -62,7 +62,7 @@ def stft(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: abs(tg.stft(tg.ones([8]), frame_length=4, frame_step=2))).sync()
     array([[2., 1., 0.],
            [2., 1., 0.],
@@ -111,7 +111,7 @@ def inverse_stft(
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> back = tg.inverse_stft_window_fn(2)
     >>> signal = np.array([0.0, 1, 2, 3, 4, 5, 6, 7])
     >>> same = tg.function(lambda: tg.inverse_stft(tg.stft(signal, 4, 2), 4, 2, window_fn=back)).sync()
@@ -145,7 +145,7 @@ def inverse_stft_window_fn(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.inverse_stft_window_fn(1)(2, dtype="float32")).sync()
     array([0., 1.], dtype=float32)
     """

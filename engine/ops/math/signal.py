@@ -52,7 +52,7 @@ def fftshift(x: Any, axes: Any = None, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.fftshift([0, 1, 2, -2, -1])).sync()
     array([-2, -1,  0,  1,  2], dtype=int32)
     """
@@ -81,7 +81,7 @@ def ifftshift(x: Any, axes: Any = None, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.ifftshift([-2, -1, 0, 1, 2])).sync()
     array([ 0,  1,  2, -2, -1], dtype=int32)
     """
@@ -121,7 +121,7 @@ def hann_window(window_length: int, periodic: bool = True, dtype: Any = "float32
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.hann_window(4)).sync()
     array([0. , 0.5, 1. , 0.5], dtype=float32)
     """
@@ -146,7 +146,7 @@ def hamming_window(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.hamming_window(4)).sync()
     array([0.08, 0.54, 1.  , 0.54], dtype=float32)
     """
@@ -196,7 +196,7 @@ def frame(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.frame([1, 2, 3, 4, 5], frame_length=3, frame_step=2)).sync()
     array([[1, 2, 3],
            [3, 4, 5]], dtype=int32)
@@ -260,7 +260,7 @@ def overlap_and_add(signal: Any, frame_step: int, name: str | None = None) -> Te
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.overlap_and_add([[1, 2, 3], [10, 20, 30]], frame_step=2)).sync()
     array([ 1,  2, 13, 20, 30], dtype=int32)
     """

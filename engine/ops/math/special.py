@@ -64,7 +64,7 @@ def erfcinv(x: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> tg.function(lambda: tg.erfcinv(np.array([0.5, 1e-30]))).sync()
     array([0.47693628, 8.14861622])
     """
@@ -181,7 +181,7 @@ def xdivy(x: Any, y: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.xdivy([0.0, 3.0], [0.0, 2.0])).sync()
     array([0. , 1.5], dtype=float32)
     """
@@ -206,7 +206,7 @@ def xlog1py(x: Any, y: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> tg.function(lambda: tg.xlog1py(np.array([0.0, 2.0]), np.array([-1.0, 1e-20]))).sync()
     array([0.e+00, 2.e-20])
     """

@@ -127,7 +127,7 @@ def _complex_transform(name_: str, rank: int, inverse: bool, example: str) -> An
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     {example}
     """,
     )
@@ -174,7 +174,7 @@ def _real_spectrum(name_: str, rank: int, example: str) -> Any:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     {example}
     """,
     )
@@ -221,7 +221,7 @@ def _real_signal(name_: str, rank: int, example: str) -> Any:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     {example}
     """,
     )

@@ -93,7 +93,7 @@ def softplus(features: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> tg.function(lambda: tg.softplus(np.array([0.0, 100.0]))).sync()
     array([  0.69314718, 100.        ])
     """
@@ -123,7 +123,7 @@ def softsign(features: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.softsign([1.0, -3.0])).sync()
     array([ 0.5 , -0.75], dtype=float32)
     """
@@ -155,7 +155,7 @@ def relu(features: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> tg.function(lambda: tg.relu([-1.0, 2.0])).sync()
     array([0., 2.], dtype=float32)
     >>> tg.grad(lambda x: tg.reduce_sum(tg.relu(x))).sync(np.array([-1.0, 0.0, 2.0]))
@@ -188,7 +188,7 @@ def relu6(features: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.relu6([-1.0, 2.0, 8.0])).sync()
     array([0., 2., 6.], dtype=float32)
     """
@@ -218,7 +218,7 @@ def elu(features: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> tg.function(lambda: tg.elu(np.array([-1.0, 2.0]))).sync()
     array([-0.63212056,  2.        ])
     """
@@ -251,7 +251,7 @@ def selu(features: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> tg.function(lambda: tg.selu(np.array([-1.0, 2.0]))).sync()
     array([-1.11133074,  2.10140197])
     """
@@ -284,7 +284,7 @@ def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Te
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.leaky_relu([-1.0, 2.0])).sync()
     array([-0.2,  2. ], dtype=float32)
     >>> tg.function(lambda: tg.leaky_relu([-1.0, 2.0], alpha=0.5)).sync()
@@ -310,7 +310,7 @@ def gelu(features: Any, approximate: bool = False, name: str | None = None) -> T
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> tg.function(lambda: tg.gelu(np.array([-1.0, 2.0]))).sync()
     array([-0.15865525,  1.95449974])
     >>> tg.function(lambda: tg.gelu(np.array([-1.0, 2.0]), approximate=True)).sync()
@@ -339,7 +339,7 @@ def log_sigmoid(x: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> tg.function(lambda: tg.log_sigmoid(np.array([0.0, -100.0]))).sync()
     array([  -0.69314718, -100.        ])
     """

@@ -31,7 +31,7 @@ def swish(features: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> tg.function(lambda: tg.swish(np.array([-1.0, 0.0, 2.0]))).sync()
     array([-0.26894142,  0.        ,  1.76159416])
     """
@@ -54,7 +54,7 @@ def hard_sigmoid(x: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.hard_sigmoid([-4.0, 0.0, 1.0])).sync()
     array([0. , 0.5, 0.7], dtype=float32)
     """
@@ -78,7 +78,7 @@ def crelu(features: Any, name: str | None = None, axis: int = -1) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.crelu([1.0, -2.0])).sync()
     array([1., 0., 0., 2.], dtype=float32)
     """
@@ -101,7 +101,7 @@ def zero_fraction(value: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.zero_fraction([0, 3, 0, 0])).sync()
     array(0.75, dtype=float32)
     """

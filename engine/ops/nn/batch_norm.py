@@ -73,7 +73,7 @@ def sufficient_statistics(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> count, total, squares, _ = tg.function(lambda: tg.sufficient_statistics([1.0, 2.0, 6.0], [0])).sync()
     >>> float(count), float(total), float(squares)
     (3.0, 9.0, 41.0)
@@ -106,7 +106,7 @@ def normalize_moments(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.normalize_moments(*tg.sufficient_statistics([1.0, 2.0, 6.0], [0], 2.0))).sync()
     (array(3., dtype=float32), array(4.666667, dtype=float32))
     """
@@ -138,7 +138,7 @@ def weighted_moments(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.weighted_moments([1.0, 3.0, 9.0], [0], [1.0, 1.0, 0.0])).sync()
     (array(2., dtype=float32), array(1., dtype=float32))
     """
@@ -180,7 +180,7 @@ def batch_normalization(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.batch_normalization([1.0, 5.0], 3.0, 4.0, 10.0, 2.0, 0.0)).sync()
     array([ 8., 12.], dtype=float32)
     """
@@ -242,7 +242,7 @@ def fused_batch_norm(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> y, mean, variance = tg.function(
     ...     lambda: tg.fused_batch_norm([[1.0], [3.0]], [1.0], [0.0], epsilon=0.0)
     ... ).sync()

@@ -66,7 +66,7 @@ def conv2d(
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> image = np.arange(9.0).reshape(1, 3, 3, 1)
     >>> edges = tg.function(lambda: tg.conv2d(image, [[[[-1.0]], [[1.0]]]], padding="SAME"))
     >>> edges.sync()[0, :, :, 0]
@@ -110,7 +110,7 @@ def conv1d(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.conv1d([[[1.0], [2.0], [4.0]]], [[[1.0]], [[1.0]]])).sync()
     array([[[3.],
             [6.]]], dtype=float32)
@@ -151,7 +151,7 @@ def conv3d(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.conv3d(tg.ones([1, 3, 3, 3, 1]), tg.ones([2, 2, 2, 1, 1]), strides=2)).sync().ravel()
     array([8.], dtype=float32)
     """
@@ -192,7 +192,7 @@ def convolution(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.convolution(tg.ones([1, 4, 1]), tg.ones([2, 1, 1]), dilation_rate=2)).sync().shape
     (1, 2, 1)
     """
@@ -230,7 +230,7 @@ def atrous_conv2d(value: Any, filters: Any, rate: Any, padding: Any, name: str |
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.atrous_conv2d(tg.ones([1, 5, 5, 1]), tg.ones([3, 3, 1, 1]), 2, "VALID")).sync().ravel()
     array([9.], dtype=float32)
     """

@@ -65,7 +65,7 @@ def conv2d_transpose(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> larger = tg.function(lambda: tg.conv2d_transpose(tg.ones([1, 2, 1, 1]), tg.ones([2, 1, 1, 1]), [1, 4, 1, 1], 2))
     >>> larger.sync().ravel()
     array([1., 1., 1., 1.], dtype=float32)
@@ -110,7 +110,7 @@ def conv1d_transpose(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.conv1d_transpose([[[1.0], [2.0]]], [[[1.0]], [[3.0]]], [1, 4, 1], 2)).sync().ravel()
     array([1., 3., 2., 6.], dtype=float32)
     """
@@ -154,7 +154,7 @@ def conv3d_transpose(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> point = [[[[[3.0]]]]]
     >>> tg.function(lambda: tg.conv3d_transpose(point, tg.ones([1, 1, 2, 1, 1]), [1, 1, 1, 2, 1], 2)).sync().ravel()
     array([3., 3.], dtype=float32)
@@ -201,7 +201,7 @@ def conv2d_backprop_input(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> g = tg.function(lambda: tg.conv2d_backprop_input([1, 3, 1, 1], tg.ones([2, 1, 1, 1]), tg.ones([1, 2, 1, 1])))
     >>> g.sync().ravel()
     array([1., 2., 1.], dtype=float32)
@@ -248,7 +248,7 @@ def conv2d_backprop_filter(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> x, g = [[[[1.0]], [[2.0]], [[4.0]]]], [[[[1.0]], [[1.0]]]]
     >>> tg.function(lambda: tg.conv2d_backprop_filter(x, [2, 1, 1, 1], g)).sync().ravel()
     array([3., 6.], dtype=float32)

@@ -243,7 +243,7 @@ def ctc_loss(
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> logits = np.log([[[0.5, 0.5]], [[0.25, 0.75]]])
     >>> loss = tg.function(lambda x: tg.ctc_loss([[1]], x, [1], [2]))
     >>> np.exp(-loss.sync(logits))

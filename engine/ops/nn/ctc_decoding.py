@@ -96,7 +96,7 @@ def ctc_greedy_decoder(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     (labels,), _ = tg.ctc_greedy_decoder(tg.one_hot([[0], [0], [2], [0], [1]], 3), [5])
     >>> with tg.SyncSession(graph) as session:
@@ -249,7 +249,7 @@ def ctc_beam_search_decoder(
     --------
     Both steps are rather blank, but labels come from more readings than no labels:
 
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     logits = np.log([[[0.4, 0.6]], [[0.4, 0.6]]])
     ...     (labels,), score = tg.ctc_beam_search_decoder(logits, [2])

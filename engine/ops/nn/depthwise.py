@@ -55,7 +55,7 @@ def depthwise_conv2d(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.depthwise_conv2d([[[[1.0, 10.0]]]], [[[[1.0, 2.0], [3.0, 4.0]]]])).sync().ravel()
     array([ 1.,  2., 30., 40.], dtype=float32)
     """
@@ -141,7 +141,7 @@ def separable_conv2d(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> x, each = [[[[1.0, 10.0]]]], [[[[2.0], [3.0]]]]
     >>> tg.function(lambda: tg.separable_conv2d(x, each, [[[[1.0], [1.0]]]])).sync().ravel()
     array([32.], dtype=float32)

@@ -56,7 +56,7 @@ def dropout(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> rows = tg.function(lambda: tg.dropout(tg.ones([1000, 3]), rate=0.5, noise_shape=[1000, 1])).sync()
     >>> sorted({tuple(row) for row in rows.tolist()})
     [(0.0, 0.0, 0.0), (2.0, 2.0, 2.0)]

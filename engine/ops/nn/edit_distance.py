@@ -156,7 +156,7 @@ def edit_distance(hypothesis: Any, truth: Any, normalize: bool = True, name: str
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> said = ([[0, 0], [0, 1]], ["to", "see"], [1, 2])
     >>> meant = ([[0, 0], [0, 1], [0, 2]], ["the", "to", "sea"], [1, 3])
     >>> tg.function(lambda: tg.edit_distance(said, meant, normalize=False)).sync()
@@ -190,7 +190,7 @@ def collapse_repeated(labels: Any, seq_length: Any, name: str | None = None) -> 
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> labels, lengths = tg.function(lambda: tg.collapse_repeated([[1, 1, 2, 2, 1], [1, 2, 3, 3, 3]], [5, 2])).sync()
     >>> labels.tolist(), lengths.tolist()
     ([[1, 2, 1], [1, 2, 0]], [3, 2])

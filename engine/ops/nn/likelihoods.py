@@ -35,7 +35,7 @@ def weighted_cross_entropy_with_logits(
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> loss = tg.function(lambda p, x: tg.weighted_cross_entropy_with_logits(p, x, 3.0))
     >>> loss.sync(np.array([1.0, 0.0]), np.array([0.0, 100.0]))
     array([  2.07944154, 100.        ])
@@ -65,7 +65,7 @@ def log_poisson_loss(targets: Any, log_input: Any, compute_full_loss: bool = Fal
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> tg.function(lambda: tg.log_poisson_loss(np.array([0.0, 3.0]), np.array([0.0, 1.0]))).sync()
     array([ 1.        , -0.28171817])
     """

@@ -47,7 +47,7 @@ def lrn(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.lrn([[3.0, 4.0, 0.0]], depth_radius=1, bias=0.0)).sync()
     array([[0.6, 0.8, 0. ]], dtype=float32)
     """

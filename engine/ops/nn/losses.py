@@ -85,7 +85,7 @@ def softmax(logits: Any, axis: Any = -1, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> tg.function(lambda: tg.softmax(np.array([[1.0, 1.0], [1000.0, 0.0]]))).sync()
     array([[0.5, 0.5],
            [1. , 0. ]])
@@ -131,7 +131,7 @@ def log_softmax(logits: Any, axis: Any = -1, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> tg.function(lambda: tg.log_softmax(np.array([1000.0, 0.0]))).sync()
     array([    0., -1000.])
     """
@@ -205,7 +205,7 @@ def softmax_cross_entropy_with_logits(*, labels: Any, logits: Any, axis: Any = -
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> loss = tg.function(lambda p, x: tg.softmax_cross_entropy_with_logits(labels=p, logits=x))
     >>> loss.sync(np.array([[0.5, 0.5], [0.0, 1.0]]), np.array([[1.0, 1.0], [0.0, 100.0]]))
     array([ 0.69314718, -0.        ])
@@ -291,7 +291,7 @@ def sparse_softmax_cross_entropy_with_logits(*, labels: Any, logits: Any, name: 
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> loss = tg.function(lambda k, x: tg.sparse_softmax_cross_entropy_with_logits(labels=k, logits=x))
     >>> loss.sync(np.array([3, 1]), np.array([[1.0, 1.0, 1.0, 1.0], [0.0, 100.0, 0.0, 0.0]]))
     array([1.38629436, 0.        ])
@@ -315,7 +315,7 @@ def sigmoid_cross_entropy_with_logits(*, labels: Any, logits: Any, name: str | N
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> loss = tg.function(lambda p, x: tg.sigmoid_cross_entropy_with_logits(labels=p, logits=x))
     >>> loss.sync(np.array([1.0, 0.0]), np.array([0.0, 100.0]))
     array([  0.69314718, 100.        ])

@@ -78,7 +78,7 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.bias_add(tg.zeros([2, 3]), [1.0, 2.0, 3.0])).sync()
     array([[1., 2., 3.],
            [1., 2., 3.]], dtype=float32)
@@ -115,7 +115,7 @@ def moments(x: Any, axes: Any, name: str | None = None, keepdims: bool = False) 
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.moments([[1.0, 3.0], [2.0, 6.0]], axes=1)).sync()
     (array([2., 4.], dtype=float32), array([1., 4.], dtype=float32))
     """
@@ -147,7 +147,7 @@ def l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | N
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> tg.function(lambda: tg.l2_normalize(np.array([[3.0, 4.0], [0.0, 0.0]]), axis=1)).sync()
     array([[0.6, 0.8],
            [0. , 0. ]])

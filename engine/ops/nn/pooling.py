@@ -50,7 +50,7 @@ def max_pool(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> image = [[[[3.0], [1.0], [4.0]], [[1.0], [5.0], [9.0]]]]
     >>> tg.function(lambda: tg.max_pool(image, 2, 1, "VALID")).sync().ravel()
     array([5., 9.], dtype=float32)
@@ -85,7 +85,7 @@ def avg_pool(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> image = [[[[3.0], [1.0], [4.0]], [[1.0], [5.0], [9.0]]]]
     >>> tg.function(lambda: tg.avg_pool(image, 2, 2, "SAME")).sync().ravel()
     array([2.5, 6.5], dtype=float32)
@@ -118,7 +118,7 @@ def max_pool1d(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.max_pool1d([[[1], [5], [2], [4]]], 2, 2, "VALID")).sync().ravel()
     array([5, 4], dtype=int32)
     """
@@ -150,7 +150,7 @@ def avg_pool1d(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.avg_pool1d([[[1.0], [5.0], [2.0]]], 2, 2, "SAME")).sync().ravel()
     array([3., 2.], dtype=float32)
     """
@@ -182,7 +182,7 @@ def max_pool3d(
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> volume = np.arange(8, dtype=np.int32).reshape(1, 2, 2, 2, 1)
     >>> tg.function(lambda: tg.max_pool3d(volume, [1, 2, 2], 1, "VALID")).sync().ravel()
     array([3, 7], dtype=int32)
@@ -215,7 +215,7 @@ def avg_pool3d(
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> volume = np.arange(8, dtype=np.float32).reshape(1, 2, 2, 2, 1)
     >>> tg.function(lambda: tg.avg_pool3d(volume, 2, 2, "VALID")).sync().ravel()
     array([3.5], dtype=float32)
@@ -261,7 +261,7 @@ def max_pool_with_argmax(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> image = [[[[3.0], [1.0], [4.0]], [[1.0], [5.0], [9.0]]]]
     >>> largest, places = tg.function(lambda: tg.max_pool_with_argmax(image, 2, 1, "VALID")).sync()
     >>> largest.ravel().tolist(), places.ravel().tolist()
@@ -315,7 +315,7 @@ def pool(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> x = [[[1.0], [5.0], [2.0], [4.0]]]
     >>> tg.function(lambda: tg.pool(x, [2], "MAX", "VALID", dilation_rate=2)).sync().ravel()
     array([2., 5.], dtype=float32)

@@ -33,7 +33,7 @@ class QueueStatistics:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     queue = tg.FIFOQueue(8, "float32", shapes=[[2]], shared_name="batches")
     ...     put, taken = queue.enqueue_many([[[1.0, 2.0]] * 3]), queue.dequeue()
@@ -90,7 +90,7 @@ class AccumulatorStatistics:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     mean = tg.ConditionalAccumulator("float32", shape=[], shared_name="gradients")
     ...     put, late = mean.apply_grad(1.0, local_step=3), mean.apply_grad(4.0, local_step=0)
@@ -135,7 +135,7 @@ class KeyedStatistics:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     barrier = tg.Barrier(["int32", "int32"], shapes=[[], []], shared_name="pairs")
     ...     first, second = barrier.insert_many(0, ["a", "b"], [1, 2]), barrier.insert_many(1, ["b"], [3])
@@ -173,7 +173,7 @@ class IteratorStatistics:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     number = tg.data.from_arrays([1, 2, 3]).next(shared_name="numbers")
     >>> with tg.SyncSession(graph) as session:

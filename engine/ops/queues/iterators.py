@@ -1,4 +1,4 @@
-"""Elements of input pipelines as operations that wait: the iterators of `tagflow.data` in a session."""
+"""Elements of input pipelines as operations that wait: the iterators of `tagloom.data` in a session."""
 
 from __future__ import annotations
 

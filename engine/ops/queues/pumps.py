@@ -18,7 +18,7 @@ from .elements import Element, are_copied
 from .storage import QueueStorage
 
 _CONTAINER = "pumps"
-_logger = logging.getLogger("tagflow")
+_logger = logging.getLogger("tagloom")
 
 
 class Pump:

@@ -37,7 +37,7 @@ class Candidates(NamedTuple):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> draw = tg.function(lambda: tg.uniform_candidate_sampler([[3]], 1, 5, False, range_max=10))
     >>> draw.sync().true_expected_count
     array([[0.5]], dtype=float32)
@@ -175,7 +175,7 @@ def uniform_candidate_sampler(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> draw = tg.function(lambda: tg.uniform_candidate_sampler([[3]], 1, 4, True, range_max=4))
     >>> sorted(draw.sync().sampled_candidates.tolist())
     [0, 1, 2, 3]
@@ -220,7 +220,7 @@ def log_uniform_candidate_sampler(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> draw = tg.function(lambda: tg.log_uniform_candidate_sampler([[0], [6]], 1, 1000, False, range_max=7))
     >>> draw.sync().true_expected_count.round(1)
     array([[333.3],
@@ -306,7 +306,7 @@ def fixed_unigram_candidate_sampler(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> weights = [1.0, 0.0, 3.0]
     >>> draw = tg.function(lambda: tg.fixed_unigram_candidate_sampler([[2]], 1, 8, False, 3, unigrams=weights))
     >>> draw.sync().true_expected_count

@@ -82,7 +82,7 @@ def categorical(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> never = float("-inf")
     >>> tg.function(lambda: tg.categorical([[0.0, never], [never, 0.0]], num_samples=3)).sync()
     array([[0, 0, 0],
@@ -147,7 +147,7 @@ def random_shuffle(value: Any, seed: int | None = None, name: str | None = None)
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> cards = tg.function(lambda: tg.random_shuffle(tg.range(52))).sync()
     >>> sorted(cards.tolist()) == list(range(52))
     True

@@ -91,7 +91,7 @@ def random_gamma(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> draw = tg.function(lambda: tg.random_gamma([100000], [2.0, 8.0], beta=2.0))
     >>> draw.sync().mean(axis=0).round(1)
     array([1., 4.], dtype=float32)
@@ -168,7 +168,7 @@ def random_poisson(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> draw = tg.function(lambda: tg.random_poisson([0.0, 3.0], [100000]))
     >>> draw.sync().mean(axis=0).round(1)
     array([0., 3.], dtype=float32)
@@ -221,7 +221,7 @@ def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> crop = tg.function(lambda: tg.random_crop(tg.range(100), [3])).sync()
     >>> (crop - crop[0]).tolist()
     [0, 1, 2]

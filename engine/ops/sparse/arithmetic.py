@@ -58,7 +58,7 @@ def sparse_add(a: Any, b: Any, thresh: Any = 0, name: str | None = None) -> Spar
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> x = tg.SparseTensorValue([[0, 1], [1, 0]], [5, 6], [2, 2])
     >>> y = tg.SparseTensorValue([[0, 1], [1, 1]], [-5, 7], [2, 2])
     >>> tg.function(lambda: tg.sparse_add(x, y, thresh=1)).sync().values
@@ -134,7 +134,7 @@ def sparse_maximum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTenso
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> x = tg.SparseTensorValue([[0], [1]], [-5, 6], [3])
     >>> y = tg.SparseTensorValue([[1], [2]], [8, -7], [3])
     >>> tg.function(lambda: tg.sparse_maximum(x, y)).sync().values
@@ -164,7 +164,7 @@ def sparse_minimum(sp_a: Any, sp_b: Any, name: str | None = None) -> SparseTenso
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> x = tg.SparseTensorValue([[0], [1]], [-5, 6], [3])
     >>> y = tg.SparseTensorValue([[1], [2]], [8, -7], [3])
     >>> tg.function(lambda: tg.sparse_minimum(x, y)).sync().values
@@ -194,7 +194,7 @@ def sparse_eye(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.sparse_eye(2, 3)).sync().indices.tolist()
     [[0, 0], [1, 1]]
     """

@@ -159,7 +159,7 @@ def sparse_to_dense(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.sparse_to_dense([[0, 1], [1, 2]], [2, 3], [5, 6], default_value=-1)).sync()
     array([[-1,  5, -1],
            [-1, -1,  6]], dtype=int32)
@@ -208,7 +208,7 @@ def sparse_tensor_to_dense(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.sparse_tensor_to_dense(tg.SparseTensor([[0, 1], [1, 0]], [5, 6], [2, 2]))).sync()
     array([[0, 5],
            [6, 0]], dtype=int32)
@@ -239,7 +239,7 @@ def sparse_from_dense(tensor: Any, name: str | None = None) -> SparseTensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.sparse_from_dense([[0, 5], [7, 0]])).sync().indices.tolist()
     [[0, 1], [1, 0]]
     """
@@ -280,7 +280,7 @@ def sparse_to_indicator(sp_input: Any, vocab_size: Any, name: str | None = None)
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> ids = tg.SparseTensorValue([[0, 0], [0, 1], [1, 0]], [2, 0, 1], [2, 9])
     >>> tg.function(lambda: tg.sparse_to_indicator(ids, 3)).sync()
     array([[ True, False,  True],

@@ -108,7 +108,7 @@ def sparse_reshape(sp_input: Any, shape: Any, name: str | None = None) -> Sparse
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> x = tg.SparseTensorValue([[0, 1], [1, 2]], [5, 6], [2, 3])
     >>> tg.function(lambda: tg.sparse_reshape(x, [-1])).sync().indices.tolist()
     [[1], [5]]
@@ -144,7 +144,7 @@ def sparse_transpose(sp_input: Any, perm: Any = None, name: str | None = None) -
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> x = tg.SparseTensorValue([[0, 2], [1, 0]], [5, 6], [2, 3])
     >>> tg.function(lambda: tg.sparse_transpose(x)).sync()
     SparseTensorValue(indices=array([[0, 1],
@@ -181,7 +181,7 @@ def sparse_expand_dims(sp_input: Any, axis: Any = None, name: str | None = None)
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> x = tg.SparseTensorValue([[0, 2]], [5], [2, 3])
     >>> tg.function(lambda: tg.sparse_expand_dims(x, 0)).sync().indices.tolist()
     [[0, 0, 2]]
@@ -226,7 +226,7 @@ def sparse_concat(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> x = tg.SparseTensorValue([[0, 2], [1, 0]], [5, 6], [2, 3])
     >>> tg.function(lambda: tg.sparse_concat(1, [x, x])).sync()
     SparseTensorValue(indices=array([[0, 2],
@@ -299,7 +299,7 @@ def sparse_split(*, sp_input: Any, num_split: int, axis: Any, name: str | None =
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> x = tg.SparseTensorValue([[0, 0], [0, 2], [1, 1]], [5, 6, 7], [2, 3])
     >>> parts = tg.function(lambda: tg.sparse_split(sp_input=x, num_split=2, axis=1)).sync()
     >>> [part.dense_shape.tolist() for part in parts], parts[1].indices.tolist()

@@ -45,7 +45,7 @@ def sparse_mask(a: Any, mask_indices: Any, name: str | None = None) -> IndexedSl
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     rows = tg.IndexedSlices(tg.constant([[1.0], [2.0], [3.0]]), tg.constant([4, 6, 4]))
     ...     kept = tg.sparse_mask(rows, [4])

@@ -232,7 +232,7 @@ def sparse_tensor_dense_matmul(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> a = tg.SparseTensorValue([[0, 1], [2, 0]], [2.0, 3.0], [3, 2])
     >>> tg.function(lambda: tg.sparse_tensor_dense_matmul(a, [[1.0, 2.0], [3.0, 4.0]])).sync()
     array([[6., 8.],

@@ -61,7 +61,7 @@ def sparse_reduce_sum(sp_input: Any, axis: Any = None, keepdims: bool = False, n
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> x = tg.SparseTensorValue([[0, 0], [0, 2], [1, 1]], [5, 6, 7], [3, 3])
     >>> tg.function(lambda: tg.sparse_reduce_sum(x, axis=1)).sync()
     array([11,  7,  0], dtype=int32)
@@ -95,7 +95,7 @@ def sparse_reduce_sum_sparse(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> x = tg.SparseTensorValue([[0, 0], [0, 2], [2, 1]], [5, 6, 7], [3, 3])
     >>> tg.function(lambda: tg.sparse_reduce_sum_sparse(x, axis=1)).sync().indices.tolist()
     [[0], [2]]
@@ -126,7 +126,7 @@ def sparse_reduce_max(sp_input: Any, axis: Any = None, keepdims: bool = False, n
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> x = tg.SparseTensorValue([[0, 0], [0, 2], [1, 1]], [5, 6, -7], [3, 3])
     >>> tg.function(lambda: tg.sparse_reduce_max(x, axis=1)).sync()
     array([ 6, -7,  0], dtype=int32)
@@ -159,7 +159,7 @@ def sparse_reduce_max_sparse(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> x = tg.SparseTensorValue([[0, 0], [0, 2], [2, 1]], [5, 6, -7], [3, 3])
     >>> tg.function(lambda: tg.sparse_reduce_max_sparse(x, axis=1)).sync().values
     array([ 6, -7], dtype=int32)
@@ -183,7 +183,7 @@ def sparse_softmax(sp_input: Any, name: str | None = None) -> SparseTensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> x = tg.SparseTensorValue([[0, 0], [0, 2], [1, 1]], [0.0, 0.0, 7.0], [2, 3])
     >>> tg.function(lambda: tg.sparse_softmax(x)).sync().values
     array([0.5, 0.5, 1. ], dtype=float32)

@@ -47,7 +47,7 @@ def sparse_reorder(sp_input: Any, name: str | None = None) -> SparseTensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> x = tg.SparseTensorValue([[1, 0], [0, 3], [0, 1]], [7, 8, 9], [2, 4])
     >>> tg.function(lambda: tg.sparse_reorder(x)).sync().values
     array([9, 8, 7], dtype=int32)
@@ -78,7 +78,7 @@ def sparse_retain(sp_input: Any, to_retain: Any) -> SparseTensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> x = tg.SparseTensorValue([[0, 1], [1, 0]], [-5, 6], [2, 2])
     >>> tg.function(lambda: tg.sparse_retain(x, [False, True])).sync().indices
     array([[1, 0]])
@@ -106,7 +106,7 @@ def sparse_slice(sp_input: Any, start: Any, size: Any, name: str | None = None) 
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> x = tg.SparseTensorValue([[0, 1], [1, 2], [2, 0]], [5, 6, 7], [3, 3])
     >>> tg.function(lambda: tg.sparse_slice(x, [1, 1], [9, 2])).sync()
     SparseTensorValue(indices=array([[0, 1]]), values=array([6], dtype=int32), dense_shape=array([2, 2]))
@@ -143,7 +143,7 @@ def sparse_fill_empty_rows(sp_input: Any, default_value: Any, name: str | None =
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> x = tg.SparseTensorValue([[0, 1], [2, 0]], [5, 6], [3, 2])
     >>> filled, was_empty = tg.function(lambda: tg.sparse_fill_empty_rows(x, -1)).sync()
     >>> filled.values.tolist(), was_empty.tolist()

@@ -31,7 +31,7 @@ class SparseTensorValue(NamedTuple):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     x = tg.sparse_placeholder("float32", [2, 3])
     ...     total = tg.sparse_reduce_sum(x, axis=1)
@@ -63,7 +63,7 @@ class SparseTensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     x = tg.SparseTensor([[0, 1], [2, 0]], [5.0, 7.0], [3, 2])
     ...     dense = tg.sparse_tensor_to_dense(x * 2.0)
@@ -258,7 +258,7 @@ def sparse_placeholder(dtype: Any, shape: Any = None, name: str | None = None) -
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     x = tg.sparse_placeholder("float32", [None, None])
     ...     y = tg.sparse_transpose(x)

@@ -160,7 +160,7 @@ def read_file(filename: Any, name: str | None = None, *, dtype: Any = "uint8") -
 
     Examples
     --------
-    >>> import pathlib, tempfile, tagflow as tg
+    >>> import pathlib, tempfile, tagloom as tg
     >>> with tempfile.TemporaryDirectory() as directory, tg.Graph().as_default() as graph:
     ...     _ = pathlib.Path(directory, "a.txt").write_text("some text")
     ...     text = tg.read_file(directory + "/a.txt", dtype="string")
@@ -192,7 +192,7 @@ def write_file(filename: Any, contents: Any, name: str | None = None) -> Operati
 
     Examples
     --------
-    >>> import pathlib, tempfile, tagflow as tg
+    >>> import pathlib, tempfile, tagloom as tg
     >>> with tempfile.TemporaryDirectory() as directory, tg.Graph().as_default() as graph:
     ...     write = tg.write_file(directory + "/new/a.txt", "some text")
     ...     with tg.SyncSession(graph) as session:
@@ -220,7 +220,7 @@ def matching_files(pattern: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import pathlib, tempfile, tagflow as tg
+    >>> import pathlib, tempfile, tagloom as tg
     >>> with tempfile.TemporaryDirectory() as directory, tg.Graph().as_default() as graph:
     ...     for name in ("b.txt", "a.txt", "c.csv"):
     ...         pathlib.Path(directory, name).touch()

@@ -15,7 +15,7 @@ from ...ir.tensor import Tensor
 
 Make = Callable[[Tensor], Tensor]
 
-_scope: ContextVar[tuple[Make, dict[Tensor, Tensor]] | None] = ContextVar("tagflow_gradient_arrays", default=None)
+_scope: ContextVar[tuple[Make, dict[Tensor, Tensor]] | None] = ContextVar("tagloom_gradient_arrays", default=None)
 
 
 @contextmanager

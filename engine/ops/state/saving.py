@@ -194,7 +194,7 @@ def save_v2(
 
     Examples
     --------
-    >>> import tempfile, tagflow as tg
+    >>> import tempfile, tagloom as tg
     >>> with tempfile.TemporaryDirectory() as directory, tg.Graph().as_default() as graph:
     ...     path = directory + "/weights"
     ...     w = tg.Variable([[1.0, 2.0], [3.0, 4.0]], name="w")
@@ -353,7 +353,7 @@ def restore_v2(
 
     Examples
     --------
-    >>> import tempfile, tagflow as tg
+    >>> import tempfile, tagloom as tg
     >>> with tempfile.TemporaryDirectory() as directory, tg.Graph().as_default() as graph:
     ...     path = directory + "/weights"
     ...     rows = [tg.Variable([[1.0, 2.0]], name="a"), tg.Variable([[3.0, 4.0]], name="b")]

@@ -134,7 +134,7 @@ def get_session_handle(value: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import asyncio, tagflow as tg
+    >>> import asyncio, tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     x = tg.placeholder("float32", [])
     ...     kept, y = tg.get_session_handle(x * 2.0), x + 1.0

@@ -179,7 +179,7 @@ def stack_push(handle: Tensor, value: Any, swap_memory: bool = False, name: str 
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     handle = tg.stack(elem_type="int32")
     ...     with tg.control_dependencies([tg.stack_push(handle, 1)]):
@@ -227,14 +227,14 @@ def stack_pop(handle: Tensor, elem_type: Any = "float32", name: str | None = Non
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     top = tg.stack_pop(tg.stack(elem_type="float32"))
     >>> with tg.SyncSession(graph) as session:
     ...     session.run(top)
     Traceback (most recent call last):
         ...
-    tagflow.base.errors.StackError: stack ... is empty when calling stack_pop...
+    tagloom.base.errors.StackError: stack ... is empty when calling stack_pop...
     """
     return apply("StackPop", handle, name=name, elem_type=dtypes.as_dtype(elem_type))  # type: ignore[no-any-return]
 
@@ -255,7 +255,7 @@ def stack_close(handle: Tensor, name: str | None = None) -> Operation:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     handle = tg.stack(elem_type="int32")
     ...     with tg.control_dependencies([tg.stack_close(handle)]):
@@ -264,6 +264,6 @@ def stack_close(handle: Tensor, name: str | None = None) -> Operation:
     ...     session.run(pushed)
     Traceback (most recent call last):
         ...
-    tagflow.base.errors.StackError: stack ... was used after it was closed...
+    tagloom.base.errors.StackError: stack ... was used after it was closed...
     """
     return apply("StackClose", handle, name=name)  # type: ignore[no-any-return]

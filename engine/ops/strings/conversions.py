@@ -85,7 +85,7 @@ def string_to_number(input: Any, out_type: Any = "float32", name: str | None = N
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.string_to_number(["1.5", "-2e3"])).sync()
     array([ 1.5e+00, -2.0e+03], dtype=float32)
     """
@@ -181,7 +181,7 @@ def as_string(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.as_string([3.14159, -2.5], precision=2)).sync().tolist()
     ['3.14', '-2.50']
     >>> tg.function(lambda: tg.as_string([7, 42], width=4, fill="0")).sync().tolist()
@@ -257,7 +257,7 @@ def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Ten
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.encode_base64(["hello", ""])).sync().tolist()
     ['aGVsbG8', '']
     """
@@ -284,7 +284,7 @@ def decode_base64(input: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.decode_base64(["aGVsbG8", "aGVsbG8="])).sync().tolist()
     ['hello', 'hello']
     """
@@ -335,7 +335,7 @@ def string_to_hash_bucket(input: Any, num_buckets: int, name: str | None = None)
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.string_to_hash_bucket(["cat", "dog", "cat"], 1000)).sync()
     array([939, 465, 939])
     """

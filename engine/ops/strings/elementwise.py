@@ -79,7 +79,7 @@ def string_length(input: Any, name: str | None = None, unit: str = "BYTE") -> Te
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: [tg.string_length(["ab", "ä"], unit=unit) for unit in ("BYTE", "UTF8_CHAR")]).sync()
     [array([2, 2], dtype=int32), array([2, 1], dtype=int32)]
     """
@@ -131,7 +131,7 @@ def string_lower(input: Any, encoding: str = "", name: str | None = None) -> Ten
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.string_lower(["Ab", "ÄB"])).sync().tolist()
     ['ab', 'Äb']
     """
@@ -160,7 +160,7 @@ def string_upper(input: Any, encoding: str = "", name: str | None = None) -> Ten
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.string_upper(["ab", "äb"], encoding="utf-8")).sync().tolist()
     ['AB', 'ÄB']
     """
@@ -184,7 +184,7 @@ def string_strip(input: Any, name: str | None = None) -> Tensor:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.string_strip([" a b ", "c"])).sync().tolist()
     ['a b', 'c']
     """
@@ -243,7 +243,7 @@ def substr(input: Any, pos: Any, len: Any, name: str | None = None, unit: str = 
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.substr(["hello", "world"], [1, -2], 3)).sync().tolist()
     ['ell', 'ld']
     """

@@ -99,7 +99,7 @@ def regex_replace(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.regex_replace(["2024-01", "no"], r"(\d+)-(\d+)", r"\2/\1")).sync().tolist()
     ['01/2024', 'no']
     """
@@ -151,7 +151,7 @@ def regex_full_match(input: Any, pattern: str, name: str | None = None) -> Tenso
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.regex_full_match(["10", "10a"], "[0-9]+")).sync()
     array([ True, False])
     """

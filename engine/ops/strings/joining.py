@@ -48,7 +48,7 @@ def string_join(inputs: Any, separator: str = "", name: str | None = None) -> Te
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.string_join([["a", "b"], "c"], separator="-")).sync().tolist()
     ['a-c', 'b-c']
     """
@@ -124,7 +124,7 @@ def reduce_join(
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> words = [["a", "b"], ["c", "d"]]
     >>> tg.function(lambda: [tg.reduce_join(words, axis) for axis in (0, [0, 1])]).sync()
     [array(['ac', 'bd'], dtype=StringDType()), array('acbd', dtype=StringDType())]
@@ -149,7 +149,7 @@ class SplitStrings(NamedTuple):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> parts = tg.function(lambda: tg.string_split(["a b", "c"])).sync()
     >>> parts.indices.tolist(), parts.values.tolist(), parts.dense_shape.tolist()
     ([[0, 0], [0, 1], [1, 0]], ['a', 'b', 'c'], [2, 2])
@@ -231,7 +231,7 @@ def string_split(source: Any, sep: str | None = None, skip_empty: bool = True, n
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.function(lambda: tg.string_split(["a,b", "c;d"], sep=",;").values).sync().tolist()
     ['a', 'b', 'c', 'd']
     """

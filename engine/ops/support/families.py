@@ -181,7 +181,7 @@ def example_section(function: str, examples: Mapping[str, str]) -> str:
     str
         Indented as docstrings of functions are.
     """
-    imports = "numpy as np, tagflow as tg" if any("np." in arguments for arguments in examples) else "tagflow as tg"
+    imports = "numpy as np, tagloom as tg" if any("np." in arguments for arguments in examples) else "tagloom as tg"
     lines = ["Examples", "--------", f">>> import {imports}"]
     for arguments, shown in examples.items():
         lines += [f">>> tg.function(lambda: tg.{function}({arguments})).sync()", shown]

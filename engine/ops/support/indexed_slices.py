@@ -31,7 +31,7 @@ class IndexedSlices:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     table = tg.constant([[1.0], [2.0], [3.0]])
     ...     (g,) = tg.gradients(tg.gather(table, [2, 0, 2]), [table])

@@ -26,7 +26,7 @@ from ..resources.manager import ResourceManager
 from .arrays_backend import device_backend
 
 HOME = DeviceSpec(job="localhost", task=0)
-_HINT = "give a number of CPU devices, or a list of names as ['/cpu:0', '/cpu:1'] or of devices of tagflow.streams"
+_HINT = "give a number of CPU devices, or a list of names as ['/cpu:0', '/cpu:1'] or of devices of tagloom.streams"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class DeviceAttributes:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.SyncSession(tg.Graph(), devices=2, memory_limit="1GiB") as session:
     ...     [(each.device_type, each.memory_limit_bytes) for each in session.list_devices()]
     [('CPU', 1073741824), ('CPU', 1073741824)]

@@ -34,7 +34,7 @@ class TensorSpec:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.TensorSpec([None, 3])
     float32[?,3]
     """
@@ -108,7 +108,7 @@ class Parameters:
                 f"input_signature does not fit {self._name}",
                 wanted=f"a TensorSpec, or a structure of them, for each of the first of {', '.join(names) or 'none'}",
                 got=input_signature,
-                hint="input_signature=[tagflow.TensorSpec([None, 3], 'float32')]",
+                hint="input_signature=[tagloom.TensorSpec([None, 3], 'float32')]",
             )
         self._specs: dict[str, Any] = dict(zip(names, specs))
 

@@ -83,7 +83,7 @@ class ConcreteFunction:
                 "no tensor of the function has this name" if not found else "several tensors have this name",
                 wanted="the name of one tensor, or its last parts",
                 got=repr(name) if not found else ", ".join(t.name for t in found),
-                hint="give the tensor a name, as in tagflow.identity(x, name='token')",
+                hint="give the tensor a name, as in tagloom.identity(x, name='token')",
             )
         return found[0]
 

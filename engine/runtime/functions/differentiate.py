@@ -1,4 +1,4 @@
-"""``tagflow.grad`` and ``tagflow.value_and_grad``: functions that give gradients of functions."""
+"""``tagloom.grad`` and ``tagloom.value_and_grad``: functions that give gradients of functions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def value_and_grad(function: Callable[..., Any], argnums: int | Sequence[int] = 
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> f = tg.value_and_grad(lambda w, x: tg.reduce_sum(w * x * x), argnums=(0, 1))
     >>> value, (by_w, by_x) = f.sync(2.0, [3.0, 1.0])
     >>> float(value), float(by_w), [float(g) for g in by_x]
@@ -93,7 +93,7 @@ def grad(function: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> cube = lambda x: x * x * x
     >>> float(tg.grad(tg.grad(cube)).sync(2.0))
     12.0
@@ -136,7 +136,7 @@ def _require_scalar(value: Tensor) -> None:
             wanted="a function that gives a scalar",
             got=value,
             operation=value.op,
-            hint="return tagflow.reduce_sum(...) or reduce_mean(...) of it",
+            hint="return tagloom.reduce_sum(...) or reduce_mean(...) of it",
         )
 
 

@@ -1,4 +1,4 @@
-"""``tagflow.function``: Python functions that are traced, compiled and awaited."""
+"""``tagloom.function``: Python functions that are traced, compiled and awaited."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial, update_wrapper
 from types import MethodType
 from typing import Any
 
-from ...base.errors import GraphError, TagflowError
+from ...base.errors import GraphError, TagloomError
 from ...frontend.function_scope import FunctionScope, is_inside, with_effects
 from ...ir import scopes
 from ...ir.graph import Graph
@@ -23,7 +23,7 @@ from .arguments import Arguments, Parameters, changes
 from .concrete import ConcreteFunction
 from .sessions import SyncDefault, default_session, default_sync_session
 
-_logger = logging.getLogger("tagflow")
+_logger = logging.getLogger("tagloom")
 _MANY = 8  # traces of one function from which on each is warned about
 _common = Graph()  # of functions that are made while no graph is open, so that they may call each other
 _tracing = threading.RLock()  # functions of one graph may be called in several threads
@@ -43,7 +43,7 @@ class Function:
 
     Examples
     --------
-    >>> import numpy as np, tagflow as tg
+    >>> import numpy as np, tagloom as tg
     >>> double = tg.function(lambda x: x * 2)
     >>> double.sync(np.array([1.0, 2.0])), double.sync(np.array([3.0, 4.0])), double.sync(5)
     (array([2., 4.]), array([6., 8.]), array(10, dtype=int32))
@@ -100,7 +100,7 @@ class Function:
         ------
         TypeError
             If the arguments do not fit the parameters.
-        TagflowError
+        TagloomError
             As the function raises it while it is traced, and as :meth:`Session.run` does.
         """
         arguments = self._parameters.bind(args, kwargs)
@@ -199,7 +199,7 @@ class Function:
 
         Examples
         --------
-        >>> import asyncio, tagflow as tg
+        >>> import asyncio, tagloom as tg
         >>> @tg.function
         ... def powers(n):
         ...     def body(i, x):
@@ -297,7 +297,7 @@ class Function:
                 first = len(self.graph.root.operations)
                 result = self._parameters.call(self.python_function, values)
                 return placeholders, with_effects(result, self.graph.root.operations[first:], self._name)
-            except TagflowError as error:
+            except TagloomError as error:
                 described = ", ".join(f"{k}: {v}" for k, v in self._parameters.describe(arguments).items())
                 error.add_note(
                     f"{self._name} was traced with {described or 'no arguments'}; arguments whose values Python has to "
@@ -364,7 +364,7 @@ def function(
 
     Examples
     --------
-    >>> import asyncio, tagflow as tg
+    >>> import asyncio, tagloom as tg
     >>> @tg.function
     ... def collatz(n):
     ...     even = lambda n: tg.equal(n % 2, 0)

@@ -12,7 +12,7 @@ from ...ir.graph import Graph
 from ..session import Session
 from ..sync import SyncSession
 
-_logger = logging.getLogger("tagflow")
+_logger = logging.getLogger("tagloom")
 _Held = tuple[Session, AsyncGenerator[None, None]]
 _sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Graph, _Held]] = WeakKeyDictionary()
 
@@ -88,4 +88,4 @@ def _close(session: SyncSession) -> None:
     except RuntimeError:
         session.close()
     else:
-        threading.Thread(target=session.close, name="tagflow-close").start()
+        threading.Thread(target=session.close, name="tagloom-close").start()

@@ -14,7 +14,7 @@ from itertools import count
 from typing import Protocol
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from ...base.errors import TagflowError
+from ...base.errors import TagloomError
 from ...streams.contract import Device
 from ..devices.device_values import forget_constants
 from ..devices.session_devices import SessionDevice
@@ -97,7 +97,7 @@ class MemoryArbiter:
 
         Raises
         ------
-        TagflowError
+        TagloomError
             If a step of another event loop has some of a limited device's memory, of which nobody here could wait.
         """
         if self._shared:
@@ -132,7 +132,7 @@ class MemoryArbiter:
             for other in _present(_sharing[device]):
                 loop = other._loop
                 if other._running and loop is not None and loop is not self._loop and not loop.is_closed():
-                    raise TagflowError(
+                    raise TagloomError(
                         f"{device.name} has a limit, so it serves one loop at a time, and steps of another one are "
                         "under way",
                         hint="await them first, or give each loop a device of its own",

@@ -28,7 +28,7 @@ class Metric(NamedTuple):
     Attributes
     ----------
     name : str
-        Behind ``tagflow_``; ends with its base unit, and ``_total`` where it is a counter.
+        Behind ``tagloom_``; ends with its base unit, and ``_total`` where it is a counter.
     type : {'counter', 'gauge'}
     help : str
     read : callable
@@ -174,15 +174,15 @@ def prometheus_text(sessions: HasStatistics | Mapping[str, HasStatistics]) -> st
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     y = tg.constant(1.0) + 1.0
     >>> with tg.SyncSession(graph) as session:
     ...     value = session.run(y)
     ...     text = tg.monitoring.prometheus_text({"demo": session})
     >>> text.splitlines()[:3]
-    ['# HELP tagflow_steps_started_total Steps that began.', '# TYPE tagflow_steps_started_total counter', \
-'tagflow_steps_started_total{session="demo"} 1']
+    ['# HELP tagloom_steps_started_total Steps that began.', '# TYPE tagloom_steps_started_total counter', \
+'tagloom_steps_started_total{session="demo"} 1']
     """
     named = sessions.items() if isinstance(sessions, Mapping) else [("", sessions)]
     families: dict[str, list[str]] = {}
@@ -196,14 +196,14 @@ def prometheus_text(sessions: HasStatistics | Mapping[str, HasStatistics]) -> st
             )
         for metric, labels, value in _samples(session.statistics()):
             lines = families.setdefault(
-                f"tagflow_{metric.name}",
+                f"tagloom_{metric.name}",
                 [
-                    f"# HELP tagflow_{metric.name} {_escaped(metric.help)}",
-                    f"# TYPE tagflow_{metric.name} {metric.type}",
+                    f"# HELP tagloom_{metric.name} {_escaped(metric.help)}",
+                    f"# TYPE tagloom_{metric.name} {metric.type}",
                 ],
             )
             own = {"session": name, **labels} if name else labels
-            lines.append(f"tagflow_{metric.name}{_in_braces(own)} {_number(value)}")
+            lines.append(f"tagloom_{metric.name}{_in_braces(own)} {_number(value)}")
     return "".join(f"{line}\n" for lines in families.values() for line in lines)
 
 

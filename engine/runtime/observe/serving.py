@@ -1,4 +1,4 @@
-"""A session tells of itself over a socket: to `tagflow top`, to scripts, to what gathers metrics.
+"""A session tells of itself over a socket: to `tagloom top`, to scripts, to what gathers metrics.
 
 The event loop of the session answers: nothing happens as long as nobody asks.
 """
@@ -31,7 +31,7 @@ LONGEST_REQUEST = 4096  # bytes
 MOST_CONNECTIONS = 8
 _PAUSE = 1.0  # seconds until those who connect are looked at again, when there was no descriptor for one
 SECONDS = 5.0  # that one who asks may take
-_logger = logging.getLogger("tagflow")
+_logger = logging.getLogger("tagloom")
 
 
 class Shown(Protocol):
@@ -59,7 +59,7 @@ class StatisticsServer:
 
     Raises
     ------
-    TagflowError, OSError
+    TagloomError, OSError
         If there can be no socket.
 
     Attributes

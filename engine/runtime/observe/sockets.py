@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ...base.errors import TagflowError
+from ...base.errors import TagloomError
 
 _NAME = re.compile(r"(\d{1,10})-[0-9a-f]{8}\.sock")
 _NEW = re.compile(r"\.new-(\d{1,10})-[0-9a-f]{8}")
@@ -28,8 +28,8 @@ def socket_directory() -> Path:
     """Return this user's directory of sockets, which need not be there."""
     of_user = os.environ.get("XDG_RUNTIME_DIR")
     if of_user:
-        return Path(of_user, "tagflow")
-    return Path(tempfile.gettempdir(), f"tagflow-{os.geteuid()}")
+        return Path(of_user, "tagloom")
+    return Path(tempfile.gettempdir(), f"tagloom-{os.geteuid()}")
 
 
 def checked_directory(make: bool) -> Path | None:
@@ -37,7 +37,7 @@ def checked_directory(make: bool) -> Path | None:
 
     Raises
     ------
-    TagflowError
+    TagloomError
         If it can not be made, or others may open what is in it.
     """
     path = socket_directory()
@@ -52,7 +52,7 @@ def checked_directory(make: bool) -> Path | None:
     except OSError as error:
         raise _unusable(path, error) from error
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
-        raise TagflowError(
+        raise TagloomError(
             f"the directory of sockets {path} is not this user's alone",
             wanted=f"a directory of user {os.geteuid()} with mode 0700",
             got=f"{stat.filemode(found.st_mode)} of user {found.st_uid}",
@@ -61,8 +61,8 @@ def checked_directory(make: bool) -> Path | None:
     return path
 
 
-def _unusable(path: Path, error: OSError) -> TagflowError:
-    return TagflowError(
+def _unusable(path: Path, error: OSError) -> TagloomError:
+    return TagloomError(
         f"the directory of sockets {path} can not be used: {error.strerror}",
         hint="let XDG_RUNTIME_DIR name a directory of your own that is there",
     )
@@ -117,7 +117,7 @@ def listen_in(directory: Path) -> tuple[socket.socket, Path]:
 
     Raises
     ------
-    TagflowError
+    TagloomError
         If the path is too long.
     OSError
         If there is no room for it.
@@ -125,7 +125,7 @@ def listen_in(directory: Path) -> tuple[socket.socket, Path]:
     name = f"{os.getpid()}-{secrets.token_hex(4)}"
     path, hidden = directory / f"{name}.sock", directory / f".new-{name}"
     if len(os.fsencode(hidden)) > _LONGEST:
-        raise TagflowError(
+        raise TagloomError(
             f"the path of a socket is too long: {hidden}",
             wanted=f"at most {_LONGEST} bytes",
             got=len(os.fsencode(hidden)),

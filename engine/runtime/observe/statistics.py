@@ -51,7 +51,7 @@ class Statistics:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     y = tg.constant(1.0) + 1.0
     >>> with tg.SyncSession(graph) as session:

@@ -48,7 +48,7 @@ class Span:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     y = tg.while_loop(lambda i: i < 2, lambda i: i + 1, [0], name="count")
     >>> trace = tg.Trace()
@@ -114,7 +114,7 @@ class Trace:
 
     Examples
     --------
-    >>> import asyncio, tagflow as tg
+    >>> import asyncio, tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     y = tg.while_loop(lambda i: i < 3, lambda i: i + 1, [0])
     >>> trace = tg.Trace()

@@ -50,7 +50,7 @@ class Watch:
 
     Examples
     --------
-    >>> import asyncio, tagflow as tg
+    >>> import asyncio, tagloom as tg
     >>> inside = []
     >>> with tg.Graph().as_default() as graph:
     ...     y = tg.while_loop(lambda i: i < 3, lambda i: inside.append(i * i) or i + 1, [0])
@@ -144,7 +144,7 @@ class Watch:
                 f"this watch of {self.tensor.name} was used already",
                 operation=self.tensor.op,
                 wanted="one watch for each run",
-                hint="give each run a tagflow.Watch(tensor) of its own",
+                hint="give each run a tagloom.Watch(tensor) of its own",
             )
 
     def take(self, owner: SessionWatches | None = None) -> None:
@@ -257,9 +257,9 @@ def watches_of_run(watch: Watch | Iterable[Watch], graph: Graph) -> tuple[Watch,
         if not isinstance(each, Watch):
             raise GraphError(
                 "this is no watch",
-                wanted="a tagflow.Watch, or several",
+                wanted="a tagloom.Watch, or several",
                 got=repr(each),
-                hint="watch=tagflow.Watch(tensor)",
+                hint="watch=tagloom.Watch(tensor)",
             )
         graph.as_graph_element(each.tensor)
         each.check_unused()

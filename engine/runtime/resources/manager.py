@@ -21,7 +21,7 @@ from ...kernels.scheduler.allocations import resource_allocations
 
 R = TypeVar("R", bound=Resource)
 Snapshot = dict[str, dict[str, Any]]  # what resources hold, by container and name
-_logger = logging.getLogger("tagflow")
+_logger = logging.getLogger("tagloom")
 
 
 class ResourceManager:

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from time import monotonic
 
-from ...base.errors import GraphError, Overloaded, TagflowError
+from ...base.errors import GraphError, Overloaded, TagloomError
 from ...base.source_lines import Source, user_source
 
 _WEIGHT = 0.2  # of the newest interval in the average
@@ -37,7 +37,7 @@ class Place:
         _places.set(tuple(place for place in _places.get() if place is not self))
 
 
-_places: ContextVar[tuple[Place, ...]] = ContextVar("tagflow_places", default=())  # of those who called this, in turn
+_places: ContextVar[tuple[Place, ...]] = ContextVar("tagloom_places", default=())  # of those who called this, in turn
 
 
 class Admission:
@@ -120,7 +120,7 @@ class Admission:
         place.hide()
         self._free_place()
 
-    def close(self, make_error: Callable[[], TagflowError]) -> None:
+    def close(self, make_error: Callable[[], TagloomError]) -> None:
         """Send all who wait away, each with an error of its own."""
         for waiter in self._waiting:
             if _is_open(waiter):

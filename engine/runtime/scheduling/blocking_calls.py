@@ -16,7 +16,7 @@ from ...ops.support.context import LongCall
 from ...streams.contract import Clock
 from ..devices.simulated_time import held
 
-_logger = logging.getLogger("tagflow")
+_logger = logging.getLogger("tagloom")
 
 
 def _closed() -> SessionClosed:
@@ -42,7 +42,7 @@ class BlockingCalls:
         Held from a call to its outcome, as it takes real time: those that are free to jump.
     """
 
-    def __init__(self, count: int, name: str = "tagflow-blocking") -> None:
+    def __init__(self, count: int, name: str = "tagloom-blocking") -> None:
         self._count = count
         self._name = name
         self._pool: ThreadPoolExecutor | None = None

@@ -15,7 +15,7 @@ from .timeouts import check_seconds
 
 T = TypeVar("T")
 
-_log = logging.getLogger("tagflow")
+_log = logging.getLogger("tagloom")
 _NEVER_AGAIN = (GraphError, SessionClosed)  # it would be the same again
 
 
@@ -38,7 +38,7 @@ class RunnerStatistics:
 
     Examples
     --------
-    >>> import asyncio, tagflow as tg
+    >>> import asyncio, tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     count = tg.Variable(0)
     ...     init, add = count.initializer, count.assign_add(1)
@@ -108,7 +108,7 @@ class Runner:
 
     Examples
     --------
-    >>> import asyncio, tagflow as tg
+    >>> import asyncio, tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     count = tg.Variable(0)
     ...     init, add = count.initializer, count.assign_add(1)

@@ -37,7 +37,7 @@ class WorkerPool:
     def __init__(self, settings: Settings) -> None:
         count = usable_cores() if settings.workers is None else settings.workers
         self.workers = Workers(count, settings.offload_seconds) if count else None
-        self.calls: BlockingCalls | None = BlockingCalls(count, "tagflow-kernel") if count else None
+        self.calls: BlockingCalls | None = BlockingCalls(count, "tagloom-kernel") if count else None
         self._wakeup: WakeupFd | None = None  # rings when an orphan ends
         self._closers: list[asyncio.Event] = []  # of those who wait for the last one
         self._wakeup_to_close: WakeupFd | None = None  # rings for them

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...base.errors import TagflowError
+from ...base.errors import TagloomError
 from ...base.settings import Settings
 from ...base.wording import by_reason
 from ...compile import DevicePlan, StepPlan, Target, compile_step, with_own_tables
@@ -193,7 +193,7 @@ def compile_request(
     most = target.settings.specialize if target.shapes is None else 0
     try:
         plan = compile_step(program, target)
-    except TagflowError as error:
+    except TagloomError as error:
         error.operation = users_own(graph, error.operation)
         raise
     return CompiledStep(graph, plan, feeds, request, watched, most, target.observed)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
-from ...base.errors import TagflowError
+from ...base.errors import TagloomError
 from ...base.source_lines import user_source
 from ...compile import Target
 from ...ir.graph import Graph
@@ -21,7 +21,7 @@ from .outcomes import StepCounts
 from .request import Request
 from .step_cache import StepCache
 
-_logger = logging.getLogger("tagflow")
+_logger = logging.getLogger("tagloom")
 _NAMED = 3  # fetches that the log names
 _MOST_GROWTHS = 32  # times that a graph grows between steps before the log says so
 
@@ -98,7 +98,7 @@ class StepCompiler:
             target, source = self._target(), user_source()
             try:
                 step, seconds = await asyncio.to_thread(self._compile, request, feeds, watched, target)
-            except TagflowError as error:
+            except TagloomError as error:
                 error.source = error.source or source  # the caller's line is not on the stack of the thread
                 raise
             check_admits()

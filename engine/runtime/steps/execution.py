@@ -38,7 +38,7 @@ from .environment import StepEnvironment
 from .failures import complete
 from .launch import charge_feeds, counters_of, launch, switch_outcomes
 
-_logger = logging.getLogger("tagflow")
+_logger = logging.getLogger("tagloom")
 
 _NAMED = 4  # instances that the text of a timeout names
 _NOTED = 40  # lines of state that its note holds

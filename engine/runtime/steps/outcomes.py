@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ...base.errors import GraphError, SessionClosed, StepTimeout
 from .compiled_step import CompiledStep
 
-_logger = logging.getLogger("tagflow")
+_logger = logging.getLogger("tagloom")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class StepRecord:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> ended = []
     >>> with tg.Graph().as_default() as graph:
     ...     y = tg.identity(1.0, name="y")
@@ -70,7 +70,7 @@ class RandomState(NamedTuple):
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     x = tg.random_uniform([])
     >>> with tg.SyncSession(graph) as session:

@@ -219,7 +219,7 @@ class PartialRun:
 
     Examples
     --------
-    >>> import asyncio, tagflow as tg
+    >>> import asyncio, tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     x, y = tg.placeholder("float32", []), tg.placeholder("float32", [])
     ...     double, total = x * 2.0, x * 2.0 + y

@@ -55,7 +55,7 @@ class LoopReport:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     y = tg.while_loop(lambda a: a < 100.0, lambda a: a * 2.0, [1.0], name="double")
     >>> with tg.SyncSession(graph) as session:
@@ -124,7 +124,7 @@ class ClusterReport:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     y = x = tg.placeholder("float32", [2])
     ...     for _ in range(8):
@@ -204,7 +204,7 @@ class Report:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     y = tg.while_loop(lambda a: a < 100.0, lambda a: a * 2.0, [1.0], name="double")
     >>> with tg.SyncSession(graph) as session:

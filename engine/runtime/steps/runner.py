@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ...base.errors import DeviceMemoryError, GraphError, SessionClosed, StepTimeout, TagflowError
+from ...base.errors import DeviceMemoryError, GraphError, SessionClosed, StepTimeout, TagloomError
 from ...ir.graph import Graph
 from ...ir.tensor import Tensor
 from ...kernels.scheduler.time_slices import TimeSlices
@@ -405,11 +405,11 @@ class StepRunner:
             self._release = None
 
     def enter_loop(self) -> TimeSlices:
-        """Return the turns of the running loop; TagflowError if there is none, or steps are under way on another."""
+        """Return the turns of the running loop; TagloomError if there is none, or steps are under way on another."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            raise TagflowError(
+            raise TagloomError(
                 "no asyncio event loop runs here",
                 hint="asyncio.run(main()), or anyio on asyncio; trio's loop can not run a session",
             ) from None
@@ -421,7 +421,7 @@ class StepRunner:
             and not known.is_closed()
             and (self.running or (self.admission and self.admission.waiting))
         ):
-            raise TagflowError(
+            raise TagloomError(
                 "a session serves one event loop at a time, and steps of another one are under way",
                 hint="await them first, or open a session in each loop",
             )

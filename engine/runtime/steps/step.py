@@ -28,7 +28,7 @@ class Step:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> with tg.Graph().as_default() as graph, tg.device("/cpu:1"):
     ...     y = tg.identity(tg.placeholder("float32", [], name="x"), name="y")
     >>> step = tg.Session(graph, devices=2).make_step(y, feeds=["x:0"])
@@ -128,7 +128,7 @@ class Step:
 
         Examples
         --------
-        >>> import asyncio, tagflow as tg
+        >>> import asyncio, tagloom as tg
         >>> inside = []
         >>> with tg.Graph().as_default() as graph:
         ...     n = tg.placeholder("int32", [])

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...base.errors import GraphError, TagflowError
+from ...base.errors import GraphError, TagloomError
 from ...base.source_lines import user_source
 from ..observe.watch import Watch
 from ..scheduling.time_slices import wait_shielded
@@ -29,7 +29,7 @@ class StepStream:
 
     Examples
     --------
-    >>> import asyncio, tagflow as tg
+    >>> import asyncio, tagloom as tg
     >>> inside = []
     >>> with tg.Graph().as_default() as graph:
     ...     y = tg.while_loop(lambda i: i < 3, lambda i: inside.append(i * i) or i + 1, [0])
@@ -88,7 +88,7 @@ class StepStream:
 
         Raises
         ------
-        TagflowError
+        TagloomError
             The error of the run, unless the iteration has raised it.
         GraphError
             If the stream was closed before its run had ended, or its error was raised already.
@@ -133,7 +133,7 @@ class StepStream:
         error = None if task.cancelled() else task.exception()
         if task.cancelled() or error is not None:
             self._task = None  # the error's traceback refers to this stream
-        if isinstance(error, TagflowError) and error.operation is None:
+        if isinstance(error, TagloomError) and error.operation is None:
             error.source = self._source  # the caller's line is not on the stack of the task
         try:
             return task.result()

@@ -32,7 +32,7 @@ class TensorHandle:
 
     Examples
     --------
-    >>> import asyncio, tagflow as tg
+    >>> import asyncio, tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     x = tg.placeholder("float32", [])
     ...     kept, y = tg.get_session_handle(x * 2.0), x + 1.0

@@ -38,8 +38,8 @@ from .saved import Saved
 from .saving import Check, Saving
 from .slices import aliases_of, slices_of
 
-_logger = logging.getLogger("tagflow")
-_LIBRARY = f"tagflow {VERSION}"
+_logger = logging.getLogger("tagloom")
+_LIBRARY = f"tagloom {VERSION}"
 
 
 class Checkpointer:
@@ -75,8 +75,8 @@ class Checkpointer:
 
     Examples
     --------
-    >>> import asyncio, tempfile, tagflow as tg
-    >>> from tagflow.training import AdamOptimizer, Checkpointer
+    >>> import asyncio, tempfile, tagloom as tg
+    >>> from tagloom.training import AdamOptimizer, Checkpointer
     >>> with tg.Graph().as_default() as graph:
     ...     w = tg.Variable([5.0, -3.0], name="w")
     ...     train = AdamOptimizer(0.1).minimize(tg.reduce_sum(tg.square(tg.dropout(w, 0.5))))

@@ -157,7 +157,7 @@ def _made(path: Path) -> int | None:
 def _write_files(path: Path, opened: int, contents: Contents, check: Check) -> None:
     for name, tensors in contents.files.items():
         with _new_file(name, opened) as file:
-            write_tensors(file, str(path / name), _taken_out(tensors), {"format": "tagflow"}, check)
+            write_tensors(file, str(path / name), _taken_out(tensors), {"format": "tagloom"}, check)
             sync_file(file)
     with _new_file(NAME, opened) as file:
         data = memoryview(manifest_bytes(contents.manifest))

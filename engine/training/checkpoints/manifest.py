@@ -20,7 +20,7 @@ from .slices import Slice
 from .structures import Later, decode, encode
 
 NAME = "manifest.json"
-_FORMAT, _VERSION = "tagflow checkpoint", 1
+_FORMAT, _VERSION = "tagloom checkpoint", 1
 _LARGEST = 1 << 28  # bytes
 
 

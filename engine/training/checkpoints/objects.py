@@ -13,7 +13,7 @@ import numpy as np
 from ...base import nest
 from ...base.errors import CheckpointError
 
-_logger = logging.getLogger("tagflow")
+_logger = logging.getLogger("tagloom")
 
 
 def state_of(value: Any) -> Any:

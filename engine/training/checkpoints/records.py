@@ -32,7 +32,7 @@ class Restored:
 
     Examples
     --------
-    >>> import asyncio, tempfile, numpy as np, tagflow as tg
+    >>> import asyncio, tempfile, numpy as np, tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     w, b = tg.Variable([0.0, 0.0], name="w"), tg.Variable(0.0, name="b")
     >>> async def main(directory):
@@ -90,7 +90,7 @@ class CheckpointStatistics:
 
     Examples
     --------
-    >>> import asyncio, tempfile, tagflow as tg
+    >>> import asyncio, tempfile, tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     w = tg.Variable([1.0, 2.0], name="w")
     >>> async def main(directory):

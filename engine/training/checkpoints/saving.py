@@ -14,7 +14,7 @@ from time import perf_counter
 from ...base.errors import CheckpointError
 from ...base.source_lines import Source
 
-_logger = logging.getLogger("tagflow")
+_logger = logging.getLogger("tagloom")
 Check = Callable[[], None]
 
 
@@ -47,7 +47,7 @@ class Saving:
 
     Examples
     --------
-    >>> import asyncio, tempfile, tagflow as tg
+    >>> import asyncio, tempfile, tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     w = tg.Variable([1.0, 2.0], name="w")
     ...     update = w.assign_add([1.0, 1.0])
@@ -73,7 +73,7 @@ class Saving:
         self._ended: Future[Path] = Future()
         self._told = False  # whether somebody has seen how it ended
         # The thread is no daemon: a program that ends, or the end of an event loop, waits for the file to be whole.
-        self._thread = threading.Thread(target=self._run, args=[write], name=f"tagflow-checkpoint-{step}")
+        self._thread = threading.Thread(target=self._run, args=[write], name=f"tagloom-checkpoint-{step}")
         self._thread.start()
 
     @property

@@ -142,7 +142,7 @@ def common(a: range, b: range) -> range:
 
     Examples
     --------
-    >>> from tagflow.training.checkpoints.slices import common
+    >>> from tagloom.training.checkpoints.slices import common
     >>> common(range(1, 20, 2), range(0, 20, 3)), len(common(range(0, 9, 2), range(1, 9, 2)))
     (range(3, 20, 6), 0)
     """

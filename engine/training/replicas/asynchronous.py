@@ -42,8 +42,8 @@ class AsyncReplicas(Replicas):
 
     Examples
     --------
-    >>> import asyncio, tagflow as tg
-    >>> from tagflow.training import AsyncReplicas, GradientDescentOptimizer
+    >>> import asyncio, tagloom as tg
+    >>> from tagloom.training import AsyncReplicas, GradientDescentOptimizer
     >>> with tg.Graph().as_default() as graph:
     ...     w = tg.Variable([5.0, -3.0])
     ...     replicas = AsyncReplicas(GradientDescentOptimizer(0.1), replicas=2)

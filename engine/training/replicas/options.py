@@ -56,7 +56,7 @@ class LateGradient:
 
     Examples
     --------
-    >>> import tagflow as tg
+    >>> import tagloom as tg
     >>> tg.training.LateGradient(replica=2, step=10, updates=3, seconds=4.5)
     LateGradient(replica=2, step=10, updates=3, seconds=4.5)
     """
@@ -92,7 +92,7 @@ class ReplicaStatistics:
 
     Examples
     --------
-    >>> import asyncio, tagflow as tg
+    >>> import asyncio, tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     w = tg.Variable(3.0)
     ...     replicas = tg.training.SyncReplicas(tg.training.GradientDescentOptimizer(0.1), replicas=2)

@@ -31,8 +31,8 @@ class Replica:
     --------
     A step by hand, without runners:
 
-    >>> import tagflow as tg
-    >>> from tagflow.training import AsyncReplicas, GradientDescentOptimizer
+    >>> import tagloom as tg
+    >>> from tagloom.training import AsyncReplicas, GradientDescentOptimizer
     >>> with tg.Graph().as_default() as graph:
     ...     w = tg.Variable(3.0)
     ...     replica = AsyncReplicas(GradientDescentOptimizer(0.5), replicas=1).minimize(w * w)

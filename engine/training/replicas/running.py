@@ -46,7 +46,7 @@ class ReplicaGroup(ABC):
 
     Examples
     --------
-    >>> import asyncio, tagflow as tg
+    >>> import asyncio, tagloom as tg
     >>> with tg.Graph().as_default() as graph:
     ...     w = tg.Variable(3.0)
     ...     replicas = tg.training.SyncReplicas(tg.training.GradientDescentOptimizer(0.1), replicas=3, backup=1)

@@ -67,8 +67,8 @@ class SyncReplicas(Replicas):
 
     Examples
     --------
-    >>> import asyncio, tagflow as tg
-    >>> from tagflow.training import GradientDescentOptimizer, SyncReplicas
+    >>> import asyncio, tagloom as tg
+    >>> from tagloom.training import GradientDescentOptimizer, SyncReplicas
     >>> with tg.Graph().as_default() as graph:
     ...     w = tg.Variable([5.0, -3.0])
     ...     replicas = SyncReplicas(GradientDescentOptimizer(0.1), replicas=3, backup=1)

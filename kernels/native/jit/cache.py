@@ -1,7 +1,7 @@
 """Compiled code on disk, so that another process need not compile it again.
 
-The directory is ``$TAGFLOW_CACHE``, or ``tagflow`` in ``$XDG_CACHE_HOME`` or ``~/.cache``; with an empty
-``$TAGFLOW_CACHE`` nothing is kept. A file is named by all that its code depends on, and holds a digest of that name and
+The directory is ``$TAGLOOM_CACHE``, or ``tagloom`` in ``$XDG_CACHE_HOME`` or ``~/.cache``; with an empty
+``$TAGLOOM_CACHE`` nothing is kept. A file is named by all that its code depends on, and holds a digest of that name and
 the code. What was cut off, changed, renamed, or is another user's is not loaded. Files appear whole, so that any number
 of threads and processes may share a directory.
 """
@@ -17,17 +17,17 @@ from pathlib import Path
 
 MOST_FILES = 512  # the oldest go
 
-_MAGIC = b"tagflow object 1\n"
-_logger = logging.getLogger("tagflow")
+_MAGIC = b"tagloom object 1\n"
+_logger = logging.getLogger("tagloom")
 
 
 def directory() -> Path | None:
     """Return where code is kept, or None if it is not."""
-    given = os.environ.get("TAGFLOW_CACHE")
+    given = os.environ.get("TAGLOOM_CACHE")
     if given is not None:
         return Path(given) if given else None
     with contextlib.suppress(RuntimeError):  # nobody's home
-        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tagflow"
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tagloom"
     return None
 
 

@@ -1,4 +1,4 @@
-"""Machine code for the steps of runs, by LLVM, which is an extra: ``pip install tagflow[jit]``."""
+"""Machine code for the steps of runs, by LLVM, which is an extra: ``pip install tagloom[jit]``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from . import cache
 from .emit import emit
 from .listed import Layout, ListedStep
 
-_logger = logging.getLogger("tagflow")
+_logger = logging.getLogger("tagloom")
 
 
 class Level(NamedTuple):

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.compile import Target, compile_until
-from tagflow.deadness.regions import loops_are_regular
-from tagflow.ir.program import Program
-from tagflow.kernels.elementary.functions import elementary_function
+import tagloom as tg
+from tagloom.compile import Target, compile_until
+from tagloom.deadness.regions import loops_are_regular
+from tagloom.ir.program import Program
+from tagloom.kernels.elementary.functions import elementary_function
 
 from tests.support.settings import ON
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.ir.program import Program
-from tagflow.training import AdamOptimizer, MomentumOptimizer
+import tagloom as tg
+from tagloom.ir.program import Program
+from tagloom.training import AdamOptimizer, MomentumOptimizer
 
 from tests.support.compiling import optimized
 from tests.support.running import machine_results, result_pairs
@@ -301,5 +301,5 @@ def test_an_assignment_that_may_be_dead_is_not_read_ahead_of():
     total = tg.exp(assigned + 1.0) * 3.0
     with tg.SyncSession(tg.get_default_graph()) as session:
         session.run(w.initializer)
-        with pytest.raises(tg.TagflowError, match="dead"):
+        with pytest.raises(tg.TagloomError, match="dead"):
             session.run(total)

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.compile.fuse.rules import can_fuse, computes
-from tagflow.ir.program import Program
-from tagflow.kernels.steps import STEPS
+import tagloom as tg
+from tagloom.compile.fuse.rules import can_fuse, computes
+from tagloom.ir.program import Program
+from tagloom.kernels.steps import STEPS
 
 from tests.support.compiling import optimized
 from tests.support.running import result_pairs

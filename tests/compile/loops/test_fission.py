@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.base.errors import TensorArrayError
-from tagflow.ir.program import Program
-from tagflow.kernels.cpu.linear import limit_vectors
+import tagloom as tg
+from tagloom.base.errors import TensorArrayError
+from tagloom.ir.program import Program
+from tagloom.kernels.cpu.linear import limit_vectors
 
 from tests.support.compiling import optimized
 from tests.support.running import machine_results, result_pairs

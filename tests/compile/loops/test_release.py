@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.ir.program import Program
+import tagloom as tg
+from tagloom.ir.program import Program
 
 from tests.support.compiling import optimized
 from tests.support.settings import ON

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.compile import Target, compile_until
-from tagflow.ir.program import Program
+import tagloom as tg
+from tagloom.compile import Target, compile_until
+from tagloom.ir.program import Program
 
 from tests.support.running import result_pairs
 from tests.support.settings import ON as ALL

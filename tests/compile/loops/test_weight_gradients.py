@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.ir.program import Program
-from tagflow.kernels.cpu.product_sum import ProductSum
+import tagloom as tg
+from tagloom.ir.program import Program
+from tagloom.kernels.cpu.product_sum import ProductSum
 
 from tests.support.compiling import optimized
 from tests.support.running import result_pairs

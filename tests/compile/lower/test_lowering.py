@@ -4,19 +4,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tagflow.base.settings import DEFAULTS
-from tagflow.compile.lower.lowering import lower
-from tagflow.frontend.conditional import case, cond, switch_case
-from tagflow.frontend.loops import while_loop
-from tagflow.frontend.py_function import py_function
-from tagflow.frontend.scopes import control_dependencies
-from tagflow.ir import scopes
-from tagflow.ir.apply import constant
-from tagflow.ir.program import Program, copy_program
-from tagflow.ir.structured import save_maybe, save_series, trip_count
-from tagflow.ir.text import parse, to_text
-from tagflow.ops.control.placeholders import identity, no_op, placeholder
-from tagflow.runtime.reference.executor import ReferenceMachine
+from tagloom.base.settings import DEFAULTS
+from tagloom.compile.lower.lowering import lower
+from tagloom.frontend.conditional import case, cond, switch_case
+from tagloom.frontend.loops import while_loop
+from tagloom.frontend.py_function import py_function
+from tagloom.frontend.scopes import control_dependencies
+from tagloom.ir import scopes
+from tagloom.ir.apply import constant
+from tagloom.ir.program import Program, copy_program
+from tagloom.ir.structured import save_maybe, save_series, trip_count
+from tagloom.ir.text import parse, to_text
+from tagloom.ops.control.placeholders import identity, no_op, placeholder
+from tagloom.runtime.reference.executor import ReferenceMachine
 
 from tests.ops.evaluation import declare_all
 from tests.ops.instances import make_step

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.base.device_names import DeviceSpec
-from tagflow.compile import Target, compile_until
-from tagflow.compile.native.cluster import FEWEST, MOST
-from tagflow.compile.target import DeviceTarget
-from tagflow.ir.program import Program
-from tagflow.kernels.native.program import MOST_BYTES, NativeProgram
+import tagloom as tg
+from tagloom.base.device_names import DeviceSpec
+from tagloom.compile import Target, compile_until
+from tagloom.compile.native.cluster import FEWEST, MOST
+from tagloom.compile.target import DeviceTarget
+from tagloom.ir.program import Program
+from tagloom.kernels.native.program import MOST_BYTES, NativeProgram
 
 from tests.support.settings import ON
 

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.compile import Target, compile_until
-from tagflow.compile.native.translate import NotNative, translate
-from tagflow.ir.program import Program
-from tagflow.kernels.native.compiled import CompiledProgram
-from tagflow.kernels.native.program import NativeProgram
+import tagloom as tg
+from tagloom.compile import Target, compile_until
+from tagloom.compile.native.translate import NotNative, translate
+from tagloom.ir.program import Program
+from tagloom.kernels.native.compiled import CompiledProgram
+from tagloom.kernels.native.program import NativeProgram
 
 from tests.support.settings import ON
 

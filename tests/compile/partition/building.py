@@ -4,13 +4,13 @@ import asyncio
 from dataclasses import replace
 
 import numpy as np
-import tagflow as tg
-from tagflow.base.device_names import parse_device
-from tagflow.compile.partition import partition
-from tagflow.compile.place import place
-from tagflow.compile.plan.build import build_plan
-from tagflow.ir.program import Program
-from tagflow.ir.verify import check
+import tagloom as tg
+from tagloom.base.device_names import parse_device
+from tagloom.compile.partition import partition
+from tagloom.compile.place import place
+from tagloom.compile.plan.build import build_plan
+from tagloom.ir.program import Program
+from tagloom.ir.verify import check
 
 from tests.compile.partition.machines import run_partitioned
 from tests.support.compiling import lowered

@@ -3,10 +3,10 @@
 import asyncio
 
 import numpy as np
-from tagflow.base.tags import DEAD
-from tagflow.compile.plan.build import build_plan
-from tagflow.kernels.core.table import Kind
-from tagflow.runtime.reference.executor import ReferenceMachine
+from tagloom.base.tags import DEAD
+from tagloom.compile.plan.build import build_plan
+from tagloom.kernels.core.table import Kind
+from tagloom.runtime.reference.executor import ReferenceMachine
 
 from tests.ops.instances import make_step
 

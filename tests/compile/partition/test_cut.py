@@ -4,16 +4,16 @@ import asyncio
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.base.errors import GraphError
-from tagflow.base.tags import DEAD
-from tagflow.compile.partition import partition
-from tagflow.compile.place import place
-from tagflow.compile.plan.build import build_plan
-from tagflow.ir.program import Program, copy_program
-from tagflow.ir.text import to_text as graph_text
-from tagflow.kernels.core.table import Kind
-from tagflow.kernels.elementary.functions import elementary_function
+import tagloom as tg
+from tagloom.base.errors import GraphError
+from tagloom.base.tags import DEAD
+from tagloom.compile.partition import partition
+from tagloom.compile.place import place
+from tagloom.compile.plan.build import build_plan
+from tagloom.ir.program import Program, copy_program
+from tagloom.ir.text import to_text as graph_text
+from tagloom.kernels.core.table import Kind
+from tagloom.kernels.elementary.functions import elementary_function
 
 from tests.compile.partition.building import DEVICES, counted, cut, on, operations, run, source, two_devices
 from tests.compile.partition.machines import run_partitioned
@@ -277,7 +277,7 @@ def test_an_assertion_in_an_untaken_branch_on_another_device_stays_silent():
 
     y = tg.cond(p, fails, lambda: tg.constant(2.0))
     assert run([y], {p: False})[0] == [2.0]
-    with pytest.raises(tg.TagflowError):
+    with pytest.raises(tg.TagloomError):
         run([y], {p: True})
 
 

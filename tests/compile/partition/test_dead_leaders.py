@@ -4,12 +4,12 @@ import asyncio
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.base.device_names import parse_device
-from tagflow.base.tags import DEAD
-from tagflow.compile.partition import partition
-from tagflow.compile.place import place
-from tagflow.ir.program import Program
+import tagloom as tg
+from tagloom.base.device_names import parse_device
+from tagloom.base.tags import DEAD
+from tagloom.compile.partition import partition
+from tagloom.compile.place import place
+from tagloom.ir.program import Program
 
 from tests.compile.partition.machines import run_partitioned
 from tests.support.compiling import lowered

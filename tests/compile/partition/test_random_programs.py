@@ -5,17 +5,17 @@ import random
 
 import numpy as np
 import pytest
-import tagflow as tg
+import tagloom as tg
 from hypothesis import given, note
 from hypothesis import strategies as st
-from tagflow.base.device_names import parse_device
-from tagflow.compile.partition import partition
-from tagflow.compile.place import place
-from tagflow.compile.plan.build import build_plan
-from tagflow.ir.frames import ROOT, assign_frames
-from tagflow.ir.program import Program
-from tagflow.ir.verify import check
-from tagflow.runtime.resources.manager import ResourceManager
+from tagloom.base.device_names import parse_device
+from tagloom.compile.partition import partition
+from tagloom.compile.place import place
+from tagloom.compile.plan.build import build_plan
+from tagloom.ir.frames import ROOT, assign_frames
+from tagloom.ir.program import Program
+from tagloom.ir.verify import check
+from tagloom.runtime.resources.manager import ResourceManager
 
 from tests.compile.partition.machines import run_partitioned
 from tests.property.executors import compare

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.compile.partition import to_dot, to_text
-from tagflow.ir.text import parse
-from tagflow.ir.text import to_text as graph_text
+import tagloom as tg
+from tagloom.compile.partition import to_dot, to_text
+from tagloom.ir.text import parse
+from tagloom.ir.text import to_text as graph_text
 
 from tests.compile.partition.building import counted, cut, on, run, source, two_devices
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.base.tags import DEAD
+import tagloom as tg
+from tagloom.base.tags import DEAD
 
 from tests.compile.partition.building import cut, on, run, source
 from tests.support.settings import ON

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.base.device_names import parse_device
-from tagflow.compile.place import place
-from tagflow.ir.program import Program
+import tagloom as tg
+from tagloom.base.device_names import parse_device
+from tagloom.compile.place import place
+from tagloom.ir.program import Program
 
 from tests.support.compiling import lowered
 from tests.support.settings import ON

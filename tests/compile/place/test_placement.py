@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.base.device_names import DeviceSpec, parse_device
-from tagflow.base.errors import GraphError
-from tagflow.compile.place import place
-from tagflow.ir.program import Program
+import tagloom as tg
+from tagloom.base.device_names import DeviceSpec, parse_device
+from tagloom.base.errors import GraphError
+from tagloom.compile.place import place
+from tagloom.ir.program import Program
 
 from tests.support.compiling import lowered
 

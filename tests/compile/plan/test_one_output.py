@@ -1,7 +1,7 @@
 """Operations of any number of outputs that have one, on both executors."""
 
 import pytest
-import tagflow as tg
+import tagloom as tg
 
 MAKERS = {
     "Split": lambda x: tg.split(x, 1),

@@ -1,8 +1,8 @@
 """Constant folding computes what a step would compute, strings included."""
 
 import pytest
-import tagflow as tg
-from tagflow.ir.program import Program
+import tagloom as tg
+from tagloom.ir.program import Program
 
 from tests.support.compiling import plan_of
 from tests.support.settings import ON

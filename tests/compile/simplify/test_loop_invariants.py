@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.ir.program import Program
+import tagloom as tg
+from tagloom.ir.program import Program
 
 from tests.support.compiling import lowered
 from tests.support.settings import ON
@@ -91,5 +91,5 @@ def test_what_is_dead_stays_dead(feeds, arrays, settings):
     values = dict(zip(feeds, [*arrays, np.int32(2)], strict=True))
     with tg.SyncSession(y.graph, settings=settings) as session:
         assert session.run(count, values) == 2
-        with pytest.raises(tg.TagflowError, match="dead"):
+        with pytest.raises(tg.TagloomError, match="dead"):
             session.run(y, values)

@@ -4,9 +4,9 @@ from collections import Counter
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.compile import Target, compile_until
-from tagflow.ir.program import Program
+import tagloom as tg
+from tagloom.compile import Target, compile_until
+from tagloom.ir.program import Program
 
 from tests.support.settings import ON
 

@@ -1,8 +1,8 @@
 """Models that are trained, saved and restored."""
 
 import numpy as np
-import tagflow as tg
-from tagflow.training import AdamOptimizer
+import tagloom as tg
+from tagloom.training import AdamOptimizer
 
 UNITS, BATCH = 6, 5
 

@@ -6,9 +6,9 @@ import threading
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.training import Checkpointer
-from tagflow.training.checkpoints import directory as files
+import tagloom as tg
+from tagloom.training import Checkpointer
+from tagloom.training.checkpoints import directory as files
 
 from tests.runtime.tasks import only_this_task
 from tests.training.checkpoints.models import bits, variables
@@ -37,7 +37,7 @@ def hidden(directory):
 
 
 def no_thread_writes():
-    return not [each for each in threading.enumerate() if each.name.startswith("tagflow-checkpoint")]
+    return not [each for each in threading.enumerate() if each.name.startswith("tagloom-checkpoint")]
 
 
 async def until_no_thread_writes():

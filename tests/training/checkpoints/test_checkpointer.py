@@ -8,11 +8,11 @@ import threading
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.base.safetensors import TensorFile, save_file
-from tagflow.ops.state.variables import VariableSlot
-from tagflow.training import Checkpointer
-from tagflow.training.checkpoints import directory as files
+import tagloom as tg
+from tagloom.base.safetensors import TensorFile, save_file
+from tagloom.ops.state.variables import VariableSlot
+from tagloom.training import Checkpointer
+from tagloom.training.checkpoints import directory as files
 
 from tests.runtime.tasks import only_this_task
 from tests.strict_array_library.device import StrictDevice
@@ -58,7 +58,7 @@ async def test_a_checkpoint_is_a_manifest_and_a_file_that_others_read(tmp_path):
     manifest = json.loads((path / "manifest.json").read_text())
     assert (manifest["step"], manifest["metrics"], manifest["random_state"]) == (100, {"loss": 0.5}, [0, 1])
     assert manifest["tensors"]["w"] == {"file": "cpu-0.safetensors", "dtype": "float32", "shape": [2, 3]}
-    assert manifest["library"] == f"tagflow {tg.__version__}"
+    assert manifest["library"] == f"tagloom {tg.__version__}"
     found, values = await restored(path.parent, variables(w=FLOATS * 0, k=np.int64(0), s=np.array(["ä"], "T")))
     assert (found.path, found.step, dict(found.metrics)) == (str(path), 100, {"loss": 0.5})
     assert sorted(found.variables) == ["k", "s", "w"]
@@ -194,7 +194,7 @@ async def test_the_best_are_kept_too(tmp_path, mode, best):
 
 
 async def test_each_manifest_is_read_once_for_its_metric(tmp_path, monkeypatch):
-    from tagflow.training.checkpoints import policies
+    from tagloom.training.checkpoints import policies
 
     read, seen = policies.read_manifest, []
     monkeypatch.setattr(policies, "read_manifest", lambda path: (seen.append(path), read(path))[1])
@@ -229,7 +229,7 @@ async def test_saving_is_due_by_steps(tmp_path):
 
 
 async def test_saving_is_due_by_time(tmp_path, monkeypatch):
-    from tagflow.training.checkpoints import policies
+    from tagloom.training.checkpoints import policies
 
     now = 100.0
     monkeypatch.setattr(policies, "monotonic", lambda: now)
@@ -346,7 +346,7 @@ async def test_what_can_not_be_saved_is_refused_with_its_name(tmp_path):
 
 async def test_what_else_the_session_keeps_is_saved(tmp_path):
     """Resources of other kinds than variables, in whatever structure they give."""
-    from tagflow.base.resources import Resource
+    from tagloom.base.resources import Resource
 
     class Box(Resource):
         __slots__ = ("held",)
@@ -548,7 +548,7 @@ async def test_nothing_is_left_open(tmp_path):
         with pytest.raises(tg.CheckpointError):
             await restored(tmp_path, variables(other=FLOATS))
     # Threads that asyncio keeps for its own calls are counted above, all but those of the checkpoints have begun.
-    assert not [each for each in threading.enumerate() if each.name.startswith("tagflow-checkpoint")]
+    assert not [each for each in threading.enumerate() if each.name.startswith("tagloom-checkpoint")]
     assert opened() <= files_before + threading.active_count() - threads
     assert only_this_task()
 

@@ -11,10 +11,10 @@ import struct
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.base.safetensors import DamagedFile, streams, writing
-from tagflow.training import Checkpointer
-from tagflow.training.checkpoints import directory as files
+import tagloom as tg
+from tagloom.base.safetensors import DamagedFile, streams, writing
+from tagloom.training import Checkpointer
+from tagloom.training.checkpoints import directory as files
 
 from tests.training.checkpoints.models import variables
 
@@ -303,7 +303,7 @@ async def test_what_only_looks_like_a_checkpoint_is_passed_over(tmp_path, what):
 @pytest.mark.parametrize("opened", [False, True])
 async def test_a_checkpoint_that_another_process_removes_meanwhile_is_none(tmp_path, monkeypatch, opened):
     """It has saved a newer one by then, which is restored."""
-    from tagflow.training.checkpoints import checkpointer, manifest
+    from tagloom.training.checkpoints import checkpointer, manifest
 
     path = await save(tmp_path, 1)
     module, name = (manifest, "_open_arrays") if opened else (checkpointer, "open_checkpoint")
@@ -379,7 +379,7 @@ async def test_a_file_that_ends_while_it_is_read_is_damage(tmp_path, monkeypatch
     """It was whole when it was opened."""
     for step in (1, 2):
         await save(tmp_path, step)
-    from tagflow.training.checkpoints import checkpointer
+    from tagloom.training.checkpoints import checkpointer
 
     opened = checkpointer.open_checkpoint
 

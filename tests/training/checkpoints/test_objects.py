@@ -6,9 +6,9 @@ from collections import namedtuple
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.data.stages import saved_items
-from tagflow.training import Checkpointer
+import tagloom as tg
+from tagloom.data.stages import saved_items
+from tagloom.training import Checkpointer
 
 from tests.training.checkpoints.models import variables
 
@@ -116,7 +116,7 @@ async def test_elements_of_a_pipeline_are_put_together_by_the_thread_that_writes
         later = await drawn(session, iterator, 50)  # of elements that are being written
         await saving
         assert makers
-        assert set(makers) == {"tagflow-checkpoint-7"}
+        assert set(makers) == {"tagloom-checkpoint-7"}
         await saver.restore(session)
         assert await drawn(session, iterator, 50) == later
         snapshot, captured = await session.snapshot(), await session.capture()

@@ -5,9 +5,9 @@ import math
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow import data
-from tagflow.training import Checkpointer
+import tagloom as tg
+from tagloom import data
+from tagloom.training import Checkpointer
 
 
 def test_elements_of_all_kinds_are_saved_and_restored(tmp_path):

@@ -5,8 +5,8 @@ import json
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.training import Checkpointer
+import tagloom as tg
+from tagloom.training import Checkpointer
 
 from tests.training.checkpoints.models import variables
 
@@ -260,7 +260,7 @@ async def test_the_state_of_a_queue_is_not_believed(tmp_path, what):
         put, size = queue.enqueue(5.0), queue.size()
     async with tg.Session(graph) as session, Checkpointer(tmp_path) as checkpointer:
         await session.run(put)
-        with pytest.raises(tg.TagflowError):
+        with pytest.raises(tg.TagloomError):
             await checkpointer.restore(session, path)
         assert int(await session.run(size)) == 1
 

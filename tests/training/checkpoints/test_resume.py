@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
-import tagflow as tg
-from tagflow.training import Checkpointer
+import tagloom as tg
+from tagloom.training import Checkpointer
 
 from tests.training.checkpoints.models import Model, bits
 
 LAST = 12
-KILLS = int(os.environ.get("TAGFLOW_KILLS", 10))
+KILLS = int(os.environ.get("TAGLOOM_KILLS", 10))
 ROOT = Path(__file__).parents[3]
 
 
@@ -83,8 +83,8 @@ async def test_training_that_goes_on_does_not_change_what_is_saved(tmp_path):
 
 PROGRAM = """
 import asyncio, sys
-import tagflow as tg
-from tagflow.training import Checkpointer
+import tagloom as tg
+from tagloom.training import Checkpointer
 from tests.training.checkpoints.models import Model
 
 async def main(directory, last):
@@ -121,8 +121,8 @@ def resumed_until(directory, moment):
 # The process ends as soon as a file is opened, written, synced, renamed or removed for the n-th time in a checkpoint.
 KILLED = """
 import os, signal, shutil
-from tagflow.training.checkpoints import directory as _files
-from tagflow.base.safetensors import streams as _streams, writing as _writing
+from tagloom.training.checkpoints import directory as _files
+from tagloom.base.safetensors import streams as _streams, writing as _writing
 _left = {moment}
 def _counted(function):
     def call(*args, **kwargs):

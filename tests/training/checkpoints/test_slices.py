@@ -4,9 +4,9 @@ import itertools
 
 import numpy as np
 import pytest
-import tagflow as tg
-from tagflow.training import AdamOptimizer, Checkpointer, MomentumOptimizer
-from tagflow.training.checkpoints.slices import common
+import tagloom as tg
+from tagloom.training import AdamOptimizer, Checkpointer, MomentumOptimizer
+from tagloom.training.checkpoints.slices import common
 
 TABLE = np.arange(44, dtype=np.float32).reshape(11, 4)
 LAYOUTS = {
