@@ -20,7 +20,7 @@ FLAVOUR = "asan" if ASAN else "debug" if DEBUG else "release"
 FLAGS = {
     "asan": ["-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address"],
     "debug": ["-Og", "-g"],
-    "release": ["-O3"],
+    "release": ["-O3", "-g0"],  # Python's own flags ask for debug information, five times the size of the code
 }[FLAVOUR] + ["-ffp-contract=off"]  # where products are fused with sums, they are so by name
 BUILD = Path("build")
 STAMP = BUILD / "flavour"

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from types import ModuleType
 from typing import Any, NoReturn
 
+from ..base.errors import TagloomError
 from ..ir.other_names import NAMES, name_here
 
 _PACKAGE = __name__.partition(".")[0]
@@ -14,8 +15,10 @@ _MODULES = ("data", "losses", "metrics", "monitoring", "nn", "streams", "trainin
 _FLAT = ("bitwise", "debugging", "linalg", "manip", "math", "random", "strings")
 
 
-def __getattr__(name: str) -> NoReturn:
-    """Refuse a name with that of the same thing here, or with near ones."""
+def __getattr__(name: str) -> Any:
+    """Refuse a name with that of the same thing here, or with near ones; see `docs/renaming.md` for the alias."""
+    if name == "TagflowError":
+        return TagloomError  # programs written under the project's former name catch it
     hint = _hint(name)
     raise AttributeError(f"{_PACKAGE} has no '{name}'" + (f"\n  try: {hint}" if hint else ""), name=name)
 

@@ -21,6 +21,7 @@ from .structures import Later, decode, encode
 
 NAME = "manifest.json"
 _FORMAT, _VERSION = "tagloom checkpoint", 1
+_FORMATS = (_FORMAT, "tagflow checkpoint")  # the project's former name, in checkpoints written under it
 _LARGEST = 1 << 28  # bytes
 
 
@@ -151,7 +152,7 @@ def read_manifest(directory: str) -> dict[str, Any]:
     except OSError as error:
         raise _damaged(path, f"its manifest can not be read: {error.strerror}") from error
     found = parse_object(text, path)
-    if found.get("format") != _FORMAT or not isinstance(found.get("version"), int):
+    if found.get("format") not in _FORMATS or not isinstance(found.get("version"), int):
         raise _damaged(path, "this is no manifest", _FORMAT, found.get("format"))
     if found["version"] > _VERSION:
         raise _damaged(path, "it was written by a newer version", f"at most version {_VERSION}", found["version"])
