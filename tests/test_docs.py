@@ -32,7 +32,10 @@ def example(name, line, code):
     return pytest.param(name, line, code, id=f"{name}-{line}", marks=marks)
 
 
-EXAMPLES = [example(name, line, code) for name, text in NAMES.items() for line, code in blocks(text)]
+CONTINUED = "docs/start.md"  # its blocks are one program
+EXAMPLES = [
+    example(name, line, code) for name, text in NAMES.items() if name != CONTINUED for line, code in blocks(text)
+]
 
 
 def run(name, line, code):
@@ -56,6 +59,18 @@ def forget_operations(module):
 @pytest.mark.parametrize(("name", "line", "code"), EXAMPLES)
 def test_example_runs(name, line, code):
     run(name, line, code)
+
+
+@pytest.mark.usefixtures("fast_paths")
+def test_the_start_page_prints_what_its_comments_show(capsys):
+    program, shown = "", []
+    for line, code in blocks(NAMES[CONTINUED]):
+        program += "\n" * (line - 1 - program.count("\n")) + code
+        shown += re.findall(r"^ *print\(.*\)  # ([^,\n]+?)(?:,.*| \.\.\.)?$", code, re.M)
+    run(CONTINUED, 1, program)
+    printed = capsys.readouterr().out.splitlines()
+    assert len(shown) > 6
+    assert printed[: len(shown)] == shown
 
 
 async def test_web_handler_of_the_readme_answers_with_the_gradient():
@@ -89,6 +104,21 @@ def test_paths_and_links_lead_somewhere(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_names_exist(name):
     assert [n for n in re.findall(r"`tg\.(\w+)", NAMES[name]) if not hasattr(tg, n)] == []
+
+
+@pytest.mark.parametrize(
+    "name", sorted(name for name in NAMES if name.startswith(("docs/", "README")) and "design" not in name)
+)
+def test_blocks_of_code_are_not_cut_off(name):
+    inside = re.findall(r"^```(?:python|text)\n(.*?)^```", NAMES[name], re.M | re.S)
+    assert [line for block in inside for line in block.splitlines() if len(line) > 88] == []
+
+
+def test_the_front_page_leads_to_every_page():
+    """Directly, but for the design notes, of which it names the first."""
+    links = set(re.findall(r"\]\(([\w./-]+\.md)\)", NAMES["docs/index.md"]))
+    pages = {name.removeprefix("docs/") for name in NAMES if name.startswith("docs/")} - {"index.md"}
+    assert {page for page in pages if not page.startswith("design/")} - links == set()
 
 
 def test_every_error_is_in_the_index():
