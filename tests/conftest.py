@@ -9,8 +9,8 @@ import pytest
 from tests.support.fast_path_switches import all_on, switch_off
 from tests.support.probes import has_gpu
 from tests.support.rules import FIRST, LAST, coverage, report
+from tests.support.tiers import checked_passes, choose_tier, deselect_repetitions, order_long_ones_first
 
-os.environ.setdefault("TAGLOOM_CHECK_PASSES", "1")  # read when tagloom is imported; checks graphs between passes
 os.environ["TAGLOOM_CACHE"] = ""  # nothing compiled outlives a test
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -18,16 +18,23 @@ GOLDEN = Path(__file__).parent / "golden"
 
 def pytest_addoption(parser):
     parser.addoption("--rules", action="store_true", help=f"print which tests cover rules {FIRST}-{LAST}; run none")
+    parser.addoption("--thorough", action="store_true", help="run all cases of all families, and all random programs")
     parser.addoption("--update-golden", action="store_true", help="write the golden texts anew")
 
 
 def pytest_configure(config):
+    choose_tier(config)
+    if getattr(config.option, "dist", "no") == "load":
+        config.option.dist = "worksteal"  # of pytest-xdist: who has nothing left takes from the others
     switch_off(os.environ.get("TAGLOOM_OFF", ""))
     config.addinivalue_line("markers", "rule(n, ...): the test checks these numbered rules of the semantics")
+    config.addinivalue_line("markers", "sampled(every=n): the default tier runs every n-th case of the function")
     config.addinivalue_line("markers", "gpu: needs a CUDA device; skipped where has_gpu() finds none")
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
+    deselect_repetitions(config, items)
+    order_long_ones_first(items)
     if any(item.get_closest_marker("gpu") for item in items) and not has_gpu():
         for item in items:
             if item.get_closest_marker("gpu"):
@@ -69,6 +76,12 @@ def what_tests_leave_is_not_looked_at_again():
     """The reports of thousands of tests, and what Hypothesis notes of them."""
     yield
     leave_out_of_collections()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item):
+    with checked_passes(item.nodeid):
+        return (yield)
 
 
 @pytest.fixture(autouse=True)

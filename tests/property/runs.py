@@ -1,4 +1,7 @@
-"""How many programs a test draws: the same few each time, or others, as many as ``TAGLOOM_PROGRAMS`` says."""
+"""How many programs a test draws: the same few each time, or others, as many as ``TAGLOOM_PROGRAMS`` says.
+
+The default tier draws a fifth of those that ``pytest --thorough`` draws: the first ones.
+"""
 
 import math
 import os
@@ -6,12 +9,14 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.tiers import FRACTION, is_thorough
+
 BATCH = 300  # Hypothesis remembers all it drew until a test ends
 
 
 def total(normal):
-    """Return the number of programs."""
-    return int(os.environ.get("TAGLOOM_PROGRAMS", normal))
+    """Return the number of programs: `normal` in the thorough tier."""
+    return int(os.environ.get("TAGLOOM_PROGRAMS") or (normal if is_thorough() else math.ceil(normal / FRACTION)))
 
 
 def batches(normal):

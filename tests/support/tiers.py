@@ -1,0 +1,75 @@
+"""The two tiers of the suite: the default one, and the thorough one that ``pytest --thorough`` runs.
+
+The default tier runs every test function. Of a family marked ``@pytest.mark.sampled(every=n)``, whose cases repeat the
+same check with other programs or numbers, it runs every n-th case; it draws a fifth of the random programs, and checks
+graphs after each pass in every eighth test. CONTRIBUTING.md says what each tier proves.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+FRACTION = 5  # of the random programs the default tier draws one in so many
+CHECKED = 8  # of the tests one in so many checks the graph after each pass
+LONG = ("tests/property/", "tests/bench/", "tests/examples/")
+_THOROUGH, _CHECK = "TAGLOOM_THOROUGH", "TAGLOOM_CHECK_PASSES"
+
+
+def is_thorough() -> bool:
+    """Return True in the thorough tier, also while modules of tests are imported and in processes that tests start."""
+    return os.environ.get(_THOROUGH) == "1"
+
+
+def choose_tier(config: pytest.Config) -> None:
+    """Note the tier for all modules that are imported from now on."""
+    if config.option.thorough:
+        os.environ[_THOROUGH] = "1"
+
+
+def deselect_repetitions(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Remove all but every n-th case of sampled families, unless cases were asked for by name."""
+    if is_thorough() or config.option.keyword or any("::" in argument for argument in config.args):
+        return
+    seen: dict[str, int] = {}
+    kept, left = [], []
+    for item in items:
+        mark = item.get_closest_marker("sampled")
+        number = 0
+        if mark is not None:
+            family = item.nodeid.partition("[")[0]
+            number = seen.get(family, 0) % mark.kwargs["every"]
+            seen[family] = seen.get(family, 0) + 1
+        (left if number else kept).append(item)
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = kept
+
+
+def order_long_ones_first(items: list[pytest.Item]) -> None:
+    """Begin with folders of long tests, so that no worker begins one when the others have ended."""
+    items.sort(key=lambda item: not _is_long(item))  # stable
+
+
+def _is_long(item: pytest.Item) -> bool:
+    return item.nodeid.startswith(LONG)
+
+
+@contextmanager
+def checked_passes(nodeid: str) -> Iterator[None]:
+    """Check graphs after each pass inside the block in the thorough tier, and for every eighth test in the default one.
+
+    A value of TAGLOOM_CHECK_PASSES in the environment decides for all tests.
+    """
+    if _CHECK in os.environ or not (is_thorough() or zlib.crc32(nodeid.encode()) % CHECKED == 0):
+        yield
+        return
+    os.environ[_CHECK] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(_CHECK, None)
