@@ -1,5 +1,7 @@
 """No file of tests is imported: what several share stands in a plain module beside them, or in `tests/support`."""
 
+import ast
+
 import pytest
 
 from tests.architecture.layers import ROOT, imports
@@ -38,3 +40,61 @@ def test_no_file_of_tests_is_imported():
 )
 def test_an_import_of_a_file_of_tests_is_found(text, names):
     assert imported_tests(text, "tests.ops.test_registry") == names
+
+
+def fixed_sleeps(text):
+    """Return the lines at which a test itself sleeps for a fixed time, outside of a loop that asks for a condition.
+
+    Functions inside of a test may sleep, as slow work does; sleeps of zero seconds are turns of the event loop.
+    """
+    found = []
+
+    def visit(node, is_waiting, depth):
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                if depth == 0 and child.name.startswith("test_"):
+                    visit(child, False, 1)
+            elif not isinstance(child, ast.Lambda):
+                if depth and not is_waiting and _sleeps(child):
+                    found.append(child.lineno)
+                visit(child, is_waiting or isinstance(child, ast.While), depth)
+
+    visit(ast.parse(text), False, 0)
+    return found
+
+
+def _sleeps(node):
+    if not (isinstance(node, ast.Call) and ast.unparse(node.func) in ("asyncio.sleep", "anyio.sleep", "time.sleep")):
+        return False
+    return not (isinstance(node.args[0], ast.Constant) and node.args[0].value == 0)
+
+
+MEANT = {  # tests that cancel at moments of the clock, or hold what measures time
+    "tests/bench/test_experiments.py",
+    "tests/runtime/test_cores.py",
+    "tests/runtime/test_long_kernels.py",
+    "tests/swap/test_endings.py",
+}
+
+
+def test_no_test_waits_for_a_fixed_time():
+    found = {}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        found[str(path.relative_to(ROOT))] = fixed_sleeps(path.read_text())
+    assert {where for where, lines in found.items() if lines} <= MEANT, found
+
+
+@pytest.mark.parametrize(
+    ("line", "count"),
+    [
+        ("await asyncio.sleep(0.1)", 1),
+        ("time.sleep(delay)", 1),
+        ("await asyncio.sleep(0)", 0),
+        ("await clock.sleep(3)", 0),
+        ("while not done:\n        await asyncio.sleep(0.001)", 0),
+        ("def slow():\n        time.sleep(0.1)", 0),
+        ("for _ in range(3):\n        await asyncio.sleep(0.01)", 1),
+    ],
+)
+def test_a_fixed_sleep_is_found(line, count):
+    assert len(fixed_sleeps(f"async def test_it():\n    {line}\n")) == count

@@ -11,6 +11,7 @@ import pytest
 import tagloom as tg
 
 from tests.data.running import collect, rest_of, run, through_a_file
+from tests.support.waiting import until
 
 NUMBERS = tg.data.from_iterable(range(10))
 
@@ -119,13 +120,15 @@ async def test_the_end_is_that_of_a_closed_queue():
 async def test_a_cancelled_wait_does_not_end_the_users_generator():
     async def slow():
         for i in range(3):
-            await asyncio.sleep(0.02)
+            await ready.wait()
             yield i
 
+    ready = asyncio.Event()
     async with tg.data.from_async(slow).iterator() as iterator:
         for _ in range(3):
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(iterator.next(), 0.001)
+        ready.set()
         assert [x async for x in iterator] == [0, 1, 2]
 
 
@@ -171,8 +174,7 @@ async def test_closing_wakes_who_waits_and_leaves_nothing(tmp_path):
     data = tg.data.zip_datasets(tg.data.from_async(endless).prefetch(4), lines).prefetch(2)
     iterator = data.map(forever, parallel=3).iterator()
     waits = [asyncio.create_task(iterator.next()) for _ in range(2)]
-    await asyncio.sleep(0.03)
-    assert str(tmp_path / "a.txt") in files()
+    await until(lambda: str(tmp_path / "a.txt") in files())
     await iterator.aclose()
     for outcome in await asyncio.gather(*waits, return_exceptions=True):
         assert isinstance(outcome, tg.SessionClosed)
@@ -199,8 +201,8 @@ async def test_a_loop_that_is_left_closes_its_iterator():
     async for _ in tg.data.from_async(endless).prefetch(2):
         break
     gc.collect()
-    for _ in range(10):
-        await asyncio.sleep(0.001)
+    await until(lambda: closed)
+    await until(lambda: asyncio.all_tasks() == before)
     assert closed == [1]
     assert asyncio.all_tasks() == before
 
@@ -373,9 +375,10 @@ async def test_a_function_that_does_not_end_is_left_behind_with_a_warning(caplog
 
     monkeypatch.setattr(module, "DEFAULTS", replace(module.DEFAULTS, close_seconds=0.01))
     gate = threading.Event()
-    iterator = NUMBERS.map(lambda _: gate.wait(20), threads=True).iterator()
+    calls = []
+    iterator = NUMBERS.map(lambda x: calls.append(x) or gate.wait(20), threads=True).iterator()
     waiting = asyncio.create_task(iterator.next())
-    await asyncio.sleep(0.02)
+    await until(lambda: calls)
     await iterator.aclose()
     gate.set()
     assert isinstance((await asyncio.gather(waiting, return_exceptions=True))[0], tg.SessionClosed)

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import tagloom as tg
 
+from tests.support.waiting import turns
+
 
 class Element:
     """Something whose end is seen."""
@@ -74,7 +76,7 @@ def test_a_hundred_pipelines_that_are_cancelled(tmp_path):
             for _ in range(i):
                 await asyncio.sleep(0)
             if i % 10 == 0:
-                await asyncio.sleep(0.005)
+                await turns(1000)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task

@@ -9,6 +9,7 @@ import pytest
 import tagloom as tg
 
 from tests.data.running import collect, run, through_a_file
+from tests.support.waiting import turns
 
 NUMBERS = tg.data.from_iterable(range(10))
 
@@ -189,7 +190,7 @@ async def test_prefetch_is_as_far_ahead_as_it_may():
 async def test_nothing_is_made_before_somebody_asks():
     made = []
     async with NUMBERS.map(made.append).iterator() as iterator:
-        await asyncio.sleep(0.01)
+        await turns()
         assert made == []
         await iterator.next()
         assert made == [0]

@@ -13,6 +13,7 @@ from tagloom.monitoring import Spans
 from tagloom.training import Checkpointer
 
 from tests.monitoring import fake_opentelemetry
+from tests.support.waiting import turns
 
 
 @pytest.fixture
@@ -65,7 +66,7 @@ async def test_parents_are_the_callers_and_children_the_functions(tracer, execut
 
     async def call(x):
         with tracer.start_as_current_span(f"function {x:g}"):
-            await asyncio.sleep(0.001)
+            await turns(3)
         return x
 
     model = Model(call)
@@ -102,14 +103,17 @@ async def test_what_fails_is_an_error(tracer):
 
 @pytest.mark.parametrize(("how", "status"), [("cancelled", "UNSET"), ("timed out", "ERROR")])
 async def test_what_ends_early_is_told(tracer, how, status):
+    begun = asyncio.Event()
+
     async def hang(x):
+        begun.set()
         await asyncio.Event().wait()
 
     model = Model(hang)
     async with tg.Session(model.graph, on_step=Spans()) as session:
         timeout = 0.01 if how == "timed out" else None
         task = asyncio.ensure_future(session.run(model.y, {model.x: 1.0}, timeout=timeout))
-        await asyncio.sleep(0.001)
+        await begun.wait()
         if how == "cancelled":
             task.cancel()
         await asyncio.wait([task])
@@ -125,7 +129,7 @@ async def test_a_partial_run_is_a_span_that_is_current_for_nobody(tracer):
             async with await session.partial_run_setup(model.y, [model.x]) as handle:
                 assert fake_opentelemetry._current.get().name == "request"
                 await session.partial_run(handle, model.y, {model.x: 1.0})
-            await asyncio.sleep(0.001)
+            await turns()
     (span,) = [each for each in tracer.spans if each.name == "tagloom.step"]
     assert names(span) == ("tagloom.step", "request")
     assert span.start_time < span.end_time

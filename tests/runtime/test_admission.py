@@ -10,6 +10,8 @@ import tagloom as tg
 from tagloom.kernels.scheduler.state import live_counts
 from tagloom.runtime.scheduling.admission import Admission
 
+from tests.support.waiting import until
+
 LONG = 20.0  # seconds; never over in these tests
 
 
@@ -189,7 +191,8 @@ async def test_the_timeout_of_a_step_starts_when_it_is_admitted():
         first = gate.run(session, 0)
         await turns()
         second = gate.run(session, 1, timeout=0.05)
-        await asyncio.sleep(0.1)
+        later = asyncio.get_running_loop().time() + 0.1
+        await until(lambda: asyncio.get_running_loop().time() > later)  # it would be out of time
         assert counts(session) == (1, 1, 0)
         await gate.let_go(0)
         await first

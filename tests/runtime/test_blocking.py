@@ -10,6 +10,7 @@ import tagloom as tg
 import uvloop
 
 from tests.runtime.tasks import only_this_task
+from tests.support.waiting import until
 
 NAME = contextvars.ContextVar("name", default="none")
 LONG = 20.0  # seconds; never over in these tests
@@ -31,13 +32,6 @@ class Latch:
 
     async def entered(self):
         await until(self.inside.is_set)
-
-
-async def until(condition):
-    """Let the loop turn until a thread has made something true."""
-    async with asyncio.timeout(LONG):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 @pytest.fixture

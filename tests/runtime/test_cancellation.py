@@ -322,7 +322,10 @@ async def test_a_timeout_waits_for_what_is_in_flight(graph, executor):
 
 
 async def test_a_timeout_during_a_cancellation_does_not_hide_it(graph, executor):
+    begun = asyncio.Event()
+
     async def stubborn():
+        begun.set()
         try:
             await asyncio.sleep(60)
         finally:
@@ -331,7 +334,7 @@ async def test_a_timeout_during_a_cancellation_does_not_hide_it(graph, executor)
     result = tg.py_function(stubborn, [], [])
     async with tg.Session(graph, executor=executor) as session:
         step = asyncio.ensure_future(session.run(result, timeout=0.03))
-        await asyncio.sleep(0.01)
+        await begun.wait()
         step.cancel()
         with pytest.raises(asyncio.CancelledError):
             await step

@@ -11,6 +11,7 @@ from tagloom.runtime.steps.request import make_request
 from tests.runtime.tasks import only_this_task
 from tests.strict_array_library.device import StrictDevice
 from tests.support.settings import ON
+from tests.support.waiting import until
 
 
 class Meeting:
@@ -43,11 +44,6 @@ def two_updates(meeting):
 
 def values(capture):
     return {name: float(value) for name, value in capture.values["variables"].items()}
-
-
-async def until(condition):
-    while not condition():
-        await asyncio.sleep(0)
 
 
 async def test_a_weak_capture_may_have_some_updates_of_a_step(executor):

@@ -10,6 +10,7 @@ import tagloom as tg
 from tagloom.runtime.scheduling.worker_pool import WakeupFd, WorkerPool, _blas
 
 from tests.support.settings import ON
+from tests.support.waiting import until
 
 SIZE = 192  # of matrices whose product is long enough to be left to the workers
 ALWAYS = replace(ON, workers=3, offload_seconds=0.0)
@@ -174,12 +175,6 @@ def test_long_loops_beside_each_other_and_what_else_is_ready():
         found = run(graph, fetches, given, settings)
         assert found[:3] == [n + sum(range(n, 300_000)) for n in map(int, given.values())]
         assert found[3] == np.cumsum(np.arange(1000)).sum()
-
-
-async def until(condition):
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.001, 0.005, 0.02])

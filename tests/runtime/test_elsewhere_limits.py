@@ -10,6 +10,7 @@ from tagloom.kernels.elementary.functions import elementary_function
 
 from tests.strict_array_library.device import StrictDevice
 from tests.support.settings import ON
+from tests.support.waiting import turns, until
 
 pytestmark = pytest.mark.usefixtures("strict_library")
 N = 1 << 12
@@ -110,10 +111,10 @@ async def test_what_was_copied_in_is_not_copied_again_by_who_waits(graph, x):
     device, session = opened(graph, 6.1)
     async with device, session:
         step = asyncio.ensure_future(session.run([tg.reduce_sum(total), kept], {x: X, y: X}))
-        await asyncio.sleep(0.1)
+        await until(lambda: device.ins.count((N,)) == 2 and device.contexts.pool.refusals > 0)
+        await turns()
         assert not step.done()
         assert device.ins.count((N,)) == 2
-        assert device.contexts.pool.refusals > 0
         go_on.set()
         await step
         assert device.ins.count((N,)) == 2

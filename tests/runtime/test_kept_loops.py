@@ -11,6 +11,7 @@ from tagloom.kernels.scheduler.state import live_counts
 
 from tests.runtime.native_programs import below
 from tests.support.settings import ON
+from tests.support.waiting import until
 
 WAYS = {"llvm": replace(ON, specialize=0), "straight": replace(ON, specialize=0, llvm=False)}
 OFF = ON.without("straight", "cluster")
@@ -151,7 +152,7 @@ async def test_a_cancelled_run_is_not_kept(graph):
         for _ in range(3):
             check_same([await session.run(fetches, feeds)], wanted)
             step = asyncio.ensure_future(session.run(fetches, {**feeds, n: 5_000_000}))
-            await asyncio.sleep(0.02)
+            await until(lambda: session.statistics().live_bytes > 0)  # it is in the loop
             step.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await step

@@ -8,6 +8,7 @@ import pytest
 import tagloom as tg
 
 from tests.support.settings import ON
+from tests.support.waiting import turns, until
 
 N = 1 << 16
 SIZE = 4 * N  # bytes of the arrays here
@@ -263,9 +264,10 @@ async def test_a_step_waits_for_another(graph, x):
     slow, quick, release = two_that_do_not_fit(x)
     async with tg.Session(graph, memory_limit=7 * SIZE + 4096, settings=PLAIN) as session:
         first = asyncio.ensure_future(session.run(slow, {x: ones()}))
-        await asyncio.sleep(0.01)
+        await until(lambda: live(session) >= 2 * SIZE)
         second = asyncio.ensure_future(session.run(quick, {x: ones(2 * N)}))  # 2 + 6
-        await asyncio.sleep(0.02)
+        await until(lambda: session.statistics().steps_running == 2)
+        await turns()
         assert not second.done()
         assert session.statistics().steps_running == 2
         third = asyncio.ensure_future(session.run(tg.constant(1.0) + 1.0))
@@ -282,9 +284,10 @@ async def test_a_step_gets_what_another_gives_back(graph, x):
     slow, quick, release = two_that_do_not_fit(x)
     async with tg.Session(graph, memory_limit=6 * SIZE, settings=PLAIN) as session:
         first = asyncio.ensure_future(session.run(slow, {x: ones()}))
-        await asyncio.sleep(0.01)
+        await until(lambda: live(session) >= 2 * SIZE)
         second = asyncio.ensure_future(session.run(quick, {x: ones()}))
-        await asyncio.sleep(0.02)
+        await until(lambda: session.statistics().steps_running == 2)
+        await turns()
         assert not second.done()
         release.set()
         assert await asyncio.gather(first, second) == [2 * N, 3 * N]
@@ -303,9 +306,10 @@ async def test_elements_wait_for_room_for_what_joins_them(graph, x, join):
     joined = tg.reduce_sum(getattr(array, join)())
     async with tg.Session(graph, memory_limit=18 * SIZE + 4096, settings=replace(ON, fuse=False)) as session:
         first = asyncio.ensure_future(session.run(slow, {x: ones()}))  # 3, and then 2 more
-        await asyncio.sleep(0.01)
+        await until(lambda: live(session) >= 2 * SIZE)
         second = asyncio.ensure_future(session.run(joined, {x: ones()}))  # 9, and then 8 more
-        await asyncio.sleep(0.02)
+        await until(lambda: session.statistics().steps_running == 2)
+        await turns()
         assert not second.done()
         release.set()
         assert await asyncio.gather(first, second) == [2 * N, 28 * N]
@@ -337,10 +341,12 @@ async def test_a_parked_step_that_is_cancelled_leaves_nothing(graph, x):
     slow, quick, release = two_that_do_not_fit(x)
     async with tg.Session(graph, memory_limit=6 * SIZE, settings=PLAIN) as session:
         first = asyncio.ensure_future(session.run(slow, {x: ones()}))
-        await asyncio.sleep(0.01)
+        await until(lambda: live(session) >= 2 * SIZE)
+        await turns()
         before = live(session)
         second = asyncio.ensure_future(session.run(quick, {x: ones()}))
-        await asyncio.sleep(0.01)
+        await until(lambda: session.statistics().steps_running == 2)
+        await turns()
         second.cancel()
         with pytest.raises(asyncio.CancelledError):
             await second

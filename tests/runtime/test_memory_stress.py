@@ -10,6 +10,7 @@ import tagloom as tg
 
 from tests.support.many_steps import count_right, some_cancelled
 from tests.support.settings import ON
+from tests.support.waiting import turns, until
 
 N = 1 << 12
 SIZE = 4 * N
@@ -70,9 +71,10 @@ async def test_closing_a_session_ends_parked_steps(graph, x):
     session = tg.Session(graph, memory_limit=4 * SIZE, settings=replace(ON, workers=0))
     feed = np.ones(N, np.float32)
     first = asyncio.ensure_future(session.run(kept, {x: feed}))
-    await asyncio.sleep(0.01)
+    await until(lambda: session.statistics().live_bytes >= 2 * SIZE)
     second = asyncio.ensure_future(session.run(grown, {x: feed * 2}))
-    await asyncio.sleep(0.01)
+    await until(lambda: session.statistics().steps_running == 2)
+    await turns()
     assert not second.done()
     async with asyncio.timeout(5):
         await session.aclose()

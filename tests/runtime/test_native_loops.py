@@ -10,6 +10,7 @@ import tagloom as tg
 
 from tests.runtime.native_programs import F64, PROGRAMS, below, scanned
 from tests.support.settings import MACHINE, ON
+from tests.support.waiting import turns, until
 
 
 async def values(graph, fetches, feeds, settings):
@@ -46,7 +47,8 @@ async def test_several_may_close_a_session_whose_threads_are_at_work(graph):
     y = tg.while_loop(lambda i: i >= 0, lambda i: tg.maximum(i - 1, 0), [5])
     session = tg.Session(graph, settings=replace(ON, workers=2))
     steps = [asyncio.ensure_future(session.run(y)) for _ in range(2)]
-    await asyncio.sleep(0.02)
+    await until(lambda: session.statistics().steps_running == 2)
+    await turns()
     async with asyncio.timeout(20):
         await asyncio.gather(*(session.aclose() for _ in range(3)))
     for step in steps:
@@ -64,7 +66,8 @@ async def test_an_endless_loop_ends(graph, workers, end):
                 await session.run(y, timeout=0.05)
             return
         step = asyncio.ensure_future(session.run(y))
-        await asyncio.sleep(0.05)
+        await until(lambda: session.statistics().steps_running == 1)
+        await turns()
         if end == "cancel":
             step.cancel()
             with pytest.raises(asyncio.CancelledError):

@@ -22,6 +22,8 @@ from tagloom.base.settings import DEFAULTS
 from tagloom.monitoring import client
 from tagloom.runtime.observe import serving, sockets
 
+from tests.support.waiting import turns
+
 
 @pytest.fixture(autouse=True)
 def runtime_directory(monkeypatch):
@@ -71,9 +73,10 @@ async def test_statistics_are_told(executor):
 
 
 async def test_loops_and_iterations_are_told():
-    go = asyncio.Event()
+    begun, go = asyncio.Event(), asyncio.Event()
 
     async def wait(i):
+        begun.set()
         await go.wait()
         return i
 
@@ -86,7 +89,7 @@ async def test_loops_and_iterations_are_told():
         y = tg.while_loop(lambda i: i < 3, body, [0], name="slow")
     async with tg.Session(graph) as session, session.observe() as path:
         step = asyncio.ensure_future(session.run(y))
-        await asyncio.sleep(0.01)
+        await begun.wait()
         told = json.loads((await ask(path))[1])
         assert told["statistics"]["steps_running"] == 1
         assert told["iterations"] >= 1
@@ -341,7 +344,7 @@ async def test_a_request_may_come_in_pieces():
         reader, writer = await asyncio.open_unix_connection(str(path))
         for piece in (b"GET /stat", b"istics HTTP/1.1\r", b"\nHost: x\r\n", b"\r\n"):
             writer.write(piece)
-            await asyncio.sleep(0.001)
+            await turns()
         assert (await reader.read()).startswith(b"HTTP/1.1 200 OK")
         writer.close()
 
@@ -360,12 +363,12 @@ async def test_a_request_that_does_not_end_is_cut_off(monkeypatch):
 async def test_many_who_ask_at_once_are_sent_away_and_then_served():
     async with tg.Session(graph_of_one()) as session, session.observe() as path:
         held = [await asyncio.open_unix_connection(str(path)) for _ in range(serving.MOST_CONNECTIONS)]
-        await asyncio.sleep(0.01)
+        await turns()
         with suppress(OSError):
             assert (await ask(path))[1] == b""
         for _, writer in held:
             writer.close()
-        await asyncio.sleep(0.01)
+        await turns()
         assert (await ask(path))[1]
 
 
@@ -373,7 +376,7 @@ async def test_those_who_ask_at_the_end_are_cut_off():
     async with tg.Session(graph_of_one()) as session:
         async with session.observe() as path:
             reader, writer = await asyncio.open_unix_connection(str(path))
-            await asyncio.sleep(0.01)
+            await turns()
         with suppress(ConnectionResetError):
             assert await asyncio.wait_for(reader.read(), 10) == b""
         writer.close()
@@ -409,7 +412,7 @@ async def test_an_answer_may_be_larger_than_what_is_taken_at_once():
         await session.run(put)
         reader, writer = await asyncio.open_unix_connection(str(path), limit=1000)
         writer.write(b"GET /statistics HTTP/1.1\r\n\r\n")
-        await asyncio.sleep(0.01)
+        await turns()
         assert len((await ask(path))[1]) > 4_000_000
         answer = await reader.read()
         writer.close()

@@ -8,6 +8,8 @@ import tagloom as tg
 from tagloom.runtime.memory.arbiter import MemoryArbiter
 from tagloom.streams import CpuDevice
 
+from tests.support.waiting import turns, until
+
 N = 1 << 16
 SIZE = 4 * N  # bytes of the arrays here
 FIRST, SECOND = "/cpu:0", "/cpu:1"
@@ -60,10 +62,9 @@ async def test_who_waits_for_a_step_that_waits_for_one_that_goes_on():
             tasks = [group.create_task(steps.until_released(second))]
             await steps.begun.wait()
             tasks.append(group.create_task(steps.until_there_is_room(first, second)))
-            await asyncio.sleep(0.02)
-            assert first.live_bytes >= SIZE
+            await until(lambda: first.live_bytes >= SIZE)
             tasks.append(group.create_task(steps.run([first], lambda x: tg.reduce_sum(tg.fill([N], x)))))
-            await asyncio.sleep(0.02)
+            await turns()
             assert not any(task.done() for task in tasks)
             steps.release.set()
         assert [task.result() for task in tasks] == [2 * N] * 3

@@ -11,6 +11,7 @@ from tagloom.base.errors import TensorArrayError
 from tagloom.kernels.scheduler.state import live_counts
 
 from tests.support.settings import ON
+from tests.support.waiting import until
 
 BATCH, UNITS, LENGTH = 16, 128, 40
 
@@ -39,12 +40,6 @@ def endless(size=192):
     """Return a loop of products that does not end by itself."""
     x = tg.constant(np.eye(size, dtype=np.float32))
     return tg.while_loop(lambda i, _: i < 10**9, lambda i, y: (i + 1, tg.matmul(y, x) * 1.0), [0, tg.identity(x)])
-
-
-async def until(condition):
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("bits", [256, 512])

@@ -11,6 +11,7 @@ from tagloom.streams import DeviceClosed, LatencyDevice, ManualDevice, VirtualCl
 
 from bench.parallel_iterations import ideal, program
 from tests.support.settings import ON
+from tests.support.waiting import turns, until
 
 pytestmark = pytest.mark.usefixtures("graph", "collected")
 
@@ -100,9 +101,9 @@ async def test_a_kernel_is_done_when_its_device_says_so():
     async with ManualDevice("/cpu:0") as device, tg.Session(x.graph, devices=[device], settings=ON) as session:
         run = asyncio.create_task(session.run(y, {x: np.eye(2, dtype=np.float32)}))
         for done in range(2):
-            await asyncio.sleep(0.01)
+            await until(lambda: sum("MatMul" in task.get_name() for task in asyncio.all_tasks()) == 1)
+            await turns()
             assert not run.done()
-            assert sum("MatMul" in task.get_name() for task in asyncio.all_tasks()) == 1
             assert device.compute.statistics().done == done
             device.compute.release()
         np.testing.assert_array_equal(await run, np.eye(2))

@@ -215,7 +215,8 @@ async def test_closing_waits_for_kernels():
     gate = device.call(simulated.gate, device.compute.handle)
     device.call(simulated.driver.cuMemcpyDtoDAsync_v2, second.data.ptr, first.data.ptr, 8 * N, device.compute.handle)
     closing = asyncio.create_task(device.aclose())
-    await asyncio.sleep(0.01)
+    for _ in range(200):
+        await asyncio.sleep(0)
     assert not closing.done()
     assert (simulated.counts()["allocations"], simulated.counts()["streams"]) == (2, 3)
     simulated.open(gate)

@@ -8,6 +8,7 @@ import pytest
 import tagloom as tg
 from tagloom.training import Checkpointer
 
+from tests.support.waiting import turns
 from tests.training.checkpoints.models import variables
 
 NUMBERS = np.arange(12, dtype=np.float32).reshape(6, 2)
@@ -108,7 +109,7 @@ async def test_who_waits_takes_what_is_restored(tmp_path):
         await (await checkpointer.save(session, 1))
     async with tg.Session(model.graph) as session, Checkpointer(tmp_path) as checkpointer:
         waiting = asyncio.ensure_future(session.run(model.take_many))
-        await asyncio.sleep(0.001)
+        await turns()
         await checkpointer.restore(session)
         assert (await waiting)[1].tolist() == [0, 1, 2, 3]
         assert int(await session.run(model.size)) == 2
@@ -118,7 +119,7 @@ async def test_what_a_waiting_batch_has_gathered_is_saved_too(tmp_path):
     model = Model("ring")
     async with tg.Session(model.graph) as session, Checkpointer(tmp_path) as checkpointer:
         waiting = asyncio.ensure_future(session.run(model.take_many))
-        await asyncio.sleep(0.001)
+        await turns()
         await session.run(model.put)
         assert int(await session.run(model.size)) == 0
         await (await checkpointer.save(session, 1))
@@ -170,9 +171,10 @@ async def test_the_sum_of_an_accumulator_comes_back(tmp_path):
 
 async def test_what_belongs_to_a_step_is_not_saved(tmp_path):
     """A TensorArray ends with its step: a checkpoint that is taken meanwhile has none of it, and harms none."""
-    go = asyncio.Event()
+    begun, go = asyncio.Event(), asyncio.Event()
 
     async def wait(x):
+        begun.set()
         await go.wait()
         return x
 
@@ -182,7 +184,7 @@ async def test_what_belongs_to_a_step_is_not_saved(tmp_path):
         y = array.stack()
     async with tg.Session(graph) as session, Checkpointer(tmp_path) as checkpointer:
         step = asyncio.ensure_future(session.run(y))
-        await asyncio.sleep(0.001)
+        await begun.wait()
         path = await (await checkpointer.save(session, 1))
         assert json.loads((path / "manifest.json").read_text())["tensors"] == {}
         go.set()
