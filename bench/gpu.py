@@ -73,9 +73,9 @@ def _write(record: Path, content: dict[str, Any]) -> None:
     temporary.replace(record)
 
 
-def gpu_tests() -> list[str]:
-    """Return the names of the tests marked ``gpu``."""
-    done = _pytest("--collect-only", "-q", "-m", "gpu", "tests")
+def gpu_tests(folder: str = "tests") -> list[str]:
+    """Return the names of the tests below a folder that are marked ``gpu``."""
+    done = _pytest("--collect-only", "-q", "-m", "gpu", folder)
     return [line for line in done.stdout.splitlines() if "::" in line]
 
 

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from bench import gpu
+from tests.support.tiers import is_thorough
 
 SUBJECT = {"commit": "abc", "device": "some GPU"}
 
@@ -69,7 +70,9 @@ def test_results_of_another_commit_or_device_do_not_count(world):
 
 
 def test_tests_for_a_gpu_are_found():
-    assert "tests/streams/test_gpu.py::test_it_keeps_the_contract" in gpu.gpu_tests()
+    assert "tests/streams/test_gpu.py::test_it_keeps_the_contract" in gpu.gpu_tests(
+        "tests" if is_thorough() else "tests/streams"
+    )
 
 
 def test_without_a_gpu_it_says_so(monkeypatch, capsys):

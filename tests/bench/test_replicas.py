@@ -41,6 +41,7 @@ def test_the_same_seed_gives_the_same_times():
     assert first == second
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("mode", ["asynchronous", "one backup"])
 def test_replicas_learn_to_read_in_less_time(mode):
     pytest.importorskip("sklearn")

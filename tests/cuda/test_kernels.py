@@ -26,6 +26,7 @@ def order(request, monkeypatch):
     monkeypatch.setattr(RawModule, "backward", request.param)
 
 
+@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("dtype", REALS)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_fused_operations(program, dtype, order):
@@ -61,6 +62,7 @@ def test_every_step(dtype):
     case.check(xp)
 
 
+@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("seed", range(12))
 def test_any_steps(seed, order):
     any_steps(np.random.default_rng(seed), REALS[seed % 2]).check(xp)

@@ -8,6 +8,7 @@ from examples.attention_seq2seq import END, START, Batch, Size, draw, exact, tra
 SMALL = Size(units=24, batch=32, length=3, width=2)
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("task", ["reverse", "sort"])
 async def test_it_learns(task):
     losses, greedy, searched = await train(SMALL, 250, task, say=str)

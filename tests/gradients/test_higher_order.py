@@ -18,6 +18,7 @@ def power_derivatives(x, n, order):
     return found
 
 
+@pytest.mark.sampled(every=4)
 @pytest.mark.rule(98)
 @pytest.mark.parametrize("count", [0, 1, 2, 5])
 def test_powers_to_fourth_order(run, count):
@@ -109,6 +110,7 @@ VALUE = np.array([0.6, -0.3])
 NAMED = pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 
 
+@pytest.mark.sampled(every=4)
 @NAMED
 @pytest.mark.rule(98, 113)
 def test_third_order_is_that_of_the_unrolled_program(run, program):
@@ -124,6 +126,7 @@ def second_order(flow, program, shape):
     return [h, *tg.gradients(h * np.array([[1.0, 2.0], [-3.0, 0.5]]), [x])]
 
 
+@pytest.mark.sampled(every=4)
 @NAMED
 @pytest.mark.rule(98)
 def test_hessians_and_their_gradient_are_those_of_the_unrolled_program(run, program):
@@ -131,6 +134,7 @@ def test_hessians_and_their_gradient_are_those_of_the_unrolled_program(run, prog
     assert_near(run(second_order(Dynamic(), program, [None])), run(wanted))
 
 
+@pytest.mark.sampled(every=2)
 def test_the_hessian_of_a_hessian_through_a_loop(run):
     def twice(flow, shape):
         x = unknown(VALUE, shape)
@@ -153,6 +157,7 @@ def test_the_hessian_of_what_does_not_matter_is_zero(run):
     assert_near(run(tg.hessians(tg.reduce_sum(x) * z, [x])), [np.zeros((3, 3))])
 
 
+@pytest.mark.sampled(every=4)
 @SHAPES
 @pytest.mark.parametrize("taken", [True, False])
 def test_a_gradient_loop_over_a_cond_outside_it(run, shape, taken):

@@ -62,6 +62,7 @@ def cell(w):
 
 @pytest.mark.rule(84, 85, 98)
 class TestValues:
+    @pytest.mark.sampled(every=4)
     @pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 6, 7])
     def test_are_those_of_a_loop_that_saves_all(self, run, count):
         x, w = unknown(np.array([0.3, -0.2])), unknown(np.array([1.2, 0.7]))
@@ -71,6 +72,7 @@ class TestValues:
 
         assert_same(run, program)
 
+    @pytest.mark.sampled(every=2)
     def test_to_third_order(self, run):
         x, w = scalar(0.3), scalar(1.2)
         assert_same(run, lambda k: (loop(5, cell(w), x, checkpoint_every=k), [x, w]), [1, 2], 3)
@@ -99,6 +101,7 @@ class TestValues:
 
         assert_same(run, program)
 
+    @pytest.mark.sampled(every=2)
     @pytest.mark.parametrize("window", WINDOWS)
     def test_with_a_bound_and_a_window(self, run, window):
         x, w = scalar(0.3), scalar(1.2)
@@ -109,6 +112,7 @@ class TestValues:
 
         assert_same(run, program)
 
+    @pytest.mark.sampled(every=2)
     def test_of_rows(self, run):
         x, table = scalar(0.3), unknown(np.linspace(0.1, 1.0, 10).reshape(5, 2))
 
@@ -133,6 +137,7 @@ class TestValues:
         (y,) = loop(3, cell(x), x, checkpoint_every=2, back_prop=False)
         assert tg.gradients(y, [x]) == [None]
 
+    @pytest.mark.sampled(every=2)
     def test_of_structures_of_more_than_one_variable(self, run):
         x, w = unknown(np.array([0.3, -0.2])), scalar(1.2)
 
@@ -143,6 +148,7 @@ class TestValues:
 
 
 class TestNesting:
+    @pytest.mark.sampled(every=2)
     @pytest.mark.parametrize("inner", [None, 2])
     def test_of_a_loop_in_a_loop(self, run, inner):
         x, w = scalar(0.3), scalar(1.2)
@@ -158,6 +164,7 @@ class TestNesting:
 
         assert_same(run, lambda k: (loop(6, body, x, checkpoint_every=k), [x, w]), [None, 1, 2, 4])
 
+    @pytest.mark.sampled(every=2)
     def test_of_branches(self, run):
         x, w = scalar(0.3), scalar(1.2)
 
@@ -178,6 +185,7 @@ class TestNesting:
 
         assert_same(run, program)
 
+    @pytest.mark.sampled(every=2)
     def test_of_gradients_in_the_body(self, run):
         x, w = scalar(0.3), scalar(1.2)
 
@@ -197,6 +205,7 @@ class TestNesting:
         for got in others:
             assert_near([got], [wanted])
 
+    @pytest.mark.sampled(every=2)
     def test_of_map_fn_scan_and_folds(self, run):
         xs = unknown(np.linspace(0.1, 1.0, 6).reshape(6, 1))
 
@@ -212,6 +221,7 @@ class TestNesting:
 
 @pytest.mark.rule(85)
 class TestEffects:
+    @pytest.mark.sampled(every=2)
     @pytest.mark.parametrize("clear", [True, False])
     def test_arrays_are_read_and_written_once(self, run, clear):
         xs = unknown(np.linspace(0.1, 1.0, 10).reshape(5, 2))
@@ -229,6 +239,7 @@ class TestEffects:
 
         assert_same(run, program)
 
+    @pytest.mark.sampled(every=2)
     def test_an_array_of_an_iteration(self, run):
         x = scalar(0.3)
 

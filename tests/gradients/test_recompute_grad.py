@@ -59,6 +59,7 @@ class TestValues:
 
         assert_same(run, program)
 
+    @pytest.mark.sampled(every=2)
     def test_inside_of_another_and_of_a_loop_with_checkpoints(self, run):
         x, w, count = scalar(0.4), scalar(1.3), unknown(np.int32(5))
 

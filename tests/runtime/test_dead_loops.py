@@ -44,6 +44,7 @@ print("closed")
 """
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("in_parts", [False, True])
 def test_closing_gives_up_the_steps_of_a_closed_loop(executor, in_parts):
     """In a process of its own, since tasks that are left by a closed loop complain when they go."""

@@ -42,6 +42,7 @@ def endless(size=192):
     return tg.while_loop(lambda i, _: i < 10**9, lambda i, y: (i + 1, tg.matmul(y, x) * 1.0), [0, tg.identity(x)])
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("bits", [256, 512])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 async def test_results_are_the_same_with_any_number_of_threads(graph, vectors, bits, dtype):

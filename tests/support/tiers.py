@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -35,19 +36,26 @@ def deselect_repetitions(config: pytest.Config, items: list[pytest.Item]) -> Non
     """Remove all but every n-th case of sampled families, unless cases were asked for by name."""
     if is_thorough() or config.option.keyword or any("::" in argument for argument in config.args):
         return
-    seen: dict[str, int] = {}
-    kept, left = [], []
+    kept, left, seen = [], [], Counter[str]()
+    sizes = Counter(_family(item) for item in items)
     for item in items:
-        mark = item.get_closest_marker("sampled")
-        number = 0
-        if mark is not None:
-            family = item.nodeid.partition("[")[0]
-            number = seen.get(family, 0) % mark.kwargs["every"]
-            seen[family] = seen.get(family, 0) + 1
-        (left if number else kept).append(item)
+        mark, family = item.get_closest_marker("sampled"), _family(item)
+        every = min(mark.kwargs["every"], sizes[family]) if mark else 1
+        first = zlib.crc32(family.encode()) % every  # families begin with different cases, such as executors
+        (kept if seen[family] % every == first else left).append(item)
+        seen[family] += 1
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = kept
+
+
+def _family(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
+
+
+def choose(thorough: int, default: int) -> int:
+    """Return how often a test repeats itself in this tier."""
+    return thorough if is_thorough() else default
 
 
 def order_long_ones_first(items: list[pytest.Item]) -> None:

@@ -94,6 +94,7 @@ def broken():
     raise OSError(errno.EIO, "the bus is broken")
 
 
+@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("number", [1, 2, 7])
 @pytest.mark.parametrize("tier", TIERS)
 @pytest.mark.parametrize("stream", ["device_to_host", "host_to_device"])
@@ -187,6 +188,7 @@ async def turns(count):
         await asyncio.sleep(0)
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("tier", TIERS)
 async def test_cancelled_at_all_times(graph, program, tmp_path, tier):
     """In virtual time, in which a copy takes longer than what is computed meanwhile: before, in and after each."""
@@ -210,6 +212,7 @@ async def test_cancelled_at_all_times(graph, program, tmp_path, tier):
             await check()
 
 
+@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("tier", TIERS)
 async def test_cancelled_at_random(graph, program, tmp_path, tier, seed):
