@@ -5,7 +5,7 @@ INSTALL := $(VENV)/bin/pip install --no-build-isolation
 BENCH ?= counter_loop --quick
 TEXTS ?= 100000
 
-.PHONY: install kernels test debug asan lint format types rules docs operations bench gpu golden demo clean
+.PHONY: install kernels test thorough debug asan lint format types rules docs operations bench gpu golden demo clean
 
 install: $(PYTHON)  ## editable install with everything the tests need; compiles what changed
 	$(INSTALL) --editable '.[test,bench]'
@@ -17,12 +17,15 @@ $(PYTHON):  # the build requirements of pyproject.toml, so that builds need no e
 	python3 -m venv $(VENV)
 	$(VENV)/bin/pip install $(BUILD_REQUIRES)
 
-test:  ## the whole suite, on all cores
+test:  ## the default tier of the suite, on all cores
 	$(PYTHON) -m pytest -n auto
+
+thorough:  ## all cases of all families, and all random programs
+	$(PYTHON) -m pytest -n auto --thorough
 
 debug: $(PYTHON)  ## rebuild with bounds checks and counters on, then test; `make install` goes back
 	TAGLOOM_DEBUG=1 $(INSTALL) --editable '.[test]'
-	$(PYTHON) -m pytest -n auto
+	$(PYTHON) -m pytest -n auto --thorough
 
 # What scipy brings throws exceptions, so libstdc++ comes early too. The pool poisons what is behind an array, and what is
 # freed (kernels/memory/store.pyx); the kernels are tested with the C library's blocks as well, which are poisoned in front too.
