@@ -13,9 +13,12 @@ from pathlib import Path
 import griffe
 import tagloom
 from mkdocs.structure.files import File
+from mkdocs.utils import get_relative_url
 from tagloom import swap
 
 ROOT = Path(__file__).parents[1]
+SHIM = "https://unpkg.com/iframe-worker/shim"  # which the theme loads for pages that are opened as files
+WORKER = "javascripts/search_worker.js"  # does the same without a network
 BESIDE = ["ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "examples/*.py"]  # pages and files outside of docs/
 
 
@@ -53,6 +56,16 @@ def on_page_markdown(markdown, page, config, files):
         return link[1] + posixpath.relpath(found, posixpath.dirname(page.file.src_uri) or ".") + mark + fragment
 
     return re.sub(r"(\]\()([^)\s]+)", moved, markdown)
+
+
+def on_post_page(output, page, config):
+    """Load the script for search in pages opened as files from the site itself."""
+    return output.replace(SHIM, get_relative_url(WORKER, page.url))
+
+
+def on_post_template(output_content, template_name, config):
+    """Do the same for the page of what is not found, which a server sends with addresses from its root."""
+    return output_content.replace(SHIM, f"/{WORKER}")
 
 
 class Docstrings(griffe.Extension):
