@@ -4,6 +4,7 @@ See docs/pipelines.md, and docs/design/0032-pipelines.md.
 """
 
 from .dataset import Dataset
+from .graph_iterator import GraphIterator
 from .images import decode_image, from_images, random_crop, random_distort, random_flip
 from .iterator import DatasetIterator
 from .sources import (
@@ -21,6 +22,7 @@ from .tfrecord import TFRecordWriter, make_example, parse_example
 __all__ = [
     "Dataset",
     "DatasetIterator",
+    "GraphIterator",
     "TFRecordWriter",
     "decode_image",
     "from_arrays",

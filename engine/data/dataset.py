@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Callable, Sequence
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
 from ..base.errors import GraphError
 from ..base.source_lines import user_source
-from ..ir import scopes
-from ..ir.apply import apply, build, scoped_name
 from ..ir.entry import public
-from ..ir.tensor import Tensor
-from ..ops.queues import iterators as _operations  # noqa: F401  declares the operation types used below
+from ..ops.queues.iterators import Sources
 from ..runtime.functions.arguments import TensorSpec
 from .arguments import batched_spec, check_counts
+from .graph_iterator import GraphIterator
 from .iterator import DatasetIterator
 from .stages import batches, combining, mapping, prefetching, selecting, shuffling
-from .stages.elements import leaves_of, packed
+from .stages.elements import leaves_of
 from .stages.stage import Context, Opens, Stage
 
 MakeStage = Callable[..., Stage]
+_COUNTING = threading.Lock()  # guards the counts of iterations, of all Datasets
 
 
 class Dataset:
@@ -30,6 +30,10 @@ class Dataset:
     Made by the functions of `tagloom.data`, as `from_text`; its methods give new ones, and nothing is read before
     somebody asks for an element. ``async for element in dataset`` goes through it; `iterator` does so too, and can save
     its state; `next` gives its elements to a graph.
+
+    Each iteration has a number, counted from 0: `shuffle` has another order in each, and ``map(seed=)`` other random
+    numbers, which are functions of the seed and of that number. A Dataset counts the iterations over itself and over
+    Datasets that are made of it; the iterators of sessions count their own.
 
     Elements are tuples (named ones, too) or dicts of arrays, or single arrays; before they are in a batch they may be
     whatever a function makes, and lists count as arrays.
@@ -47,6 +51,15 @@ class Dataset:
     ...     return [batch.tolist() async for batch in squares.filter(lambda x: x != 4).batch(3)]
     >>> asyncio.run(main())
     [[0, 1, 9], [16]]
+
+    Two epochs have two orders:
+
+    >>> async def epochs():
+    ...     data = tg.data.from_iterable(range(5)).shuffle(5, seed=1)
+    ...     return [[x async for x in data], [x async for x in data]]
+    >>> first, second = asyncio.run(epochs())
+    >>> first == second, sorted(first) == sorted(second)
+    (False, True)
     """
 
     def __init__(self, stage: MakeStage, inputs: Sequence[Opens] = (), spec: Any = None, **parameters: Any) -> None:
@@ -54,6 +67,7 @@ class Dataset:
         self._inputs: tuple[Opens, ...] = tuple(inputs)
         self._parameters = parameters
         self._line = user_source()
+        self._iterations = 0  # that have begun, of this and, if this draws, of Datasets that are made of it
         self.element_spec: Any = spec
 
     def __repr__(self) -> str:
@@ -80,20 +94,73 @@ class Dataset:
 
     # ---- going through it
 
-    def iterator(self, name: str = "pipeline") -> DatasetIterator:
+    def iterator(self, name: str = "pipeline", iteration: int | None = None) -> DatasetIterator:
         """Return one way through it, of which a state can be saved.
 
         Parameters
         ----------
         name : str
-            What errors call it.
+            Label in error messages.
+        iteration : int, optional
+            Number of the iteration, which random orders and ``map(seed=)`` depend on, as that of an epoch; by default
+            the next one, 0 for the first.
 
         Returns
         -------
         DatasetIterator
             Close it, by ``async with`` or `aclose`.
+
+        Raises
+        ------
+        GraphError
+            If `iteration` is no integer of at least 0.
+
+        Examples
+        --------
+        >>> import asyncio, tagloom as tg
+        >>> data = tg.data.from_iterable(range(5)).shuffle(5, seed=1)
+        >>> async def main(iteration):
+        ...     async with data.iterator(iteration=iteration) as iterator:
+        ...         return [x async for x in iterator]
+        >>> asyncio.run(main(7)) == asyncio.run(main(7)), asyncio.run(main(7)) == asyncio.run(main(8))
+        (True, False)
         """
-        return DatasetIterator(self, name)
+        if iteration is not None:
+            check_counts(least=0, iteration=iteration)
+        return DatasetIterator(self, name, self._begin_iteration(iteration), self._begin_iteration)
+
+    def open_iterator(self, name: str, iteration: int) -> DatasetIterator:
+        """Return one way through it that is counted elsewhere; for sessions.
+
+        Parameters
+        ----------
+        name : str
+        iteration : int
+
+        Returns
+        -------
+        DatasetIterator
+        """
+        return DatasetIterator(self, name, iteration)
+
+    def _begin_iteration(self, number: int | None) -> int:
+        """Count an iteration and return its number; later ones have larger numbers."""
+        counting = {id(self): self, **{id(each): each for each in self._drawing()}}.values()
+        with _COUNTING:
+            begun = max(each._iterations for each in counting)
+            number = begun if number is None else number
+            for each in counting:
+                each._iterations = max(begun, number + 1)
+        return number
+
+    def _drawing(self) -> Iterator[Dataset]:
+        """Yield the Datasets that this is made of, and itself, so far as they draw or may open others that do."""
+        below = [*self._inputs, self._parameters.get("source")]
+        for each in below:
+            if isinstance(each, Dataset):
+                yield from each._drawing()
+        if self._parameters.get("seed") is not None or self._make is combining.InterleaveStage:
+            yield self
 
     async def __aiter__(self) -> AsyncIterator[Any]:
         async with self.iterator() as iterator:
@@ -131,33 +198,39 @@ class Dataset:
         OpError
             When a step runs it, if its iterator is shared with another Dataset.
         """
-        if self.element_spec is None:
-            raise GraphError(
-                "a graph needs to know the dtypes and shapes of a pipeline's elements",
-                wanted="a Dataset with an element_spec",
-                got=self,
-                hint="tell them to the last map: map(f, output=tagloom.TensorSpec([None], 'int32')), or by check(spec)",
-            )
-        spec = self.element_spec
-        leaves = leaves_of(spec)
-        scope = scoped_name(name)
-        shared = shared_name or scope
-        graph = scopes.get_default_graph()
-        with scopes.within(region=graph.root, control_inputs=(), name=scope):
-            handle: Tensor = apply("IteratorHandle", name="handle", shared_name=shared, dataset=self._components)
-        op = build(
-            "IteratorGetNext",
-            [handle],
-            name=f"{scope}/next",
-            dtypes_=tuple(each.dtype for each in leaves),
-            shapes=tuple(each.shape for each in leaves),
-        )
-        return packed(spec, iter(op.outputs))
+        return GraphIterator(self, shared_name, name).next()
+
+    @public
+    def graph_iterator(self, shared_name: str | None = None, name: str = "iterator") -> GraphIterator:
+        """Return an iterator of a graph that can begin again: for epochs, and for training and validation in one graph.
+
+        Parameters
+        ----------
+        shared_name : str, optional
+            Iterators with one shared name are one in a session; by default the operation's own name.
+        name : str
+            Name of the operations in the graph.
+
+        Returns
+        -------
+        GraphIterator
+
+        Raises
+        ------
+        GraphError
+            If `element_spec` is not known.
+        """
+        return GraphIterator(self, shared_name, name)
 
     @cached_property
-    def _components(self) -> Dataset:
+    def components(self) -> Dataset:
         """The same elements as tuples of arrays: one Dataset, so that operations can share an iterator of it."""
         return self._then(selecting.CheckStage, self.element_spec, check=self.element_spec, flat=True)
+
+    @cached_property
+    def graph_sources(self) -> Sources:
+        """The pipelines that iterators of a shared name may go through, of which this is the first."""
+        return Sources([self.components])
 
     # ---- one element at a time
 
@@ -186,8 +259,8 @@ class Dataset:
             more than 5 ms, then in threads.
         seed : int, optional
             If given the function is given a `numpy.random.Generator` as well. What it draws is a function of the seed,
-            the epoch and the number of the element: not of how many run at the same time, nor of where a state was
-            saved.
+            the numbers of the iteration and the epoch, and the number of the element: not of how many run at the same
+            time, nor of where a state was saved.
 
         Returns
         -------
@@ -224,6 +297,8 @@ class Dataset:
         seed: int | None,
     ) -> Dataset:
         check_counts(parallel=parallel)
+        if seed is not None:
+            check_counts(least=0, seed=seed)
         is_async = mapping.is_async(function)
         if threads and is_async:
             raise GraphError(
@@ -345,9 +420,11 @@ class Dataset:
         buffer_size : int
             How many elements the buffer has. As many as there are mix them all.
         seed : int, optional
-            The order is a function of it, of the epoch and of the elements; by default one that is drawn here.
+            The order is a function of it, of the numbers of the iteration and the epoch, and of the elements. By
+            default one is drawn here.
         reshuffle_each_iteration : bool
-            Whether each epoch of a later `repeat` has an order of its own.
+            Whether each iteration, and each epoch of a later `repeat`, has an order of its own. Pass False in front of
+            a `take` and a `skip` that divide the elements, or both parts change from one iteration to the next.
 
         Returns
         -------

@@ -62,7 +62,16 @@ class DatasetIterator:
     ----------
     dataset : Dataset
     name : str
-        What errors call it.
+        Label in error messages.
+    iteration : int
+        Its number among the iterations over the Dataset, on which random orders and numbers depend.
+    on_iteration : callable, optional
+        Called with the number of an iteration whose state is restored.
+
+    Attributes
+    ----------
+    name : str
+    iteration : int
 
     Examples
     --------
@@ -80,12 +89,20 @@ class DatasetIterator:
     True
     """
 
-    def __init__(self, dataset: Opens, name: str = "pipeline") -> None:
+    def __init__(
+        self,
+        dataset: Opens,
+        name: str = "pipeline",
+        iteration: int = 0,
+        on_iteration: Callable[[int], object] | None = None,
+    ) -> None:
         self.name: str = name
+        self.iteration: int = iteration
+        self._on_iteration = on_iteration
         self._dataset = dataset
         self._threads = BlockingCalls(_THREADS, "tagloom-data")
         self._context = copy_context()
-        self._stage = self._open()
+        self._stage = self._open(dataset, iteration)
         self._chunk = ChunkSize()
         self._ready: deque[Item] = deque()
         self._back: deque[int] = deque()  # numbers of the first of these, which were given and came back, ascending
@@ -241,7 +258,8 @@ class DatasetIterator:
                 raise attempt.error
             if not self._ready:
                 raise GraphError(
-                    f"{self.name} was restored while an element was waited for", hint="restore between two steps"
+                    f"{self.name} was restored or reset while an element was waited for",
+                    hint="restore or reset it between two steps",
                 )
             return pop()
         finally:
@@ -302,8 +320,9 @@ class DatasetIterator:
     def state(self) -> dict[str, Any]:
         """Return what makes the elements to come what they are, or those that would have come if it is closed.
 
-        It has the places in files, the numbers of epochs, what random numbers come next, and the elements that stages
-        hold, as in a shuffle buffer. Whoever has taken an element finds it in no state from then on.
+        It has the places in files, the numbers of the iteration and of epochs, what random numbers come next, and the
+        elements that stages hold, as in a shuffle buffer. Whoever has taken an element finds it in no state from then
+        on.
 
         Returns
         -------
@@ -317,6 +336,7 @@ class DatasetIterator:
         """Return the `state`, of which what takes long is `Deferred`: for who writes it in a thread."""
         return {
             "version": _VERSION,
+            "iteration": self.iteration,
             "delivered": self._delivered,
             "ready": saved_items([*self._left, *self._ready]),
             "stage": self._stage.state(),
@@ -345,10 +365,12 @@ class DatasetIterator:
         """Take a `state`, for ``Checkpointer.add``."""
         self.restore(state)
 
-    def prepare(self, state: Any) -> Callable[[], None]:
-        """Make what it takes to go on from a `state`; return what does that at once."""
+    def prepare(self, state: Any, dataset: Opens | None = None) -> Callable[[], None]:
+        """Open the stages of a `state`, perhaps those of another `dataset`; return a function that goes on with them."""
+        dataset = dataset or self._dataset
         try:
-            stage, version = self._open(), state["version"]
+            version, iteration = state["version"], count_of(state.get("iteration", 0))
+            stage = self._open(dataset, iteration)
             ready, delivered = restored_items(state["ready"]), count_of(state["delivered"])
             stage.restore(state["stage"])
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
@@ -364,22 +386,44 @@ class DatasetIterator:
             )
 
         def change() -> None:
-            old, self._stage = self._stage, stage
-            pulling, self._pulling = self._pulling, None
-            self._ready, self._delivered, self._ended = deque(ready), delivered, False
-            self._back.clear()
-            self._left.clear()
-            self._chunk = ChunkSize()
-            if self._loop is not None and not self._loop.is_closed():
-                closing = self._loop.create_task(_close(pulling, old))
-                self._closing.add(closing)
-                closing.add_done_callback(self._closing.discard)
-            self._serve()
+            self._dataset = dataset
+            self._replace(stage, iteration, ready, delivered)
+            if self._on_iteration is not None:
+                self._on_iteration(iteration)
 
         return change
 
-    def _open(self) -> Stage:
-        return self._dataset.open_stage(Context(self._threads))
+    def begin_again(self, dataset: Opens, iteration: int) -> None:
+        """Begin at the first element of a Dataset.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            Its own, or another of equal `element_spec`.
+        iteration : int
+            Number of the iteration that begins.
+        """
+        if self._closed is not None:
+            raise self._closed
+        self._dataset = dataset
+        self._replace(self._open(dataset, iteration), iteration, [], 0)
+
+    def _replace(self, stage: Stage, iteration: int, ready: list[Item], delivered: int) -> None:
+        """Go on with another stage; a task ends the one before."""
+        old, self._stage, self.iteration = self._stage, stage, iteration
+        pulling, self._pulling = self._pulling, None
+        self._ready, self._delivered, self._ended = deque(ready), delivered, False
+        self._back.clear()
+        self._left.clear()
+        self._chunk = ChunkSize()
+        if self._loop is not None and not self._loop.is_closed():
+            closing = self._loop.create_task(_close(pulling, old))
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+        self._serve()
+
+    def _open(self, dataset: Opens, iteration: int) -> Stage:
+        return dataset.open_stage(Context(self._threads, iteration=iteration))
 
     # ---- the end
 

@@ -8,10 +8,10 @@ from tagloom.base.deferred import made
 from tagloom.training.checkpoints.structures import decode, encode
 
 
-async def collect(dataset):
+async def collect(dataset, iteration=None):
     """Return all elements, errors in their places."""
     found = []
-    async with dataset.iterator() as iterator:
+    async with dataset.iterator(iteration=iteration) as iterator:
         while True:
             try:
                 found.append(await anext(iterator))
@@ -21,9 +21,9 @@ async def collect(dataset):
                 found.append(error)
 
 
-def run(dataset):
+def run(dataset, iteration=None):
     """Return all elements as plain values."""
-    return plain(asyncio.run(collect(dataset)))
+    return plain(asyncio.run(collect(dataset, iteration)))
 
 
 def plain(value):

@@ -228,7 +228,7 @@ async def test_arrays_of_elements_count_as_memory_of_the_session():
 def test_graphs_with_pipelines_are_printed_and_pickled():
     with tg.Graph().as_default() as graph:
         x = NUMBERS.shuffle(10, seed=1).next()
-    assert "iterator/handle = IteratorHandle() dataset=<object Dataset>" in graph.to_text()
+    assert "iterator/handle = IteratorHandle() dataset=<object Sources>" in graph.to_text()
     again = pickle.loads(pickle.dumps(graph))
     with tg.SyncSession(graph) as one, tg.SyncSession(again) as other:
         assert [int(one.run(x)) for _ in range(3)] == [int(other.run(x.name)) for _ in range(3)]

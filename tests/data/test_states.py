@@ -168,9 +168,9 @@ async def test_a_source_with_a_state_of_its_own_gives_it_while_it_is_waited_for(
     ids=["repeat", "shuffle", "threads", "interleave", "async"],
 )
 async def test_the_state_is_still_there_when_it_is_closed(data):
-    async with data.iterator() as whole:
+    async with data.iterator(iteration=0) as whole:
         wanted = await rest_of(whole)
-    iterator = data.iterator()
+    iterator = data.iterator(iteration=0)
     found = [plain(await iterator.next()) for _ in range(12)]
     await settle()
     await iterator.aclose()

@@ -108,6 +108,7 @@ WITHOUT_SAMPLES = WITHOUT_KERNEL | {
     "QueueIsClosed",
     "IteratorGetNext",
     "IteratorHandle",
+    "IteratorReset",
     "MatchingFiles",
     "ReadFile",
     "ReaderHandle",

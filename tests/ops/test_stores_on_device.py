@@ -263,6 +263,7 @@ ELSEWHERE = {
     "MapStageSize",
     "IteratorGetNext",
     "IteratorHandle",
+    "IteratorReset",
     "QueueClose",
     "QueueHandle",
     "QueueIsClosed",

@@ -142,10 +142,10 @@ class ApplyStage(Stage):
             return self.failed_function(self.what, self._function, item, number, error)
 
     def _random(self, number: int) -> tuple[np.random.Generator, ...]:
-        """Return the numbers to draw for an element, which depend on nothing but its epochs and its own number."""
+        """Return the generator of an element, a function of its iteration, its epochs and its own number alone."""
         if self._seed is None:
             return ()
-        return (np.random.default_rng([self._seed, *self.context.epochs, number]),)
+        return (np.random.default_rng(self.context.seeds(self._seed, *self.context.epochs, number)),)
 
     def _finish(self, item: Item, result: Any) -> None:
         self._number += 1

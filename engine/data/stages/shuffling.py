@@ -13,24 +13,28 @@ from .stage import Context, Opens, Stage, count_of
 
 _DRAWN_AT_ONCE = 256
 _ASKED_AT_ONCE = 64
+_WORD, _SIGNIFICAND = 64, 53  # bits of what PCG64 draws, and of a float64
 
 
 class Draws:
-    """Random numbers from 0 to 1, of which a state is how many were drawn."""
+    """Random numbers from 0 to 1, of which a state is how many were drawn.
 
-    __slots__ = ("_ahead", "_bits", "_generator", "drawn")
+    They are made of PCG64's own words, which all versions of NumPy draw alike; its Generator promises no such thing.
+    """
 
-    def __init__(self, seed: list[int], drawn: int = 0) -> None:
-        self._bits = np.random.PCG64(np.random.SeedSequence(seed))
+    __slots__ = ("_ahead", "_bits", "drawn")
+
+    def __init__(self, seeds: np.random.SeedSequence, drawn: int = 0) -> None:
+        self._bits = np.random.PCG64(seeds)
         self._bits.advance(drawn)
-        self._generator = np.random.Generator(self._bits)
         self._ahead: list[float] = []
         self.drawn = drawn
 
     def below(self, count: int) -> int:
         """Return a number from 0 to `count` - 1."""
         if not self._ahead:
-            self._ahead = self._generator.random(_DRAWN_AT_ONCE)[::-1].tolist()
+            words = self._bits.random_raw(_DRAWN_AT_ONCE)[::-1]
+            self._ahead = ((words >> np.uint64(_WORD - _SIGNIFICAND)) * 2.0**-_SIGNIFICAND).tolist()
         self.drawn += 1
         return int(self._ahead.pop() * count)
 
@@ -44,14 +48,15 @@ class ShuffleStage(Stage):
         Of the buffer.
     seed : int
     reshuffle : bool
-        Whether each epoch has an order of its own.
+        Whether each iteration, and each epoch of a `repeat`, has an order of its own.
     """
 
     def __init__(self, context: Context, source: Opens, size: int, seed: int, reshuffle: bool) -> None:
         super().__init__(context, source)
         self._size = size
         self._seed = [seed, *context.epochs] if reshuffle else [seed]
-        self._draws = Draws(self._seed)
+        self._reshuffle = reshuffle
+        self._draws = Draws(self._seeds())
         self._buffer: list[Item] = []
         self._failed: deque[Item] = deque()  # errors that came while the buffer was filled
 
@@ -89,6 +94,9 @@ class ShuffleStage(Stage):
             found.append(buffer.pop())
         return found
 
+    def _seeds(self) -> np.random.SeedSequence:
+        return self.context.seeds(*self._seed) if self._reshuffle else np.random.SeedSequence(self._seed)
+
     def own_state(self) -> Any:
         """Return the buffer, errors beside it, the seed, and how many numbers were drawn."""
         return {
@@ -101,6 +109,6 @@ class ShuffleStage(Stage):
     def load(self, own: Any) -> None:
         """Go on in the same order."""
         self._seed = [int(each) for each in own["seed"]]
-        self._draws = Draws(self._seed, count_of(own["drawn"]))
+        self._draws = Draws(self._seeds(), count_of(own["drawn"]))
         self._buffer = restored_items(own["buffer"])
         self._failed.extend(restored_items(own["failed"]))

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any, Protocol
 
+import numpy as np
+
 from ...base.errors import GraphError
 from ...base.source_lines import Source
 from ...ops.support.context import LongCall, until_ended
@@ -54,15 +56,25 @@ class Context:
     clock : Clock
     epochs : tuple of int
         How often each `repeat` around a stage has begun anew.
+    iteration : int
+        Number of the iteration over the Dataset that this pipeline runs for.
     """
 
     threads: Callable[..., LongCall]
     clock: Clock = field(default_factory=Clock)
     epochs: tuple[int, ...] = ()
+    iteration: int = 0
 
     def at_epoch(self, number: int) -> Context:
         """Return what the stages that a `repeat` opens share."""
         return replace(self, epochs=(*self.epochs, number))
+
+    def seeds(self, *entropy: int) -> np.random.SeedSequence:
+        """Return the seeds of some numbers and of this iteration, as another iteration's never are.
+
+        The first iteration has no key, so that it draws what it drew before iterations were counted.
+        """
+        return np.random.SeedSequence(entropy, spawn_key=(self.iteration,) if self.iteration else ())
 
     async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call what blocks in a thread; when cancelled, its end is waited for all the same."""

@@ -1,0 +1,150 @@
+"""Iterators of Datasets in a graph: elements as operations, and operations that begin again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..base.errors import GraphError
+from ..ir import scopes
+from ..ir.apply import apply, build, scoped_name
+from ..ir.entry import public
+from ..ir.operation import Operation
+from ..ir.tensor import Tensor
+from ..ops.queues import iterators as _operations  # noqa: F401  declares the operation types used below
+from ..ops.queues.iterators import Sources
+from .stages.elements import leaves_of, packed
+
+if TYPE_CHECKING:
+    from .dataset import Dataset
+
+
+class GraphIterator:
+    """An iterator of a session, made by :meth:`Dataset.graph_iterator`: its elements are tensors of a graph.
+
+    A session begins its first iteration when a step first asks for an element; `reset` begins the next one. The numbers
+    of iterations, by which `shuffle` and ``map(seed=)`` draw, count from 0 in each session, for each Dataset apart.
+    They and the place in the Dataset are a part of ``Session.snapshot()`` and of what a `Checkpointer` saves.
+
+    Attributes
+    ----------
+    element_spec : structure of TensorSpec
+    reset : Operation
+        Begins the next iteration over the Dataset that the iterator was made of.
+
+    Examples
+    --------
+    Epochs of training, with a validation after each, in one graph:
+
+    >>> import asyncio, numpy as np, tagloom as tg
+    >>> training = tg.data.from_arrays(np.arange(4.0)).shuffle(4, seed=1)
+    >>> validation = tg.data.from_arrays(np.array([10.0]))
+    >>> with tg.Graph().as_default() as graph:
+    ...     iterator = training.graph_iterator()
+    ...     x, validate = iterator.next(), iterator.begin(validation)
+    >>> async def all_of(session):
+    ...     found = []
+    ...     try:
+    ...         while True:
+    ...             found.append(float(await session.run(x)))
+    ...     except tg.QueueClosed:
+    ...         return found
+    >>> async def main():
+    ...     found = []
+    ...     async with tg.Session(graph) as session:
+    ...         for epoch in range(2):
+    ...             await session.run(iterator.reset)
+    ...             found += [sorted(await all_of(session))]
+    ...             await session.run(validate)
+    ...             found += [await all_of(session)]
+    ...     return found
+    >>> asyncio.run(main())
+    [[0.0, 1.0, 2.0, 3.0], [10.0], [0.0, 1.0, 2.0, 3.0], [10.0]]
+    """
+
+    def __init__(self, dataset: Dataset, shared_name: str | None = None, name: str = "iterator") -> None:
+        if dataset.element_spec is None:
+            raise GraphError(
+                "a graph needs to know the dtypes and shapes of a pipeline's elements",
+                wanted="a Dataset with an element_spec",
+                got=dataset,
+                hint="tell them to the last map: map(f, output=tagloom.TensorSpec([None], 'int32')), or by check(spec)",
+            )
+        self.element_spec: Any = dataset.element_spec
+        self._scope = scoped_name(name)
+        self._sources = dataset.graph_sources if shared_name is not None else Sources([dataset.components])
+        self._graph = scopes.get_default_graph()
+        with scopes.within(region=self._graph.root, control_inputs=(), name=self._scope):
+            self._handle: Tensor = apply(
+                "IteratorHandle", name="handle", shared_name=shared_name or self._scope, dataset=self._sources
+            )
+        self._reset: Operation | None = None
+
+    def __repr__(self) -> str:
+        return f"<GraphIterator {self._scope} of {self.element_spec}>"
+
+    @public
+    def next(self) -> Any:
+        """Return an operation's outputs: the next element, each time that a step runs it.
+
+        Returns
+        -------
+        Tensor or structure of them
+            As `element_spec` says.
+
+        Raises
+        ------
+        QueueClosed
+            When a step runs it, at the end of the iteration, until a step runs `reset`.
+        PipelineError
+            When a step runs it, if the element cannot be made or does not fit; the next step gets the one behind it.
+        """
+        leaves = leaves_of(self.element_spec)
+        op = build(
+            "IteratorGetNext",
+            [self._handle],
+            name=f"{self._scope}/next",
+            dtypes_=tuple(each.dtype for each in leaves),
+            shapes=tuple(each.shape for each in leaves),
+        )
+        return packed(self.element_spec, iter(op.outputs))
+
+    @property
+    def reset(self) -> Operation:
+        """Operation that begins the next iteration over the Dataset that the iterator was made of."""
+        if self._reset is None:
+            with scopes.within(region=self._graph.root, control_inputs=(), name=None):
+                self._reset = self._begin(0, "reset")
+        return self._reset
+
+    @public
+    def begin(self, dataset: Dataset, name: str = "begin") -> Operation:
+        """Return an operation that begins the next iteration over another Dataset, as that for validation.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            Of an equal `element_spec`. The operations of the iterator give its elements from then on.
+        name : str
+            Name of the operation.
+
+        Returns
+        -------
+        Operation
+
+        Raises
+        ------
+        GraphError
+            If its elements have another spec.
+        """
+        spec = getattr(dataset, "element_spec", None)
+        if spec != self.element_spec:
+            raise GraphError(
+                "an iterator goes through Datasets of one element_spec",
+                wanted=self.element_spec,
+                got=spec if spec is not None else dataset,
+                hint="give both the same shapes, by check(spec) with [None, ...] where they differ",
+            )
+        return self._begin(self._sources.add(dataset.components), name)
+
+    def _begin(self, source: int, name: str) -> Operation:
+        return build("IteratorReset", [self._handle], name=f"{self._scope}/{name}", source=source)
