@@ -73,7 +73,7 @@ from .frontend.py_function import py_function
 from .frontend.queue_base import QueueBase
 from .frontend.queue_bridges import Bridge
 from .frontend.queues import FIFOQueue, PaddingFIFOQueue, PriorityQueue, RandomShuffleQueue
-from .frontend.readers import TextLineReader, TFRecordReader, WholeFileReader
+from .frontend.readers import FixedLengthRecordReader, TextLineReader, TFRecordReader, WholeFileReader
 from .frontend.sampled import compute_accidental_hits, nce_loss, sampled_softmax_loss
 from .frontend.scattering import (
     scatter_add,
@@ -424,6 +424,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "DeviceMemoryError",
     "DtypeError",
     "FIFOQueue",
+    "FixedLengthRecordReader",
     "Function",
     "Graph",
     "GraphError",

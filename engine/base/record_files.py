@@ -1,4 +1,4 @@
-"""Files of records: lines of text, TFRecords, files that are one record; plain or compressed by gzip.
+"""Files of records: lines of text, TFRecords, records of one length, files that are one record; plain or compressed.
 
 A file is read in blocks of many records, in a thread. Where a block begins says what is in it, so that a position in a
 file is the begin of a block and how many of its records were taken.
@@ -6,22 +6,25 @@ file is the begin of a block and how many of its records were taken.
 
 from __future__ import annotations
 
+import codecs
 import glob
-import gzip
 import os
 import struct
 import zlib
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, BinaryIO, NamedTuple
 
-from .crc32c import masked_crc32c
+from .checksums import crc32c
+from .compressed_files import open_for_reading
 
 BLOCK_BYTES = 1 << 16  # as many as are read at once, and what is needed to end with a record
 ENDED = -1
 _LENGTH = struct.Struct("<Q")
 _CHECKSUM = struct.Struct("<I")
 _HEAD = _LENGTH.size + _CHECKSUM.size
+_MASK_DELTA, _WORD = 0xA282EAD8, 0xFFFFFFFF  # of TFRecord files, whose checksums are turned and moved
 
 
 class DamagedRecord(ValueError):
@@ -46,22 +49,36 @@ class Block(NamedTuple):
 ReadBlock = Callable[[BinaryIO], list[Any]]
 
 
+class FixedLayout(NamedTuple):
+    """What a file of records of one length consists of.
+
+    Attributes
+    ----------
+    record_bytes : int
+    header_bytes, footer_bytes : int
+        Bytes in front of the first record and behind the last one.
+    """
+
+    record_bytes: int
+    header_bytes: int = 0
+    footer_bytes: int = 0
+
+
 class RecordFile:
     """A file that is open; used by one thread at a time.
 
     Parameters
     ----------
     path : str
-    format : str
-        One of `FORMATS`.
-    compression : {'auto', 'gzip', ''}
+    format : str or FixedLayout
+        One of `FORMATS`, or the layout of records of one length.
+    compression : {'auto', 'gzip', 'zlib', ''}
         'auto' for gzip if the path ends with .gz.
     """
 
-    def __init__(self, path: str, format: str, compression: str = "auto") -> None:
-        self._read = FORMATS[format]
-        zipped = path.endswith(".gz") if compression == "auto" else compression == "gzip"
-        self._file: BinaryIO = gzip.open(path) if zipped else open(path, "rb")  # type: ignore[assignment]  # noqa: SIM115
+    def __init__(self, path: str, format: str | FixedLayout, compression: str = "auto") -> None:
+        self._read: ReadBlock = FORMATS[format] if isinstance(format, str) else partial(_read_fixed, format)
+        self._file: BinaryIO = open_for_reading(path, compression)
 
     def read_block(self, start: int) -> Block:
         """Read the block that begins at a byte of the content, or ENDED.
@@ -89,11 +106,14 @@ class RecordFile:
 
 
 def _read_lines(file: BinaryIO) -> list[Any]:
+    is_first = file.tell() == 0
     data = file.read(BLOCK_BYTES)
-    if not data:
-        return []
     if not data.endswith(b"\n"):
         data += file.readline()
+    if is_first:
+        data = data.removeprefix(codecs.BOM_UTF8)
+    if not data:
+        return []
     lines = data.removesuffix(b"\n").split(b"\n")
     try:
         return [line.removesuffix("\r") for line in data.removesuffix(b"\n").decode().split("\n")]
@@ -151,6 +171,12 @@ def _length(head: bytes) -> int:
     return int(_LENGTH.unpack_from(head)[0])
 
 
+def masked_crc32c(data: bytes | bytearray | memoryview) -> int:
+    """Return the CRC-32C of some bytes as TFRecord files have it: turned by 15 bits and moved."""
+    found = crc32c(data)
+    return ((found >> 15 | found << 17) + _MASK_DELTA) & _WORD
+
+
 def _record(data: bytes) -> bytes | DamagedRecord:
     record = data[: -_CHECKSUM.size]
     (wanted,) = _CHECKSUM.unpack_from(data, len(record))
@@ -164,6 +190,24 @@ def tfrecord(record: bytes | bytearray | memoryview) -> bytes:
     """Return a record with its length and checksums, as a TFRecord file has it."""
     length = _LENGTH.pack(len(record))
     return b"".join([length, _CHECKSUM.pack(masked_crc32c(length)), record, _CHECKSUM.pack(masked_crc32c(record))])
+
+
+def _read_fixed(layout: FixedLayout, file: BinaryIO) -> list[Any]:
+    """Return records of one length; a DamagedRecord in the place of a last one that is shorter."""
+    size, header, footer = layout
+    begin = max(file.tell(), header)
+    if file.tell() != begin:
+        file.seek(begin)
+    wanted = size * max(1, BLOCK_BYTES // size)
+    data = file.read(wanted + footer)
+    there = min(len(data) - footer, wanted)
+    if there < 0:
+        raise DamagedRecord(f"the file has fewer bytes than its header, of {header}, and its footer, of {footer}")
+    records: list[Any] = [data[at : at + size] for at in range(0, there, size)]
+    if there % size:
+        records[-1] = DamagedRecord(f"the file ends within a record of {size} bytes, behind {there % size}")
+    file.seek(begin + there)
+    return records
 
 
 def _read_whole(file: BinaryIO) -> list[Any]:

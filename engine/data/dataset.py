@@ -396,6 +396,49 @@ class Dataset:
         check_counts(least=0, count=count)
         return self._then(selecting.SkipStage, self.element_spec, count=count)
 
+    def shard(self, num_shards: int, index: int) -> Dataset:
+        """Return one of several parts: the elements whose number divided by `num_shards` leaves `index`.
+
+        Each of several processes takes another part. Do so in front of `shuffle`, or of one with a seed and without
+        reshuffling: otherwise the parts have elements in common. An element that cannot be made counts, and its error
+        is in one part.
+
+        Parameters
+        ----------
+        num_shards : int
+            How many parts there are.
+        index : int
+            Which of them, from 0.
+
+        Returns
+        -------
+        Dataset
+
+        Raises
+        ------
+        GraphError
+            If `index` is not in [0, `num_shards`).
+
+        Examples
+        --------
+        >>> import asyncio, tagloom as tg
+        >>> numbers = tg.data.from_iterable(range(8))
+        >>> async def main():
+        ...     return [[x async for x in numbers.shard(3, index)] for index in range(3)]
+        >>> asyncio.run(main())
+        [[0, 3, 6], [1, 4, 7], [2, 5]]
+        """
+        check_counts(num_shards=num_shards)
+        check_counts(least=0, index=index)
+        if index >= num_shards:
+            raise GraphError(
+                "there is no shard of this index",
+                wanted=f"an index in [0, {num_shards})",
+                got=index,
+                hint="count shards from 0, as shard(num_shards=4, index=3) for the last of four",
+            )
+        return self._then(selecting.ShardStage, self.element_spec, count=num_shards, index=index)
+
     def repeat(self, count: int | None = None) -> Dataset:
         """Return all elements again and again.
 

@@ -366,7 +366,7 @@ class DatasetIterator:
         self.restore(state)
 
     def prepare(self, state: Any, dataset: Opens | None = None) -> Callable[[], None]:
-        """Open the stages of a `state`, perhaps those of another `dataset`; return a function that goes on with them."""
+        """Open the stages of a `state`, perhaps of another `dataset`; return a function that goes on with them."""
         dataset = dataset or self._dataset
         try:
             version, iteration = state["version"], count_of(state.get("iteration", 0))

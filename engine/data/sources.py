@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 
 from ..base.array_like import as_array
+from ..base.compressed_files import check_compression
 from ..base.dtypes import as_dtype
 from ..base.errors import GraphError, ShapeError
+from ..base.record_files import FixedLayout
 from ..runtime.functions.arguments import TensorSpec
+from .arguments import check_counts
 from .dataset import Dataset
 from .stages import combining
 from .stages import sources as stages
@@ -234,13 +237,13 @@ def from_files(files: Files) -> Dataset:
 
 
 def from_text(files: Files, compression: str = "auto") -> Dataset:
-    """Return the lines of files of text in UTF-8, without their ends.
+    """Return the lines of files of text in UTF-8, without their ends and without a byte order mark.
 
     Parameters
     ----------
     files : str, Path or iterable of them
         As for `from_files`.
-    compression : {'auto', 'gzip', ''}
+    compression : {'auto', 'gzip', 'zlib', ''}
         By default gzip for paths that end with .gz.
 
     Returns
@@ -269,7 +272,7 @@ def from_tfrecord(files: Files, compression: str = "auto") -> Dataset:
     ----------
     files : str, Path or iterable of them
         As for `from_files`.
-    compression : {'auto', 'gzip', ''}
+    compression : {'auto', 'gzip', 'zlib', ''}
         By default gzip for paths that end with .gz.
 
     Returns
@@ -292,13 +295,57 @@ def from_tfrecord(files: Files, compression: str = "auto") -> Dataset:
     return _records(files, "tfrecord", "record", compression, TensorSpec([None], "uint8"))
 
 
-def _records(files: Files, format: str, unit: str, compression: str, spec: TensorSpec) -> Dataset:
-    if compression not in ("auto", "gzip", ""):
-        raise GraphError(
-            "files of this compression are not read", wanted="'auto', 'gzip' or ''", got=compression, hint="use gzip"
-        )
-    patterns = stages.as_patterns(files)
-    return Dataset(stages.RecordsStage, spec=spec, patterns=patterns, format=format, unit=unit, compression=compression)
+def from_fixed_length_records(
+    files: Files, record_bytes: int, header_bytes: int = 0, footer_bytes: int = 0, compression: str = "auto"
+) -> Dataset:
+    """Return the records of files in which all have one length, as those of CIFAR-10.
+
+    Parameters
+    ----------
+    files : str, Path or iterable of them
+        As for `from_files`.
+    record_bytes : int
+    header_bytes, footer_bytes : int
+        How many bytes in front of the first record, and behind the last one, are passed over in each file.
+    compression : {'auto', 'gzip', 'zlib', ''}
+        By default gzip for paths that end with .gz.
+
+    Returns
+    -------
+    Dataset
+        Of bytes; in a graph they are vectors of uint8. A file that ends within a record gives an error in its place.
+
+    Raises
+    ------
+    GraphError
+        If `record_bytes` is less than 1, or another less than 0, or there is no such compression.
+
+    Examples
+    --------
+    >>> import asyncio, pathlib, tempfile, numpy as np, tagloom as tg
+    >>> async def main(directory):
+    ...     pathlib.Path(directory, "pairs.bin").write_bytes(b"HEAD" + np.arange(6, dtype=np.int16).tobytes())
+    ...     records = tg.data.from_fixed_length_records(directory + "/pairs.bin", 4, header_bytes=4)
+    ...     return [pair async for pair in records.map(lambda record: np.frombuffer(record, np.int16).tolist())]
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     asyncio.run(main(directory))
+    [[0, 1], [2, 3], [4, 5]]
+    """
+    check_counts(record_bytes=record_bytes)
+    check_counts(least=0, header_bytes=header_bytes, footer_bytes=footer_bytes)
+    layout = FixedLayout(record_bytes, header_bytes, footer_bytes)
+    return _records(files, layout, "record", compression, TensorSpec([record_bytes], "uint8"))
+
+
+def _records(files: Files, format: str | FixedLayout, unit: str, compression: str, spec: TensorSpec) -> Dataset:
+    return Dataset(
+        stages.RecordsStage,
+        spec=spec,
+        patterns=stages.as_patterns(files),
+        format=format,
+        unit=unit,
+        compression=check_compression(compression),
+    )
 
 
 def zip_datasets(*datasets: Dataset) -> Dataset:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,6 +10,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from ..base.compressed_files import check_compression, open_for_writing
 from ..base.errors import DtypeError, TagloomError
 from ..base.record_files import tfrecord
 
@@ -25,8 +25,13 @@ class TFRecordWriter:
     Parameters
     ----------
     path : str or Path
-    compression : {'auto', 'gzip', ''}
-        By default gzip for a path that ends with .gz.
+    compression : {'auto', 'gzip', 'zlib', ''}
+        By default gzip for a path that ends with .gz. TensorFlow's words, "GZIP" and "ZLIB", are fine.
+
+    Raises
+    ------
+    GraphError
+        If there is no such compression.
 
     Examples
     --------
@@ -39,9 +44,7 @@ class TFRecordWriter:
     """
 
     def __init__(self, path: str | os.PathLike[str], compression: str = "auto") -> None:
-        name = os.fspath(path)
-        zipped = name.endswith(".gz") if compression == "auto" else compression == "gzip"
-        self._file: BinaryIO = gzip.open(name, "wb") if zipped else open(name, "wb")  # type: ignore[assignment]  # noqa: SIM115
+        self._file: BinaryIO = open_for_writing(os.fspath(path), check_compression(compression))
 
     def __enter__(self) -> TFRecordWriter:
         return self

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..base.compressed_files import check_compression
 from ..base.dtypes import DType, string, uint8
 from ..base.errors import DtypeError, GraphError
+from ..base.record_files import FixedLayout
 from ..ir import scopes
 from ..ir.apply import apply, build, scoped_name
 from ..ir.entry import public
@@ -34,17 +36,19 @@ class ReaderBase:
         The resource handle.
     """
 
-    __slots__ = ("dtype", "name", "reader_ref", "shared_name")
+    __slots__ = ("_record_bytes", "dtype", "name", "reader_ref", "shared_name")
 
-    def __init__(self, format: str, dtype: DType, compression: str, shared_name: str | None, name: str) -> None:
-        if compression not in ("auto", "gzip", ""):
-            raise GraphError(
-                "files of this compression are not read",
-                wanted="'auto', 'gzip' or ''",
-                got=compression,
-                hint="use gzip",
-            )
+    def __init__(
+        self,
+        format: str,
+        dtype: DType,
+        compression: str,
+        shared_name: str | None,
+        name: str,
+        layout: FixedLayout | None = None,
+    ) -> None:
         self.dtype: DType = dtype
+        self._record_bytes = None if layout is None else layout.record_bytes
         self.name: str = scoped_name(name)
         self.shared_name: str = shared_name or self.name
         graph = scopes.get_default_graph()
@@ -54,8 +58,9 @@ class ReaderBase:
                 name="handle",
                 shared_name=self.shared_name,
                 format=format,
-                compression=compression,
+                compression=check_compression(compression),
                 dtype=dtype,
+                layout=tuple(layout or ()),
             )
 
     def __repr__(self) -> str:
@@ -99,7 +104,13 @@ class ReaderBase:
                 got=list(queue.dtypes),
                 hint="make it with dtypes='string', shapes=[[]]",
             )
-        op = build("ReaderRead", [self.reader_ref, queue.queue_ref], name=name or "read", dtype=self.dtype)
+        op = build(
+            "ReaderRead",
+            [self.reader_ref, queue.queue_ref],
+            name=name or "read",
+            dtype=self.dtype,
+            length=self._record_bytes,
+        )
         key, value = op.outputs
         return key, value
 
@@ -120,11 +131,11 @@ class ReaderBase:
 
 
 class TextLineReader(ReaderBase):
-    """A reader of the lines of files of text in UTF-8.
+    """A reader of the lines of files of text in UTF-8, without a byte order mark.
 
     Parameters
     ----------
-    compression : {'auto', 'gzip', ''}
+    compression : {'auto', 'gzip', 'zlib', ''}
         By default gzip for paths that end with .gz.
     shared_name : str, optional
         Readers of one shared name are one in a session; by default its own name.
@@ -214,3 +225,57 @@ class WholeFileReader(ReaderBase):
 
     def __init__(self, dtype: Any = "uint8", shared_name: str | None = None, name: str = "whole_file_reader") -> None:
         super().__init__("file", content_dtype(dtype), "", shared_name, name)
+
+
+class FixedLengthRecordReader(ReaderBase):
+    """A reader of the records of files in which all have one length.
+
+    Parameters
+    ----------
+    record_bytes : int
+    header_bytes, footer_bytes : int
+        How many bytes in front of the first record, and behind the last one, are passed over in each file.
+    compression, shared_name, name
+        As of a TextLineReader.
+
+    Raises
+    ------
+    GraphError
+        If `record_bytes` is less than 1, or another less than 0.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, tagloom as tg
+    >>> with tempfile.TemporaryDirectory() as directory, tg.Graph().as_default() as graph:
+    ...     path = pathlib.Path(directory, "a.bin")
+    ...     _ = path.write_bytes(bytes(range(7)))
+    ...     files = tg.FIFOQueue(4, "string", shapes=[[]])
+    ...     put = files.enqueue(str(path))
+    ...     key, record = tg.FixedLengthRecordReader(3, header_bytes=1).read(files)
+    ...     with tg.SyncSession(graph) as session:
+    ...         session.run(put)
+    ...         [session.run(record).tolist() for _ in range(2)]
+    [[1, 2, 3], [4, 5, 6]]
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        record_bytes: int,
+        header_bytes: int = 0,
+        footer_bytes: int = 0,
+        compression: str = "auto",
+        shared_name: str | None = None,
+        name: str = "fixed_length_record_reader",
+    ) -> None:
+        layout = FixedLayout(record_bytes, header_bytes, footer_bytes)
+        for what, size, least in zip(layout._fields, layout, (1, 0, 0), strict=True):
+            if not isinstance(size, int) or isinstance(size, bool) or size < least:
+                raise GraphError(
+                    f"{what} is no number of bytes",
+                    wanted=f"an integer of at least {least}",
+                    got=repr(size),
+                    hint="count the bytes of a record, of what is in front of the first and behind the last",
+                )
+        super().__init__("fixed", uint8, compression, shared_name, name, layout)

@@ -6,42 +6,27 @@ import gzip
 import numpy as np
 import pytest
 import tagloom as tg
-from tagloom.base.crc32c import crc32c
-from tagloom.base.record_files import tfrecord
+from tagloom.base.record_files import masked_crc32c, tfrecord
 
 from tests.data.running import collect, plain, run, through_a_file
 
 
-def by_bits(data):
-    """Return CRC-32C as it is defined: the remainder of a division."""
+def masked(data):
+    """Return the checksum as it is defined: the remainder of a division, turned by 15 bits and moved."""
     register = 0xFFFFFFFF
     for byte in data:
         register ^= byte
         for _ in range(8):
             register = register >> 1 ^ (0x82F63B78 if register & 1 else 0)
-    return register ^ 0xFFFFFFFF
+    found = register ^ 0xFFFFFFFF
+    return ((found >> 15 | found << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-@pytest.mark.parametrize(
-    ("data", "wanted"),
-    [  # RFC 3720, appendix B.4
-        (bytes(32), 0x8A9136AA),
-        (b"\xff" * 32, 0x62A8AB43),
-        (bytes(range(32)), 0x46DD794E),
-        (bytes(range(31, -1, -1)), 0x113FDB5C),
-        (b"123456789", 0xE3069283),
-        (b"", 0),
-    ],
-)
-def test_checksums_of_the_standard(data, wanted):
-    assert crc32c(data) == by_bits(data) == wanted
-
-
-@pytest.mark.parametrize("length", [1, 3, 4, 23, 24, 25, 511, 512, 513, 1000, 65535, 65536, 65537, 65560, 140_000])
-def test_checksums_of_any_length(length):
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+@pytest.mark.parametrize("length", [0, 1, 3, 31, 32, 1000, 65537])
+def test_checksums_are_those_of_their_definition(kind, length):
     data = np.random.default_rng(length).bytes(length)
-    assert crc32c(data) == by_bits(data)
-    assert crc32c(memoryview(data)) == crc32c(bytearray(data)) == by_bits(data)
+    assert masked_crc32c(kind(data)) == masked(data)
 
 
 def test_a_record_has_the_bytes_that_tensorflow_writes():

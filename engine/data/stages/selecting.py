@@ -1,4 +1,4 @@
-"""Stages that pass some elements on: take, skip, ignore_errors; and enumerate, which counts them, and check."""
+"""Stages that pass some elements on: take, skip, shard, ignore_errors; and enumerate, which counts them, and check."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from .saved_items import restored_items, saved_items
 from .stage import Context, Opens, Stage, count_of
 
 _logger = logging.getLogger("tagloom")
+_PASSED_OVER = 64  # elements that are asked for at once where some of them are left out
 
 
 class CountingStage(Stage):
@@ -59,7 +60,7 @@ class SkipStage(CountingStage):
     async def pull(self, most: int) -> list[Item]:
         """Return elements; errors do not count, and are passed on."""
         while (left := self._count - self._seen) > 0 and not self._failed:
-            chunk = await self.inputs[0].pull(min(left, 64))
+            chunk = await self.inputs[0].pull(min(left, _PASSED_OVER))
             if not chunk:
                 return []
             self._failed.extend(item for item in chunk if type(item[0]) is Failure)
@@ -76,6 +77,23 @@ class SkipStage(CountingStage):
         """Go on counting."""
         super().load(own["seen"])
         self._failed.extend(restored_items(own["failed"]))
+
+
+class ShardStage(CountingStage):
+    """The elements whose number, divided by `count`, leaves `index`; errors are numbered as elements are."""
+
+    def __init__(self, context: Context, source: Opens, count: int, index: int) -> None:
+        super().__init__(context, source)
+        self._count, self._index = count, index
+
+    async def pull(self, most: int) -> list[Item]:
+        """Return the elements of the shard among the next ones, of which as many are asked for as have `most` of it."""
+        while chunk := await self.inputs[0].pull(min(most * self._count, _PASSED_OVER)):
+            first = (self._index - self._seen) % self._count
+            self._seen += len(chunk)
+            if found := chunk[first :: self._count]:
+                return found
+        return []
 
 
 class EnumerateStage(CountingStage):

@@ -14,7 +14,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from ...base.errors import GraphError
-from ...base.record_files import ENDED, Block, DamagedRecord, RecordFile, is_named, matching_files
+from ...base.record_files import ENDED, Block, DamagedRecord, FixedLayout, RecordFile, is_named, matching_files
 from .elements import Failure, Item, first_of, leaves_of, packed
 from .stage import HELD, QUICKLY, SLICE, Context, Stage, count_of, end_task, is_cancelled
 
@@ -388,7 +388,9 @@ class RecordsStage(Stage):
     A state is a file, the block in it, and how many of its records were handed on.
     """
 
-    def __init__(self, context: Context, patterns: tuple[str, ...], format: str, unit: str, compression: str) -> None:
+    def __init__(
+        self, context: Context, patterns: tuple[str, ...], format: str | FixedLayout, unit: str, compression: str
+    ) -> None:
         super().__init__(context)
         self._patterns, self._format, self._unit, self._compression = patterns, format, unit, compression
         self._paths: list[str] | None = None

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...base.dtypes import DType, string
-from ...base.record_files import Block, DamagedRecord, RecordFile
+from ...base.record_files import Block, DamagedRecord, FixedLayout, RecordFile
 from ...base.shapes import SCALAR, Shape
 from ...base.turns import Turns
 from ...ir.definition import REQUIRED, NotDifferentiable, define
@@ -32,11 +32,15 @@ _NOTHING = Block([], 0)
 
 @dataclass(frozen=True, slots=True)
 class ReaderSpec:
-    """What a reader reads: the format of its files, their compression, and the dtype of records."""
+    """What a reader reads: the format of its files, their compression, and the dtype of records.
+
+    `layout` is empty but for records of one length.
+    """
 
     format: str
     compression: str
     dtype: DType
+    layout: tuple[int, ...] = ()
 
 
 class ReaderStorage(SharedResource):
@@ -175,7 +179,8 @@ class ReaderStorage(SharedResource):
             self._end_file()
 
     def _read(self, path: str, file: RecordFile | None, start: int) -> tuple[RecordFile, Block]:
-        file = file or RecordFile(path, self.spec.format, self.spec.compression)
+        layout = self.spec.layout
+        file = file or RecordFile(path, FixedLayout(*layout) if layout else self.spec.format, self.spec.compression)
         try:
             records, end = file.read_block(start)
             return file, Block([self._as_value(each) for each in records], end)
@@ -213,9 +218,16 @@ _REASON = NotDifferentiable("a reader brings values in from files")
 
 
 def _handle(
-    xp: Any, context: KernelContext, *, shared_name: str, format: str, compression: str, dtype: DType
+    xp: Any,
+    context: KernelContext,
+    *,
+    shared_name: str,
+    format: str,
+    compression: str,
+    dtype: DType,
+    layout: tuple[int, ...],
 ) -> ReaderStorage:
-    spec = ReaderSpec(format, compression, dtype)
+    spec = ReaderSpec(format, compression, dtype, layout)
     return shared(
         context.step.resources,
         CONTAINER,
@@ -228,7 +240,8 @@ def _handle(
 
 
 def _read_shapes(op: Operation) -> list[Shape]:
-    return [SCALAR, content_shape(op.attrs["dtype"])]
+    length = op.attrs["length"]
+    return [SCALAR, content_shape(op.attrs["dtype"]) if length is None else Shape([length])]
 
 
 def _counter(type: str, attribute: str) -> None:
@@ -245,7 +258,7 @@ def _counter(type: str, attribute: str) -> None:
 define(
     "ReaderHandle",
     "-> handle: resource",
-    attrs={"shared_name": REQUIRED, "format": REQUIRED, "compression": "auto", "dtype": REQUIRED},
+    attrs={"shared_name": REQUIRED, "format": REQUIRED, "compression": "auto", "dtype": REQUIRED, "layout": ()},
     shape=lambda op: SCALAR,
     kernel=_handle,
     gradient=_REASON,
@@ -256,7 +269,7 @@ define(
 define(
     "ReaderRead",
     "handle: resource, queue: resource -> key: host string, value: host @dtype",
-    attrs={"dtype": REQUIRED},
+    attrs={"dtype": REQUIRED, "length": None},
     shape=_read_shapes,
     kernel=lambda xp, context, reader, queue, **_: reader.read(context, queue),
     gradient=_REASON,

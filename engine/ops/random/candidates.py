@@ -254,7 +254,7 @@ def _unigram_weights(vocab_file: str, unigrams: Sequence[float]) -> list[float]:
         )
     if not vocab_file:
         return list(map(float, unigrams))
-    with open(vocab_file, newline="") as lines:
+    with open(vocab_file, newline="", encoding="utf-8-sig") as lines:
         return [float(row[-1]) for row in csv.reader(lines) if row]
 
 

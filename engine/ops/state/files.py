@@ -47,10 +47,16 @@ def content_shape(dtype: DType) -> Shape:
 
 
 def as_content(data: bytes | str, dtype: DType) -> Array:
-    """Return content as an array; UnicodeDecodeError for text that is not UTF-8."""
+    """Return content as an array: a line, or that of a file, as text without its byte order mark.
+
+    Raises
+    ------
+    UnicodeDecodeError
+        For text that is not UTF-8.
+    """
     if dtype is uint8:
         return np.frombuffer(data.encode() if isinstance(data, str) else data, np.uint8)
-    return np.array(data.decode() if isinstance(data, bytes) else data, string.numpy)
+    return np.array(data.decode("utf-8-sig") if isinstance(data, bytes) else data, string.numpy)
 
 
 def _in_thread(
@@ -146,7 +152,7 @@ def read_file(filename: Any, name: str | None = None, *, dtype: Any = "uint8") -
     filename : string scalar
     name : str, optional
     dtype : {'uint8', 'string'}
-        Bytes, or one string of text in UTF-8.
+        Bytes, or one string of text in UTF-8, without a byte order mark.
 
     Returns
     -------
