@@ -190,17 +190,29 @@ def from_npz(path: str | os.PathLike[str], names: Iterable[str] | None = None) -
             got={name: headers[name][0] for name in wanted},
             hint="choose some by names=",
         )
+    if refused := [name for name in wanted if headers[name][1].kind in "OVMm"]:
+        raise GraphError(
+            f"arrays of {name_of} are of dtypes that no tensor has",
+            got={name: str(headers[name][1]) for name in refused},
+            hint=f"choose others by names=, as of {[name for name in headers if name not in refused][:5]}",
+        )
     spec = {name: TensorSpec(headers[name][0][1:], as_dtype(headers[name][1])) for name in wanted}
     return Dataset(stages.ArchiveStage, spec=spec, arrays=(name_of, wanted))
 
 
-_READ_HEADER = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+_READ_HEADER = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+    (3, 0): np.lib.format.read_array_header_2_0,  # another encoding of names of fields, which no element has
+}
 
 
 def _headers(path: str) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
     found = {}
     with zipfile.ZipFile(path) as archive:
         for member in archive.namelist():
+            if not member.endswith(".npy"):
+                continue
             with archive.open(member) as file:
                 shape, _, dtype = _READ_HEADER[np.lib.format.read_magic(file)](file)
             found[member.removesuffix(".npy")] = (shape, dtype)

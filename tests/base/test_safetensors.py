@@ -12,6 +12,7 @@ import pytest
 import tagloom as tg
 from tagloom.base import dtypes
 from tagloom.base.safetensors import DamagedFile, TensorFile, reading, save_file, streams, write_tensors
+from tagloom.base.safetensors.layout import LARGE, READ, SMALL_FLOATS
 from tagloom.base.safetensors.streams import DIRECT, PIECE
 
 VALUES = [np.zeros([0, 3]), np.array(3.0), np.arange(-2.0, 4.0).reshape(2, 3), np.linspace(-2, 2, 24).reshape(2, 3, 4)]
@@ -110,6 +111,62 @@ def test_the_layout_is_that_of_the_format(tmp_path):
     assert (tmp_path / "file").read_bytes() == struct.pack("<Q", len(header)) + header + b"\1\0\2\0"
 
 
+def test_complex64_is_the_formats_own_and_our_old_pairs_are_read(tmp_path):
+    theirs = pytest.importorskip("safetensors.numpy")
+    wanted = {"z": np.array([[1 + 2j, -3j]], np.complex64)}
+    write(tmp_path / "ours", wanted)
+    same(theirs.load_file(tmp_path / "ours")["z"], wanted["z"])
+    theirs.save_file(wanted, tmp_path / "theirs")
+    same(read(tmp_path / "theirs")["z"], wanted["z"])
+    old = {"x": entry(shape=(1, 2, 2), offsets=(0, 16)), "__metadata__": {"dtypes": '{"x": "complex64"}'}}
+    (tmp_path / "old").write_bytes(made(old, wanted["z"].tobytes()))
+    same(read(tmp_path / "old")["x"], wanted["z"])
+
+
+@pytest.mark.parametrize("name", ["F8_E4M3", "F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ"])
+def test_floats_of_8_bits_are_read(tmp_path, name):
+    header = {"x": entry(dtype=name, shape=(4,), offsets=(0, 4)), "y": entry(dtype="U8", shape=(1,), offsets=(4, 5))}
+    (tmp_path / "file").write_bytes(made(header, bytes([0x3C, 0x3D, 0x40, 0x38, 7])))
+    found = read(tmp_path / "file")
+    assert found["y"].tolist() == [7]
+    assert found["x"].dtype == SMALL_FLOATS[name]
+    if name == "F8_E5M2":
+        assert found["x"].astype(np.float32).tolist() == [1.0, 1.25, 2.0, 0.5]
+
+
+@pytest.mark.parametrize("name", ["F4", "F6_E2M3", "F128", "a dtype of tomorrow"])
+def test_an_array_of_an_unknown_dtype_is_refused_and_the_others_are_not(tmp_path, name):
+    header = {"x": entry(dtype=name, shape=(16,), offsets=(0, 8)), "y": entry(dtype="U8", shape=(1,), offsets=(8, 9))}
+    (tmp_path / "file").write_bytes(made(header, bytes(8) + b"\7"))
+    with TensorFile(tmp_path / "file") as file:
+        assert file["y"].copy().tolist() == [7]
+        assert repr(file["x"]) == f"<x {name}[16]>"
+        with pytest.raises(tg.CheckpointError, match="a dtype that is not read") as caught:
+            file["x"].copy()
+        assert not isinstance(caught.value, DamagedFile)
+        assert (caught.value.variable, caught.value.got) == ("x", name)
+
+
+@pytest.mark.parametrize("size", [0, 1, READ - 1, READ, READ + 1, LARGE, LARGE + 5])
+def test_checksums_are_of_pieces_and_looked_at(tmp_path, size):
+    wanted = {"a": np.random.default_rng(0).integers(0, 255, size, np.uint8), "s": np.array(["ä", "b"], "T")}
+    sums = {}
+    write(tmp_path / "file", wanted, checksums=sums)
+    assert {name: len(each) for name, each in sums.items()} == {"a": -(-size // READ), "s": 1, "s:lengths": 1}
+    with TensorFile(tmp_path / "file") as file:
+        file.checksums = sums
+        same(file["a"].copy(), wanted["a"])
+        assert file["s"].copy().tolist() == ["ä", "b"]
+        if size:
+            file.checksums = sums | {"a": [*sums["a"][:-1], sums["a"][-1] ^ 1]}
+            with pytest.raises(DamagedFile, match="another checksum"):
+                file["a"].copy()
+        file.checksums = sums | {"a": [*sums["a"], 1], "s:lengths": [0]}
+        for name, message in (("a", "not those of its arrays"), ("s", "another checksum")):
+            with pytest.raises(DamagedFile, match=message):
+                file[name].copy()
+
+
 # ---- what is no such file
 
 
@@ -118,8 +175,10 @@ def entry(dtype="F32", shape=(2,), offsets=(0, 8), **more):
 
 
 HEADERS = {
-    "unknown dtype": ({"x": entry(dtype="F128")}, "unknown dtype"),
-    "dtype no string": ({"x": entry(dtype=["F32"])}, "unknown dtype"),
+    "dtype no string": ({"x": entry(dtype=["F32"])}, "has no dtype"),
+    "unknown dtype backwards": ({"x": entry(dtype="F128", offsets=(8, 0))}, "size of its shape"),
+    "unknown dtype beyond the end": ({"x": entry(dtype="F128", offsets=(0, 4000))}, "size of its shape"),
+    "unknown dtype in a hole": ({"x": entry(dtype="F128", offsets=(0, 4))}, "longer or shorter"),
     "negative size": ({"x": entry(shape=(-2,))}, "no shape"),
     "sizes that are no numbers": ({"x": entry(shape=("2",))}, "no shape"),
     "a size that is a bool": ({"x": entry(shape=(True,), offsets=(0, 4))}, "no shape"),
@@ -131,7 +190,7 @@ HEADERS = {
     "offsets backwards": ({"x": entry(offsets=(8, 0))}, "size of its shape"),
     "three offsets": ({"x": entry(offsets=(0, 4, 8))}, "no place"),
     "no offsets": ({"x": {"dtype": "F32", "shape": [2]}}, "no place"),
-    "an entry that is a list": ({"x": [1]}, "unknown dtype"),
+    "an entry that is a list": ({"x": [1]}, "has no dtype"),
     "two arrays in one place": ({"x": entry(), "y": entry()}, "follow each other"),
     "a hole": ({"x": entry(shape=(1,), offsets=(4, 8))}, "follow each other"),
     "too little": ({"x": entry(shape=(1,), offsets=(0, 4))}, "longer or shorter"),

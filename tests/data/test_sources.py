@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import threading
 import time
+import zipfile
 from collections import namedtuple
 
 import numpy as np
@@ -39,6 +40,18 @@ def test_arrays_must_be_equally_long():
         tg.data.from_arrays((np.zeros(2), np.zeros(3)))
     with pytest.raises(tg.ShapeError, match="equally long"):
         tg.data.from_arrays(np.float32(1))
+
+
+def test_an_archive_with_arrays_that_are_not_read(tmp_path):
+    path = tmp_path / "a.npz"
+    np.savez(path, x=np.arange(3), o=np.array([{}, 1, 2], object), d=np.zeros(3, "M8[s]"), r=np.zeros(3, [("ä", "f4")]))
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("README.txt", "numbers")
+    assert run(tg.data.from_npz(path, ["x"]).map(lambda element: int(element["x"]))) == [0, 1, 2]
+    with pytest.raises(tg.GraphError, match="of dtypes that no tensor has") as caught:
+        tg.data.from_npz(path)
+    assert list(caught.value.got) == ["o", "d", "r"]
+    assert "['x']" in caught.value.hint
 
 
 def test_npz(tmp_path):

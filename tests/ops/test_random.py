@@ -3,7 +3,7 @@ import tracemalloc
 import numpy as np
 import pytest
 import tagloom as tg
-from tagloom.base.dtypes import float32
+from tagloom.base.dtypes import as_dtype, float32
 from tagloom.base.errors import GraphError, ShapeError
 from tagloom.ir.apply import constant
 from tagloom.ir.definition import definition_of
@@ -220,3 +220,20 @@ def test_one_more_operation_changes_the_numbers_of_those_built_behind_it():
     first = drawn(tg.Graph(), lambda: tg.random_uniform([2]))
     assert first != drawn(tg.Graph(), lambda: [tg.random_uniform([2]), tg.random_uniform([2])][1])
     assert first == drawn(tg.Graph(), lambda: [tg.random_uniform([2]), tg.random_uniform([2])][0])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 1001])
+def test_uniform_numbers_are_made_of_philoxs_words(dtype, count):
+    """They do not depend on the version of NumPy, and are those that its Generator has drawn so far."""
+    context = Instance(make_step(4, 5), "op", 2, 3)
+    found = definition_of("RandomUniform").kernel(np, context, [count], dtype=as_dtype(dtype), seed=9)
+    generator = np.random.Generator(
+        np.random.Philox(key=np.array([5, 9], np.uint64), counter=np.array([0, 4, 2, 3], np.uint64))
+    )
+    if dtype in ("float32", "float64"):
+        wanted = generator.random(count, dtype)
+    else:
+        bits = 11 if dtype == "float16" else 8
+        wanted = (generator.integers(0, 1 << bits, count) / (1 << bits)).astype(found.dtype)
+    np.testing.assert_array_equal(found, wanted)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 
 from ..dtypes import bfloat16
 
-# What the format calls the dtypes, all little-endian. Its 8-bit floats are no dtypes of this engine.
+# Names that the format has for the engine's dtypes, all little-endian.
 NAMES = {
     "BOOL": np.dtype(np.bool_),
     "U8": np.dtype("u1"),
@@ -21,8 +22,18 @@ NAMES = {
     "BF16": bfloat16.numpy,
     "F32": np.dtype("<f4"),
     "F64": np.dtype("<f8"),
+    "C64": np.dtype("<c8"),
 }
 BY_DTYPE = {dtype: name for name, dtype in NAMES.items()}
+# Dtypes of the format that the engine does not have, but NumPy by ml_dtypes: they are read, and cast.
+SMALL_FLOATS = {
+    "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "F8_E4M3FNUZ": np.dtype(ml_dtypes.float8_e4m3fnuz),
+    "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2),
+    "F8_E5M2FNUZ": np.dtype(ml_dtypes.float8_e5m2fnuz),
+    "F8_E8M0": np.dtype(ml_dtypes.float8_e8m0fnu),
+}
+# Complex numbers as pairs of parts: complex128, which the format lacks; complex64 in our files from before it had C64.
 PAIRS = {"complex64": np.dtype("<f4"), "complex128": np.dtype("<f8")}
 
 LENGTH = 8  # bytes in front of the header

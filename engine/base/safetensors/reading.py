@@ -17,9 +17,23 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from ..array_like import Array, UnreadArray
+from ..checksums import crc32c
 from ..dtypes import as_dtype, string
-from ..errors import CheckpointError
-from .layout import DTYPES, LARGE, LENGTH, LENGTHS, LONGEST_HEADER, METADATA, MOST_DIMS, NAMES, PAIRS, READ, READERS
+from ..errors import CheckpointError, DtypeError
+from .layout import (
+    DTYPES,
+    LARGE,
+    LENGTH,
+    LENGTHS,
+    LONGEST_HEADER,
+    METADATA,
+    MOST_DIMS,
+    NAMES,
+    PAIRS,
+    READ,
+    READERS,
+    SMALL_FLOATS,
+)
 
 
 class TensorFile(Mapping[str, "StoredTensor"]):
@@ -38,6 +52,9 @@ class TensorFile(Mapping[str, "StoredTensor"]):
         Of the file, in bytes.
     metadata : dict of str to str
         What the header says besides.
+    checksums : mapping of str to list of int
+        CRC-32C of each piece of 4 MiB of arrays, by the name that the file has for them; empty unless somebody knows
+        them. An array that does not have them is damaged.
 
     Raises
     ------
@@ -60,6 +77,7 @@ class TensorFile(Mapping[str, "StoredTensor"]):
 
     def __init__(self, path: Any, directory: int | None = None) -> None:
         self.path: str = os.fspath(path)
+        self.checksums: Mapping[str, list[int]] = {}
         self._lock = threading.Lock()  # guards the three below
         self._is_closed, self._readers = False, 0
         self._file: int | None = open_regular(self.path, directory)
@@ -107,7 +125,13 @@ class TensorFile(Mapping[str, "StoredTensor"]):
         page, which may take longer than the disk.
         """
         view = out.reshape(-1).view(np.uint8).data
-        pieces = [(view[at : at + READ], self._data + offset + at) for at in range(0, len(view), READ)]
+        begins = range(0, len(view), READ)
+        sums: list[int | None] = list(self.checksums.get(name, [None] * len(begins)))
+        if len(sums) != len(begins):
+            raise _damaged(self.path, "its checksums are not those of its arrays", len(begins), len(sums), name)
+        pieces = [
+            (view[at : at + READ], self._data + offset + at, wanted) for at, wanted in zip(begins, sums, strict=True)
+        ]
         if len(view) < LARGE:
             for piece in pieces:
                 self._read_piece(name, piece)
@@ -115,9 +139,10 @@ class TensorFile(Mapping[str, "StoredTensor"]):
         with ThreadPoolExecutor(READERS, "tagloom-reader") as readers:
             list(readers.map(partial(self._read_piece, name), pieces))  # raises what a thread has raised
 
-    def _read_piece(self, name: str, piece: tuple[memoryview, int]) -> None:
-        """Fill a piece of an array from a place of the file."""
-        into, at = piece
+    def _read_piece(self, name: str, piece: tuple[memoryview, int, int | None]) -> None:
+        """Fill a piece of an array from a place of the file, and look at its checksum if that is known."""
+        whole, at, wanted = piece
+        into = whole
         while into:
             with self._open_file(name) as file:
                 try:
@@ -127,6 +152,8 @@ class TensorFile(Mapping[str, "StoredTensor"]):
             if not read:
                 raise _damaged(self.path, "the file has become shorter while it was read", variable=name)
             into, at = into[read:], at + read
+        if wanted is not None and (got := crc32c(whole)) != wanted:
+            raise _damaged(self.path, "an array has another checksum than when it was saved", wanted, got, name)
 
     @contextmanager
     def _open_file(self, name: str) -> Iterator[int]:
@@ -206,32 +233,37 @@ class _Entry:
     ----------
     file : TensorFile
     name : str
-    dtype : numpy.dtype
+    dtype : numpy.dtype or None
+        None if the format's dtype is not read.
+    stored_as : str
+        The format's name of the dtype.
     shape : tuple of int
     begin, end : int
         Where its bytes are in the file's data.
     """
 
-    __slots__ = ("begin", "dtype", "end", "file", "name", "shape")
+    __slots__ = ("begin", "dtype", "end", "file", "name", "shape", "stored_as")
 
     def __init__(self, file: TensorFile, name: str, entry: Any) -> None:
         self.file, self.name = file, name
         fields = entry if isinstance(entry, dict) else {}
         dtype, shape, offsets = (fields.get(key) for key in ("dtype", "shape", "data_offsets"))
-        found = NAMES.get(dtype) if isinstance(dtype, str) else None
-        if found is None:
-            raise self._damaged("has an unknown dtype", ", ".join(NAMES), dtype)
+        if not isinstance(dtype, str):
+            raise self._damaged("has no dtype", ", ".join(NAMES), dtype)
         if not _are_sizes(shape) or len(shape) > MOST_DIMS:
             raise self._damaged("has no shape", "a list of sizes", shape)
         if not _are_sizes(offsets) or len(offsets) != 2:
             raise self._damaged("has no place", "two offsets", offsets)
-        self.dtype: np.dtype[Any] = found
+        self.dtype: np.dtype[Any] | None = NAMES.get(dtype, SMALL_FLOATS.get(dtype))
+        self.stored_as: str = dtype
         self.shape: tuple[int, ...] = tuple(shape)
         self.begin, self.end = offsets
-        self._check_size(prod(self.shape) * self.dtype.itemsize)
+        self._check_size()
 
-    def _check_size(self, wanted: int) -> None:
-        if self.end - self.begin != wanted or self.end > self.file.size:
+    def _check_size(self) -> None:
+        """Hold the offsets against the size of the file, and, unless the dtype is unknown, of the shape."""
+        wanted = self.end - self.begin if self.dtype is None else prod(self.shape) * self.dtype.itemsize
+        if self.end - self.begin != wanted or wanted < 0 or self.end > self.file.size:
             got = f"offsets {self.begin} to {self.end} in a file of {self.file.size} bytes"
             raise self._damaged("does not have the size of its shape", f"{wanted} bytes", got)
 
@@ -269,8 +301,37 @@ class StoredTensor(UnreadArray):
         self._entry.read(out)
         return out
 
+    @property
+    def dtype_name(self) -> str:
+        """The engine's name of the dtype, or the format's if it has none."""
+        try:
+            return as_dtype(self.dtype).name
+        except DtypeError:
+            return self._entry.stored_as
+
     def __repr__(self) -> str:
-        return f"<{self.name} {as_dtype(self.dtype)}{list(self.shape)}>"
+        return f"<{self.name} {self.dtype_name}{list(self.shape)}>"
+
+
+class _UnknownTensor(StoredTensor):
+    """An array of a dtype that is not read: others of its file are."""
+
+    def __init__(self, entry: _Entry) -> None:
+        super().__init__(entry, np.dtype(np.void), entry.shape)
+
+    @property
+    def dtype_name(self) -> str:
+        return self._entry.stored_as
+
+    def copy(self) -> Array:
+        raise CheckpointError(
+            "an array of a file is of a dtype that is not read",
+            file=self.path,
+            variable=self.name,
+            wanted=", ".join([*NAMES, *SMALL_FLOATS]),
+            got=self.dtype_name,
+            hint="leave it out, or convert it where it was written; other arrays of the file can be read",
+        )
 
 
 class _StoredStrings(StoredTensor):
@@ -297,7 +358,7 @@ class _StoredStrings(StoredTensor):
 def _stored(entry: _Entry, dtype: object, lengths: _Entry | None) -> StoredTensor:
     """Return what is read of an entry, which may have been of another dtype."""
     if dtype is None:
-        return StoredTensor(entry, entry.dtype, entry.shape)
+        return _UnknownTensor(entry) if entry.dtype is None else StoredTensor(entry, entry.dtype, entry.shape)
     if dtype == string.name and lengths is not None and lengths.dtype == np.int64 and entry.dtype == np.uint8:
         return _StoredStrings(entry, lengths)
     if dtype in PAIRS and entry.dtype == PAIRS[str(dtype)] and entry.shape[-1:] == (2,):

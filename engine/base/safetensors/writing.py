@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from ..array_like import Array
+from ..checksums import crc32c
 from ..dtypes import as_dtype, string
 from ..errors import CheckpointError
-from .layout import BY_DTYPE, DTYPES, LENGTH, LENGTHS, METADATA, NAMES, PAIRS
+from .layout import BY_DTYPE, DTYPES, LENGTH, LENGTHS, METADATA, NAMES, PAIRS, READ
 from .streams import stream_to
 
 Check = Callable[[], None]
@@ -25,7 +26,12 @@ def _go_on() -> None:
 
 
 def write_tensors(
-    file: int, path: str, tensors: Iterable[tuple[str, Any]], metadata: Mapping[str, str] = {}, check: Check = _go_on
+    file: int,
+    path: str,
+    tensors: Iterable[tuple[str, Any]],
+    metadata: Mapping[str, str] = {},
+    check: Check = _go_on,
+    checksums: dict[str, list[int]] | None = None,
 ) -> int:
     """Write arrays into an open file, which is empty.
 
@@ -41,6 +47,8 @@ def write_tensors(
         What else the header says.
     check : callable, optional
         Called between pieces of 4 MiB; what it raises ends the writing.
+    checksums : dict of str to list of int, optional
+        Gets the CRC-32C of each piece of 4 MiB of each array, by the name that the file has for it.
 
     Returns
     -------
@@ -61,7 +69,16 @@ def write_tensors(
     stream.write(memoryview(len(header).to_bytes(LENGTH, "little") + header))
     stored.reverse()
     while stored:
-        stream.write(_bytes_of(stored.pop()[1]))
+        name, array = stored.pop()
+        data = _bytes_of(array)
+        del array  # let go of when its bytes are written
+        if checksums is None:
+            stream.write(data)
+            continue
+        checksums[name] = []
+        for begin in range(0, len(data), READ):  # a piece is in the processor's cache when it is written
+            checksums[name].append(crc32c(data[begin : begin + READ]))
+            stream.write(data[begin : begin + READ])
     stream.finish()
     return size
 
@@ -73,7 +90,7 @@ def _as_stored(path: str, tensors: Iterable[tuple[str, Any]]) -> tuple[list[tupl
     for name, value in tensors:
         array = np.asarray(value)
         parts = _parts(path, name, array)
-        if len(parts) > 1 or array.dtype.kind == "c":
+        if len(parts) > 1 or array.dtype == np.complex128:
             dtypes[name] = as_dtype(array.dtype).name
         for key, part in parts.items():
             if key in stored or key == METADATA:
@@ -88,10 +105,8 @@ def _parts(path: str, name: str, array: Array) -> dict[str, Array]:
         return _string_parts(path, name, array)
     little = array.dtype.newbyteorder("<") if array.dtype.kind in "iufc" else array.dtype
     array = array.astype(little, order="C", copy=False)
-    if array.dtype.kind == "c":
-        pairs = PAIRS[f"complex{8 * array.dtype.itemsize}"] if array.dtype.itemsize <= 16 else None
-        if pairs is not None:
-            return {name: array.reshape(*array.shape, 1).view(pairs)}
+    if array.dtype == np.complex128:
+        return {name: array.reshape(*array.shape, 1).view(PAIRS["complex128"])}
     if array.dtype not in BY_DTYPE:
         raise _not_storable(path, name, array.dtype)
     return {name: array}
@@ -107,7 +122,7 @@ def _string_parts(path: str, name: str, array: Array) -> dict[str, Array]:
 
 
 def _not_storable(path: str, name: str, dtype: object) -> CheckpointError:
-    known = ", ".join([*NAMES, *PAIRS, "string"])
+    known = ", ".join([*NAMES, "complex128", "string"])
     return CheckpointError(
         "arrays of this dtype can not be saved", file=path, variable=name, wanted=known, got=dtype, hint="cast it"
     )

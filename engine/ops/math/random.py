@@ -9,6 +9,7 @@ for a GPU too: there the numbers are copied in.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -31,24 +32,33 @@ from ..support.context import KernelContext
 
 Array = np.ndarray[Any, Any]
 
-_WORD = (1 << 64) - 1
+_WORD_BITS = 64
+_WORD = (1 << _WORD_BITS) - 1
+# Bits of a uniform draw: as many as the significand holds, so that rounding does not reach 1.
+_SIGNIFICANDS = {dtypes.float64: 53, dtypes.float32: 24, dtypes.float16: 11, dtypes.bfloat16: 8}
 _OWN_SEEDS = 1 << 32
 DRAWS = frozenset(
     {"RandomUniform", "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt", "Categorical", "RandomShuffle"}
     | {"RandomGamma", "RandomPoisson", "RandomCandidates"}
 )
+DRAWS_BY_NUMPY = DRAWS - {"RandomUniform"}  # which is made of Philox's own words
 DISCRETE = NotDifferentiable("its result is drawn from a discrete set")
 _DRAW = NotDifferentiable("a standard draw has no continuous inputs; range, mean and scale are applied outside it")
 
 
 def generator(context: KernelContext, seed: int, instance: Sequence[Any] = ()) -> np.random.Generator:
     """Return the generator of one instance of a random operation: of this one, or of a frame and an iteration."""
+    return np.random.Generator(philox(context, seed, instance))
+
+
+def philox(context: KernelContext, seed: int, instance: Sequence[Any] = ()) -> np.random.Philox:
+    """Return the words of one instance of a random operation: of this one, or of a frame and an iteration."""
     step = context.step
     frame, iteration = map(int, instance or (context.frame_id, context.iteration))
     key = np.array([step.seed & _WORD, seed & _WORD], np.uint64)
     # The lowest word counts the blocks drawn, so it starts at zero.
     counter = np.array([0, (step.number + step.drawn) & _WORD, frame & _WORD, iteration & _WORD], np.uint64)
-    return np.random.Generator(np.random.Philox(key=key, counter=counter))
+    return np.random.Philox(key=key, counter=counter)
 
 
 define(
@@ -113,11 +123,23 @@ def copied_in(xp: Any, drawn: Any, dtype: DType) -> Array:
 
 
 def _uniform(xp: Any, context: KernelContext, shape: Any, *instance: Any, dtype: DType, seed: int) -> Array:
-    draw, size = generator(context, seed, instance), tuple(int(d) for d in shape)
-    if dtype in (dtypes.float32, dtypes.float64):
-        return copied_in(xp, draw.random(size, dtype.numpy), dtype)  # type: ignore[arg-type]
-    bits = 11 if dtype is dtypes.float16 else 8  # what its significand holds: rounding may not reach 1
-    return copied_in(xp, draw.integers(0, 1 << bits, size) / (1 << bits), dtype)
+    size = tuple(int(d) for d in shape)
+    return copied_in(xp, _fractions(philox(context, seed, instance), prod(size), dtype).reshape(size), dtype)
+
+
+def _fractions(bits: np.random.Philox, count: int, dtype: DType) -> Array:
+    """Return numbers in [0, 1) made of a generator's words: as many bits as the dtype's significand holds.
+
+    NumPy promises the words for all versions and machines, but no numbers of its Generator; these are the same as its
+    `random` draws so far.
+    """
+    if dtype is dtypes.float64:
+        return (bits.random_raw(count) >> np.uint64(_WORD_BITS - _SIGNIFICANDS[dtype])) * 2.0 ** -_SIGNIFICANDS[dtype]
+    halves = bits.random_raw(-(-count // 2)).astype("<u8", copy=False).view("<u4")[:count]  # the lower one first
+    halves >>= np.uint32(_WORD_BITS // 2 - _SIGNIFICANDS[dtype])
+    fractions = halves.astype(np.float32)
+    fractions *= np.float32(2.0 ** -_SIGNIFICANDS[dtype])
+    return fractions
 
 
 def _normal(xp: Any, context: KernelContext, shape: Any, *instance: Any, dtype: DType, seed: int) -> Array:

@@ -15,6 +15,8 @@ from time import perf_counter
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+
 from ...base import nest
 from ...base.array_like import UnreadArray
 from ...base.errors import CheckpointError, GraphError
@@ -24,6 +26,7 @@ from ...base.turns import Turns
 from ...base.version import VERSION
 from ...frontend.partitioned import PartitionedVariable
 from ...frontend.variables import Variable
+from ...ops.math.random import DRAWS_BY_NUMPY
 from ...ops.state.variables import CONTAINER
 from ...runtime.observe.statistics import CHECKPOINTS
 from ...runtime.session import Session
@@ -72,6 +75,9 @@ class Checkpointer:
         How long a consistent checkpoint waits for steps under way.
     on_save : callable, optional
         Called with each Saving when it begins to be written, in the task that saves; what it raises is logged.
+    checksums : bool
+        Save a CRC-32C of each 4 MiB of arrays and of the manifest, and hold what is restored against those that were
+        saved: a bit that has changed on the disk is damage then. False neither saves nor looks at any.
 
     Examples
     --------
@@ -108,6 +114,7 @@ class Checkpointer:
         variables: Iterable[Variable | PartitionedVariable | str] | None = None,
         wait_seconds: float = 10.0,
         on_save: Callable[[Saving], object] | None = None,
+        checksums: bool = True,
     ) -> None:
         self.directory: Path = Path(directory)
         self._retention = Retention(keep, keep_best)
@@ -116,6 +123,7 @@ class Checkpointer:
         self._only = None if variables is None else _names_of(variables)
         self._wait_seconds = wait_seconds
         self._on_save = on_save
+        self._checksums = checksums
         self._objects: dict[str, Any] = {}
         self._turns = Turns()  # one takes a snapshot at a time, in the order in which that was asked for
         self._writing: Saving | None = None
@@ -263,7 +271,7 @@ class Checkpointer:
         try:
             contents.complete()
             size = contents.nbytes
-            path = files.write(self.directory, contents, check)
+            path = files.write(self.directory, contents, check, self._checksums)
         except BaseException as error:
             self._statistics = with_failure(self._statistics, error)
             raise
@@ -378,10 +386,10 @@ class Checkpointer:
         session: Session,
         path: str,
         match: Callable[[Saved], Matched],
-        opened: Callable[[str], Saved] = open_saved,
+        opened: Callable[..., Saved] = open_saved,
         skipped: Iterable[str] = (),
     ) -> Restored:
-        with closing(await asyncio.to_thread(opened, path)) as saved:
+        with closing(await asyncio.to_thread(opened, path, verify=self._checksums)) as saved:
             found = match(saved)
             resources = saved.resources if self._only is None else {}
             states = {name: each for name, each in saved.objects.items() if name in self._objects}
@@ -390,6 +398,7 @@ class Checkpointer:
                 await session.restore({**resources, CONTAINER: found.values})
         if saved.random_state is not None and self._only is None:
             session.random_state = saved.random_state
+            _warn_of_other_numbers(session, saved)
         if saved.step is not None:
             self._schedule.begin(saved.step)
         self._restored += 1
@@ -448,6 +457,19 @@ class Checkpointer:
     def _check_open(self) -> None:
         if self._closed:
             raise CheckpointError("this checkpointer was closed", file=self.directory, hint="make a new one")
+
+
+def _warn_of_other_numbers(session: Session, saved: Saved) -> None:
+    """Warn if a graph draws by NumPy's Generator, and another version of NumPy has drawn so far."""
+    if saved.numpy in (None, np.__version__):
+        return
+    if drawing := sorted({op.type for op in session.graph.root.walk() if op.type in DRAWS_BY_NUMPY}):
+        warnings.warn(
+            f"{saved.path} was saved with NumPy {saved.numpy}, and this is NumPy {np.__version__}, whose Generator may "
+            f"draw other numbers for {', '.join(drawing)}: what follows may not be the interrupted run, bit for bit",
+            RuntimeWarning,
+            stacklevel=4,
+        )
 
 
 async def _ended(saving: Saving) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from ...base.errors import CheckpointError
 from ...base.safetensors import sync_directory, sync_file, write_tensors
-from .manifest import NAME, Contents, manifest_bytes
+from .manifest import CHECKSUMS, NAME, Contents, manifest_bytes
 
 _FINAL = re.compile(r"checkpoint-(\d{1,18})(?:\.(\d{1,9}))?")
 _WRITING, _REMOVED = ".writing-", ".removed-"
@@ -56,7 +56,7 @@ def entries(directory: Path) -> list[Entry]:
     return sorted(Entry(int(found[1]), int(found[2] or 0), directory / name) for found, name in matches)
 
 
-def write(directory: Path, contents: Contents, check: Check) -> Path:
+def write(directory: Path, contents: Contents, check: Check, checksums: bool = True) -> Path:
     """Write a checkpoint and return its path; in a thread.
 
     Parameters
@@ -67,6 +67,8 @@ def write(directory: Path, contents: Contents, check: Check) -> Path:
         Its arrays are let go of one by one, as they are written.
     check : callable
         Called every now and then; what it raises ends the writing, and leaves nothing.
+    checksums : bool
+        Save the checksums of arrays and of the manifest.
 
     Raises
     ------
@@ -77,7 +79,7 @@ def write(directory: Path, contents: Contents, check: Check) -> Path:
         directory.mkdir(parents=True, exist_ok=True)
         remove_leftovers(directory)
         with _working_directory(directory) as (path, opened):
-            _write_files(path, opened, contents, check)
+            _write_files(path, opened, contents, check, checksums)
             check()
             final = _renamed(path, directory, contents.step)
         sync_directory(str(directory))
@@ -154,11 +156,15 @@ def _made(path: Path) -> int | None:
     return None
 
 
-def _write_files(path: Path, opened: int, contents: Contents, check: Check) -> None:
+def _write_files(path: Path, opened: int, contents: Contents, check: Check, checksums: bool) -> None:
+    sums: dict[str, dict[str, list[int]]] = {}
     for name, tensors in contents.files.items():
         with _new_file(name, opened) as file:
-            write_tensors(file, str(path / name), _taken_out(tensors), {"format": "tagloom"}, check)
+            of_file = sums.setdefault(name, {}) if checksums else None
+            write_tensors(file, str(path / name), _taken_out(tensors), {"format": "tagloom"}, check, of_file)
             sync_file(file)
+    if checksums:
+        contents.manifest[CHECKSUMS] = sums
     with _new_file(NAME, opened) as file:
         data = memoryview(manifest_bytes(contents.manifest))
         while data:

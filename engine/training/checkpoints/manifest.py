@@ -10,8 +10,11 @@ from dataclasses import dataclass, field
 from time import time
 from typing import Any
 
+import numpy as np
+
 from ...base import nest
 from ...base.array_like import UnreadArray
+from ...base.checksums import crc32c
 from ...base.dtypes import as_dtype
 from ...base.safetensors import DamagedFile, StoredTensor, TensorFile, open_regular, parse_object
 from ...ops.state.variables import CONTAINER
@@ -23,6 +26,8 @@ NAME = "manifest.json"
 _FORMAT, _VERSION = "tagloom checkpoint", 1
 _FORMATS = (_FORMAT, "tagflow checkpoint")  # the project's former name, in checkpoints written under it
 _LARGEST = 1 << 28  # bytes
+CHECKSUMS = "checksums"  # of pieces of arrays, by file and name
+_CHECKSUM = "crc32c"  # of the manifest without this
 
 
 @dataclass
@@ -105,6 +110,7 @@ def contents_of(
     """
     made = Contents(step)
     made.manifest.update(format=_FORMAT, version=_VERSION, library=library, created=time(), step=step)
+    made.manifest["numpy"] = np.__version__  # whose Generator may draw other numbers in another version
     made.manifest.update(metrics=dict(metrics), random_state=random_state and list(random_state), tensors={})
     places = iter(devices)
     found: dict[str, Any] = {}
@@ -136,8 +142,15 @@ def _slice_to_json(each: Slice) -> dict[str, Any]:
     return {"of": each.of, "shape": list(each.shape), "axis": each.axis, "rows": rows}
 
 
-def read_manifest(directory: str) -> dict[str, Any]:
-    """Return the manifest of a checkpoint, so far as it is one; CheckpointError otherwise."""
+def read_manifest(directory: str, verify: bool = True) -> dict[str, Any]:
+    """Return the manifest of a checkpoint, so far as it is one; CheckpointError otherwise.
+
+    Parameters
+    ----------
+    directory : str
+    verify : bool
+        Look at its own checksum, if it has one.
+    """
     path = os.path.join(directory, NAME)
     try:
         opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -152,6 +165,9 @@ def read_manifest(directory: str) -> dict[str, Any]:
     except OSError as error:
         raise _damaged(path, f"its manifest can not be read: {error.strerror}") from error
     found = parse_object(text, path)
+    wanted = found.pop(_CHECKSUM, None)
+    if verify and wanted is not None and wanted != (got := crc32c(_text_of(found))):
+        raise _damaged(path, "its manifest has another checksum than when it was saved", wanted, got)
     if found.get("format") not in _FORMATS or not isinstance(found.get("version"), int):
         raise _damaged(path, "this is no manifest", _FORMAT, found.get("format"))
     if found["version"] > _VERSION:
@@ -159,8 +175,14 @@ def read_manifest(directory: str) -> dict[str, Any]:
     return found
 
 
-def open_checkpoint(directory: str) -> Saved:
-    """Open a checkpoint for reading, all of which is checked but the values of its arrays.
+def open_checkpoint(directory: str, verify: bool = True) -> Saved:
+    """Open a checkpoint for reading, all of which is checked but the values of its arrays: these when they are read.
+
+    Parameters
+    ----------
+    directory : str
+    verify : bool
+        Look at checksums, where they were saved.
 
     Raises
     ------
@@ -169,11 +191,12 @@ def open_checkpoint(directory: str) -> Saved:
     CheckpointError
         If a file can not be read.
     """
-    manifest = read_manifest(directory)
+    manifest = read_manifest(directory, verify)
     path = os.path.join(directory, NAME)
     with ExitStack() as opened:
         try:
-            arrays = _open_arrays(directory, path, _typed(manifest, "tensors", dict), opened)
+            sums = _checksums(manifest) if verify else {}
+            arrays = _open_arrays(directory, path, _typed(manifest, "tensors", dict), sums, opened)
             get, scalar = arrays.__getitem__, lambda name: arrays[name].copy()[()]
             resources = {
                 container: {name: decode(state, get, scalar) for name, state in states.items()}
@@ -196,7 +219,21 @@ def _figures(manifest: Mapping[str, Any]) -> dict[str, Any]:
         seed, step = state
         state = int(seed), int(step)
     metrics = {str(name): float(value) for name, value in _typed(manifest, "metrics", dict).items()}
-    return {"step": int(manifest["step"]), "metrics": metrics, "random_state": state}
+    numpy = manifest.get("numpy")
+    return {
+        "step": int(manifest["step"]),
+        "metrics": metrics,
+        "random_state": state,
+        "numpy": None if numpy is None else str(numpy),
+    }
+
+
+def _checksums(manifest: Mapping[str, Any]) -> dict[str, dict[str, list[int]]]:
+    """Return the checksums of arrays by file and name; none of a checkpoint that was saved without."""
+    return {
+        str(file): {str(name): [int(each) for each in sums] for name, sums in arrays.items()}
+        for file, arrays in manifest.get(CHECKSUMS, {}).items()
+    }
 
 
 def _typed(manifest: Mapping[str, Any], key: str, kind: type) -> Any:
@@ -206,7 +243,13 @@ def _typed(manifest: Mapping[str, Any], key: str, kind: type) -> Any:
     return value
 
 
-def _open_arrays(directory: str, path: str, entries: dict[str, Any], opened: ExitStack) -> dict[str, StoredTensor]:
+def _open_arrays(
+    directory: str,
+    path: str,
+    entries: dict[str, Any],
+    checksums: Mapping[str, Mapping[str, list[int]]],
+    opened: ExitStack,
+) -> dict[str, StoredTensor]:
     """Open the files that arrays are in, of this directory alone; hold what they say against the manifest."""
     try:
         at = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -220,6 +263,8 @@ def _open_arrays(directory: str, path: str, entries: dict[str, Any], opened: Exi
         files = {name: opened.enter_context(TensorFile(os.path.join(directory, name), at)) for name in sorted(names)}
     finally:
         os.close(at)
+    for name, file in files.items():
+        file.checksums = checksums.get(name, {})
     found = {}
     for name, entry in entries.items():
         file = files[entry["file"]]
@@ -260,5 +305,12 @@ def _damaged(path: str, why: str, wanted: Any = None, got: Any = None, variable:
 
 
 def manifest_bytes(manifest: Mapping[str, Any]) -> bytes:
-    """Return the manifest as it is written."""
+    """Return the manifest as it is written: with its own checksum, if it has those of arrays."""
+    if CHECKSUMS not in manifest:
+        return _text_of(manifest)
+    return _text_of({**manifest, _CHECKSUM: crc32c(_text_of(manifest))})
+
+
+def _text_of(manifest: Mapping[str, Any]) -> bytes:
+    """Return JSON, which is the same again for what was read of it."""
     return json.dumps(manifest, indent=1).encode()

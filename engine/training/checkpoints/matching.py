@@ -11,6 +11,7 @@ import numpy as np
 from ...base.array_like import Array, UnreadArray
 from ...base.dtypes import DType, as_dtype
 from ...base.errors import CheckpointError, DtypeError
+from ...base.safetensors import SMALL_FLOATS
 from ...base.shapes import Shape
 from ...frontend.variables import Variable
 from ...ir.graph import Graph
@@ -205,8 +206,8 @@ def _fitting(path: str, variable: Variable, array: UnreadArray, cast: bool, note
         dtype = None
     if dtype is variable.dtype:
         return array
-    if dtype is None or not _is_castable(dtype, variable.dtype) or not cast:
-        able = dtype is not None and _is_castable(dtype, variable.dtype)
+    able = _is_castable(dtype, variable.dtype) if dtype else _is_small_float(array) and variable.dtype.is_floating
+    if not able or not cast:
         raise CheckpointError(
             "a saved array has another dtype than its variable",
             file=path,
@@ -218,6 +219,11 @@ def _fitting(path: str, variable: Variable, array: UnreadArray, cast: bool, note
     noted.append(name)
     assert variable.dtype.numpy is not None
     return _Cast(array, variable.dtype.numpy)
+
+
+def _is_small_float(array: UnreadArray) -> bool:
+    """Return True for floats of 8 bits, which other programs save, and no variable has."""
+    return array.dtype in SMALL_FLOATS.values()
 
 
 def _is_castable(old: DType, new: DType) -> bool:

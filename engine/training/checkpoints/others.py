@@ -15,14 +15,24 @@ from ...base.dtypes import string
 from ...base.errors import CheckpointError
 from ...base.safetensors import DamagedFile, TensorFile
 from .manifest import NAME, open_checkpoint
-from .saved import Saved, refuse_dtype
+from .saved import RefusedArray, Saved, refuse_dtype
 
-_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+    (3, 0): np.lib.format.read_array_header_2_0,  # another encoding of names of fields, which no variable has
+}
 
 
-def open_saved(path: str) -> Saved:
+def open_saved(path: str, verify: bool = True) -> Saved:
     """Open what a path leads to: a checkpoint's directory, a ``.safetensors`` or ``.npz`` file, or the prefix of a
     checkpoint of TensorFlow.
+
+    Parameters
+    ----------
+    path : str
+    verify : bool
+        Look at the checksums of a checkpoint of ours; others' formats have their own, or none.
 
     Raises
     ------
@@ -30,7 +40,7 @@ def open_saved(path: str) -> Saved:
         If there is no such thing, it can not be read, or, of TensorFlow's, TensorFlow is not installed.
     """
     if os.path.isdir(path):
-        return open_checkpoint(path)
+        return open_checkpoint(path, verify)
     if path.endswith(".npz"):
         return _open_npz(path)
     if os.path.exists(path + ".index") and not os.path.exists(path):
@@ -54,8 +64,6 @@ class _Member(UnreadArray):
             self.shape, _, dtype = _HEADERS[version](file)
             size = member.file_size - file.tell()
         name = member.filename.removesuffix(".npy")
-        if dtype.hasobject:
-            raise refuse_dtype(path, name, dtype)
         wanted = int(np.prod(self.shape, dtype=object)) * dtype.itemsize
         if size != wanted:
             raise ValueError(f"{name} has {size} bytes instead of {wanted}")
@@ -73,6 +81,18 @@ class _Member(UnreadArray):
         return np.ascontiguousarray(text).astype(self.dtype, copy=False).reshape(self.shape)
 
 
+def _member(archive: zipfile.ZipFile, path: str, member: zipfile.ZipInfo) -> UnreadArray:
+    """Return an array of an archive; one of Python's objects, which are pickled, is refused when it is wanted."""
+    with archive.open(member) as file:
+        read = _HEADERS.get(np.lib.format.read_magic(file))
+        if read is None:
+            raise ValueError(f"{member.filename} is of an unknown version")
+        shape, _, dtype = read(file)
+    if dtype.hasobject:
+        return RefusedArray(path, member.filename.removesuffix(".npy"), shape, str(dtype))
+    return _Member(archive, path, member)
+
+
 def _open_npz(path: str) -> Saved:
     try:
         archive = zipfile.ZipFile(path)
@@ -80,7 +100,7 @@ def _open_npz(path: str) -> Saved:
         raise _damaged_npz(path, error) from error
     try:
         members = [each for each in archive.infolist() if each.filename.endswith(".npy")]
-        arrays = {each.filename.removesuffix(".npy"): _Member(archive, path, each) for each in members}
+        arrays = {each.filename.removesuffix(".npy"): _member(archive, path, each) for each in members}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, NotImplementedError) as error:
         archive.close()
         raise _damaged_npz(path, error) from error
@@ -146,7 +166,15 @@ def _open_bundle(path: str) -> Saved:
     shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
     # What TensorFlow 2's objects say of themselves is no variable.
     names = [name for name in shapes if name != "_CHECKPOINTABLE_OBJECT_GRAPH"]
-    return Saved(path, {name: _BundleTensor(reader, path, name, shapes[name], dtypes[name]) for name in names})
+    return Saved(path, {name: _bundled(reader, path, name, shapes[name], dtypes[name]) for name in names})
+
+
+def _bundled(reader: Any, path: str, name: str, shape: list[int], dtype: Any) -> UnreadArray:
+    """Return a tensor of a checkpoint; one of TensorFlow's own dtypes, as a resource, is refused when it is wanted."""
+    try:
+        return _BundleTensor(reader, path, name, shape, dtype)
+    except (TypeError, AttributeError):  # it has no dtype of NumPy
+        return RefusedArray(path, name, tuple(shape), str(getattr(dtype, "name", dtype)))
 
 
 def is_checkpoint(path: str) -> bool:

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
-from ...base.array_like import UnreadArray
+import numpy as np
+
+from ...base.array_like import Array, UnreadArray
 from ...base.dtypes import as_dtype
 from ...base.errors import CheckpointError, DtypeError
 from .slices import Slice
@@ -38,6 +40,8 @@ class Saved:
     metrics : mapping of str to float
     random_state : tuple of (int, int) or None
         Seed and number of the next step.
+    numpy : str or None
+        The version of NumPy that drew random numbers.
     close : callable
     """
 
@@ -50,6 +54,7 @@ class Saved:
     step: int | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
     random_state: tuple[int, int] | None = None
+    numpy: str | None = None
     close: Callable[[], object] = _nothing
 
     def __enter__(self) -> Saved:
@@ -61,12 +66,31 @@ class Saved:
         self.close()
 
 
+class RefusedArray(UnreadArray):
+    """An array of a file that is of no dtype of the engine, and is refused when somebody wants it: others are not.
+
+    Parameters
+    ----------
+    path, name : str
+    shape : tuple of int
+    dtype_name : str
+    """
+
+    def __init__(self, path: str, name: str, shape: tuple[int, ...], dtype_name: str) -> None:
+        self.dtype, self.shape = np.dtype(np.void), shape
+        self.dtype_name: str = dtype_name
+        self._path, self._name = path, name
+
+    def copy(self) -> Array:
+        raise refuse_dtype(self._path, self._name, self.dtype_name)
+
+
 def described(array: UnreadArray) -> str:
     """Return dtype and shape of an array in words: "float32[2,3]"."""
     try:
         name = str(as_dtype(array.dtype))
     except DtypeError:
-        name = str(array.dtype)
+        name = getattr(array, "dtype_name", str(array.dtype))
     return f"{name}[{','.join(map(str, array.shape))}]"
 
 

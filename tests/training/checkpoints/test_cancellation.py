@@ -103,7 +103,7 @@ async def test_a_writing_that_is_given_up_leaves_nothing(tmp_path, monkeypatch, 
             reached, go = threading.Event(), threading.Event()
             left = piece
 
-            def paused(file, path, tensors, metadata, check, reached=reached, go=go):
+            def paused(file, path, tensors, metadata, check, *more, reached=reached, go=go):
                 def counted():
                     nonlocal left
                     left -= 1
@@ -112,7 +112,7 @@ async def test_a_writing_that_is_given_up_leaves_nothing(tmp_path, monkeypatch, 
                         go.wait(60)
                     check()
 
-                return write(file, path, tensors, metadata, counted)
+                return write(file, path, tensors, metadata, counted, *more)
 
             monkeypatch.setattr(files, "write_tensors", paused)
             checkpointer = Checkpointer(tmp_path)

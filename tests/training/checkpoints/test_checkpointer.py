@@ -144,8 +144,12 @@ async def test_arrays_are_let_go_of_as_they_are_written(tmp_path, monkeypatch):
     async with tg.Session(graph, settings=ON) as session, Checkpointer(tmp_path) as checkpointer:
         await session.run(graph.init)
 
-        def counted(file, path, tensors, metadata, check):
-            return write(file, path, tensors, metadata, lambda: (held.append(session.statistics().live_bytes), check()))
+        def counted(file, path, tensors, metadata, check, *more):
+            def checked():
+                held.append(session.statistics().live_bytes)
+                check()
+
+            return write(file, path, tensors, metadata, checked, *more)
 
         monkeypatch.setattr(files, "write_tensors", counted)
         stop = threading.Event()
@@ -505,6 +509,42 @@ async def test_a_plain_file_of_tensors_is_restored(tmp_path):
     save_file(str(tmp_path / "w.safetensors"), [("w", FLOATS)])
     _, values = await restored(tmp_path, variables(w=FLOATS * 0), tmp_path / "w.safetensors")
     np.testing.assert_array_equal(values["w"], FLOATS)
+
+
+async def test_dtypes_of_other_programs_are_refused_one_by_one(tmp_path):
+    header = {"w": ("F32", 2), "half": ("F8_E5M2", 2), "z": ("C64", 2), "x": ("F4", 4)}
+    sizes, entries, begin = {"w": 8, "half": 2, "z": 16, "x": 2}, {}, 0
+    for name, (dtype, size) in header.items():
+        end = begin + sizes[name]
+        entries[name] = {"dtype": dtype, "shape": [size], "data_offsets": [begin, end]}
+        begin = end
+    text = json.dumps(entries).encode()
+    data = np.array([1, 2], "<f4").tobytes() + b"\x3c\x40" + np.array([1j, 2], "<c8").tobytes() + b"\x12\x34"
+    path = tmp_path / "theirs.safetensors"
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+    two = np.zeros(2, np.float32)
+    graph = variables(w=two, half=two, z=np.zeros(2, np.complex64))
+    found, values = await restored(tmp_path, graph, path, partial=True, cast=True)
+    assert (found.cast, found.unused) == (("half",), ("x",))
+    assert [values[name].tolist() for name in ("w", "half", "z")] == [[1, 2], [1, 2], [1j, 2]]
+    with pytest.raises(tg.CheckpointError, match="another dtype") as caught:
+        await restored(tmp_path, graph, path, partial=True)
+    assert (caught.value.got, caught.value.hint) == ("F8_E5M2[2]", "restore it with cast=True")
+    with pytest.raises(tg.CheckpointError, match="another dtype") as caught:
+        await restored(tmp_path, variables(x=np.zeros(4, np.float32)), path, partial=True, cast=True)
+    assert (caught.value.variable, caught.value.got) == ("x", "F4[4]")
+
+
+async def test_an_array_of_objects_refuses_itself_and_not_its_file(tmp_path):
+    np.savez(
+        tmp_path / "a.npz", w=FLOATS, o=np.array([{}], object), d=np.zeros(1, "M8[s]"), r=np.zeros(1, [("ä", "f4")])
+    )
+    found, values = await restored(tmp_path, variables(w=FLOATS * 0), tmp_path / "a.npz", partial=True)
+    assert found.unused == ("d", "o", "r")
+    np.testing.assert_array_equal(values["w"], FLOATS)
+    for name in "odr":
+        with pytest.raises(tg.CheckpointError, match="another dtype"):
+            await restored(tmp_path, variables(**{name: np.zeros(1)}), tmp_path / "a.npz", partial=True)
 
 
 async def test_pickles_in_npz_files_are_never_loaded(tmp_path):

@@ -16,7 +16,7 @@ from tagloom.base.safetensors import DamagedFile, streams, writing
 from tagloom.training import Checkpointer
 from tagloom.training.checkpoints import directory as files
 
-from tests.training.checkpoints.models import variables
+from tests.training.checkpoints.models import bits, variables
 
 VALUES = {"w": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.ones(1 << 16, np.float32)}
 GRAPH = variables(**VALUES)
@@ -309,11 +309,11 @@ async def test_a_checkpoint_that_another_process_removes_meanwhile_is_none(tmp_p
     module, name = (manifest, "_open_arrays") if opened else (checkpointer, "open_checkpoint")
     real, newer = getattr(module, name), path.with_name("checkpoint-0000000002")
 
-    def removed(*arguments):
+    def removed(*arguments, **options):
         if path.exists():
             shutil.copytree(path, newer)
             shutil.rmtree(path)
-        return real(*arguments)
+        return real(*arguments, **options)
 
     monkeypatch.setattr(module, name, removed)
     found = await restore(tmp_path)
@@ -383,8 +383,8 @@ async def test_a_file_that_ends_while_it_is_read_is_damage(tmp_path, monkeypatch
 
     opened = checkpointer.open_checkpoint
 
-    def shortened(path):
-        found = opened(path)
+    def shortened(path, **options):
+        found = opened(path, **options)
         if path.endswith("2"):
             os.truncate(os.path.join(path, "cpu-0.safetensors"), 5000)
         return found
@@ -394,12 +394,90 @@ async def test_a_file_that_ends_while_it_is_read_is_damage(tmp_path, monkeypatch
         assert (await restore(tmp_path)).step == 1
 
 
+# ---- bits that have changed
+
+
+def flip(path, at, bit=3):
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1 << bit
+    path.write_bytes(data)
+
+
+async def test_a_bit_of_any_array_that_has_changed_is_damage(tmp_path):
+    for step in (1, 2):
+        await save(tmp_path, step)
+    path = newest(tmp_path) / "cpu-0.safetensors"
+    whole = path.read_bytes()
+    begin = 8 + int.from_bytes(whole[:8], "little")
+    for at in (begin, (begin + len(whole)) // 2, len(whole) - 1):
+        flip(path, at)
+        with pytest.warns(RuntimeWarning, match="another checksum than when it was saved"):
+            found = await restore(tmp_path)
+        assert (found.step, len(found.skipped)) == (1, 1)
+        with pytest.raises(DamagedFile, match="another checksum") as caught:
+            await restore(tmp_path, newest(tmp_path))
+        assert caught.value.variable in ("w", "v", *found.variables)
+        path.write_bytes(whole)
+    assert (await restore(tmp_path)).step == 2
+
+
+async def test_a_damaged_array_leaves_a_session_as_it_was(tmp_path):
+    await save(tmp_path, 1)
+    flip(newest(tmp_path) / "cpu-0.safetensors", -1)
+    async with tg.Session(GRAPH) as session:
+        await session.run(GRAPH.init)
+        before = bits(await session.read_variables())
+        with pytest.raises(DamagedFile):
+            await Checkpointer(tmp_path).restore(session, newest(tmp_path))
+        assert bits(await session.read_variables()) == before
+
+
+async def test_a_digit_of_a_manifest_that_has_changed_is_damage(tmp_path):
+    for step in (1, 2):
+        await save(tmp_path, step)
+    path = newest(tmp_path) / "manifest.json"
+    text = path.read_text()
+    assert '"step": 2' in text
+    path.write_text(text.replace('"step": 2', '"step": 3'))
+    with pytest.warns(RuntimeWarning, match="its manifest has another checksum"):
+        assert (await restore(tmp_path)).step == 1
+
+
+async def test_checksums_can_be_switched_off(tmp_path):
+    await save(tmp_path, 1)
+    path = newest(tmp_path) / "cpu-0.safetensors"
+    flip(path, -1)
+    async with tg.Session(GRAPH) as session:
+        careless = Checkpointer(tmp_path, checksums=False)
+        assert (await careless.restore(session)).step == 1
+        await (await careless.save(session, 2))
+        manifest = json.loads((careless.latest() / "manifest.json").read_text())
+        assert not manifest.keys() & {"checksums", "crc32c"}
+        flip(careless.latest() / "cpu-0.safetensors", -1)
+        assert (await Checkpointer(tmp_path).restore(session)).step == 2  # as one of before there were any
+
+
+async def test_forged_checksums_are_refused(tmp_path):
+    for change in (
+        put("checksums", []),
+        put("checksums", "cpu-0.safetensors", []),
+        put("checksums", "cpu-0.safetensors", "w", ["x"]),
+        put("checksums", "cpu-0.safetensors", "w", 3),
+        put("checksums", "cpu-0.safetensors", "w", [1, 2]),
+    ):
+        await save(tmp_path, 1)
+        forged(tmp_path, change)
+        with pytest.raises(DamagedFile):
+            await restore(tmp_path, newest(tmp_path))
+
+
 # ---- hostile manifests
 
 
 def forged(directory, change):
     path = newest(directory) / "manifest.json"
     manifest = json.loads(path.read_text())
+    del manifest["crc32c"]  # whoever forges it does so too
     change(manifest)
     path.write_text(json.dumps(manifest))
 
