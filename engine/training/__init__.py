@@ -5,7 +5,7 @@ from .adam import AdamOptimizer
 from .adam_with_decay import AdamWOptimizer, LambOptimizer
 from .adaptive import AdadeltaOptimizer, AdagradOptimizer, RMSPropOptimizer
 from .averages import ExponentialMovingAverage, moving_average_variables
-from .checkpoints import Checkpointer, CheckpointStatistics, Restored, Saving
+from .checkpoints import Checkpointer, CheckpointStatistics, Mismatch, Restored, Saving
 from .cosine_schedules import (
     cosine_decay,
     cosine_decay_restarts,
@@ -43,6 +43,7 @@ __all__ = [
     "LBFGSResult",
     "LambOptimizer",
     "LateGradient",
+    "Mismatch",
     "MomentumOptimizer",
     "Optimizer",
     "RMSPropOptimizer",

@@ -4,7 +4,7 @@ See docs/design/0031-queues-and-checkpoints.md.
 """
 
 from .checkpointer import Checkpointer
-from .records import CheckpointStatistics, Restored
+from .records import CheckpointStatistics, Mismatch, Restored
 from .saving import Saving
 
-__all__ = ["CheckpointStatistics", "Checkpointer", "Restored", "Saving"]
+__all__ = ["CheckpointStatistics", "Checkpointer", "Mismatch", "Restored", "Saving"]

@@ -32,7 +32,7 @@ from ...runtime.observe.statistics import CHECKPOINTS
 from ...runtime.session import Session
 from . import directory as files
 from .manifest import Contents, contents_of, open_checkpoint
-from .matching import Matched, Rename, match
+from .matching import Matched, OnMismatch, Rename, match
 from .objects import loaded, state_of
 from .others import open_saved
 from .policies import Retention, Schedule
@@ -311,6 +311,7 @@ class Checkpointer:
         partial: bool = False,
         rename: Rename = None,
         cast: bool = False,
+        on_mismatch: OnMismatch = None,
     ) -> Restored | None:
         """Give a session what was saved: all of it, or nothing if something does not fit.
 
@@ -325,12 +326,17 @@ class Checkpointer:
             installed. By default the newest checkpoint of the directory that is not damaged, when none is being
             written any longer; a warning names others.
         partial : bool
-            Whether variables may be missing there, or arrays be of no use here.
+            Whether variables may be missing there, or arrays be of no use here, or not fit.
         rename : mapping or callable, optional
             What a saved array is called here: ``{"old": "new", "old_scope/": "new_scope/", "other": None}``; None
             leaves it out.
         cast : bool
             Whether dtypes may differ, where values keep their meaning: between floats, to larger integers.
+        on_mismatch : {'error', 'skip'} or collection of str, optional
+            Which variables keep their values if what was saved has another shape, or a dtype that cannot be cast: none;
+            all; or those of some names and prefixes, as ``["head/"]``. What an optimizer keeps for such a variable
+            stays as it is too. All of them are in ``restored.mismatched``, and in a warning of the logger "tagloom". By
+            default 'skip' if `partial`, else 'error'.
 
         Returns
         -------
@@ -342,11 +348,13 @@ class Checkpointer:
         CheckpointError
             If a file can not be read, or does not fit the graph: names file, variable, what was wanted and what is
             there. If all checkpoints are damaged.
+        GraphError
+            If `on_mismatch` is another word.
         """
         source = user_source()
         self._tell(session)
         try:
-            wanted = self._match(session, partial, rename, cast)
+            wanted = self._match(session, partial, rename, cast, on_mismatch)
             if path is not None:
                 return await self._restore(session, os.fspath(path), wanted)
             return await self._restore_newest(session, wanted)
@@ -378,8 +386,10 @@ class Checkpointer:
     def _newest_but(self, skipped: Collection[Path]) -> Path | None:
         return next((each for each in reversed(self.checkpoints()) if each not in skipped), None)
 
-    def _match(self, session: Session, partial: bool, rename: Rename, cast: bool) -> Callable[[Saved], Matched]:
-        return lambda saved: match(session.graph, saved, self._only, rename, partial, cast)
+    def _match(
+        self, session: Session, partial: bool, rename: Rename, cast: bool, on_mismatch: OnMismatch
+    ) -> Callable[[Saved], Matched]:
+        return lambda saved: match(session.graph, saved, self._only, rename, partial, cast, on_mismatch)
 
     async def _restore(
         self,
@@ -399,6 +409,7 @@ class Checkpointer:
         if saved.random_state is not None and self._only is None:
             session.random_state = saved.random_state
             _warn_of_other_numbers(session, saved)
+        _tell_of_mismatches(path, found)
         if saved.step is not None:
             self._schedule.begin(saved.step)
         self._restored += 1
@@ -412,6 +423,7 @@ class Checkpointer:
             tuple(found.cast),
             tuple(states),
             tuple(skipped),
+            tuple(found.mismatched),
         )
 
     # ---- the end
@@ -457,6 +469,12 @@ class Checkpointer:
     def _check_open(self) -> None:
         if self._closed:
             raise CheckpointError("this checkpointer was closed", file=self.directory, hint="make a new one")
+
+
+def _tell_of_mismatches(path: str, found: Matched) -> None:
+    if found.mismatched:
+        listed = (f"{each.variable} is {each.wanted}, saved was {each.got}" for each in found.mismatched)
+        _logger.warning("variables keep their values, which %s does not fit: %s", path, "; ".join(listed))
 
 
 def _warn_of_other_numbers(session: Session, saved: Saved) -> None:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 
 from ...base.array_like import Array, UnreadArray
 from ...base.dtypes import DType, as_dtype
-from ...base.errors import CheckpointError, DtypeError
+from ...base.errors import CheckpointError, DtypeError, GraphError
 from ...base.safetensors import SMALL_FLOATS
 from ...base.shapes import Shape
 from ...frontend.variables import Variable
 from ...ir.graph import Graph
+from .records import Mismatch
 from .saved import Saved, described
 from .slices import Assembled, Slice, aliases_of, slices_of, wholes_of
 
@@ -34,12 +35,57 @@ class Matched:
         Of which variables the saved dtype is another one.
     missing, unused : list of str
         Variables that nothing was saved for; names of what no variable takes.
+    mismatched : list of Mismatch
+        Variables whose saved arrays do not fit, and were passed over.
     """
 
     values: dict[str, UnreadArray] = field(default_factory=dict)
     cast: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     unused: list[str] = field(default_factory=list)
+    mismatched: list[Mismatch] = field(default_factory=list)
+
+
+OnMismatch = Literal["error", "skip"] | Collection[str] | None
+
+
+class _Mismatching:
+    """Decides which variables may keep their values where a saved array does not fit.
+
+    Parameters
+    ----------
+    on_mismatch : {'error', 'skip'}, collection of str or None
+        As of `match`.
+    partial : bool
+    """
+
+    def __init__(self, on_mismatch: OnMismatch, partial: bool) -> None:
+        if on_mismatch is None:
+            on_mismatch = "skip" if partial else "error"
+        if isinstance(on_mismatch, str):
+            if on_mismatch not in ("error", "skip"):
+                raise GraphError(
+                    "on_mismatch has another value than there are",
+                    wanted="'error', 'skip', or names and prefixes of variables in a list",
+                    got=repr(on_mismatch),
+                    hint=f"on_mismatch=[{on_mismatch!r}] for a variable of this name, or a prefix that ends in '/'",
+                )
+            self._names: tuple[str, ...] = ()
+            self._all = on_mismatch == "skip"
+        else:
+            self._names, self._all = tuple(on_mismatch), False
+
+    def skips(self, name: str) -> bool:
+        """Return True if a variable, or a slot of it, may be passed over."""
+        scopes = [each.removesuffix("/") for each in self._names]
+        return self._all or any(name == each or name.startswith(each + "/") for each in scopes)
+
+
+class _Unfitting(Exception):
+    """A saved array does not fit its variable, whatever is cast; `error` says so to the user."""
+
+    def __init__(self, error: CheckpointError) -> None:
+        self.error = error
 
 
 class _Cast(UnreadArray):
@@ -61,6 +107,7 @@ def match(
     rename: Rename = None,
     partial: bool = False,
     cast: bool = False,
+    on_mismatch: OnMismatch = None,
 ) -> Matched:
     """Choose a saved array for each variable of a graph.
 
@@ -77,12 +124,18 @@ def match(
         Whether variables may be missing, or arrays be of no use.
     cast : bool
         Whether dtypes may differ.
+    on_mismatch : {'error', 'skip'} or collection of str, optional
+        Which variables are passed over, with their slots, if a saved array has another shape, or a dtype that cannot be
+        cast: none, all, or those of some names and prefixes. By default all if `partial`, else none.
 
     Raises
     ------
     CheckpointError
         If what is there does not fit.
+    GraphError
+        If `on_mismatch` is another word.
     """
+    mismatching = _Mismatching(on_mismatch, partial)
     names = {old: new for old in saved.variables if (new := _renamed(old, rename)) is not None}
     arrays = _by_new_name(saved, names)
     slices = {names[old]: _renamed_slice(each, rename) for old, each in saved.slices.items() if old in names}
@@ -93,16 +146,72 @@ def match(
     for variable in {v.name: v for v in graph.collections.get("variables", ())}.values():
         if only is not None and variable.name not in only:
             continue
-        array = finder.find(variable.name, own.get(variable.name), called.get(variable.name))
-        if array is None:
-            found.missing.append(variable.name)
-        else:
-            found.values[variable.name] = _fitting(saved.path, variable, array, cast, found.cast)
+        piece = own.get(variable.name)
+        array = finder.find(variable.name, piece, called.get(variable.name))
+        try:
+            if array is not None:
+                found.values[variable.name] = _fitting(saved.path, variable, array, cast, found.cast)
+            elif mismatching.skips(variable.name) and (whole := finder.whole_of_other_size(variable, piece)):
+                found.mismatched.append(Mismatch(variable.name, f"{variable.dtype}{variable.shape}", whole))
+            else:
+                found.missing.append(variable.name)
+        except _Unfitting as unfitting:
+            if not mismatching.skips(variable.name):
+                raise unfitting.error from None
+            error = unfitting.error
+            found.mismatched.append(Mismatch(variable.name, str(error.wanted), str(error.got)))
+    _leave_out_slots(graph, found)
     if only is None:
         found.unused = sorted(saved.variables.keys() - {old for old, new in names.items() if new in finder.used})
     if not partial:
         _require_all(saved.path, found)
     return found
+
+
+def _leave_out_slots(graph: Graph, found: Matched) -> None:
+    """Pass over what an optimizer keeps for variables that are passed over, whatever its shape."""
+    slots = _slots_of(graph) if found.mismatched else {}
+    passed_over = {slot for each in found.mismatched for slot in slots.get(each.variable, ())}
+    for name in passed_over:
+        found.values.pop(name, None)
+    found.cast = [name for name in found.cast if name not in passed_over]
+    found.missing = [name for name in found.missing if name not in passed_over]
+    found.mismatched = [
+        replace(each, slots=tuple(slots.get(each.variable, ())))
+        for each in found.mismatched
+        if each.variable not in passed_over
+    ]
+
+
+def _slots_of(graph: Graph) -> dict[str, list[str]]:
+    """Return the names of what optimizers keep for each variable alone.
+
+    These are not trained, and begin with the name of their variable. What stands beside one variable for all of them,
+    as Adam's powers of beta, is none of these: it is of another shape, and others of the optimizer's variables have no
+    such thing.
+    """
+    variables: dict[str, Variable] = {v.name: v for v in graph.collections.get("variables", ())}
+    owners: dict[str, dict[str, Variable]] = {}  # of slots, by what follows the name of their variable
+    users: dict[str, set[str]] = {}  # of optimizers: names of variables
+    for name, variable in variables.items():
+        owner = next((each for each in _scopes_around(name) if each in variables), None)
+        if owner is not None and not variable.trainable:
+            kind = name.removeprefix(owner)
+            owners.setdefault(kind, {})[owner] = variable
+            users.setdefault(kind.rpartition("/")[0], set()).add(owner)
+    found: dict[str, list[str]] = {}
+    for kind, slots in owners.items():
+        is_of_each = len(slots) == len(users[kind.rpartition("/")[0]])
+        for owner, slot in slots.items():
+            if is_of_each or slot.shape == variables[owner].shape:
+                found.setdefault(owner, []).append(slot.name)
+    return found
+
+
+def _scopes_around(name: str) -> Iterator[str]:
+    """Yield the scopes that a name is in, the innermost first."""
+    while name := name.rpartition("/")[0]:
+        yield name
 
 
 def _renamed(name: str, rename: Rename) -> str | None:
@@ -172,6 +281,19 @@ class _Finder:
         self.used.update(parts)
         return made
 
+    def whole_of_other_size(self, variable: Variable, piece: Slice | None) -> str | None:
+        """Return dtype and shape of a whole in shards, if one of another shape was saved than a variable belongs to."""
+        parts = self._parts(variable.name if piece is None else piece.of)
+        if not parts:
+            return None
+        whole = self._slice(parts[0], piece)
+        wanted = variable.shape if piece is None else Shape(piece.shape)
+        if wanted.includes(Shape(whole.shape)):
+            return None  # not all of it was saved
+        self.used.update(parts)
+        dtype = described(self._arrays[parts[0]]).partition("[")[0]
+        return f"{dtype}{Shape(whole.shape)} in {len(parts)} parts"
+
     def _parts(self, whole: str) -> list[str]:
         return self._wholes.get(whole) or ([whole] if whole in self._arrays else [])
 
@@ -188,17 +310,19 @@ def _all_of(each: Slice) -> Slice:
 
 
 def _fitting(path: str, variable: Variable, array: UnreadArray, cast: bool, noted: list[str]) -> UnreadArray:
-    """Return an array that fits a variable; CheckpointError if there is none."""
+    """Return an array that fits a variable; CheckpointError if it only has to be cast, _Unfitting if there is none."""
     wanted, got = f"{variable.dtype}{variable.shape}", described(array)
     name = variable.name
     if not variable.shape.includes(Shape(array.shape)):
-        raise CheckpointError(
-            "a saved array does not fit its variable",
-            file=path,
-            variable=name,
-            wanted=wanted,
-            got=got,
-            hint="restore into a graph of the same sizes, or leave this variable out: rename={...: None}, partial=True",
+        raise _Unfitting(
+            CheckpointError(
+                "a saved array does not fit its variable",
+                file=path,
+                variable=name,
+                wanted=wanted,
+                got=got,
+                hint=f"restore into a graph of the same sizes, or keep this variable as it is: on_mismatch=[{name!r}]",
+            )
         )
     try:
         dtype = as_dtype(array.dtype)
@@ -208,7 +332,7 @@ def _fitting(path: str, variable: Variable, array: UnreadArray, cast: bool, note
         return array
     able = _is_castable(dtype, variable.dtype) if dtype else _is_small_float(array) and variable.dtype.is_floating
     if not able or not cast:
-        raise CheckpointError(
+        error = CheckpointError(
             "a saved array has another dtype than its variable",
             file=path,
             variable=name,
@@ -216,6 +340,7 @@ def _fitting(path: str, variable: Variable, array: UnreadArray, cast: bool, note
             got=got,
             hint="restore it with cast=True" if able else "make the variable of that dtype, and cast where it is used",
         )
+        raise error if able else _Unfitting(error)
     noted.append(name)
     assert variable.dtype.numpy is not None
     return _Cast(array, variable.dtype.numpy)

@@ -8,6 +8,41 @@ from time import time
 
 
 @dataclass(frozen=True, slots=True)
+class Mismatch:
+    """A variable that kept its value, since the array that was saved for it does not fit.
+
+    Attributes
+    ----------
+    variable : str
+    wanted, got : str
+        Dtype and shape of the variable, and of what was saved.
+    slots : tuple of str
+        Variables that an optimizer keeps for it, which kept their values too.
+
+    Examples
+    --------
+    >>> import asyncio, tempfile, numpy as np, tagloom as tg
+    >>> with tg.Graph().as_default() as graph:
+    ...     body, head = tg.Variable([0.0, 0.0], name="body"), tg.Variable([0.0, 0.0, 0.0], name="head")
+    ...     init = tg.global_variables_initializer()
+    >>> async def main(directory):
+    ...     np.savez(directory + "/weights.npz", body=np.ones(2, np.float32), head=np.ones(5, np.float32))
+    ...     async with tg.Session(graph) as session, tg.training.Checkpointer(directory) as checkpointer:
+    ...         await session.run(init)
+    ...         restored = await checkpointer.restore(session, directory + "/weights.npz", partial=True)
+    ...         return restored.variables, restored.mismatched
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     asyncio.run(main(directory))
+    (('body',), (Mismatch(variable='head', wanted='float32[3]', got='float32[5]', slots=()),))
+    """
+
+    variable: str
+    wanted: str
+    got: str
+    slots: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Restored:
     """What was restored, and from where.
 
@@ -29,6 +64,8 @@ class Restored:
         Names of the objects that have got their states.
     skipped : tuple of str
         Newer checkpoints, which were damaged, each with the reason.
+    mismatched : tuple of Mismatch
+        Variables that kept their values, since what was saved does not fit.
 
     Examples
     --------
@@ -56,6 +93,7 @@ class Restored:
     cast: tuple[str, ...] = ()
     objects: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
+    mismatched: tuple[Mismatch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

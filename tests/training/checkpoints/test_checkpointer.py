@@ -531,7 +531,7 @@ async def test_dtypes_of_other_programs_are_refused_one_by_one(tmp_path):
         await restored(tmp_path, graph, path, partial=True)
     assert (caught.value.got, caught.value.hint) == ("F8_E5M2[2]", "restore it with cast=True")
     with pytest.raises(tg.CheckpointError, match="another dtype") as caught:
-        await restored(tmp_path, variables(x=np.zeros(4, np.float32)), path, partial=True, cast=True)
+        await restored(tmp_path, variables(x=np.zeros(4, np.float32)), path, partial=True, on_mismatch="error")
     assert (caught.value.variable, caught.value.got) == ("x", "F4[4]")
 
 
@@ -544,7 +544,9 @@ async def test_an_array_of_objects_refuses_itself_and_not_its_file(tmp_path):
     np.testing.assert_array_equal(values["w"], FLOATS)
     for name in "odr":
         with pytest.raises(tg.CheckpointError, match="another dtype"):
-            await restored(tmp_path, variables(**{name: np.zeros(1)}), tmp_path / "a.npz", partial=True)
+            await restored(
+                tmp_path, variables(**{name: np.zeros(1)}), tmp_path / "a.npz", partial=True, on_mismatch="error"
+            )
 
 
 async def test_pickles_in_npz_files_are_never_loaded(tmp_path):
