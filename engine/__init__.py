@@ -91,6 +91,7 @@ from .frontend.scopes import colocate_with, control_dependencies, device, name_s
 from .frontend.sparse_embedding import embedding_lookup_sparse
 from .frontend.stacking import parallel_stack, stack
 from .frontend.staging import MapStagingArea, StagingArea
+from .frontend.tables import HashTable, LookupTable, MutableHashTable, tables_initializer
 from .frontend.tensor_array import TensorArray
 from .frontend.variables import (
     Variable,
@@ -100,6 +101,12 @@ from .frontend.variables import (
     report_uninitialized_variables,
     trainable_variables,
     variables_initializer,
+)
+from .frontend.vocabularies import (
+    index_table_from_file,
+    index_table_from_tensor,
+    index_to_string_table_from_file,
+    index_to_string_table_from_tensor,
 )
 from .gradients import batch_jacobian, gradients, hessian_vector_product, hessians, jacobian, jvp
 from .ir.apply import constant, convert_to_tensor
@@ -428,12 +435,15 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "Function",
     "Graph",
     "GraphError",
+    "HashTable",
     "IndexedSlices",
     "IteratorStatistics",
     "KeyedStatistics",
+    "LookupTable",
     "LoopReport",
     "LoopVariableError",
     "MapStagingArea",
+    "MutableHashTable",
     "OpError",
     "Operation",
     "Overloaded",
@@ -683,6 +693,10 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "imag",
     "image_gradients",
     "in_top_k",
+    "index_table_from_file",
+    "index_table_from_tensor",
+    "index_to_string_table_from_file",
+    "index_to_string_table_from_tensor",
     "int16",
     "int32",
     "int64",
@@ -935,6 +949,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "swish",
     "switch",
     "switch_case",
+    "tables_initializer",
     "tan",
     "tanh",
     "tensor_scatter_add",

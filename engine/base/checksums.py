@@ -28,7 +28,7 @@ def crc32c(data: bytes | bytearray | memoryview, start: int = 0) -> int:
     ('0xe3069283', True)
     """
     if type(data) is bytes and len(data) <= _PIECE:
-        return google_crc32c.extend(start, data)
+        return int(google_crc32c.extend(start, data))
     # The library refuses memory that may be released, as that of a memoryview, but takes that of an array.
     view = np.frombuffer(data, np.uint8)
     for begin in range(0, len(view), _PIECE):

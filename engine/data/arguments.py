@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..base.errors import GraphError
 from ..base.shapes import Shape
 from ..runtime.functions.arguments import TensorSpec
+from .stages import mapping
 from .stages.elements import leaves_of, packed
 
 
@@ -32,3 +34,65 @@ def check_counts(least: int = 1, **counts: Any) -> None:
                 got=repr(count),
                 hint="count elements",
             )
+
+
+def check_shard(num_shards: int, index: int) -> None:
+    """Raise GraphError unless there is a shard of an index."""
+    check_counts(num_shards=num_shards)
+    check_counts(least=0, index=index)
+    if index >= num_shards:
+        raise GraphError(
+            "there is no shard of this index",
+            wanted=f"an index in [0, {num_shards})",
+            got=index,
+            hint="count shards from 0, as shard(num_shards=4, index=3) for the last of four",
+        )
+
+
+def check_spec(spec: Any) -> None:
+    """Raise GraphError unless a structure is one of TensorSpecs."""
+    if not all(isinstance(each, TensorSpec) for each in leaves_of(spec)):
+        raise GraphError(
+            "elements are described by TensorSpecs",
+            wanted="a TensorSpec, or a tuple or dict of them",
+            got=repr(spec),
+            hint="tagloom.TensorSpec([None], 'int32')",
+        )
+
+
+def checked_calls(function: Callable[..., Any], parallel: int, threads: bool | None, seed: int | None) -> bool | None:
+    """Return whether the calls of a function are to be in threads; GraphError if they cannot be as they are wanted."""
+    check_counts(parallel=parallel)
+    if seed is not None:
+        check_counts(least=0, seed=seed)
+    is_async = mapping.is_async(function)
+    if threads and is_async:
+        raise GraphError("an async function is awaited, not called in a thread", got=function, hint="leave threads out")
+    if parallel > 1 and not is_async:
+        threads = True if threads is None else threads
+        if not threads:
+            raise GraphError(
+                "a plain function is called for several elements at the same time by threads only",
+                wanted="threads=True, or parallel=1",
+                got=f"parallel={parallel}, threads=False",
+                hint="leave threads out",
+            )
+    return threads
+
+
+def checked_buckets(
+    boundaries: Sequence[int], batch_sizes: int | Sequence[int]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the boundaries of buckets, and a batch size for each bucket; GraphError if they do not fit each other."""
+    bounds = tuple(map(int, boundaries))
+    sizes = (batch_sizes,) * (len(bounds) + 1) if isinstance(batch_sizes, int) else batch_sizes
+    if list(bounds) != sorted(set(bounds)) or len(sizes) != len(bounds) + 1:
+        raise GraphError(
+            "buckets need increasing boundaries, and a batch size each",
+            wanted=f"{len(bounds) + 1} batch sizes",
+            got=f"boundaries {list(bounds)}, batch sizes {list(sizes)}",
+            hint="bucket_by_length(len, [10, 20], [32, 16, 8])",
+        )
+    for size in sizes:
+        check_counts(bucket_batch_size=size)
+    return bounds, tuple(sizes)

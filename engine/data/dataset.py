@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import secrets
-import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
-from ..base.errors import GraphError
 from ..base.source_lines import user_source
 from ..ir.entry import public
 from ..ops.queues.iterators import Sources
 from ..runtime.functions.arguments import TensorSpec
-from .arguments import batched_spec, check_counts
+from .arguments import batched_spec, check_counts, check_shard, check_spec, checked_buckets, checked_calls
 from .graph_iterator import GraphIterator
+from .iterations import Iterations, begin_iteration
 from .iterator import DatasetIterator
 from .stages import batches, combining, mapping, prefetching, selecting, shuffling
-from .stages.elements import leaves_of
 from .stages.stage import Context, Opens, Stage
 
 MakeStage = Callable[..., Stage]
-_COUNTING = threading.Lock()  # guards the counts of iterations, of all Datasets
 
 
 class Dataset:
@@ -51,15 +48,6 @@ class Dataset:
     ...     return [batch.tolist() async for batch in squares.filter(lambda x: x != 4).batch(3)]
     >>> asyncio.run(main())
     [[0, 1, 9], [16]]
-
-    Two epochs have two orders:
-
-    >>> async def epochs():
-    ...     data = tg.data.from_iterable(range(5)).shuffle(5, seed=1)
-    ...     return [[x async for x in data], [x async for x in data]]
-    >>> first, second = asyncio.run(epochs())
-    >>> first == second, sorted(first) == sorted(second)
-    (False, True)
     """
 
     def __init__(self, stage: MakeStage, inputs: Sequence[Opens] = (), spec: Any = None, **parameters: Any) -> None:
@@ -67,7 +55,7 @@ class Dataset:
         self._inputs: tuple[Opens, ...] = tuple(inputs)
         self._parameters = parameters
         self._line = user_source()
-        self._iterations = 0  # that have begun, of this and, if this draws, of Datasets that are made of it
+        self._iterations = Iterations()  # over this and, if this draws, over Datasets that are made of it
         self.element_spec: Any = spec
 
     def __repr__(self) -> str:
@@ -75,16 +63,7 @@ class Dataset:
         return f"<Dataset of {spec}>"
 
     def open_stage(self, context: Context) -> Stage:
-        """Return the last stage of a running pipeline; for iterators.
-
-        Parameters
-        ----------
-        context : Context
-
-        Returns
-        -------
-        Stage
-        """
+        """Return the last stage of a running pipeline, whose stages share `context`; for iterators."""
         stage = self._make(context, *self._inputs, **self._parameters)
         stage.line = self._line
         return stage
@@ -103,64 +82,32 @@ class Dataset:
             Label in error messages.
         iteration : int, optional
             Number of the iteration, which random orders and ``map(seed=)`` depend on, as that of an epoch; by default
-            the next one, 0 for the first.
+            the next one, 0 for the first. GraphError if it is no integer of at least 0.
 
         Returns
         -------
         DatasetIterator
             Close it, by ``async with`` or `aclose`.
 
-        Raises
-        ------
-        GraphError
-            If `iteration` is no integer of at least 0.
-
-        Examples
-        --------
-        >>> import asyncio, tagloom as tg
-        >>> data = tg.data.from_iterable(range(5)).shuffle(5, seed=1)
-        >>> async def main(iteration):
-        ...     async with data.iterator(iteration=iteration) as iterator:
-        ...         return [x async for x in iterator]
-        >>> asyncio.run(main(7)) == asyncio.run(main(7)), asyncio.run(main(7)) == asyncio.run(main(8))
-        (True, False)
         """
         if iteration is not None:
             check_counts(least=0, iteration=iteration)
         return DatasetIterator(self, name, self._begin_iteration(iteration), self._begin_iteration)
 
     def open_iterator(self, name: str, iteration: int) -> DatasetIterator:
-        """Return one way through it that is counted elsewhere; for sessions.
-
-        Parameters
-        ----------
-        name : str
-        iteration : int
-
-        Returns
-        -------
-        DatasetIterator
-        """
+        """Return one way through it called `name`, whose `iteration` is counted elsewhere; for sessions."""
         return DatasetIterator(self, name, iteration)
 
     def _begin_iteration(self, number: int | None) -> int:
-        """Count an iteration and return its number; later ones have larger numbers."""
-        counting = {id(self): self, **{id(each): each for each in self._drawing()}}.values()
-        with _COUNTING:
-            begun = max(each._iterations for each in counting)
-            number = begun if number is None else number
-            for each in counting:
-                each._iterations = max(begun, number + 1)
-        return number
+        return begin_iteration([self._iterations, *self.drawing_counts()], number)
 
-    def _drawing(self) -> Iterator[Dataset]:
-        """Yield the Datasets that this is made of, and itself, so far as they draw or may open others that do."""
-        below = [*self._inputs, self._parameters.get("source")]
-        for each in below:
+    def drawing_counts(self) -> Iterator[Iterations]:
+        """Yield the counts of the Datasets that this is made of, and its own, of those that draw or may open others."""
+        for each in (*self._inputs, self._parameters.get("source")):
             if isinstance(each, Dataset):
-                yield from each._drawing()
+                yield from each.drawing_counts()
         if self._parameters.get("seed") is not None or self._make is combining.InterleaveStage:
-            yield self
+            yield self._iterations
 
     async def __aiter__(self) -> AsyncIterator[Any]:
         async with self.iterator() as iterator:
@@ -191,10 +138,8 @@ class Dataset:
         ------
         GraphError
             If `element_spec` is not known.
-        QueueClosed
-            When a step runs it, at the end: the error of a closed queue.
-        PipelineError
-            When a step runs it, if the element can not be made or does not fit; the next step gets the one behind it.
+        QueueClosed, PipelineError
+            When a step runs it, as of `GraphIterator.next`.
         OpError
             When a step runs it, if its iterator is shared with another Dataset.
         """
@@ -215,10 +160,6 @@ class Dataset:
         -------
         GraphIterator
 
-        Raises
-        ------
-        GraphError
-            If `element_spec` is not known.
         """
         return GraphIterator(self, shared_name, name)
 
@@ -266,7 +207,8 @@ class Dataset:
         -------
         Dataset
         """
-        mapped = self._apply(mapping.MapStage, None, function, parallel, threads, seed)
+        threads = checked_calls(function, parallel, threads, seed)
+        mapped = self._then(mapping.MapStage, None, function=function, parallel=parallel, threads=threads, seed=seed)
         return mapped if output is None else mapped.check(output)
 
     def filter(
@@ -285,35 +227,8 @@ class Dataset:
         -------
         Dataset
         """
-        return self._apply(mapping.FilterStage, self.element_spec, predicate, parallel, threads, seed)
-
-    def _apply(
-        self,
-        stage: MakeStage,
-        spec: Any,
-        function: Callable[..., Any],
-        parallel: int,
-        threads: bool | None,
-        seed: int | None,
-    ) -> Dataset:
-        check_counts(parallel=parallel)
-        if seed is not None:
-            check_counts(least=0, seed=seed)
-        is_async = mapping.is_async(function)
-        if threads and is_async:
-            raise GraphError(
-                "an async function is awaited, not called in a thread", got=function, hint="leave threads out"
-            )
-        if parallel > 1 and not is_async:
-            threads = True if threads is None else threads
-            if not threads:
-                raise GraphError(
-                    "a plain function is called for several elements at the same time by threads only",
-                    wanted="threads=True, or parallel=1",
-                    got=f"parallel={parallel}, threads=False",
-                    hint="leave threads out",
-                )
-        return self._then(stage, spec, function=function, parallel=parallel, threads=threads, seed=seed)
+        threads, spec = checked_calls(predicate, parallel, threads, seed), self.element_spec
+        return self._then(mapping.FilterStage, spec, function=predicate, parallel=parallel, threads=threads, seed=seed)
 
     def check(self, spec: Any) -> Dataset:
         """Return the elements as arrays of given dtypes and shapes; each that does not fit is an error.
@@ -328,13 +243,7 @@ class Dataset:
         -------
         Dataset
         """
-        if not all(isinstance(each, TensorSpec) for each in leaves_of(spec)):
-            raise GraphError(
-                "elements are described by TensorSpecs",
-                wanted="a TensorSpec, or a tuple or dict of them",
-                got=repr(spec),
-                hint="tagloom.TensorSpec([None], 'int32')",
-            )
+        check_spec(spec)
         return self._then(selecting.CheckStage, spec, check=spec)
 
     def enumerate(self, start: int = 0) -> Dataset:
@@ -410,10 +319,6 @@ class Dataset:
         index : int
             Which of them, from 0.
 
-        Returns
-        -------
-        Dataset
-
         Raises
         ------
         GraphError
@@ -428,15 +333,7 @@ class Dataset:
         >>> asyncio.run(main())
         [[0, 3, 6], [1, 4, 7], [2, 5]]
         """
-        check_counts(num_shards=num_shards)
-        check_counts(least=0, index=index)
-        if index >= num_shards:
-            raise GraphError(
-                "there is no shard of this index",
-                wanted=f"an index in [0, {num_shards})",
-                got=index,
-                hint="count shards from 0, as shard(num_shards=4, index=3) for the last of four",
-            )
+        check_shard(num_shards, index)
         return self._then(selecting.ShardStage, self.element_spec, count=num_shards, index=index)
 
     def repeat(self, count: int | None = None) -> Dataset:
@@ -559,23 +456,13 @@ class Dataset:
         -------
         Dataset
         """
-        bounds = tuple(map(int, bucket_boundaries))
-        sizes = (bucket_batch_sizes,) * (len(bounds) + 1) if isinstance(bucket_batch_sizes, int) else bucket_batch_sizes
-        if list(bounds) != sorted(set(bounds)) or len(sizes) != len(bounds) + 1:
-            raise GraphError(
-                "buckets need increasing boundaries, and a batch size each",
-                wanted=f"{len(bounds) + 1} batch sizes",
-                got=f"boundaries {list(bounds)}, batch sizes {list(sizes)}",
-                hint="bucket_by_length(len, [10, 20], [32, 16, 8])",
-            )
-        for size in sizes:
-            check_counts(bucket_batch_size=size)
+        bounds, sizes = checked_buckets(bucket_boundaries, bucket_batch_sizes)
         return self._then(
             batches.BucketStage,
             batched_spec(self.element_spec, None, True),
             length=element_length,
             boundaries=bounds,
-            sizes=tuple(sizes),
+            sizes=sizes,
             drop_remainder=drop_remainder,
             padding=padding_values,
         )

@@ -179,6 +179,13 @@ def from_npz(path: str | os.PathLike[str], names: Iterable[str] | None = None) -
     name_of = os.fspath(path)
     headers = _headers(name_of)
     wanted = list(headers) if names is None else list(names)
+    _check_headers(name_of, headers, wanted)
+    spec = {name: TensorSpec(headers[name][0][1:], as_dtype(headers[name][1])) for name in wanted}
+    return Dataset(stages.ArchiveStage, spec=spec, arrays=(name_of, wanted))
+
+
+def _check_headers(name_of: str, headers: dict[str, tuple[tuple[int, ...], np.dtype[Any]]], wanted: list[str]) -> None:
+    """Raise an error for arrays of an archive that are not there, not equally long or of no tensor's dtype."""
     if missing := [name for name in wanted if name not in headers]:
         raise GraphError(
             f"{name_of} has no such arrays", wanted=missing, got=list(headers), hint="see numpy.load(path).files"
@@ -196,8 +203,6 @@ def from_npz(path: str | os.PathLike[str], names: Iterable[str] | None = None) -
             got={name: str(headers[name][1]) for name in refused},
             hint=f"choose others by names=, as of {[name for name in headers if name not in refused][:5]}",
         )
-    spec = {name: TensorSpec(headers[name][0][1:], as_dtype(headers[name][1])) for name in wanted}
-    return Dataset(stages.ArchiveStage, spec=spec, arrays=(name_of, wanted))
 
 
 _READ_HEADER = {

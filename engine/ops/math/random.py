@@ -22,7 +22,7 @@ from ...ir import scopes
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.entry import public
-from ...ir.graph import checked_seed
+from ...ir.graph import Graph, checked_seed
 from ...ir.operation import Operation
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
@@ -41,7 +41,7 @@ DRAWS = frozenset(
     {"RandomUniform", "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt", "Categorical", "RandomShuffle"}
     | {"RandomGamma", "RandomPoisson", "RandomCandidates"}
 )
-DRAWS_BY_NUMPY = DRAWS - {"RandomUniform"}  # which is made of Philox's own words
+_DRAWS_BY_NUMPY = DRAWS - {"RandomUniform"}  # which is made of Philox's own words
 DISCRETE = NotDifferentiable("its result is drawn from a discrete set")
 _DRAW = NotDifferentiable("a standard draw has no continuous inputs; range, mean and scale are applied outside it")
 
@@ -59,6 +59,11 @@ def philox(context: KernelContext, seed: int, instance: Sequence[Any] = ()) -> n
     # The lowest word counts the blocks drawn, so it starts at zero.
     counter = np.array([0, (step.number + step.drawn) & _WORD, frame & _WORD, iteration & _WORD], np.uint64)
     return np.random.Philox(key=key, counter=counter)
+
+
+def numpy_draws_of(graph: Graph) -> list[str]:
+    """Return the types of a graph's operations whose values depend on the version of NumPy, sorted."""
+    return sorted({op.type for op in graph.root.walk()} & _DRAWS_BY_NUMPY)
 
 
 define(

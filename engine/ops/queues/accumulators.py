@@ -22,10 +22,10 @@ from ...kernels.scheduler.calls import Continuation
 from ..support.common import nothing, scalar
 from ..support.context import KernelContext, LongCall, succeeded, until_ended
 from ..support.copies import is_large
+from ..support.shared import SharedResource, shared
 from .figures import AccumulatorStatistics
 from .gradient_sums import DenseSum, Reduction, SparseSum
 from .saved import checked_state
-from .shared import SharedResource, shared
 
 CONTAINER = "accumulators"
 REDUCTIONS = ("MEAN", "SUM")

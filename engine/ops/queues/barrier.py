@@ -12,11 +12,11 @@ from ...base.errors import OpError, QueueClosed
 from ...base.shapes import SCALAR
 from ...kernels.core.async_result import AsyncResult
 from ...kernels.cpu.queue_base import Taken
+from ..support.shared import SharedResource
 from .elements import ElementSpec
 from .figures import KeyedStatistics
 from .queue_spec import QueueSpec
 from .saved import components_of, state_read
-from .shared import SharedResource
 from .storage import QueueStorage
 
 FIRST = -(1 << 63)  # index of the first batch of keys, as in TensorFlow

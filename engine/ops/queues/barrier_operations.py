@@ -16,11 +16,11 @@ from ...ir.operation import Operation
 from ...ir.traits import Effect
 from ..support.common import nothing, scalar
 from ..support.context import KernelContext
+from ..support.shared import shared
 from .barrier import BarrierSpec, BarrierStorage
 from .elements import ElementSpec, are_copied
 from .operations import first
 from .orders import MANY
-from .shared import shared
 from .taking import given
 
 CONTAINER = "barriers"

@@ -15,8 +15,8 @@ from ...kernels.cpu.queue_base import Taken
 from ...kernels.memory.contexts import outside
 from ..support.common import nothing
 from ..support.context import KernelContext
+from ..support.shared import SharedResource, shared
 from .figures import IteratorStatistics
-from .shared import SharedResource, shared
 from .taking import given
 
 CONTAINER = "iterators"

@@ -12,10 +12,10 @@ from ...base.errors import OpError
 from ...kernels.core.async_result import AsyncResult
 from ...kernels.cpu.queue_lines import Attempt, Line
 from ...kernels.memory.pool import Pool
+from ..support.shared import SharedResource
 from .elements import Element, ElementSpec
 from .figures import KeyedStatistics
 from .saved import components_of, state_read
-from .shared import SharedResource
 
 Entry = dict[int, Any]  # components by their numbers
 Indices = tuple[int, ...]

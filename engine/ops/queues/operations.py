@@ -19,10 +19,10 @@ from ...kernels.memory.pool import Pool
 from ...kernels.scheduler.calls import Continuation
 from ..support.common import nothing, scalar
 from ..support.context import KernelContext, LongCall, Resources
+from ..support.shared import shared
 from .elements import ElementSpec, are_copied
 from .orders import MANY
 from .queue_spec import QueueSpec
-from .shared import shared
 from .staging import StagingStorage
 from .storage import QueueStorage
 from .taking import given

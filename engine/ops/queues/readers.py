@@ -20,8 +20,8 @@ from ...kernels.memory.contexts import outside
 from ..state.files import as_content, content_shape
 from ..support.common import nothing, scalar
 from ..support.context import KernelContext, succeeded, until_ended
+from ..support.shared import SharedResource, shared
 from .saved import state_read
-from .shared import SharedResource, shared
 from .storage import QueueStorage
 
 CONTAINER = "readers"

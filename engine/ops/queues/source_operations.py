@@ -12,10 +12,10 @@ from ...base.shapes import SCALAR, Shape
 from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.traits import Effect
 from ..support.context import KernelContext
+from ..support.shared import shared
 from .operations import AGREE, CONTAINER, queue_spec
 from .pumps import Pump, element_of, pumps_of, put
 from .queue_spec import QueueSpec
-from .shared import shared
 from .storage import QueueStorage
 
 

@@ -21,10 +21,10 @@ from ...kernels.core.async_result import AsyncResult
 from ...kernels.cpu.queue_base import kept
 from ..support.common import nothing, scalar
 from ..support.context import KernelContext
+from ..support.shared import shared
 from .elements import ElementSpec, are_copied
 from .map_staging import Indices, MapSpec, MapStorage
 from .operations import first
-from .shared import shared
 from .staging import StagingStorage
 
 CONTAINER = "map staging areas"

@@ -14,13 +14,13 @@ from ...kernels.core.async_result import AsyncResult
 from ...kernels.cpu.queue_base import Put, QueueBase, Rows, Take, Taken
 from ...kernels.memory.contexts import outside
 from ...kernels.memory.pool import Pool
+from ..support.shared import SharedResource
 from .elements import Element, nbytes_of
 from .figures import QueueStatistics, statistics_of
 from .orders import MANY, FirstInFirstOut, InRing
 from .queue_errors import closed_by, closed_queue, insufficient, restored, too_large
 from .queue_spec import QueueSpec
 from .saved import checked_state, packed, packed_rows
-from .shared import SharedResource
 
 PIECE = 1 << 20  # bytes that are moved at once between memory and a ring
 

@@ -15,8 +15,6 @@ from time import perf_counter
 from types import TracebackType
 from typing import Any
 
-import numpy as np
-
 from ...base import nest
 from ...base.array_like import UnreadArray
 from ...base.errors import CheckpointError, GraphError
@@ -26,13 +24,13 @@ from ...base.turns import Turns
 from ...base.version import VERSION
 from ...frontend.partitioned import PartitionedVariable
 from ...frontend.variables import Variable
-from ...ops.math.random import DRAWS_BY_NUMPY
 from ...ops.state.variables import CONTAINER
 from ...runtime.observe.statistics import CHECKPOINTS
 from ...runtime.session import Session
 from . import directory as files
-from .manifest import Contents, contents_of, open_checkpoint
+from .manifest import Contents, begin_of, checked_metrics, contents_of, open_checkpoint
 from .matching import Matched, OnMismatch, Rename, match
+from .notices import tell_of_mismatches, warn_of_other_numbers
 from .objects import loaded, state_of
 from .others import open_saved
 from .policies import Retention, Schedule
@@ -194,7 +192,7 @@ class Checkpointer:
             If the last checkpoint could not be written, and nobody was told yet; if something can not be saved; if
             steps under way do not end in time.
         """
-        source, noted = user_source(), _checked_metrics(metrics)
+        source, noted = user_source(), checked_metrics(metrics)
         if step < 0:
             raise GraphError("a step is no number of updates", wanted="0 or more", got=step, hint="count the updates")
         self._tell(session)
@@ -250,7 +248,7 @@ class Checkpointer:
         values, devices = captured.values, captured.devices
         state: tuple[int, int] | None = captured.random_state
         if self._only is not None:
-            homes = dict(zip(values.get(CONTAINER, {}), devices[_begin_of(values) :], strict=False))
+            homes = dict(zip(values.get(CONTAINER, {}), devices[begin_of(values) :], strict=False))
             chosen = {name: each for name, each in values.get(CONTAINER, {}).items() if name in self._only}
             values, devices, state = {CONTAINER: chosen}, [homes[name] for name in chosen], None
         return contents_of(
@@ -408,8 +406,8 @@ class Checkpointer:
                 await session.restore({**resources, CONTAINER: found.values})
         if saved.random_state is not None and self._only is None:
             session.random_state = saved.random_state
-            _warn_of_other_numbers(session, saved)
-        _tell_of_mismatches(path, found)
+            warn_of_other_numbers(session, saved)
+        tell_of_mismatches(path, found)
         if saved.step is not None:
             self._schedule.begin(saved.step)
         self._restored += 1
@@ -471,25 +469,6 @@ class Checkpointer:
             raise CheckpointError("this checkpointer was closed", file=self.directory, hint="make a new one")
 
 
-def _tell_of_mismatches(path: str, found: Matched) -> None:
-    if found.mismatched:
-        listed = (f"{each.variable} is {each.wanted}, saved was {each.got}" for each in found.mismatched)
-        _logger.warning("variables keep their values, which %s does not fit: %s", path, "; ".join(listed))
-
-
-def _warn_of_other_numbers(session: Session, saved: Saved) -> None:
-    """Warn if a graph draws by NumPy's Generator, and another version of NumPy has drawn so far."""
-    if saved.numpy in (None, np.__version__):
-        return
-    if drawing := sorted({op.type for op in session.graph.root.walk() if op.type in DRAWS_BY_NUMPY}):
-        warnings.warn(
-            f"{saved.path} was saved with NumPy {saved.numpy}, and this is NumPy {np.__version__}, whose Generator may "
-            f"draw other numbers for {', '.join(drawing)}: what follows may not be the interrupted run, bit for bit",
-            RuntimeWarning,
-            stacklevel=4,
-        )
-
-
 async def _ended(saving: Saving) -> None:
     """Wait until a thread has ended; when that is cancelled the thread is told, and waited for all the same."""
     cancellation = None
@@ -513,22 +492,3 @@ def _names_of(variables: Iterable[Variable | PartitionedVariable | str]) -> set[
 
 def _read(leaf: Any) -> Any:
     return leaf.copy() if isinstance(leaf, UnreadArray) else leaf
-
-
-def _begin_of(values: Mapping[str, Any]) -> int:
-    """Return how many leaves a snapshot has in front of the variables."""
-    before = 0
-    for container, each in values.items():
-        if container == CONTAINER:
-            break
-        before += len(nest.flatten(each))
-    return before
-
-
-def _checked_metrics(metrics: Mapping[str, float] | None) -> dict[str, float]:
-    try:
-        return {str(name): float(value) for name, value in (metrics or {}).items()}
-    except (TypeError, ValueError) as error:
-        raise GraphError(
-            "metrics are numbers by name", wanted='{"loss": 0.1}', got=repr(metrics), hint="fetch them first"
-        ) from error

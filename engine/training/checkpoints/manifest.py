@@ -16,6 +16,7 @@ from ...base import nest
 from ...base.array_like import UnreadArray
 from ...base.checksums import crc32c
 from ...base.dtypes import as_dtype
+from ...base.errors import GraphError
 from ...base.safetensors import DamagedFile, StoredTensor, TensorFile, open_regular, parse_object
 from ...ops.state.variables import CONTAINER
 from .saved import Saved
@@ -314,3 +315,23 @@ def manifest_bytes(manifest: Mapping[str, Any]) -> bytes:
 def _text_of(manifest: Mapping[str, Any]) -> bytes:
     """Return JSON, which is the same again for what was read of it."""
     return json.dumps(manifest, indent=1).encode()
+
+
+def checked_metrics(metrics: Mapping[str, float] | None) -> dict[str, float]:
+    """Return metrics as numbers by name; GraphError if they are something else."""
+    try:
+        return {str(name): float(value) for name, value in (metrics or {}).items()}
+    except (TypeError, ValueError) as error:
+        raise GraphError(
+            "metrics are numbers by name", wanted='{"loss": 0.1}', got=repr(metrics), hint="fetch them first"
+        ) from error
+
+
+def begin_of(values: Mapping[str, Any]) -> int:
+    """Return how many leaves a snapshot has in front of the variables."""
+    before = 0
+    for container, each in values.items():
+        if container == CONTAINER:
+            break
+        before += len(nest.flatten(each))
+    return before

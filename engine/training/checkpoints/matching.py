@@ -143,29 +143,44 @@ def match(
     own, called = slices_of(graph), aliases_of(graph)
     finder = _Finder(arrays, slices, aliases)
     found = Matched()
-    for variable in {v.name: v for v in graph.collections.get("variables", ())}.values():
-        if only is not None and variable.name not in only:
-            continue
+    for variable in _variables_of(graph, only):
         piece = own.get(variable.name)
         array = finder.find(variable.name, piece, called.get(variable.name))
         try:
             if array is not None:
                 found.values[variable.name] = _fitting(saved.path, variable, array, cast, found.cast)
-            elif mismatching.skips(variable.name) and (whole := finder.whole_of_other_size(variable, piece)):
-                found.mismatched.append(Mismatch(variable.name, f"{variable.dtype}{variable.shape}", whole))
             else:
-                found.missing.append(variable.name)
+                whole = finder.whole_of_other_size(variable, piece)
+                _note_missing(found, variable, whole if mismatching.skips(variable.name) else None)
         except _Unfitting as unfitting:
-            if not mismatching.skips(variable.name):
-                raise unfitting.error from None
-            error = unfitting.error
-            found.mismatched.append(Mismatch(variable.name, str(error.wanted), str(error.got)))
+            _note_mismatch(found, variable, unfitting.error, mismatching)
     _leave_out_slots(graph, found)
     if only is None:
         found.unused = sorted(saved.variables.keys() - {old for old, new in names.items() if new in finder.used})
     if not partial:
         _require_all(saved.path, found)
     return found
+
+
+def _variables_of(graph: Graph, only: Collection[str] | None) -> list[Variable]:
+    """Return the variables of a graph, or those of some names."""
+    variables = {v.name: v for v in graph.collections.get("variables", ())}
+    return [v for name, v in variables.items() if only is None or name in only]
+
+
+def _note_missing(found: Matched, variable: Variable, whole: str | None) -> None:
+    """Note a variable that has no array, or that belongs to a whole of another size than that which was saved."""
+    if whole is None:
+        found.missing.append(variable.name)
+    else:
+        found.mismatched.append(Mismatch(variable.name, f"{variable.dtype}{variable.shape}", whole))
+
+
+def _note_mismatch(found: Matched, variable: Variable, error: CheckpointError, mismatching: _Mismatching) -> None:
+    """Note a variable whose array does not fit; raise the error unless it may keep its value."""
+    if not mismatching.skips(variable.name):
+        raise error from None
+    found.mismatched.append(Mismatch(variable.name, str(error.wanted), str(error.got)))
 
 
 def _leave_out_slots(graph: Graph, found: Matched) -> None:

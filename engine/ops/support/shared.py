@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from ...base.errors import OpError
 from ...base.resources import Resource
-from ..support.context import Resources
+from .context import Resources
 
 
 class SharedResource(Resource):

@@ -1,0 +1,110 @@
+"""Contents of lookup tables that never change: given by the program, or the lines of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from ..base.array_like import Array, as_array, as_fed_array
+from ..base.dtypes import DType, as_dtype, int32, int64, string
+from ..base.errors import DtypeError, GraphError
+from ..base.record_files import DamagedRecord, RecordFile
+
+_KEYS = (string, int32, int64)
+
+
+class GivenContent:
+    """Content that the program has given."""
+
+    def __init__(self, keys: list[Any], values: Array) -> None:
+        self._keys, self._values = keys, values
+
+    def read(self, key: DType, value: DType) -> tuple[list[Any], Array]:
+        return list(self._keys), self._values
+
+
+class FileContent:
+    """Content of a text file, of which each line is an entry.
+
+    Parameters
+    ----------
+    path : str
+    entries : callable
+        ``entries(lines)`` returns texts or numbers of keys and of values.
+    size : int, optional
+        How many lines there are to be, from the first; all by default.
+    """
+
+    def __init__(
+        self, path: str, entries: Callable[[list[str]], tuple[Iterable[Any], Iterable[Any]]], size: int | None = None
+    ) -> None:
+        self._path, self._entries, self._size = path, entries, size
+
+    def read(self, key: DType, value: DType) -> tuple[list[Any], Array]:
+        lines = _lines_of(self._path)
+        if self._size is not None and len(lines) < self._size:
+            raise ValueError(f"{self._path} has {len(lines)} lines, fewer than vocab_size={self._size}")
+        keys, values = self._entries(lines[: self._size])
+        try:
+            return _as(key, keys).tolist(), _as(value, values)
+        except (ValueError, OverflowError) as error:
+            raise ValueError(f"{self._path} has an entry that is no {key} or {value}: {error}") from error
+
+
+def _lines_of(path: str) -> list[str]:
+    found: list[str] = []
+    file, end = RecordFile(path, "text"), 0
+    try:
+        while block := file.read_block(end):
+            if not block.records:
+                return found
+            for line in block.records:
+                if isinstance(line, DamagedRecord):
+                    raise ValueError(f"{path}, line {len(found) + 1}: {line}")
+                found.append(line)
+            end = block.end
+    finally:
+        file.close()
+    return found
+
+
+def _as(dtype: DType, values: Iterable[Any]) -> Array:
+    """Return numbers, or texts of numbers, as an array."""
+    listed = list(values)
+    if dtype is not string and any(isinstance(each, str) for each in listed):
+        listed = [int(each) if dtype.is_integer else float(each) for each in listed]
+    return np.array(listed, dtype.numpy)
+
+
+def key_dtype_of(dtype: Any) -> DType:
+    found = as_dtype(dtype)
+    if found not in _KEYS:
+        raise DtypeError(
+            "keys of a table are strings or integers",
+            wanted="string, int64 or int32",
+            got=found,
+            hint="make strings of them by as_string, or integers by cast",
+        )
+    return found
+
+
+def values_of(dtype: DType | None, values: Any, what: str) -> Array:
+    found = as_array(values) if dtype is None else as_fed_array(values, dtype)
+    if what == "keys":
+        key_dtype_of(found.dtype)
+    return found
+
+
+def check_unique(keys: list[Any], values: Array) -> None:
+    first: dict[Any, int] = {}
+    for row, key in enumerate(keys):
+        other = first.setdefault(key, row)
+        if other != row and not np.array_equal(values[other], values[row]):
+            raise GraphError(
+                "a key of a table has two values",
+                wanted=f"one value for {key!r}",
+                got=f"rows {other} and {row}",
+                hint="leave out one of the two",
+            )
