@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from ..base.errors import GraphError
 from ..base.shapes import Shape
 from ..runtime.functions.arguments import TensorSpec
@@ -24,16 +26,23 @@ def batched_spec(spec: Any, size: int | None, padded: bool) -> Any:
     return None if spec is None else packed(spec, map(whole, leaves_of(spec)))
 
 
-def check_counts(least: int = 1, **counts: Any) -> None:
+def check_counts(least: int | None = 1, **counts: Any) -> None:
     """Raise GraphError for what is no integer, or too small."""
     for name, count in counts.items():
-        if not isinstance(count, int) or isinstance(count, bool) or count < least:
+        if not isinstance(count, int) or isinstance(count, bool) or (least is not None and count < least):
             raise GraphError(
                 f"{name} is out of range",
-                wanted=f"an integer of at least {least}",
+                wanted="an integer" if least is None else f"an integer of at least {least}",
                 got=repr(count),
                 hint="count elements",
             )
+
+
+def check_flags(**flags: bool) -> None:
+    """Raise GraphError for what is neither True nor False, as a word is."""
+    for name, flag in flags.items():
+        if not isinstance(flag, (bool, np.bool_)):
+            raise GraphError(f"{name} is a switch", wanted="True or False", got=repr(flag), hint=f"{name}=True")
 
 
 def check_shard(num_shards: int, index: int) -> None:
@@ -63,6 +72,8 @@ def check_spec(spec: Any) -> None:
 def checked_calls(function: Callable[..., Any], parallel: int, threads: bool | None, seed: int | None) -> bool | None:
     """Return whether the calls of a function are to be in threads; GraphError if they cannot be as they are wanted."""
     check_counts(parallel=parallel)
+    if threads is not None:
+        check_flags(threads=threads)
     if seed is not None:
         check_counts(least=0, seed=seed)
     is_async = mapping.is_async(function)

@@ -11,7 +11,7 @@ from ..base.source_lines import user_source
 from ..ir.entry import public
 from ..ops.queues.iterators import Sources
 from ..runtime.functions.arguments import TensorSpec
-from .arguments import batched_spec, check_counts, check_shard, check_spec, checked_buckets, checked_calls
+from .arguments import batched_spec, check_counts, check_flags, check_shard, check_spec, checked_buckets, checked_calls
 from .graph_iterator import GraphIterator
 from .iterations import Iterations, begin_iteration
 from .iterator import DatasetIterator
@@ -259,6 +259,7 @@ class Dataset:
         Dataset
         """
         spec = None if self.element_spec is None else (TensorSpec([], "int64"), self.element_spec)
+        check_counts(least=None, start=start)
         return self._then(selecting.EnumerateStage, spec, start=start)
 
     def ignore_errors(self, log: bool = False) -> Dataset:
@@ -273,6 +274,7 @@ class Dataset:
         -------
         Dataset
         """
+        check_flags(log=log)
         return self._then(selecting.IgnoreErrorsStage, self.element_spec, log=log)
 
     # ---- how many, and in which order
@@ -373,6 +375,7 @@ class Dataset:
         check_counts(buffer_size=buffer_size)
         seed = secrets.randbits(63) if seed is None else seed
         check_counts(least=0, seed=seed)
+        check_flags(reshuffle_each_iteration=reshuffle_each_iteration)
         return self._then(
             shuffling.ShuffleStage, self.element_spec, size=buffer_size, seed=seed, reshuffle=reshuffle_each_iteration
         )
@@ -428,6 +431,7 @@ class Dataset:
 
     def _batch(self, size: int, drop: bool, padded: bool, padding: Any) -> Dataset:
         check_counts(batch_size=size)
+        check_flags(drop_remainder=drop)
         spec = batched_spec(self.element_spec, size if drop else None, padded)
         return self._then(batches.BatchStage, spec, size=size, drop_remainder=drop, padded=padded, padding=padding)
 
@@ -457,6 +461,7 @@ class Dataset:
         Dataset
         """
         bounds, sizes = checked_buckets(bucket_boundaries, bucket_batch_sizes)
+        check_flags(drop_remainder=drop_remainder)
         return self._then(
             batches.BucketStage,
             batched_spec(self.element_spec, None, True),

@@ -331,3 +331,21 @@ def test_a_coroutine_that_nobody_awaits_is_an_error(threads):
         found = asyncio.run(collect(data.take(1)))
         assert "returned a coroutine" in str(found[0])
         assert "map(fetch)" in str(found[0])
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: NUMBERS.batch(2, drop_remainder="no"), "drop_remainder is a switch"),
+        (lambda: NUMBERS.padded_batch(2, drop_remainder=1), "drop_remainder is a switch"),
+        (lambda: NUMBERS.bucket_by_length(len, [1], 2, drop_remainder="no"), "drop_remainder is a switch"),
+        (lambda: NUMBERS.shuffle(2, reshuffle_each_iteration="no"), "reshuffle_each_iteration is a switch"),
+        (lambda: NUMBERS.map(str, threads="no"), "threads is a switch"),
+        (lambda: NUMBERS.filter(str, threads="no"), "threads is a switch"),
+        (lambda: NUMBERS.ignore_errors(log="no"), "log is a switch"),
+        (lambda: NUMBERS.enumerate("a"), "start is out of range"),
+    ],
+)
+def test_words_are_no_switches(make, match):
+    with pytest.raises(tg.GraphError, match=match):
+        make()

@@ -33,10 +33,11 @@ from .matching import Matched, OnMismatch, Rename, match
 from .notices import tell_of_mismatches, warn_of_other_numbers
 from .objects import loaded, state_of
 from .others import open_saved
-from .policies import Retention, Schedule
+from .policies import Retention, Schedule, check_numbers
 from .records import CheckpointStatistics, Restored, with_failure, with_written
 from .saved import Saved
 from .saving import Check, Saving
+from .selection import check_names, names_of
 from .slices import aliases_of, slices_of
 
 _logger = logging.getLogger("tagloom")
@@ -118,7 +119,8 @@ class Checkpointer:
         self._retention = Retention(keep, keep_best)
         self._schedule = Schedule(every_steps, every_seconds)
         self._consistent = consistent
-        self._only = None if variables is None else _names_of(variables)
+        self._only = None if variables is None else names_of(variables)
+        check_numbers(least=0, wait_seconds=wait_seconds)
         self._wait_seconds = wait_seconds
         self._on_save = on_save
         self._checksums = checksums
@@ -239,6 +241,7 @@ class Checkpointer:
 
     async def _contents(self, session: Session, step: int, metrics: Mapping[str, float]) -> Contents:
         """Return what is to be written, with the session's own arrays."""
+        check_names(session.graph, self._only)
         objects = self._objects
         captured = await session.capture(
             consistent=self._consistent,
@@ -351,6 +354,7 @@ class Checkpointer:
         """
         source = user_source()
         self._tell(session)
+        check_names(session.graph, self._only)
         try:
             wanted = self._match(session, partial, rename, cast, on_mismatch)
             if path is not None:
@@ -484,10 +488,6 @@ async def _ended(saving: Saving) -> None:
             raise cancellation
         finally:
             del cancellation  # the traceback refers to this frame
-
-
-def _names_of(variables: Iterable[Variable | PartitionedVariable | str]) -> set[str]:
-    return {each if isinstance(each, str) else each.name for each in nest.flatten(nest.with_shards(list(variables)))}
 
 
 def _read(leaf: Any) -> Any:

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from time import monotonic
 
+import numpy as np
+
 from ...base.errors import CheckpointError, GraphError
 from .directory import Entry, entries, remove
 from .manifest import read_manifest
@@ -34,7 +36,7 @@ class Schedule:
     """
 
     def __init__(self, every_steps: int | None, every_seconds: float | None) -> None:
-        _check_positive(every_steps=every_steps, every_seconds=every_seconds)
+        check_numbers(every_steps=every_steps, every_seconds=every_seconds)
         self._steps = math.inf if every_steps is None else every_steps
         self._seconds = math.inf if every_seconds is None else every_seconds
         self.last: tuple[int, float] = (0, monotonic())
@@ -66,9 +68,13 @@ class Retention:
     """
 
     def __init__(self, keep: int | None, keep_best: tuple[str, int, str] | None) -> None:
-        _check_positive(keep=keep)
+        check_numbers(keep=keep)
+        if keep is not None and not isinstance(keep, int):
+            raise GraphError("keep is no number of checkpoints", wanted="an integer", got=keep, hint="None keeps all")
         match keep_best:
-            case None | (str(), int(), "min" | "max"):
+            case None:
+                pass
+            case (str(), int() as count, "min" | "max") if count > 0:
                 pass
             case _:
                 raise GraphError(
@@ -108,7 +114,13 @@ def _metric(entry: Entry, name: str) -> float | None:
     return None if math.isnan(value) else value
 
 
-def _check_positive(**values: float | None) -> None:
+def check_numbers(least: float | None = None, **values: float | None) -> None:
+    """Raise GraphError for what is no number of at least `least`, or, by default, none above 0; None is fine."""
     for name, value in values.items():
-        if value is not None and not value > 0:
-            raise GraphError(f"{name} must be positive", wanted="a number above 0", got=value, hint="leave it out")
+        if value is None:
+            continue
+        is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+        if not is_number or not (value > 0 if least is None else value >= least):
+            wanted = "a number above 0" if least is None else f"a number of at least {least}"
+            what = f"{name} must be positive" if least is None else f"{name} is out of range"
+            raise GraphError(what, wanted=wanted, got=repr(value), hint="leave it out")

@@ -255,6 +255,14 @@ async def test_saving_is_due_by_time(tmp_path, monkeypatch):
         {"keep_best": "loss"},
         {"every_steps": -1},
         {"every_seconds": 0},
+        {"every_seconds": "1"},
+        {"keep": "5"},
+        {"keep": 2.5},
+        {"keep_best": ("loss", 0, "min")},
+        {"keep_best": ("loss", -1, "max")},
+        {"wait_seconds": -1},
+        {"wait_seconds": "1"},
+        {"variables": "w"},
     ],
 )
 def test_policies_that_make_no_sense_are_refused(tmp_path, options):
@@ -289,6 +297,18 @@ async def test_parts_of_a_model_have_checkpointers_of_their_own(tmp_path):
         assert (await Checkpointer(tmp_path / "c", variables=["c"]).restore(session)).variables == ("c",)
         assert session.random_state == state
         assert list(await session.read_variables()) == ["c"]
+
+
+async def test_names_of_no_variables_are_refused(tmp_path):
+    graph = variables(w=FLOATS)
+    async with tg.Session(graph) as session, Checkpointer(tmp_path, variables=["w", "typo"]) as checkpointer:
+        await session.run(graph.init)
+        with pytest.raises(tg.GraphError, match="does not have") as caught:
+            await checkpointer.save(session, 1)
+        assert caught.value.got == "typo"
+        with pytest.raises(tg.GraphError, match="does not have"):
+            await checkpointer.restore(session)
+    assert names(tmp_path) == []
 
 
 class Pipeline:
