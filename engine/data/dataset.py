@@ -151,10 +151,8 @@ class Dataset:
 
         Parameters
         ----------
-        shared_name : str, optional
-            Iterators with one shared name are one in a session; by default the operation's own name.
-        name : str
-            Name of the operations in the graph.
+        shared_name, name
+            As for `next`.
 
         Returns
         -------
@@ -321,6 +319,10 @@ class Dataset:
         index : int
             Which of them, from 0.
 
+        Returns
+        -------
+        Dataset
+
         Raises
         ------
         GraphError
@@ -329,11 +331,10 @@ class Dataset:
         Examples
         --------
         >>> import asyncio, tagloom as tg
-        >>> numbers = tg.data.from_iterable(range(8))
-        >>> async def main():
-        ...     return [[x async for x in numbers.shard(3, index)] for index in range(3)]
-        >>> asyncio.run(main())
-        [[0, 3, 6], [1, 4, 7], [2, 5]]
+        >>> async def main(index):
+        ...     return [x async for x in tg.data.from_iterable(range(8)).shard(3, index)]
+        >>> asyncio.run(main(0)), asyncio.run(main(2))
+        ([0, 3, 6], [2, 5])
         """
         check_shard(num_shards, index)
         return self._then(selecting.ShardStage, self.element_spec, count=num_shards, index=index)
