@@ -363,11 +363,10 @@ class Dataset:
         buffer_size : int
             How many elements the buffer has. As many as there are mix them all.
         seed : int, optional
-            The order is a function of it, of the numbers of the iteration and the epoch, and of the elements. By
-            default one is drawn here.
+            The order is a function of it, the iteration, the epoch and the elements; by default one is drawn here.
         reshuffle_each_iteration : bool
-            Whether each iteration, and each epoch of a later `repeat`, has an order of its own. Pass False in front of
-            a `take` and a `skip` that divide the elements, or both parts change from one iteration to the next.
+            Whether each iteration, and each epoch of a `repeat`, has an order of its own; not where `take` and `skip`
+            divide it.
 
         Returns
         -------
