@@ -167,7 +167,7 @@ def read_manifest(directory: str, verify: bool = True) -> dict[str, Any]:
         raise _damaged(path, f"its manifest can not be read: {error.strerror}") from error
     found = parse_object(text, path)
     wanted = found.pop(_CHECKSUM, None)
-    if verify and wanted is not None and wanted != (got := crc32c(_text_of(found))):
+    if verify and wanted is not None and wanted != (got := _checksum_of(found)):
         raise _damaged(path, "its manifest has another checksum than when it was saved", wanted, got)
     if found.get("format") not in _FORMATS or not isinstance(found.get("version"), int):
         raise _damaged(path, "this is no manifest", _FORMAT, found.get("format"))
@@ -309,7 +309,12 @@ def manifest_bytes(manifest: Mapping[str, Any]) -> bytes:
     """Return the manifest as it is written: with its own checksum, if it has those of arrays."""
     if CHECKSUMS not in manifest:
         return _text_of(manifest)
-    return _text_of({**manifest, _CHECKSUM: crc32c(_text_of(manifest))})
+    return _text_of({**manifest, _CHECKSUM: _checksum_of(manifest)})
+
+
+def _checksum_of(manifest: Mapping[str, Any]) -> int:
+    """Return the checksum of a manifest without the names of what has written it, which are no values."""
+    return crc32c(_text_of({key: value for key, value in manifest.items() if key not in ("format", "library")}))
 
 
 def _text_of(manifest: Mapping[str, Any]) -> bytes:
