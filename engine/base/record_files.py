@@ -50,7 +50,7 @@ ReadBlock = Callable[[BinaryIO], list[Any]]
 
 
 class FixedLayout(NamedTuple):
-    """What a file of records of one length consists of.
+    """Layout of a file of records of one length.
 
     Attributes
     ----------

@@ -32,7 +32,7 @@ _NOTHING = Block([], 0)
 
 @dataclass(frozen=True, slots=True)
 class ReaderSpec:
-    """What a reader reads: the format of its files, their compression, and the dtype of records.
+    """Format of the files of a reader, their compression, and the dtype of records.
 
     `layout` is empty but for records of one length.
     """

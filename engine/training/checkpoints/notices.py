@@ -1,4 +1,4 @@
-"""What a restore tells besides what it returns: a log of what did not fit, a warning of other random numbers."""
+"""Messages of a restore: a log of variables that did not fit, a warning of other random numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which variables a checkpointer is for, where it is for some only."""
+"""Selection of the variables that a checkpointer is for, where it is for some only."""
 
 from __future__ import annotations
 
