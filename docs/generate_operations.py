@@ -13,7 +13,9 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))  # for `tests`, which finds the types that a function mentions
+sys.path.insert(
+    0, str(ROOT)
+)  # for `tests`, which finds the types that a function mentions
 
 import numpy as np  # noqa: E402
 import tagloom as tg  # noqa: E402
@@ -52,7 +54,8 @@ Each public function that builds operations, by the page that documents it:
 - **since** which version it is there.
 """
 COLUMNS = (
-    "| function | operation types | gradient | kernels | TensorFlow | since |\n| --- | --- | --- | --- | --- | --- |"
+    "| function | operation types | gradient | kernels | TensorFlow | since |\n"
+    "| --- | --- | --- | --- | --- | --- |"
 )
 
 
@@ -68,7 +71,9 @@ def page():
     for (path, title), names in pages.items():
         found = [rows[name] for name in names if name in rows]
         if found:
-            parts.append("\n".join([f"## [{title}](api/{path})\n", COLUMNS, *found]) + "\n")
+            parts.append(
+                "\n".join([f"## [{title}](api/{path})\n", COLUMNS, *found]) + "\n"
+            )
     return "\n".join(parts)
 
 
@@ -84,7 +89,9 @@ def sections():
 def building():
     """Return the public functions that build operations, by name."""
     functions = {name: getattr(tg, name) for name in dir(tg) if name in PUBLIC}
-    functions = {name: f for name, f in functions.items() if getattr(f, "__wrapped__", None)}
+    functions = {
+        name: f for name, f in functions.items() if getattr(f, "__wrapped__", None)
+    }
     return {name: f for name, f in functions.items() if builds(inspect.unwrap(f))}
 
 
@@ -112,13 +119,22 @@ def called(function):
                 yield inner
 
 
-STRUCTURED = {"constant": "Const", "cond": "Cond", "switch_case": "Cond", "while_loop": "While"}  # made without `apply`
+STRUCTURED = {
+    "constant": "Const",
+    "cond": "Cond",
+    "switch_case": "Cond",
+    "while_loop": "While",
+}  # made without `apply`
 DEFINITIONS = {definition.type: definition for definition in all_definitions()}
 
 
 def row(name, function):
     """Return the line of a function."""
-    types = [STRUCTURED[name]] if name in STRUCTURED else own_types(inspect.unwrap(function))
+    types = (
+        [STRUCTURED[name]]
+        if name in STRUCTURED
+        else own_types(inspect.unwrap(function))
+    )
     cells = [
         f"`{name}`",
         ", ".join(types) or "*composition*",
@@ -139,10 +155,23 @@ def own_types(function):
 def declared(module):
     """Return the types that a module declares: what calls outside of functions name first, or loops go through."""
     tree = ast.parse(inspect.getsource(importlib.import_module(module)))
-    outer = [top for top in tree.body if not isinstance(top, ast.FunctionDef | ast.ClassDef)]
-    calls = [node for top in outer for node in ast.walk(top) if isinstance(node, ast.Call) and node.args]
-    loops = [node for top in outer if isinstance(top, ast.For) for node in ast.walk(top.iter)]
-    named = {node.value for node in [*loops, *(call.args[0] for call in calls)] if isinstance(node, ast.Constant)}
+    outer = [
+        top for top in tree.body if not isinstance(top, ast.FunctionDef | ast.ClassDef)
+    ]
+    calls = [
+        node
+        for top in outer
+        for node in ast.walk(top)
+        if isinstance(node, ast.Call) and node.args
+    ]
+    loops = [
+        node for top in outer if isinstance(top, ast.For) for node in ast.walk(top.iter)
+    ]
+    named = {
+        node.value
+        for node in [*loops, *(call.args[0] for call in calls)]
+        if isinstance(node, ast.Constant)
+    }
     return {value for value in named if isinstance(value, str)} & DEFINITIONS.keys()
 
 
@@ -158,17 +187,24 @@ def by_type(types, say):
 
 def gradient(definition):
     """Return whether an operation has a gradient, or why not."""
-    return f"none: {definition.gradient.reason}" if isinstance(definition.gradient, NotDifferentiable) else "yes"
+    return (
+        f"none: {definition.gradient.reason}"
+        if isinstance(definition.gradient, NotDifferentiable)
+        else "yes"
+    )
 
 
 def kernels(definition):
     """Return which kernels an operation has besides that of its definition."""
     if definition.kernel is None:
         return "executor"
-    where = {"store": "store", "host": "host only", "device": "array library"}[definition.runs_on]
+    where = {"store": "store", "host": "host only", "device": "array library"}[
+        definition.runs_on
+    ]
     is_step = isinstance(definition.kernel, Ufunc) and definition.kernel.name in STEPS
     found = {
-        "C": definition.type in in_c.registered_types() or isinstance(definition.kernel, Ufunc),
+        "C": definition.type in in_c.registered_types()
+        or isinstance(definition.kernel, Ufunc),
         "fused": definition.fuse is not None or is_step,
         "native": bool(definition.instruction) or is_native(definition),
         "CUDA C": definition.type in in_cuda.registered_types(),
@@ -192,7 +228,9 @@ def is_native(definition):
 @cache
 def compared():
     """Return the names of the functions that families of calls draw."""
-    for module in pkgutil.iter_modules(tests.peers.families.__path__, "tests.peers.families."):
+    for module in pkgutil.iter_modules(
+        tests.peers.families.__path__, "tests.peers.families."
+    ):
         importlib.import_module(module.name)
     names = set()
     for make in FAMILIES.values():
