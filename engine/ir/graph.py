@@ -6,6 +6,8 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -194,6 +196,48 @@ class Graph:
         from .drawing import to_dot
 
         return to_dot(self)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the graph to a file, in the form that its name ends in.
+
+        Parameters
+        ----------
+        path : path-like
+            ``.html`` for a page that any browser shows without a network: operations in layers, branches and loop
+            bodies as frames that fold, a search, and for each operation its dtypes, shapes, device, attributes and
+            the line that asked for it. ``.dot`` for Graphviz (see `to_dot`), ``.txt`` for `to_text`.
+
+        Raises
+        ------
+        GraphError
+            If the name ends in nothing of these.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile, tagloom as tg
+        >>> with tg.Graph().as_default() as graph:
+        ...     y = tg.exp(tg.placeholder("float32", [None], name="x"))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     graph.save(f"{folder}/graph.html")
+        ...     pathlib.Path(folder, "graph.html").read_text()[:15]
+        '<!doctype html>'
+        """
+        from .drawing import to_dot
+        from .graph_page import to_page
+        from .text import to_text
+
+        write = {".html": to_page, ".dot": to_dot, ".txt": to_text}.get(Path(path).suffix)
+        if write is None:
+            raise GraphError(
+                "no form of a graph for this name", wanted=".html, .dot or .txt at its end", got=str(path)
+            )
+        Path(path).write_text(write(self), encoding="utf-8")
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the page of `save` in a frame."""
+        from .graph_page import to_html
+
+        return to_html(self)
 
     @staticmethod
     def from_text(text: str) -> Graph:

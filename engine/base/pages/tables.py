@@ -1,0 +1,43 @@
+"""Small HTML tables and texts, for what notebooks show of reports and statistics."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+
+_CELL = "padding: 2px 10px 2px 0; vertical-align: top; font-variant-numeric: tabular-nums"
+
+
+def make_table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return an HTML table; numbers stand on the right, and all texts are escaped.
+
+    Examples
+    --------
+    >>> "<td" in make_table("loops", ["name", "runs"], [["a < b", 2]]), make_table("loops", ["name"], [])
+    (True, '')
+    """
+    lines = [[_cell("td", value) for value in row] for row in rows]
+    if not lines:
+        return ""
+    head = [_cell("th", text) for text in headings]
+    body = "\n".join(f"<tr>{''.join(cells)}</tr>" for cells in [head, *lines])
+    return f'<table style="border-collapse: collapse">\n<caption style="text-align: left; font-weight: 600">{html.escape(caption)}</caption>\n{body}\n</table>\n'
+
+
+def make_text(text: str) -> str:
+    """Return plain text as HTML that keeps its lines.
+
+    Examples
+    --------
+    >>> make_text("a < b")
+    '<pre style="white-space: pre-wrap">a &lt; b</pre>\\n'
+    """
+    return f'<pre style="white-space: pre-wrap">{html.escape(text)}</pre>\n'
+
+
+def _cell(tag: str, value: object) -> str:
+    side = "right" if isinstance(value, (int, float)) else "left"
+    text = "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+    if isinstance(value, float):
+        text = f"{value:,.1f}"
+    return f'<{tag} style="{_CELL}; text-align: {side}">{html.escape(text)}</{tag}>'

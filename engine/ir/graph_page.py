@@ -1,0 +1,111 @@
+"""A graph as an HTML page: layers of operations, and frames for branches and loop bodies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..base.pages.page import make_frame, make_page
+from ..base.pages.tables import make_table, make_text
+from ..base.shapes import Shape
+from .definition import definition_of
+from .graph import Graph
+from .operation import Operation
+from .tensor import Tensor
+from .text_values import format_value
+from .traits import PRIMITIVES, STRUCTURED, Effect, Role
+
+_LONGEST = 200  # characters of an attribute
+_ELEMENTS = 64  # of an array that is written out
+_BRIEF = 16  # characters of a constant in its box
+_IN_NOTEBOOKS = 2000  # operations that a notebook shows, since it keeps the page in its file
+_INPUTS = (Role.PLACEHOLDER, Role.FEED, Role.PARTIAL_FEED, Role.PARAM, Role.RECV)
+
+
+def to_page(graph: Graph, title: str = "Graph") -> str:
+    """Return the page; see :meth:`tagloom.Graph.save`."""
+    operations = graph.get_operations()
+    places = {op: k for k, op in enumerate(operations)}
+    regions = [graph.root, *(inner for op in operations for inner in op.regions)]
+    owned: dict[Operation, list[int]] = {}
+    for number, region in enumerate(regions):
+        if region.owner is not None:
+            owned.setdefault(region.owner, []).append(number)
+    data = {
+        "operations": [_describe(op, places, owned.get(op, [])) for op in operations],
+        "regions": [
+            {
+                "role": region.role,
+                "owner": -1 if region.owner is None else places[region.owner],
+                "operations": [places[op] for op in region.operations],
+                "results": [[places[tensor.op], tensor.index] for tensor in region.results],
+            }
+            for region in regions
+        ],
+    }
+    return make_page("graph", title, _summarize(graph, operations), data)
+
+
+def to_html(graph: Graph) -> str:
+    """Return HTML for a notebook: the page in a frame, or a table of types if the graph is too large for that."""
+    if graph.num_operations <= _IN_NOTEBOOKS:
+        return make_frame(to_page(graph), 520)
+    counts: dict[str, int] = {}
+    for op in graph.get_operations():
+        counts[op.type] = counts.get(op.type, 0) + 1
+    largest = sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:20]
+    table = make_table(f"{graph!r}, the most frequent types", ["type", "operations"], largest)
+    return table + make_text("graph.save('graph.html') writes a page of all operations")
+
+
+def _summarize(graph: Graph, operations: list[Operation]) -> str:
+    loops, conditions = (sum(test) for test in ([op.is_while for op in operations], [op.is_cond for op in operations]))
+    counts = ((len(operations), "operation"), (loops, "loop"), (conditions, "condition"))
+    return ", ".join(f"{n:,} {word}{'s' * (n != 1)}" for n, word in counts if n or word == "operation")
+
+
+def _describe(op: Operation, places: dict[Operation, int], regions: list[int]) -> dict[str, Any]:
+    found = {
+        "name": op.name,
+        "type": op.type,
+        "kind": _kind(op),
+        "device": op.device,
+        "outputs": [f"{tensor.dtype}{tensor.shape}" for tensor in op.outputs],
+        "inputs": [[places[tensor.op], tensor.index] for tensor in op.inputs],
+        "controls": [places[control] for control in op.control_inputs],
+        "attributes": [[name, _attribute(value)] for name, value in op.attrs.items() if value is not None],
+        "regions": regions,
+        "source": str(op.source) if op.source is not None else "",
+    }
+    if op.is_constant:
+        text = _attribute(op.attrs["value"]).partition("{")[2].rstrip("}")
+        found["brief"] = text if 0 < len(text) <= _BRIEF else ""
+    if op.is_param:
+        found["label"] = str(op.attrs.get("label") or "")
+    return found
+
+
+def _kind(op: Operation) -> str:
+    """Return the colour's name: what a reader of a graph wants to tell apart at a glance."""
+    definition = definition_of(op.type)
+    role, effects = definition.role, definition.effects
+    if role in _INPUTS:
+        return "input"
+    if role is Role.CONST:
+        return "constant"
+    if role in STRUCTURED or role in PRIMITIVES:
+        return "flow"
+    if effects & (Effect.PYTHON | Effect.SHOWS | Effect.WAITS):
+        return "effect"
+    return "state" if effects & (Effect.READS | Effect.WRITES) else "compute"
+
+
+def _attribute(value: Any) -> str:
+    """Return an attribute's text, shortened; objects by their type, so that equal graphs give equal pages."""
+    if isinstance(value, Tensor):
+        return value.name
+    if isinstance(value, np.ndarray) and value.size > _ELEMENTS:
+        return f"{value.dtype}{Shape(value.shape)}"
+    text = format_value(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
