@@ -20,7 +20,7 @@ DEVICE = "cpu:0"
 Row = tuple[int, int, str, int, int, int, bool, int, int, int]
 Message = tuple[int, int, str, int]  # step, channel, frame, iteration
 _STREAMS = ("compute", "awaited", "workers", "host_to_device")  # as the recorder numbers them
-_LANES = (*_STREAMS, "device_to_host", "disk")
+LANES = (*_STREAMS, "device_to_host", "disk")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +140,12 @@ class Trace:
     def __repr__(self) -> str:
         return f"<Trace: {min(self.recorder.recorded, self.recorder.capacity)} spans, {self.dropped} dropped>"
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the page of `save` in a frame."""
+        from .trace_page import to_html
+
+        return to_html(self)
+
     @property
     def copies(self) -> list[Copy]:
         """The copies of saved values that were swapped, the newest last; at most `capacity` of them."""
@@ -183,7 +189,31 @@ class Trace:
         return [*_names(devices or {DEVICE: 1}), *events]
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write a file `path` that https://ui.perfetto.dev and chrome://tracing open; ``.gz`` at its end compresses."""
+        """Write the trace to a file.
+
+        Parameters
+        ----------
+        path : path-like
+            ``.html`` at its end writes a page that any browser shows without a network: tracks of iterations, streams
+            and counters, a search, and for each span its tag and duration. Anything else writes what
+            https://ui.perfetto.dev and chrome://tracing open; ``.gz`` at its end compresses that.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile, tagloom as tg
+        >>> trace = tg.Trace()
+        >>> with tg.Graph().as_default() as graph, tg.SyncSession(graph) as session:
+        ...     value = session.run(tg.while_loop(lambda i: i < 3, lambda i: i + 1, [0]), trace=trace)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     trace.save(f"{folder}/trace.html")
+        ...     pathlib.Path(folder, "trace.html").read_text()[:15]
+        '<!doctype html>'
+        """
+        if Path(path).suffix == ".html":
+            from .trace_page import to_page
+
+            Path(path).write_text(to_page(self), encoding="utf-8")
+            return
         text = json.dumps({"traceEvents": self.events, "displayTimeUnit": "ns"}).encode()
         Path(path).write_bytes(gzip.compress(text) if Path(path).suffix == ".gz" else text)
 
@@ -210,7 +240,7 @@ def recorder_of(trace: Trace | None) -> Recorder | None:
 def _names(devices: Mapping[str, int]) -> Iterator[dict[str, Any]]:
     for device, process in devices.items():
         yield {"ph": "M", "name": "process_name", "pid": process, "args": {"name": device}}
-        for number, stream in enumerate(_LANES):
+        for number, stream in enumerate(LANES):
             yield {"ph": "M", "name": "thread_name", "pid": process, "tid": number, "args": {"name": stream}}
 
 
@@ -220,7 +250,7 @@ def _copied(copy: Copy, process: int) -> dict[str, Any]:
         "name": f"swap, {copy.tier}",
         "cat": "swap",
         "pid": process,
-        "tid": _LANES.index(copy.stream),
+        "tid": LANES.index(copy.stream),
         "ts": copy.begin / 1e3,
         "dur": (copy.end - copy.begin) / 1e3,
         "args": {"bytes": copy.bytes},
