@@ -113,6 +113,7 @@ class BuildKernels(build_ext):
 setup(
     packages=packages(),
     package_dir=folders(),
+    py_modules=["pytest_tagloom"],
     ext_modules=extensions(),
     cmdclass={"build_ext": BuildKernels},
 )

@@ -10,6 +10,7 @@ from . import metrics as metrics
 from . import monitoring as monitoring
 from . import nn as nn
 from . import streams as streams
+from . import testing as testing
 from . import training as training
 from .base.dtypes import (
     DType,

@@ -1,4 +1,4 @@
-"""The command line: ``tagloom demo``, ``tagloom info`` and ``tagloom top``."""
+"""The command line: ``tagloom demo``, ``tagloom info``, ``tagloom top``, ``tagloom graph`` and ``tagloom trace``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from . import TagloomError, __version__
+from . import Graph, TagloomError, __version__
 
 _INTERRUPTED = 130
 _PACKAGES = ("numpy", "scipy", "ml_dtypes", "uvloop", "rich")
@@ -47,7 +47,40 @@ def _parser() -> argparse.ArgumentParser:
     )
     info.set_defaults(command=lambda parsed: _print(_operations() if parsed.operations else _facts()))
     _add_top(commands.add_parser("top", help="show what the sessions of running processes do"))
+    _add_graph(commands.add_parser("graph", help="draw the text of a graph as a page"))
+    _add_trace(commands.add_parser("trace", help="draw a saved trace as a page"))
     return parser
+
+
+def _add_graph(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Read what graph.save('g.txt') or graph.to_text() wrote, and write an HTML page, or DOT."
+    parser.add_argument("file", type=Path, metavar="FILE", help="the text of a graph")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE.html", help="or .dot, .txt (beside FILE, .html)")
+    parser.set_defaults(command=_graph)
+
+
+def _graph(parsed: argparse.Namespace) -> int:
+    output = parsed.output or parsed.file.with_suffix(".html")
+    Graph.from_text(parsed.file.read_text(encoding="utf-8")).save(output)
+    print(output)
+    return 0
+
+
+def _add_trace(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Read what trace.save('t.json') or trace.save('t.json.gz') wrote, and write an HTML page."
+    parser.add_argument("file", type=Path, metavar="FILE", help="a trace in Chrome's format, made by tagloom")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE.html", help="the page (beside FILE, .html)")
+    parser.set_defaults(command=_trace)
+
+
+def _trace(parsed: argparse.Namespace) -> int:
+    from .runtime.observe.trace_file import read_trace
+
+    stem = parsed.file.with_suffix("") if parsed.file.suffix == ".gz" else parsed.file
+    output = parsed.output or stem.with_suffix(".html")
+    output.write_text(read_trace(parsed.file), encoding="utf-8")
+    print(output)
+    return 0
 
 
 def _add_top(parser: argparse.ArgumentParser) -> None:

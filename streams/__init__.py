@@ -38,3 +38,8 @@ __all__ = [
     "Withdrawn",
     "cuda_devices",
 ]
+
+
+def __dir__() -> list[str]:
+    """Return the public names, without the modules that they are in."""
+    return sorted(__all__)

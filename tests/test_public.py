@@ -14,7 +14,7 @@ import pytest
 import tagloom
 import tagloom.frontend
 import tagloom.ops
-from tagloom import data, losses, metrics, monitoring, nn, training
+from tagloom import data, losses, metrics, monitoring, nn, streams, testing, training
 from tagloom.ir.entry import PUBLIC as PUBLIC_NAMES
 
 CONSTRUCTION = """
@@ -33,7 +33,7 @@ ERRORS = """
 ALIASES = {("floormod", "mod")}  # two names of one function, as in TensorFlow
 HOMONYMS = {"stack"}  # one name for two functions: see frontend/stacking.py
 
-MODULES = {"data", "losses", "metrics", "monitoring", "nn", "streams", "training"}
+MODULES = {"data", "losses", "metrics", "monitoring", "nn", "streams", "testing", "training"}
 PUBLIC = {name: getattr(tagloom, name) for name in dir(tagloom) if name not in MODULES}
 CALLABLE = {n: v for n, v in PUBLIC.items() if inspect.isfunction(v)}
 CLASSES = {n: v for n, v in PUBLIC.items() if inspect.isclass(v)}
@@ -50,6 +50,12 @@ def test_dir_is_what_the_package_imports():
     imported = [a.asname or a.name for node in tree.body if isinstance(node, ast.ImportFrom) for a in node.names]
     assert dir(tagloom) == sorted({*imported, "bool", "__version__"} - {"_bool"})
     assert {name for name in dir(tagloom) if isinstance(getattr(tagloom, name), ModuleType)} == MODULES
+
+
+@pytest.mark.parametrize("module", [data, losses, metrics, monitoring, nn, streams, testing, training])
+def test_dir_of_a_module_is_its_public_names(module):
+    assert dir(module) == sorted(module.__all__)
+    assert not any(isinstance(getattr(module, name), ModuleType) for name in dir(module))
 
 
 def test_all_is_what_hides_nothing_of_pythons():
@@ -131,7 +137,7 @@ def test_docstring_of_a_function_is_whole(name):
 
 SHOWN = {n: v for n, v in (CALLABLE | CLASSES).items() if not (inspect.isclass(v) and issubclass(v, Exception))}
 SHOWN |= {
-    f"{m.__name__}.{n}": getattr(m, n) for m in (data, losses, metrics, monitoring, nn, training) for n in m.__all__
+    f"{m.__name__}.{n}": getattr(m, n) for m in (data, losses, metrics, monitoring, nn, testing, training) for n in m.__all__
 }
 
 
@@ -149,7 +155,7 @@ METHODS = {
         CLASSES
         | {
             n: getattr(m, n)
-            for m in (data, losses, metrics, monitoring, nn, training)
+            for m in (data, losses, metrics, monitoring, nn, testing, training)
             for n in m.__all__
             if inspect.isclass(getattr(m, n))
         }

@@ -42,3 +42,8 @@ __all__ = [
     "random_flip",
     "zip_datasets",
 ]
+
+
+def __dir__() -> list[str]:
+    """Return the public names, without the modules that they are in."""
+    return sorted(__all__)

@@ -11,7 +11,7 @@ from ..base.errors import TagloomError
 from ..ir.other_names import NAMES, name_here
 
 _PACKAGE = __name__.partition(".")[0]
-_MODULES = ("data", "losses", "metrics", "monitoring", "nn", "streams", "training")  # those for users
+_MODULES = ("data", "losses", "metrics", "monitoring", "nn", "streams", "testing", "training")  # those for users
 _FLAT = ("bitwise", "debugging", "linalg", "manip", "math", "random", "strings")
 
 

@@ -35,3 +35,8 @@ __all__ = [
     "softmax_cross_entropy",
     "sparse_softmax_cross_entropy",
 ]
+
+
+def __dir__() -> list[str]:
+    """Return the public names, without the modules that they are in."""
+    return sorted(__all__)

@@ -61,3 +61,8 @@ __all__ = [
     "true_positives",
     "true_positives_at_thresholds",
 ]
+
+
+def __dir__() -> list[str]:
+    """Return the public names, without the modules that they are in."""
+    return sorted(__all__)

@@ -4,3 +4,8 @@ from ..runtime.observe.prometheus import prometheus_text
 from .spans import Spans
 
 __all__ = ["Spans", "prometheus_text"]
+
+
+def __dir__() -> list[str]:
+    """Return the public names, without the modules that they are in."""
+    return sorted(__all__)

@@ -128,3 +128,8 @@ __all__ = [
     "variance_scaling_initializer",
     "zeros_initializer",
 ]
+
+
+def __dir__() -> list[str]:
+    """Return the public names, without the modules that they are in."""
+    return sorted(__all__)

@@ -33,6 +33,13 @@ class SyncStep:
         self._step = step
         self._call = call
 
+    def __repr__(self) -> str:
+        return repr(self._step).replace("<Step", "<SyncStep", 1)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the same as of a Step."""
+        return self._step._repr_html_()
+
     def __call__(
         self,
         *values: Any,
@@ -81,6 +88,9 @@ class SyncStream:
     def __init__(self, stream: StepStream, call: Call) -> None:
         self._stream = stream
         self._call = call
+
+    def __repr__(self) -> str:
+        return repr(self._stream).replace("<StepStream", "<SyncStream", 1)
 
     def __iter__(self) -> SyncStream:
         return self

@@ -70,3 +70,8 @@ __all__ = [
     "piecewise_constant",
     "polynomial_decay",
 ]
+
+
+def __dir__() -> list[str]:
+    """Return the public names, without the modules that they are in."""
+    return sorted(__all__)

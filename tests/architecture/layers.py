@@ -41,6 +41,7 @@ LAYERS = {
     "tagloom.metrics": 7,
     "tagloom.monitoring": 7,
     "tagloom.nn": 7,
+    "tagloom.testing": 7,
     "tagloom.training": 7,
     "tagloom.operations": 7,
     "tagloom.distributed": 7,

@@ -69,7 +69,7 @@ function buildTracks() {
     for (const { loop, bars } of iterations.filter((each) => each.device === number)) {
       const order = [...bars.keys()].sort((a, b) => bars[a].begin - bars[b].begin);
       const packed = pack(order, (k) => bars[k].begin, (k) => bars[k].end);
-      tracks.push({ kind: "iterations", label: loop, note: `${bars.length} iterations`, bars, rows: inRows(order, packed), height: packed.count * THIN });
+      tracks.push({ kind: "iterations", label: loop, note: `${bars.length.toLocaleString("en")} iterations`, bars, rows: inRows(order, packed), height: packed.count * THIN });
     }
     streams.forEach((stream, lane) => {
       const order = byBegin.filter((k) => spans.lane[k] === number * streams.length + lane);
@@ -324,7 +324,7 @@ function drawCounter(track, top) {
   const { times: at, values } = track.counter;
   const base = top + track.height;
   pen.beginPath();
-  pen.moveTo(LABELS, base);
+  pen.moveTo(Math.max(LABELS, toX(at[0])), base);
   let y = base;
   let lastX = -1;
   let peak = 0; // the most of values that share a pixel
@@ -564,7 +564,7 @@ function tellOverview() {
   const most = totals();
   const inFlight = iterations.filter(({ bars }) => bars.length).map(({ loop, device: number, bars }) => {
     const sum = bars.reduce((total, bar) => total + bar.end - bar.begin, 0);
-    return [devices.length > 1 ? `${loop} on ${devices[number]}` : loop, String(bars.length), time(sum / bars.length), trim(sum / covered(bars))];
+    return [devices.length > 1 ? `${loop} on ${devices[number]}` : loop, bars.length.toLocaleString("en"), time(sum / bars.length), trim(sum / covered(bars))];
   });
   panel.replaceChildren(
     ...(data.dropped ? [element("h2", {}, `${data.dropped.toLocaleString("en")} older spans made room`), element("p", {}, "Trace(capacity=...) keeps more.")] : []),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
+from ...base.pages.tables import make_table
+from ...base.wording import short_device
 from ...ops.queues.accumulators import CONTAINER as ACCUMULATORS
 from ...ops.queues.figures import AccumulatorStatistics, QueueStatistics
 from ...ops.queues.operations import CONTAINER as QUEUES
@@ -81,6 +83,15 @@ class Statistics:
     swapped_bytes: Mapping[str, int] = field(default_factory=dict)
     figures: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: a table of the figures, one of devices, and one for each kind of other figures."""
+        plain = {f.name: getattr(self, f.name) for f in fields(self)}
+        figures = [[name, value] for name, value in plain.items() if value is None or isinstance(value, (int, float))]
+        found = make_table("Statistics", ["figure", "value"], figures)
+        found += _records("Devices", {short_device(name): memory for name, memory in self.devices.items()})
+        found += make_table("Swapped bytes", ["tier", "bytes"], self.swapped_bytes.items())
+        return found + "".join(_records(kind.capitalize(), records) for kind, records in self.figures.items())
+
     @property
     def queues(self) -> Mapping[str, QueueStatistics]:
         """Queues by their shared names; those that a step has used."""
@@ -95,3 +106,12 @@ class Statistics:
     def checkpoints(self) -> Mapping[str, Any]:
         """A CheckpointStatistics for each Checkpointer that lives and has saved or restored, by its directory."""
         return self.figures.get(CHECKPOINTS, {})
+
+
+def _records(caption: str, records: Mapping[str, Any]) -> str:
+    """Return a table of what tells statistics of itself: a row for each name, a column for each figure."""
+    by_columns: dict[tuple[str, ...], list[list[object]]] = {}
+    for name, record in records.items():
+        known = {f.name: getattr(record, f.name) for f in fields(record)} if is_dataclass(record) else {"value": record}
+        by_columns.setdefault(tuple(known), []).append([name, *known.values()])
+    return "".join(make_table(caption, ["name", *columns], rows) for columns, rows in by_columns.items())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -165,7 +165,11 @@ class Trace:
     @property
     def spans(self) -> list[Span]:
         """The spans kept, in the order in which they ended."""
-        return [self._span(row) for row in self.recorder.rows()]
+        return self.spans_of(self.recorder.rows())
+
+    def spans_of(self, rows: Sequence[Row]) -> list[Span]:
+        """Return the spans that rows of the recorder stand for."""
+        return [self._span(row) for row in rows]
 
     @property
     def events(self) -> list[dict[str, Any]]:
@@ -183,7 +187,7 @@ class Trace:
             span = self._span(row)
             process = devices.setdefault(span.device, len(devices) + 1)
             found = _events(span, number, process)
-            events += [*found, *_counters(row, process), *_arrow(self._message(row, span), found[0], sent)]
+            events += [*found, *_counters(row, process), *_arrow(self.message_of(row, span), found[0], sent)]
         for copy in self._copies:
             events.append(_copied(copy, devices.setdefault(copy.device, len(devices) + 1)))
         return [*_names(devices or {DEVICE: 1}), *events]
@@ -217,8 +221,8 @@ class Trace:
         text = json.dumps({"traceEvents": self.events, "displayTimeUnit": "ns"}).encode()
         Path(path).write_bytes(gzip.compress(text) if Path(path).suffix == ".gz" else text)
 
-    def _message(self, row: Row, span: Span) -> Message | None:
-        """Return which message a Send sent or a Recv took."""
+    def message_of(self, row: Row, span: Span) -> Message | None:
+        """Return which message a Send sent or a Recv took; None for other operations."""
         if span.type not in ("Send", "Recv"):
             return None
         channel = self.recorder.steps[row[0]][0].nodes[row[1]].index

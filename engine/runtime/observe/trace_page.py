@@ -8,15 +8,19 @@ from typing import Any
 from ...base.pages.page import make_frame, make_page
 from ...base.pages.tables import make_table, make_text
 from ...base.wording import short_device
-from .trace import DEVICE, LANES, Copy, Message, Row, Trace
+from ...compile.plan.plan import Plan
+from .trace import LANES, Copy, Message, Row, Span, Trace
 
+BETWEEN = " > "  # the names of a loop and of the one in it
 _IN_NOTEBOOKS = 20_000  # spans that a notebook shows, since it keeps the page in its file
 
 
 def to_page(trace: Trace, title: str = "Trace") -> str:
     """Return the page; see :meth:`tagloom.Trace.save`."""
     rows = trace.recorder.rows()
-    return make_page("trace", title, _summarize(trace, rows), _collect(trace, rows))
+    builder = PageBuilder(min([row[4] for row in rows] + [copy.begin for copy in trace.copies], default=0))
+    _fill(builder, trace, rows)
+    return builder.make_page(title, trace.dropped)
 
 
 def to_html(trace: Trace) -> str:
@@ -46,92 +50,110 @@ class _Numbers(dict[str, int]):
         return number
 
 
-def _collect(trace: Trace, rows: Sequence[Row]) -> dict[str, Any]:
-    """Return what the page draws: columns of spans, whose beginnings are differences, and the texts they refer to."""
-    begins = [row[4] for row in rows] + [copy.begin for copy in trace.copies]
-    zero = min(begins, default=0)
-    end = max([row[5] for row in rows] + [copy.end for copy in trace.copies], default=0)
-    names, paths, devices = _Numbers(), _Numbers(), _Numbers()
-    types: dict[int, str] = {}
-    loops: dict[int, str] = {}
-    columns: dict[str, list[int]] = {
-        key: [] for key in ("begin", "duration", "name", "path", "iteration", "step", "lane", "live")
-    }
-    counters: dict[tuple[int, str], tuple[list[int], list[int]]] = {}
-    before = zero
-    for step, place, path, iteration, begin, ended, dead, stream, held, iterations in rows:
-        plan, number = trace.recorder.steps[step]
-        node = plan.nodes[place]
-        device = devices[short_device(plan.device or DEVICE)]
-        types[names[node.name]] = node.type
-        loops.setdefault(paths[path], _loop(plan, node.frame))
-        span = (begin - before, ended - begin, names[node.name], paths[path], iteration, number)
-        for column, value in zip(columns.values(), (*span, device * len(LANES) + stream, int(not dead)), strict=True):
-            column.append(value)
-        before = begin
-        if held >= 0:
-            for name, value in (("live bytes", held), ("iterations in flight", iterations)):
-                times, values = counters.setdefault((device, name), ([], []))
-                times.append(ended - zero)
-                values.append(value)
-    copies = [_copy(copy, devices[short_device(copy.device)], zero) for copy in trace.copies]
-    return {
-        "length": end - zero,
-        "dropped": trace.dropped,
-        "names": list(names),
-        "types": [types[number] for number in names.values()],
-        "paths": list(paths),
-        "loops": [loops[number] for number in paths.values()],
-        "devices": list(devices),
-        "streams": list(LANES),
-        "spans": columns,
-        "copies": copies,
-        "counters": [
-            {"device": device, "name": name, "times": times, "values": values}
-            for (device, name), (times, values) in counters.items()
-        ],
-        "messages": _messages(trace, rows),
-    }
+class PageBuilder:
+    """The data of a page: columns of spans, whose beginnings are differences, and the texts that they refer to.
+
+    Times are nanoseconds; the earliest one given becomes 0.
+
+    Parameters
+    ----------
+    zero : int
+        The earliest time.
+    """
+
+    def __init__(self, zero: int) -> None:
+        self._zero = self._last = self._end = zero
+        self._names, self._paths, self._devices = _Numbers(), _Numbers(), _Numbers()
+        self._types: dict[int, str] = {}
+        self._loops: dict[int, str] = {}
+        self._steps: set[int] = set()
+        self._counters: dict[tuple[int, str], tuple[list[int], list[int]]] = {}
+        self._copies: list[dict[str, Any]] = []
+        self._messages: list[tuple[int, int]] = []
+        columns = ("begin", "duration", "name", "path", "iteration", "step", "lane", "live")
+        self._columns: dict[str, list[int]] = {key: [] for key in columns}
+
+    def add_span(self, span: Span, loop: str) -> int:
+        """Add a span of an operation in a loop ('' for none), named with those around it; return its number."""
+        name, path, device = self._names[span.operation], self._paths[span.path], self._device(span.device)
+        self._types[name] = span.type
+        self._loops.setdefault(path, loop)
+        self._steps.add(span.step)
+        lane = device * len(LANES) + LANES.index(span.stream)
+        values = (span.begin - self._last, span.end - span.begin, name, path, span.iteration, span.step, lane, span.live)
+        for column, value in zip(self._columns.values(), values, strict=True):
+            column.append(int(value))
+        self._last = span.begin
+        self._end = max(self._end, span.end)
+        return len(self._columns["begin"]) - 1
+
+    def add_counter(self, device: str, name: str, time: int, value: int) -> None:
+        """Add what a counter of a device had come to at a time."""
+        times, values = self._counters.setdefault((self._device(device), name), ([], []))
+        times.append(time - self._zero)
+        values.append(value)
+
+    def add_copy(self, copy: Copy) -> None:
+        """Add a copy of a saved value."""
+        found = {name: getattr(copy, name) for name in ("stream", "tier", "bytes")}
+        times = {"begin": copy.begin - self._zero, "duration": copy.end - copy.begin}
+        self._copies.append({"device": self._device(copy.device), **found, **times})
+        self._end = max(self._end, copy.end)
+
+    def add_message(self, sent: int, received: int) -> None:
+        """Add a message by the numbers of its spans."""
+        self._messages.append((sent, received))
+
+    def make_page(self, title: str, dropped: int) -> str:
+        """Return the page; `dropped` spans are not there, because others needed their room."""
+        spans, steps = len(self._columns["begin"]), len(self._steps)
+        summary = f"{spans:,} span{'s' * (spans != 1)} of {steps:,} step{'s' * (steps != 1)}"
+        data = {
+            "length": self._end - self._zero,
+            "dropped": dropped,
+            "names": list(self._names),
+            "types": [self._types[number] for number in self._names.values()],
+            "paths": list(self._paths),
+            "loops": [self._loops[number] for number in self._paths.values()],
+            "devices": list(self._devices),
+            "streams": list(LANES),
+            "spans": self._columns,
+            "copies": self._copies,
+            "counters": [
+                {"device": device, "name": name, "times": times, "values": values}
+                for (device, name), (times, values) in self._counters.items()
+            ],
+            "messages": self._messages,
+        }
+        return make_page("trace", title, summary + (f", {dropped:,} older ones made room" if dropped else ""), data)
+
+    def _device(self, name: str) -> int:
+        return self._devices[short_device(name)]
 
 
-def _loop(plan: Any, frame: int) -> str:
+def _fill(builder: PageBuilder, trace: Trace, rows: Sequence[Row]) -> None:
+    """Add the spans, messages, counters and copies of a trace."""
+    sent: dict[Message, int] = {}
+    for row, span in zip(rows, trace.spans_of(rows), strict=True):
+        plan, _ = trace.recorder.steps[row[0]]
+        node = plan.nodes[row[1]]
+        number = builder.add_span(span, _loop(plan, node.frame))
+        if row[8] >= 0:
+            builder.add_counter(span.device, "live bytes", span.end, row[8])
+            builder.add_counter(span.device, "iterations in flight", span.end, row[9])
+        message = trace.message_of(row, span)
+        if message is not None and span.type == "Send":
+            sent[message] = number
+        elif message is not None and message in sent:
+            builder.add_message(sent.pop(message), number)
+    for copy in trace.copies:
+        builder.add_copy(copy)
+
+
+def _loop(plan: Plan, frame: int) -> str:
     """Return the names of a loop and of those around it, outermost first; nothing for the root."""
     found = []
     while frame > 0:
         found.append(plan.frames[frame].name)
         frame = plan.frames[frame].parent
-    return " > ".join(reversed(found))
-
-
-def _copy(copy: Copy, device: int, zero: int) -> dict[str, Any]:
-    return {
-        "device": device,
-        "stream": copy.stream,
-        "tier": copy.tier,
-        "bytes": copy.bytes,
-        "begin": copy.begin - zero,
-        "duration": copy.end - copy.begin,
-    }
-
-
-def _messages(trace: Trace, rows: Sequence[Row]) -> list[list[int]]:
-    """Return pairs of a Send's span and the span of the Recv that took its message."""
-    sent: dict[Message, int] = {}
-    pairs = []
-    for k, row in enumerate(rows):
-        plan, number = trace.recorder.steps[row[0]]
-        node = plan.nodes[row[1]]
-        if node.type not in ("Send", "Recv"):
-            continue
-        message = number, node.index, row[2], row[3]
-        if node.type == "Send":
-            sent[message] = k
-        elif message in sent:
-            pairs.append([sent.pop(message), k])
-    return pairs
-
-
-def _summarize(trace: Trace, rows: Sequence[Row]) -> str:
-    steps = len({row[0] for row in rows})
-    found = f"{len(rows):,} span{'s' * (len(rows) != 1)} of {steps:,} step{'s' * (steps != 1)}"
-    return found + (f", {trace.dropped:,} older ones made room" if trace.dropped else "")
+    return BETWEEN.join(reversed(found))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from ...base.pages.tables import make_table, make_text
 from ...base.wording import sentences, short_device
 from ...compile.plan.plan import Node, Plan
 from ...ir.operation import Origin
@@ -218,6 +219,37 @@ class Report:
     swap: tuple[SwapReport, ...] = ()
     clusters: tuple[ClusterReport, ...] = ()
     not_clustered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: a table of loops, one of messages, one of clusters, and sentences of the rest."""
+        loops = make_table(
+            "Loops",
+            ["loop", "device", "runs", "iterations", "in flight", "at most", "window", "limited by", "busy", "not native"],
+            [
+                [
+                    *(loop.name, short_device(loop.device), loop.runs, loop.iterations, loop.mean_in_flight),
+                    *(loop.max_in_flight, loop.window, loop.limiter),
+                    *(None if loop.busy is None else f"{loop.busy:.0%}", loop.not_native),
+                ]
+                for loop in self.loops
+            ],
+        )
+        traffic = make_table(
+            "Messages",
+            ["from", "to", "messages", "dead", "bytes", "waited for"],
+            [
+                [short_device(each.source), short_device(each.destination), each.messages, each.dead, each.bytes, each.waits]
+                for each in self.traffic
+            ],
+        )
+        clusters = make_table(
+            "Clusters",
+            ["cluster", "operations", "runs", "last time on the step machine"],
+            [[each.name, len(each.operations), each.runs, each.not_native] for each in self.clusters],
+        )
+        rest = [*map(str, self.swap), *(f"not in a cluster: {each}" for each in sentences(self.not_clustered))]
+        found = loops + traffic + clusters + "".join(map(make_text, rest))
+        return found if self.loops else make_text("no loop ran") + found
 
     def __str__(self) -> str:
         lines = list(map(str, [*self.loops, *self.traffic, *self.swap])) or ["no loop ran"]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...base import nest
 from ...base.errors import GraphError
+from ...base.pages.tables import make_text
 from ...compile import compile_until
 from ...compile.partition import Partitioned, to_dot, to_text
 from ...ir.program import Program
@@ -51,6 +52,10 @@ class Step:
         return (
             f"<Step of {', '.join(names_of(self._request))}; feeds: {', '.join(t.name for t in self._feeds) or 'none'}>"
         )
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the text of `to_text` below a line that names fetches and feeds."""
+        return make_text(f"{self!r}\n{self.to_text()}")
 
     def _compile(self) -> None:
         self._version = self._runner.graph.version

@@ -1,0 +1,104 @@
+"""Derivatives by finite differences: of functions of one number, and of many arrays element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..base.dtypes import as_dtype
+from ..base.errors import DtypeError
+
+Array = np.ndarray[Any, Any]
+Stencil = Mapping[int, float]  # weights of values, by how many steps they are away
+
+CENTRAL: Stencil = {1: 1 / 2, -1: -1 / 2}  # its error shrinks with the square of the step
+FOURTH_ORDER: Stencil = {1: 8 / 12, -1: -8 / 12, 2: -1 / 12, -2: 1 / 12}
+
+
+def derivative(function: Callable[[float], Any], step: float, stencil: Stencil = FOURTH_ORDER) -> Any:
+    """Return the derivative of a function of one number at 0.
+
+    Examples
+    --------
+    >>> import math
+    >>> round(derivative(math.sin, 1e-3), 9)
+    1.0
+    """
+    return sum(weight * function(places * step) for places, weight in stencil.items()) / step
+
+
+def numerical_gradients(
+    function: Callable[..., Any], arrays: Sequence[Any], *, step: float = 1e-4, stencil: Stencil = FOURTH_ORDER
+) -> list[Array | None]:
+    """Differentiate a real function of arrays by finite differences, for each element of each array.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(*arrays)`` returns one real number.
+    arrays : sequence of array-like
+        Where the gradients are taken; those of a dtype without derivatives stay as they are.
+    step : float, optional
+        Distance between two values of an element.
+    stencil : mapping of int to float, optional
+        Weights of the values by their distance in steps; by default those of a fourth-order difference.
+
+    Returns
+    -------
+    list of numpy.ndarray or None
+        For each array its gradient, of the same shape and dtype; None for integers and the like. Of a complex element
+        the gradient is the derivative along its real part, plus 1j times that along its imaginary part, as that of
+        :func:`tagloom.gradients`.
+
+    Examples
+    --------
+    >>> import numpy as np, tagloom as tg
+    >>> (slope,) = tg.testing.numerical_gradients(lambda x: np.sum(x**3), [np.float64([1.0, 2.0])])
+    >>> slope.round(6).tolist()
+    [3.0, 12.0]
+    """
+    values = [np.asarray(array) for array in arrays]
+    found: list[Array | None] = []
+    for k, array in enumerate(values):
+        if not as_dtype(array.dtype).is_differentiable:
+            found.append(None)
+            continue
+        slopes = np.zeros(array.shape, array.dtype)
+        for place in np.ndindex(array.shape):
+            slopes[place] = sum(
+                unit * derivative(_along(function, values, k, place, unit), step, stencil) for unit in units(array)
+            )
+        found.append(slopes)
+    return found
+
+
+def units(array: Array) -> tuple[complex, ...]:
+    """Return the directions in which an element of an array can move."""
+    return (1, 1j) if array.dtype.kind == "c" else (1,)
+
+
+def moved(arrays: Sequence[Array], k: int, place: tuple[int, ...], distance: complex) -> list[Array]:
+    """Return the arrays with one element of the k-th moved."""
+    others = list(arrays)
+    others[k] = np.array(arrays[k])
+    others[k][place] += distance
+    return others
+
+
+def _along(
+    function: Callable[..., Any], arrays: Sequence[Array], k: int, place: tuple[int, ...], unit: complex
+) -> Callable[[float], float]:
+    def value(distance: float) -> float:
+        result = np.asarray(function(*moved(arrays, k, place, unit * distance)))
+        if result.size != 1 or result.dtype.kind == "c":
+            raise DtypeError(
+                "only a real number has a gradient of this kind",
+                wanted="a function that returns one real number",
+                got=f"an array of shape {list(result.shape)} and dtype {result.dtype}",
+                hint="let it return a sum of its results, of the real part for complex ones",
+            )
+        return float(result.reshape(()))
+
+    return value

@@ -1,0 +1,298 @@
+"""Gradients of a user's function held against numerical differentiation, to any order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..base import nest
+from ..base.dtypes import DType, as_dtype
+from ..base.errors import DtypeError, GraphError
+from ..base.settings import DEFAULTS, Settings
+from ..base.wording import format_number
+from ..gradients import gradients
+from ..ir.apply import constant, convert_to_tensor
+from ..ir.graph import Graph
+from ..ir.tensor import Tensor
+from ..ops.array.creation import zeros_like
+from ..ops.control.placeholders import placeholder
+from ..runtime.session import Session
+from .differences import FOURTH_ORDER, Array, moved, units
+from .running import initialize, run_to_end
+
+# By bytes of a real number: the step of differences, and what may differ for each unit of the largest element. Steps
+# are powers of two, so that moving an element rounds little; errors are those of a fourth-order difference and rounding.
+_STEPS = {8: 2.0**-10, 4: 2.0**-6, 2: 2.0**-3}
+_TOLERANCES = {8: 1e-6, 4: 1e-3, 2: 5e-2}
+_BFLOAT16 = (2.0**-2, 2e-1)
+
+
+def check_gradients(
+    function: Callable[..., Any],
+    arguments: Sequence[Any],
+    order: int = 2,
+    *,
+    step: float | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    elements: int = 200,
+    known_shapes: bool = True,
+    executor: str = "machine",
+    settings: Settings = DEFAULTS,
+    seed: int = 0,
+) -> None:
+    """Fail unless the gradients of a function are its numerical derivatives, and so on for gradients of gradients.
+
+    The results are multiplied by random cotangents and added up, and the gradient of that sum is compared, element by
+    element, with fourth-order differences of it. For the next order the gradients take the place of the results. Call
+    it from a plain test or from one that is a coroutine, with a custom operation or gradient or a whole model.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(*arguments)`` builds a structure of tensors from tensors. Variables that it makes are initialized.
+    arguments : sequence of structures of array-like
+        Where the derivatives are taken; numbers of Python are float64 here. Integers, bools and strings stay as
+        they are.
+    order : int, optional
+        How often the function is differentiated.
+    step : float, optional
+        Distance of two values of an element, multiplied by the element if that is larger than 1; by default 2**-10 for
+        float64, 2**-6 for float32, 2**-3 for float16 and 2**-2 for bfloat16.
+    rtol, atol : float, optional
+        An element may differ by ``atol + rtol * m``, `m` being the largest magnitude in the gradient of its argument.
+        Both are by default 1e-6 for float64, 1e-3 for float32, 5e-2 for float16 and 0.2 for bfloat16.
+    elements : int, optional
+        Most elements of an argument that are moved; of a larger one so many are drawn.
+    known_shapes : bool, optional
+        Whether the function sees the shapes of its arguments; if not, not even their ranks.
+    executor, settings
+        Those of the :class:`Session` that computes.
+    seed : int, optional
+        Of cotangents and drawn elements.
+
+    Raises
+    ------
+    AssertionError
+        If a gradient is wrong, naming its worst element, both values and the tolerance.
+    GraphError
+        If `order` is less than 1, or equal arguments give different results.
+    DtypeError
+        If no argument, or no result, has a dtype with derivatives.
+
+    Examples
+    --------
+    >>> import numpy as np, tagloom as tg
+    >>> def power(x, n):
+    ...     return tg.while_loop(lambda i, y: i < n, lambda i, y: (i + 1, y * x), [0, tg.ones_like(x)])[1]
+    >>> tg.testing.check_gradients(power, [np.float64([0.5, -1.5]), 3])
+
+    >>> @tg.custom_gradient
+    ... def wrong(x):
+    ...     return x * x, lambda g: g * x
+    >>> tg.testing.check_gradients(wrong, [3.0])
+    Traceback (most recent call last):
+    AssertionError: a gradient of order 1 of wrong is not the numerical derivative
+      wanted: 0.754381 by differences; 0.754381 with half the step
+      got: 0.37719 by tagloom.gradients
+      argument: [0]
+      difference: 0.377, tolerance 1.75e-06; 1 of 1 elements differ
+      try: look at the gradients of the operations on the way, and of custom_gradient
+    """
+    if order < 1:
+        raise GraphError("nothing to differentiate", wanted="order of 1 or more", got=order, hint="order=1")
+    check = _Check(function, arguments, step, rtol, atol, elements, known_shapes, seed)
+    run_to_end(check.run(order, executor, settings))
+
+
+@dataclass(frozen=True, slots=True)
+class _Difference:
+    """The worst element of one argument's gradient."""
+
+    argument: int
+    place: tuple[int, ...]
+    wanted: complex
+    got: complex
+    tolerance: float
+    wrong: int
+    taken: int
+
+    @property
+    def excess(self) -> float:
+        """How many tolerances the values are apart; infinite for values that are no numbers."""
+        apart = abs(self.wanted - self.got)
+        return apart / self.tolerance if np.isfinite(apart) else np.inf
+
+
+class _Check:
+    """A function's graph with its gradients, and the differences that they are compared with."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        arguments: Sequence[Any],
+        step: float | None,
+        rtol: float | None,
+        atol: float | None,
+        elements: int,
+        known_shapes: bool,
+        seed: int,
+    ) -> None:
+        self.name: str = getattr(function, "__name__", type(function).__name__)
+        self.labels, leaves = zip(*nest.walk(list(arguments))) if nest.flatten(list(arguments)) else ((), ())
+        self.arrays: list[Array] = [np.asarray(leaf) for leaf in leaves]
+        self.step, self.rtol, self.atol, self.elements = step, rtol, atol, elements
+        self.random: np.random.Generator = np.random.default_rng(seed)
+        self.graph = Graph()
+        with self.graph.as_default():
+            self.xs: list[Tensor] = [
+                placeholder(as_dtype(a.dtype), a.shape if known_shapes else None, name=f"argument_{k}")
+                for k, a in enumerate(self.arrays)
+            ]
+            results = nest.flatten(function(*nest.pack_as(list(arguments), list(self.xs))))
+            tensors = [convert_to_tensor(result) for result in results]
+        self.results: list[Tensor] = [t for t in tensors if t.dtype.is_differentiable]
+        self.moving: list[int] = [k for k, x in enumerate(self.xs) if x.dtype.is_differentiable]
+        if not self.moving or not self.results:
+            raise DtypeError(
+                f"{self.name} has nothing to differentiate",
+                wanted="an argument and a result of a floating or complex dtype",
+                got=f"arguments {[str(x.dtype) for x in self.xs]}, results {[str(t.dtype) for t in tensors]}",
+                hint="pass np.float64 arrays, or numbers with a point",
+            )
+
+    async def run(self, order: int, executor: str, settings: Settings) -> None:
+        """Compare the gradients of each order, the first one first."""
+        async with Session(self.graph, executor=executor, settings=settings) as session:
+            await initialize(session)
+            targets = self.results
+            for k in range(1, order + 1):
+                targets = await self._check_order(session, targets, k)
+
+    async def _check_order(self, session: Session, targets: list[Tensor], order: int) -> list[Tensor]:
+        """Compare one order; return the gradients, which are the next order's targets."""
+        values = await self._values(session, targets, self.arrays)
+        again = await self._values(session, targets, self.arrays)
+        if not all(np.array_equal(a, b, equal_nan=a.dtype.kind in "fc") for a, b in zip(values, again)):
+            raise GraphError(
+                f"{self.name} gives different results for equal arguments",
+                wanted="a function of its arguments alone",
+                got="one that draws random numbers or changes state",
+                hint="draw outside of it, and pass what was drawn as an argument",
+            )
+        cotangents = [self._draw(value) for value in values]
+        with self.graph.as_default():
+            xs = [self.xs[k] for k in self.moving]
+            found = gradients(targets, xs, [constant(c) for c in cotangents])
+            pulled = [zeros_like(x) if g is None else convert_to_tensor(g) for x, g in zip(xs, found, strict=True)]
+        slopes = await self._values(session, pulled, self.arrays)
+        total = _Total(self, session, targets, cotangents)
+        compared = [await self._compare(total, k, slope) for k, slope in zip(self.moving, slopes, strict=True)]
+        worst = max(compared, key=lambda each: each.excess, default=None)
+        if worst is not None and worst.excess > 1:
+            raise AssertionError(await self._explain(total, worst, order))
+        return pulled
+
+    async def _values(self, session: Session, tensors: list[Tensor], arrays: Sequence[Array]) -> list[Array]:
+        found: list[Array] = await session.run(tensors, dict(zip(self.xs, arrays, strict=True)))
+        return found
+
+    def _draw(self, value: Array) -> Array:
+        noise = self.random.standard_normal(value.shape)
+        if value.dtype.kind == "c":
+            noise = noise + 1j * self.random.standard_normal(value.shape)
+        return np.asarray(noise, value.dtype)
+
+    async def _compare(self, total: _Total, k: int, slope: Array) -> _Difference:
+        """Return the element of argument k whose gradient is farthest from its differences."""
+        step, tolerance = self._bounds(self.xs[k].dtype)
+        places = list(self._places(self.arrays[k].shape))
+        wanted = np.array([await total.slope(k, place, step) for place in places])
+        got = np.array([complex(slope[place]) for place in places])
+        largest = float(np.abs(wanted[np.isfinite(wanted)]).max(initial=0.0))
+        rtol, atol = (tolerance if given is None else given for given in (self.rtol, self.atol))
+        bound = max(atol + rtol * largest, np.finfo(np.float64).tiny)
+        apart = np.abs(wanted - got)
+        apart[~np.isfinite(apart)] = np.inf
+        if not places:
+            return _Difference(k, (), 0.0, 0.0, bound, 0, 0)
+        worst = int(apart.argmax())
+        return _Difference(
+            k, places[worst], wanted[worst], got[worst], bound, int((apart > bound).sum()), len(places)
+        )
+
+    def _places(self, shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+        size = int(np.prod(shape, dtype=np.int64))
+        chosen = range(size)
+        if size > self.elements:
+            chosen = sorted(self.random.choice(size, self.elements, replace=False))  # type: ignore[assignment]
+        for flat in chosen:
+            yield tuple(int(index) for index in np.unravel_index(flat, shape)) if shape else ()
+
+    def _bounds(self, dtype: DType) -> tuple[float, float]:
+        """Return the step and the tolerance for an argument: those of the dtype with the fewest digits on the way."""
+        found = [_step_and_tolerance(each) for each in (dtype, *(result.dtype for result in self.results))]
+        step, tolerance = (max(values) for values in zip(*found))
+        return (step if self.step is None else self.step), tolerance
+
+    async def _explain(self, total: _Total, worst: _Difference, order: int) -> str:
+        """Return the message for a wrong gradient; a second difference tells a kink from a mistake."""
+        step, _ = self._bounds(self.xs[worst.argument].dtype)
+        half = await total.slope(worst.argument, worst.place, step / 2)
+        hint = "look at the gradients of the operations on the way, and of custom_gradient"
+        if not abs(half - worst.wanted) <= 8 * worst.tolerance:
+            hint = "the differences disagree: the function has a kink or a jump there, or needs another step="
+        place = f"[{', '.join(map(str, worst.place))}]" if worst.place else ""
+        apart = format_number(abs(worst.wanted - worst.got))
+        return "\n  ".join(
+            [
+                f"a gradient of order {order} of {self.name} is not the numerical derivative",
+                f"wanted: {_write(worst.wanted)} by differences; {_write(half)} with half the step",
+                f"got: {_write(worst.got)} by tagloom.gradients",
+                f"argument: {self.labels[worst.argument]}" + (f", element {place}" if place else ""),
+                f"difference: {apart}, tolerance {format_number(worst.tolerance)}; "
+                f"{worst.wrong} of {worst.taken} elements differ",
+                f"try: {hint}",
+            ]
+        )
+
+
+class _Total:
+    """The sum of the real parts of results times conjugated cotangents, as a function of the arguments."""
+
+    def __init__(self, check: _Check, session: Session, targets: list[Tensor], cotangents: list[Array]) -> None:
+        self._check = check
+        self._step = session.make_step(targets, feeds=check.xs)
+        self._wide = [np.conj(c).astype(np.complex128 if c.dtype.kind == "c" else np.float64) for c in cotangents]
+
+    async def slope(self, k: int, place: tuple[int, ...], step: float) -> complex:
+        """Return the derivative by one element of argument k."""
+        array = self._check.arrays[k]
+        size = float(abs(array[place]))
+        distance = step * (2.0 ** np.floor(np.log2(size)) if size > 1 and np.isfinite(size) else 1.0)
+        found: complex = 0.0
+        for unit in units(array):
+            for places, weight in FOURTH_ORDER.items():
+                value = await self._at(moved(self._check.arrays, k, place, unit * (places * distance)))
+                found += unit * weight * value / distance
+        return found
+
+    async def _at(self, arrays: Sequence[Array]) -> float:
+        values = await self._step(*arrays)
+        return float(sum(np.sum(c * np.asarray(v, c.dtype)).real for c, v in zip(self._wide, values, strict=True)))
+
+
+def _step_and_tolerance(dtype: DType) -> tuple[float, float]:
+    """Return both for a dtype; complex numbers have those of their parts."""
+    if dtype.name == "bfloat16":
+        return _BFLOAT16
+    assert dtype.numpy is not None  # it has derivatives
+    size = dtype.numpy.itemsize // (2 if dtype.numpy.kind == "c" else 1)
+    return _STEPS[size], _TOLERANCES[size]
+
+
+def _write(value: complex) -> str:
+    return f"{value:.6g}" if np.iscomplexobj(value) and complex(value).imag else f"{complex(value).real:.6g}"

@@ -1,0 +1,35 @@
+"""Coroutines run from plain functions, whether or not an event loop runs in the caller's thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from typing import Any, TypeVar
+
+from ..frontend.variables import global_variables
+from ..runtime.session import Session
+
+Result = TypeVar("Result")
+
+
+def run_to_end(coroutine: Coroutine[Any, Any, Result]) -> Result:
+    """Return the result of a coroutine that runs in an event loop of its own.
+
+    Inside of a running event loop, as in a test that is a coroutine, it runs in a thread, which the caller waits for.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+    with ThreadPoolExecutor(1, thread_name_prefix="tagloom-testing") as threads:
+        return threads.submit(copy_context().run, asyncio.run, coroutine).result()
+
+
+async def initialize(session: Session) -> None:
+    """Give the variables of a session's graph their initial values."""
+    with session.graph.as_default():
+        initializers = [variable.initializer for variable in global_variables()]
+    if initializers:
+        await session.run(initializers)

@@ -1,0 +1,235 @@
+"""The same program under several settings, executors and devices, with results compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from ..base import nest
+from ..base.dtypes import as_dtype
+from ..base.errors import GraphError
+from ..base.settings import DEFAULTS, Settings
+from ..base.wording import format_number
+from ..ir.apply import convert_to_tensor
+from ..ir.graph import Graph
+from ..ops.control.placeholders import placeholder
+from ..runtime.session import Session
+from .differences import Array
+from .running import initialize, run_to_end
+
+Variant = Settings | Mapping[str, Any]
+
+_DEFAULT: tuple[Variant, ...] = ({}, DEFAULTS.without("all"), {"executor": "reference"})
+_TOLERANCES = {8: 1e-10, 4: 1e-5, 2: 1e-2}  # by bytes of a real number
+
+
+def assert_same_under(
+    *variants: Variant,
+    function: Callable[..., Any] | None = None,
+    arguments: Sequence[Any] = (),
+    fetches: Any = None,
+    feeds: Mapping[Any, Any] | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+) -> Any:
+    """Run a program under several settings, executors or devices, and fail unless all results are equal.
+
+    Parameters
+    ----------
+    *variants : Settings or mapping
+        Options of a :class:`Session` for each run: ``{"executor": "reference"}``, ``{"devices": 2}``; Settings alone
+        stand for ``{"settings": ...}``. The first run's results are what is wanted of the others. Without any, the
+        program runs as it is, without fast paths, and by the reference executor.
+    function : callable, optional
+        ``function(*arguments)`` builds a structure of tensors from tensors.
+    arguments : sequence of structures of array-like, optional
+        What the function is computed for.
+    fetches, feeds : optional
+        In place of a function: what a step of a graph that there is fetches and is fed, as for :meth:`Session.run`.
+    rtol, atol : float, optional
+        An element may differ by ``atol + rtol * m``, `m` being the largest finite magnitude of its array. Both are by
+        default 1e-10 for float64, 1e-5 for float32, 1e-2 for float16 and bfloat16. If both are 0 all bits have to be
+        equal, those of signed zeros and of NaN too.
+
+    Returns
+    -------
+    structure of numpy.ndarray
+        The first run's results.
+
+    Raises
+    ------
+    AssertionError
+        If a run gives other values, dtypes or shapes than the first one, or an error: names variant, result and element.
+    GraphError
+        If there is not exactly one of `function` and `fetches`, or fewer than two variants.
+    TagloomError
+        If the first run fails.
+
+    Notes
+    -----
+    Each run has a session of its own, whose variables begin with their initial values.
+
+    Examples
+    --------
+    >>> import numpy as np, tagloom as tg
+    >>> x = np.float32([1.0, 2.0])
+    >>> tg.testing.assert_same_under(function=lambda x: tg.tanh(x) * 2.0 + 1.0, arguments=[x]).dtype
+    dtype('float32')
+
+    >>> fused, plain = tg.Settings(), tg.Settings(fuse=False)
+    >>> bits = tg.testing.assert_same_under(fused, plain, function=lambda x: x * 2.0 + 1.0, arguments=[x], rtol=0, atol=0)
+
+    >>> calls = []
+    >>> def count():
+    ...     return tg.py_function(lambda: calls.append(0) or len(calls), [], "int32", output_shapes=[])
+    >>> tg.testing.assert_same_under({}, {"executor": "reference"}, function=count)
+    Traceback (most recent call last):
+    AssertionError: results differ under executor='reference'
+      wanted: 1 under the session's defaults
+      got: 2
+      result: the result, int32[]
+      difference: 1; 1 of 1 elements differ, tolerance 0
+    """
+    variants = variants or _DEFAULT
+    if (function is None) == (fetches is None):
+        raise GraphError(
+            "no program, or two of them",
+            wanted="function= with arguments=, or fetches= with feeds=",
+            got="neither" if function is None else "both",
+            hint="assert_same_under(settings, function=f, arguments=[x])",
+        )
+    if len(variants) < 2:
+        raise GraphError(
+            "there is nothing to compare with",
+            wanted="two variants or more, or none for the usual ones",
+            got=len(variants),
+            hint="pass {} in front for a session's defaults",
+        )
+    if function is not None:
+        graph, fetches, feeds = _build(function, arguments)
+    else:
+        graph = _graph_of(fetches)
+    return run_to_end(_compare_all(graph, fetches, dict(feeds or {}), [_options(v) for v in variants], (rtol, atol)))
+
+
+def _build(function: Callable[..., Any], arguments: Sequence[Any]) -> tuple[Graph, Any, dict[Any, Any]]:
+    """Return a function's graph with what a step of it fetches and is fed."""
+    arrays = [np.asarray(leaf) for leaf in nest.flatten(list(arguments))]
+    graph = Graph()
+    with graph.as_default():
+        xs = [placeholder(as_dtype(a.dtype), a.shape, name=f"argument_{k}") for k, a in enumerate(arrays)]
+        results = function(*nest.pack_as(list(arguments), list(xs)))
+        fetches = nest.map_structure(convert_to_tensor, results)
+    return graph, fetches, dict(zip(xs, arrays, strict=True))
+
+
+def _graph_of(fetches: Any) -> Graph:
+    for leaf in nest.flatten(fetches):
+        graph = getattr(leaf, "graph", None)
+        if isinstance(graph, Graph):
+            return graph
+    raise GraphError(
+        "the fetches name no graph",
+        wanted="a structure with a tensor, operation or variable",
+        got=repr(fetches),
+        hint="pass tensors instead of their names",
+    )
+
+
+def _options(variant: Variant) -> dict[str, Any]:
+    return {"settings": variant} if isinstance(variant, Settings) else dict(variant)
+
+
+async def _compare_all(
+    graph: Graph,
+    fetches: Any,
+    feeds: dict[Any, Any],
+    variants: Sequence[dict[str, Any]],
+    tolerances: tuple[float | None, float | None],
+) -> Any:
+    first, *others = variants
+    wanted = await _run(graph, fetches, feeds, first)
+    for options in others:
+        try:
+            found = await _run(graph, fetches, feeds, options)
+        except Exception as error:
+            raise AssertionError(
+                f"the step fails under {_describe(options)} alone\n  wanted: the results under {_describe(first)}\n"
+                f"  got: {type(error).__name__}: {error}"
+            ) from error
+        for (label, left), (_, right) in zip(nest.walk(wanted), nest.walk(found), strict=True):
+            problem = None if left is None else _difference(np.asarray(left), np.asarray(right), *tolerances)
+            if problem is not None:
+                want, got, result, rest = problem
+                raise AssertionError(
+                    f"results differ under {_describe(options)}\n  wanted: {want} under {_describe(first)}\n"
+                    f"  got: {got}\n  result: {label or 'the result'}, {result}\n  difference: {rest}"
+                )
+    return wanted
+
+
+async def _run(graph: Graph, fetches: Any, feeds: dict[Any, Any], options: dict[str, Any]) -> Any:
+    async with Session(graph, **options) as session:
+        await initialize(session)
+        return await session.run(fetches, feeds)
+
+
+def _describe(options: Mapping[str, Any]) -> str:
+    """Return a variant in words: what of it is not a session's default."""
+    parts = []
+    for name, value in options.items():
+        if isinstance(value, Settings):
+            changed = {f.name: getattr(value, f.name) for f in fields(value)}
+            changed = {k: v for k, v in changed.items() if v != getattr(DEFAULTS, k)}
+            inner = ", ".join(f"{k}={v!r}" for k, v in list(changed.items())[:3])
+            parts.append(f"Settings({inner}{f' and {len(changed) - 3} more' if len(changed) > 3 else ''})")
+        else:
+            parts.append(f"{name}={value!r}")
+    return ", ".join(parts).replace("Settings()", "the session's defaults") or "the session's defaults"
+
+
+def _difference(left: Array, right: Array, rtol: float | None, atol: float | None) -> tuple[str, str, str, str] | None:
+    """Return what differs between two arrays: both values, where, and by how much; None if nothing does."""
+    form = f"{left.dtype}{list(left.shape)}"
+    if left.dtype != right.dtype or left.shape != right.shape:
+        return form, f"{right.dtype}{list(right.shape)}", form, "dtype or shape"
+    if not as_dtype(left.dtype).is_differentiable:
+        wrong, bound = np.asarray(left != right), 0.0
+        apart = np.zeros(left.shape) if left.dtype.kind in "OSUTb" else np.abs(left.astype(float) - right.astype(float))
+    else:
+        wrong, apart, bound = _compare_numbers(left, right, rtol, atol)
+    if not wrong.any():
+        return None
+    ranks = np.where(wrong, np.where(np.isfinite(apart), apart, np.inf), -1.0)
+    place = tuple(int(k) for k in np.unravel_index(int(np.argmax(ranks)), ranks.shape)) if left.shape else ()
+    where = f"{form}, element {list(place)}" if place else form
+    count = f"{int(wrong.sum())} of {wrong.size} elements differ"
+    size = "bits only" if apart[place] == 0 and left.dtype.kind not in "OSUTb" else format_number(float(apart[place]))
+    amount = count if left.dtype.kind in "OSUTb" else f"{size}; {count}, tolerance {format_number(bound)}"
+    return _text(left[place]), _text(right[place]), where, amount
+
+
+def _compare_numbers(left: Array, right: Array, rtol: float | None, atol: float | None) -> tuple[Array, Array, float]:
+    """Return which elements differ, by how much, and by how much they may."""
+    wide = np.complex128 if left.dtype.kind == "c" else np.float64
+    a, b = left.astype(wide), right.astype(wide)
+    with np.errstate(invalid="ignore", over="ignore"):
+        apart = np.abs(a - b)
+    if rtol == 0 and atol == 0:
+        size = max(left.dtype.itemsize, 1)
+        bits = [np.ascontiguousarray(x).reshape(-1).view(np.uint8).reshape(*x.shape, size) for x in (left, right)]
+        return np.asarray((bits[0] != bits[1]).any(axis=-1)), apart, 0.0
+    default = _TOLERANCES[left.dtype.itemsize // (2 if left.dtype.kind == "c" else 1)]
+    finite = np.isfinite(a)
+    bound = (default if atol is None else atol) + (default if rtol is None else rtol) * float(
+        np.abs(a[finite]).max(initial=0.0)
+    )
+    same = (a == b) | (np.isnan(a) & np.isnan(b))  # infinities of equal sign too
+    return ~(same | (finite & np.isfinite(b) & (apart <= bound))), apart, bound
+
+
+def _text(value: Any) -> str:
+    return repr(value.item() if isinstance(value, np.generic) and value.dtype.kind in "biuOSU" else value).removeprefix("np.")
