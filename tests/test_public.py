@@ -137,7 +137,9 @@ def test_docstring_of_a_function_is_whole(name):
 
 SHOWN = {n: v for n, v in (CALLABLE | CLASSES).items() if not (inspect.isclass(v) and issubclass(v, Exception))}
 SHOWN |= {
-    f"{m.__name__}.{n}": getattr(m, n) for m in (data, losses, metrics, monitoring, nn, testing, training) for n in m.__all__
+    f"{m.__name__}.{n}": getattr(m, n)
+    for m in (data, losses, metrics, monitoring, nn, testing, training)
+    for n in m.__all__
 }
 
 

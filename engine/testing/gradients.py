@@ -220,9 +220,7 @@ class _Check:
         if not places:
             return _Difference(k, (), 0.0, 0.0, bound, 0, 0)
         worst = int(apart.argmax())
-        return _Difference(
-            k, places[worst], wanted[worst], got[worst], bound, int((apart > bound).sum()), len(places)
-        )
+        return _Difference(k, places[worst], wanted[worst], got[worst], bound, int((apart > bound).sum()), len(places))
 
     def _places(self, shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         size = int(np.prod(shape, dtype=np.int64))

@@ -232,4 +232,6 @@ def _compare_numbers(left: Array, right: Array, rtol: float | None, atol: float 
 
 
 def _text(value: Any) -> str:
-    return repr(value.item() if isinstance(value, np.generic) and value.dtype.kind in "biuOSU" else value).removeprefix("np.")
+    return repr(value.item() if isinstance(value, np.generic) and value.dtype.kind in "biuOSU" else value).removeprefix(
+        "np."
+    )

@@ -36,8 +36,8 @@ def make_text(text: str) -> str:
 
 
 def _cell(tag: str, value: object) -> str:
-    side = "right" if isinstance(value, (int, float)) else "left"
-    text = "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
-    if isinstance(value, float):
-        text = f"{value:,.1f}"
-    return f'<{tag} style="{_CELL}; text-align: {side}">{html.escape(text)}</{tag}>'
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    text = "" if value is None else f"{value:,.1f}" if isinstance(value, float) else str(value)
+    if number and isinstance(value, int):
+        text = f"{value:,}"
+    return f'<{tag} style="{_CELL}; text-align: {"right" if number else "left"}">{html.escape(text)}</{tag}>'

@@ -80,7 +80,16 @@ class PageBuilder:
         self._loops.setdefault(path, loop)
         self._steps.add(span.step)
         lane = device * len(LANES) + LANES.index(span.stream)
-        values = (span.begin - self._last, span.end - span.begin, name, path, span.iteration, span.step, lane, span.live)
+        values = (
+            span.begin - self._last,
+            span.end - span.begin,
+            name,
+            path,
+            span.iteration,
+            span.step,
+            lane,
+            span.live,
+        )
         for column, value in zip(self._columns.values(), values, strict=True):
             column.append(int(value))
         self._last = span.begin

@@ -224,7 +224,18 @@ class Report:
         """Return what a notebook shows: a table of loops, one of messages, one of clusters, and sentences of the rest."""
         loops = make_table(
             "Loops",
-            ["loop", "device", "runs", "iterations", "in flight", "at most", "window", "limited by", "busy", "not native"],
+            [
+                "loop",
+                "device",
+                "runs",
+                "iterations",
+                "in flight",
+                "at most",
+                "window",
+                "limited by",
+                "busy",
+                "not native",
+            ],
             [
                 [
                     *(loop.name, short_device(loop.device), loop.runs, loop.iterations, loop.mean_in_flight),
@@ -238,7 +249,14 @@ class Report:
             "Messages",
             ["from", "to", "messages", "dead", "bytes", "waited for"],
             [
-                [short_device(each.source), short_device(each.destination), each.messages, each.dead, each.bytes, each.waits]
+                [
+                    short_device(each.source),
+                    short_device(each.destination),
+                    each.messages,
+                    each.dead,
+                    each.bytes,
+                    each.waits,
+                ]
                 for each in self.traffic
             ],
         )
