@@ -1,8 +1,8 @@
 """The pytest plugin of tagloom: a graph and sessions as fixtures.
 
-A module of its own, outside of the package, because pytest imports plugins when it starts: the engine is imported by the
-first test that asks for a fixture. It depends on no other plugin; tests that are coroutines may be run by pytest-asyncio,
-anyio or any other.
+A module of its own, outside of the package, because pytest imports plugins when it starts: the engine is imported by
+the first test that asks for a fixture. It depends on no other plugin; pytest-asyncio, anyio or any other may run the
+tests that are coroutines.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..base import nest
+from ..base.array_like import as_array
 from ..base.dtypes import as_dtype
 from ..base.errors import GraphError
 from ..base.settings import DEFAULTS, Settings
@@ -62,7 +63,8 @@ def assert_same_under(
     Raises
     ------
     AssertionError
-        If a run gives other values, dtypes or shapes than the first one, or an error: names variant, result and element.
+        If a run gives other values, dtypes or shapes than the first one, or an error; the message names the variant,
+        the result and the element.
     GraphError
         If there is not exactly one of `function` and `fetches`, or fewer than two variants.
     TagloomError
@@ -79,8 +81,9 @@ def assert_same_under(
     >>> tg.testing.assert_same_under(function=lambda x: tg.tanh(x) * 2.0 + 1.0, arguments=[x]).dtype
     dtype('float32')
 
-    >>> fused, plain = tg.Settings(), tg.Settings(fuse=False)
-    >>> bits = tg.testing.assert_same_under(fused, plain, function=lambda x: x * 2.0 + 1.0, arguments=[x], rtol=0, atol=0)
+    >>> variants = tg.Settings(), tg.Settings(fuse=False), {"devices": 2}
+    >>> tg.testing.assert_same_under(*variants, function=lambda x: x * 2.0 + 1.0, arguments=[x], rtol=0, atol=0)
+    array([3., 5.], dtype=float32)
 
     >>> calls = []
     >>> def count():
@@ -117,7 +120,7 @@ def assert_same_under(
 
 def _build(function: Callable[..., Any], arguments: Sequence[Any]) -> tuple[Graph, Any, dict[Any, Any]]:
     """Return a function's graph with what a step of it fetches and is fed."""
-    arrays = [np.asarray(leaf) for leaf in nest.flatten(list(arguments))]
+    arrays = [as_array(leaf) for leaf in nest.flatten(list(arguments))]
     graph = Graph()
     with graph.as_default():
         xs = [placeholder(as_dtype(a.dtype), a.shape, name=f"argument_{k}") for k, a in enumerate(arrays)]

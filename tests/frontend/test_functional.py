@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tagloom as tg
 from tagloom import TensorArray, while_loop
+from tagloom.testing import numerical_gradients
 
 Pair = namedtuple("Pair", "left right")
 
@@ -247,21 +248,6 @@ class TestErrors:
             tg.map_fn(lambda x: x, [])
 
 
-def numeric(function, arrays, h=1e-5):
-    """Differentiate a scalar function of arrays by central differences."""
-    found = []
-    for k, array in enumerate(arrays):
-        slope = np.zeros_like(array)
-        for at in np.ndindex(array.shape):
-            moved = [a.copy() for a in arrays]
-            moved[k][at] += h
-            up = function(*moved)
-            moved[k][at] -= 2 * h
-            slope[at] = (up - function(*moved)) / (2 * h)
-        found.append(slope)
-    return found
-
-
 ELEMS, INIT, WEIGHT = np.array([0.5, -1.2, 0.8]), np.array(0.7), np.array(1.3)
 
 # name: (with tagloom, with NumPy), functions of elements, start and a captured weight.
@@ -319,7 +305,7 @@ class TestGradients:
         xs = [make(ELEMS), double(INIT), double(WEIGHT)]
         y = tg.reduce_sum(tg.square(ours(*xs)))
         value, found = run([y, tg.gradients(y, xs)])
-        wanted = numeric(lambda *arrays: np.sum(python(*arrays) ** 2), [ELEMS, INIT, WEIGHT])
+        wanted = numerical_gradients(lambda *arrays: np.sum(python(*arrays) ** 2), [ELEMS, INIT, WEIGHT])
         np.testing.assert_allclose(value, np.sum(python(ELEMS, INIT, WEIGHT) ** 2))
         for a, b in zip(found, wanted, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-8)
@@ -332,10 +318,10 @@ class TestGradients:
         second = tg.gradients([tg.reduce_sum(g * g) for g in first], xs)
 
         def slope(*arrays):
-            slopes = numeric(lambda *a: np.sum(python(*a) ** 2), arrays)
+            slopes = numerical_gradients(lambda *a: np.sum(python(*a) ** 2), arrays)
             return sum(np.sum(s**2) for s in slopes)
 
-        wanted = numeric(slope, [ELEMS, INIT, WEIGHT], h=1e-4)
+        wanted = numerical_gradients(slope, [ELEMS, INIT, WEIGHT])
         for a, b in zip(run(second), wanted, strict=True):
             np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-4)
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tagloom as tg
+from tagloom.testing.differences import CENTRAL, derivative
 
 STEP = 1e-6
 X = np.float64([0.3, -0.7, 1.1])
@@ -30,9 +31,9 @@ def differences(function, x):
     """Return the Jacobian by central differences: the dimensions of the result, then those of `x`."""
     columns = []
     for at in np.ndindex(x.shape):
-        h = np.zeros_like(x)
-        h[at] = STEP
-        columns.append((function(x + h) - function(x - h)) / (2 * STEP))
+        unit = np.zeros_like(x)
+        unit[at] = 1.0
+        columns.append(derivative(lambda distance, unit=unit: function(x + distance * unit), STEP, CENTRAL))
     return np.moveaxis(np.array(columns), 0, -1).reshape(*columns[0].shape, *x.shape)
 
 

@@ -34,8 +34,8 @@ def test_every_operation_and_edge_is_in_the_page(graph):
         assert found["outputs"] == [f"{t.dtype}{t.shape}" for t in op.outputs]
         assert (found["type"], found["device"]) == (op.type, op.device)
         assert (op.source is None) == (found["source"] == "")
-    for region, op in ((data["regions"][k], op) for op in data["operations"] for k in op["regions"]):
-        assert names[region["owner"]] == op["name"]
+    for owner, k in ((each, k) for each in data["operations"] for k in each["regions"]):
+        assert names[data["regions"][k]["owner"]] == owner["name"]
     assert sorted(k for region in data["regions"] for k in region["operations"]) == list(range(len(names)))
 
 

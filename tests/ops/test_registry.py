@@ -16,6 +16,7 @@ from tagloom.ir.apply import constant
 from tagloom.ir.definition import NotDifferentiable
 from tagloom.ir.graph import Graph
 from tagloom.ops.control.placeholders import placeholder
+from tagloom.testing.differences import CENTRAL, numerical_gradients
 
 from tests.ops.evaluation import evaluate, pull_back, run_kernel
 from tests.ops.samples import DEFINITIONS, SAMPLES, WITHOUT_KERNEL, build, expectation, flat, same
@@ -291,24 +292,13 @@ class Moved:
 
     def slope(self, tensors, cotangents):
         """Differentiate Re<cotangents, tensors> by central differences, for each moved input."""
-        result = []
-        for i in self.moved:
-            slopes = np.zeros(self.arrays[i].shape, self.arrays[i].dtype)
-            for at in np.ndindex(slopes.shape):
-                for unit in (1, 1j) if slopes.dtype.kind == "c" else (1,):
-                    slopes[at] += unit * self._difference(tensors, cotangents, i, at, unit * STEP)
-            result.append(slopes)
-        return result
 
-    def _difference(self, tensors, cotangents, i, at, h):
-        totals = []
-        for sign in (1, -1):
-            arrays = list(self.arrays)
-            arrays[i] = arrays[i].copy()
-            arrays[i][at] += sign * h
+        def total(*arrays):
             values = self.values(tensors, arrays)
-            totals.append(sum(np.sum(np.conj(c) * v).real for c, v in zip(cotangents, values, strict=True)))
-        return (totals[0] - totals[1]) / (2 * STEP)
+            return sum(np.sum(np.conj(c) * v).real for c, v in zip(cotangents, values, strict=True))
+
+        slopes = numerical_gradients(total, self.arrays, step=STEP, stencil=CENTRAL)
+        return [slopes[i] for i in self.moved]
 
 
 DOUBLE = (np.dtype(np.float64), np.dtype(np.complex128))

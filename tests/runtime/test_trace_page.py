@@ -34,7 +34,7 @@ def trace():
 
 
 def columns(data):
-    """Return the spans of a page as (operation, type, path, loop, iteration, step, device, stream, live, begin, end)."""
+    """Return the spans of a page as (operation, type, path, loop, iteration, step, device, stream, ...)."""
     spans, begin, rows = data["spans"], 0, []
     for k in range(len(spans["begin"])):
         begin += spans["begin"][k]

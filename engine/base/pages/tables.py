@@ -21,7 +21,8 @@ def make_table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[ob
         return ""
     head = [_cell("th", text) for text in headings]
     body = "\n".join(f"<tr>{''.join(cells)}</tr>" for cells in [head, *lines])
-    return f'<table style="border-collapse: collapse">\n<caption style="text-align: left; font-weight: 600">{html.escape(caption)}</caption>\n{body}\n</table>\n'
+    title = f'<caption style="text-align: left; font-weight: 600">{html.escape(caption)}</caption>'
+    return f'<table style="border-collapse: collapse">\n{title}\n{body}\n</table>\n'
 
 
 def make_text(text: str) -> str:

@@ -84,7 +84,7 @@ class Statistics:
     figures: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: a table of the figures, one of devices, and one for each kind of other figures."""
+        """Return what a notebook shows: a table of the figures, one of devices, one for each other kind."""
         plain = {f.name: getattr(self, f.name) for f in fields(self)}
         figures = [[name, value] for name, value in plain.items() if value is None or isinstance(value, (int, float))]
         found = make_table("Statistics", ["figure", "value"], figures)

@@ -221,7 +221,7 @@ class Report:
     not_clustered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: a table of loops, one of messages, one of clusters, and sentences of the rest."""
+        """Return what a notebook shows: a table of loops, of messages, of clusters, and sentences of the rest."""
         loops = make_table(
             "Loops",
             [
