@@ -228,7 +228,12 @@ class Graph:
 
         write = {".html": to_page, ".dot": to_dot, ".txt": to_text}.get(Path(path).suffix)
         if write is None:
-            raise GraphError("no form of a graph for this name", wanted=".html, .dot or .txt at its end", got=str(path))
+            raise GraphError(
+                "no form of a graph for this name",
+                wanted=".html, .dot or .txt at its end",
+                got=str(path),
+                hint="graph.save('graph.html')",
+            )
         Path(path).write_text(write(self), encoding="utf-8")
 
     def _repr_html_(self) -> str:

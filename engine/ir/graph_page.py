@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -51,9 +52,7 @@ def to_html(graph: Graph) -> str:
     """Return HTML for a notebook: the page in a frame, or a table of types if the graph is too large for that."""
     if graph.num_operations <= _IN_NOTEBOOKS:
         return make_frame(to_page(graph), 520)
-    counts: dict[str, int] = {}
-    for op in graph.get_operations():
-        counts[op.type] = counts.get(op.type, 0) + 1
+    counts = Counter(op.type for op in graph.get_operations())
     largest = sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:20]
     table = make_table(f"{graph!r}, the most frequent types", ["type", "operations"], largest)
     return table + make_text("graph.save('graph.html') writes a page of all operations")

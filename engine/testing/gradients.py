@@ -98,7 +98,7 @@ def check_gradients(
     Traceback (most recent call last):
     AssertionError: a gradient of order 1 of wrong is not the numerical derivative
       wanted: 0.754381 by differences; 0.754381 with half the step
-      got: 0.37719 by tagloom.gradients
+      got: 0.377191 by tagloom.gradients
       argument: [0]
       difference: 0.377, tolerance 1.75e-06; 1 of 1 elements differ
       try: look at the gradients of the operations on the way, and of custom_gradient

@@ -1,4 +1,4 @@
-"""The pytest plugin: a graph and sessions, for plain tests and coroutines of any runner, and what they leave is found."""
+"""The pytest plugin: a graph and sessions, for plain tests and coroutines of any runner; what they leave is found."""
 
 import os
 import subprocess

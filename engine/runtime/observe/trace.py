@@ -222,7 +222,7 @@ class Trace:
         Path(path).write_bytes(gzip.compress(text) if Path(path).suffix == ".gz" else text)
 
     def message_of(self, row: Row, span: Span) -> Message | None:
-        """Return which message a Send sent or a Recv took; None for other operations."""
+        """Return the message that a `row` and its `span` are about, of a Send or a Recv; None for others."""
         if span.type not in ("Send", "Recv"):
             return None
         channel = self.recorder.steps[row[0]][0].nodes[row[1]].index
