@@ -203,7 +203,7 @@ class _Check:
         return found
 
     def _draw(self, value: Array) -> Array:
-        noise = self.random.standard_normal(value.shape)
+        noise: Any = self.random.standard_normal(value.shape)
         if value.dtype.kind == "c":
             noise = noise + 1j * self.random.standard_normal(value.shape)
         return np.asarray(noise, value.dtype)
