@@ -22,6 +22,7 @@ from .devices.session_devices import DeviceAttributes
 from .observe.statistics import Statistics
 from .observe.trace import Trace
 from .scheduling.forks import strand_in_children
+from .scheduling.running_loops import refuse_running_loop
 from .scheduling.timeouts import check_seconds
 from .session import Session
 from .steps.outcomes import RandomState
@@ -29,24 +30,31 @@ from .steps.report import Report
 from .steps.run_options import Feeds, SyncRunOptions
 from .sync_handles import SyncPartialRun, SyncStep
 
+_AWAITED = "use `async with Session(...)`, or SyncSession(..., blocking=True), which keeps the event loop waiting"
 _LONGEST_WAIT = 0.1  # seconds until a lost interrupt is noticed
 
 
 class SyncSession:
     """A Session in an event loop of its own, in a thread.
 
-    Use it in scripts; inside a running event loop it is refused. Its methods take and give what those of
-    :class:`Session` do.
+    Use it in scripts and notebooks. Where another event loop runs in the calling thread it is refused, unless it is
+    `blocking`: that loop stands still during each call. Its methods take and return what those of :class:`Session` do.
+
+    The thread starts with the first call. A process that is forked before has a usable copy of the session, a process
+    that is forked after it has a closed one.
 
     Parameters
     ----------
     *args, **kwargs
         The arguments of :class:`Session`.
+    blocking : bool, optional
+        True to wait also in a thread that runs an event loop, False to refuse that everywhere. By default the event
+        loop of a notebook waits, as the cell is all that runs there, and every other one is refused.
 
     Raises
     ------
     TagloomError
-        If an event loop runs in this thread.
+        If an event loop runs in this thread and may not be kept waiting.
 
     Examples
     --------
@@ -58,18 +66,17 @@ class SyncSession:
     6.0
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        _refuse_running_loop()
+    def __init__(self, *args: Any, blocking: bool | None = None, **kwargs: Any) -> None:
+        self._blocking = blocking
+        refuse_running_loop(blocking, "SyncSession", _AWAITED)
         self._session = Session(*args, **kwargs)
         self._scope = PersistentScope(Scope(self._session.graph.root))
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=_serve, args=[self._loop], name="tagloom-session", daemon=True)
-        self._lock = threading.Lock()  # guards the two below
+        self._serving: _Serving | None = None  # from the first call on
+        self._lock = threading.Lock()  # guards all that follows
         self._calls: set[_Call] = set()  # under way, in any thread
         self._closer: threading.Thread | None = None
         self._closed = threading.Event()
         self._why_closed = "this session is closed"
-        self._thread.start()
         strand_in_children(self)
         if self._session.settings.observe:
             self._call(self._session.observe_if_set)
@@ -78,10 +85,11 @@ class SyncSession:
         return repr(self._session).replace("<Session", "<SyncSession", 1)
 
     def __del__(self) -> None:
-        thread = getattr(self, "_thread", None)  # there is none if the arguments were refused
-        if thread is not None and self._closer is None:
+        closed = getattr(self, "_closed", None)  # there is none if the arguments were refused
+        if closed is not None and self._closer is None:
             warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=1)
-            self._loop.call_soon_threadsafe(_leave, self._session, self._loop)
+            if self._serving is not None:
+                self._serving.loop.call_soon_threadsafe(_leave, self._session, self._serving.loop)
 
     async def __aenter__(self) -> NoReturn:
         raise TagloomError(
@@ -95,10 +103,11 @@ class SyncSession:
         """Do nothing: ``async with`` wants it to be there before it calls `__aenter__`."""
 
     def strand(self, parent: int) -> None:
-        """Be closed for this process, a child of the one `parent` that has the session's thread."""
-        if self._closer is None:
+        """Be closed for this process, a child of the one `parent`, if the session's thread runs there."""
+        self._lock = threading.Lock()  # a thread of the parent may have held the other one
+        if self._closer is None and self._serving is not None:
             self._why_closed = f"this session was opened in process {parent}, this is a child of it"
-            self._lock, self._closer = threading.Lock(), threading.current_thread()
+            self._closer = threading.current_thread()
             self._closed.set()
 
     def __enter__(self) -> SyncSession:
@@ -211,8 +220,9 @@ class SyncSession:
         For `drain`, which is for steps that other threads run, see :meth:`Session.aclose`.
         """
         check_seconds(drain, "drain")
-        _refuse_running_loop()
+        self._refuse_running_loop()
         with self._lock:
+            self._start()
             first, self._closer = self._closer is None, self._closer or threading.current_thread()
         if not first:
             if self._closer is not threading.current_thread():  # as in a handler of a signal that came while closing
@@ -224,7 +234,7 @@ class SyncSession:
             for call in list(self._calls):  # they came before, and end with the session's steps
                 call.wait()
             self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
+            self._started().thread.join()
             self._closed.set()
 
     async def _end(self, drain: float) -> None:
@@ -242,16 +252,34 @@ class SyncSession:
 
         An interrupt of the waiting thread cancels the call, and is raised when that has ended.
         """
-        _refuse_running_loop()
+        self._refuse_running_loop()
         call = _Call(partial(function, *args, **kwargs))
         with self._lock:
             if self._closer is not None:
                 raise SessionClosed(self._why_closed, hint="open a new one with `with SyncSession(graph)`")
+            self._start()
             self._calls.add(call)
         try:
             return self._await(call)
         finally:
             self._calls.discard(call)
+
+    def _start(self) -> None:
+        """Start the thread with the session's event loop, unless it runs; with the lock held."""
+        if self._serving is None:
+            self._serving = _Serving()
+
+    def _started(self) -> _Serving:
+        assert self._serving is not None
+        return self._serving
+
+    @property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        return self._started().loop
+
+    def _refuse_running_loop(self) -> None:
+        own = None if self._serving is None else self._serving.loop
+        refuse_running_loop(self._blocking, "SyncSession", _AWAITED, own)
 
     def _await(self, call: _Call) -> Any:
         try:
@@ -297,6 +325,15 @@ class _Call:
         return await self._function()
 
 
+class _Serving:
+    """A thread that runs an event loop until the loop is stopped."""
+
+    def __init__(self) -> None:
+        self.loop: asyncio.AbstractEventLoop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=_serve, args=[self.loop], name="tagloom-session", daemon=True)
+        self.thread.start()
+
+
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
     """Run a loop until it is stopped; an exit that a kernel raises is the caller's, the thread goes on."""
     while True:
@@ -314,11 +351,3 @@ def _leave(session: Session, loop: asyncio.AbstractEventLoop) -> None:
 
 async def _at_once(function: Callable[..., Any], *args: Any) -> Any:
     return function(*args)
-
-
-def _refuse_running_loop() -> None:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise TagloomError("SyncSession can not be used inside a running event loop", hint="use `async with Session(...)`")

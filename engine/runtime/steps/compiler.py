@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -20,6 +23,7 @@ from .fed_shapes import Shapes
 from .outcomes import StepCounts
 from .request import Request
 from .step_cache import StepCache
+from .under_way import UnderWay, is_being_cancelled
 
 _logger = logging.getLogger("tagloom")
 _NAMED = 3  # fetches that the log names
@@ -57,6 +61,7 @@ class StepCompiler:
         self._counts = counts
         self._size = self._started = 0  # operations of the graph, and steps begun, when one was compiled last
         self._growths = 0  # times that a step was compiled for operations which were added after others had run
+        self._under_way: UnderWay[tuple[CompiledStep, float]] = UnderWay()  # compilations in threads, by their keys
 
     def compiled(
         self,
@@ -84,6 +89,8 @@ class StepCompiler:
         """
         key = self._key(request, feeds, watched, partial_run, observed, shapes)
         step = self.cache.get(key)
+        if step is None and (running := self._under_way.get(key)) is not None:
+            step = self._taken_from(running, key)
         if step is None:
             step, seconds = self._compile(request, feeds, watched, self._target(partial_run, observed, shapes))
             self._keep(key, step, seconds)
@@ -92,17 +99,46 @@ class StepCompiler:
     async def compile(
         self, request: Request, feeds: Tensors, watched: Tensors, check_admits: Callable[[], None]
     ) -> None:
-        """Compile a step in a thread, unless it is kept; keep nothing if the session is closed meanwhile."""
+        """Compile a step in a thread, unless it is kept; keep nothing if the session is closed meanwhile.
+
+        Of several callers that want the same step at the same time one has it compiled, and all wait for that. A
+        cancelled caller only stops waiting.
+        """
         key = self._key(request, feeds, watched)
-        if self.cache.get(key) is None:
-            target, source = self._target(), user_source()
+        source = user_source()
+
+        def deliver(ended: Future[tuple[CompiledStep, float]]) -> None:
+            if ended.exception() is None and key not in self.cache:
+                with suppress(TagloomError):  # the callers are told: those who are left try again
+                    check_admits()
+                    self._keep(key, *ended.result())
+
+        while self.cache.get(key) is None:
+            work = partial(self._compile, request, feeds, watched, self._target())
+            compiling = self._under_way.begin(key, work, deliver)
             try:
-                step, seconds = await asyncio.to_thread(self._compile, request, feeds, watched, target)
+                step, seconds = await asyncio.shield(asyncio.wrap_future(compiling))
             except TagloomError as error:
                 error.source = error.source or source  # the caller's line is not on the stack of the thread
                 raise
+            except asyncio.CancelledError:
+                if not compiling.cancelled() or is_being_cancelled():
+                    raise
+                continue  # no thread had begun it, and `compiled` has done it on the event loop
             check_admits()
-            self._keep(key, step, seconds)
+            if key not in self.cache:
+                self._keep(key, step, seconds)
+
+    def _taken_from(self, running: Future[tuple[CompiledStep, float]], key: Any) -> CompiledStep | None:
+        """Wait for a compilation in a thread, which takes no longer than another one; None if it has not begun."""
+        if running.cancel():
+            return None
+        try:
+            step, seconds = running.result()
+        except CancelledError:
+            return None
+        self._keep(key, step, seconds)
+        return step
 
     def _key(
         self,
@@ -134,10 +170,10 @@ class StepCompiler:
         return step, seconds
 
     def _keep(self, key: Any, step: CompiledStep, seconds: float) -> None:
+        self.cache.insert(key, step)
         self.count += 1
         self.seconds += seconds
         self._note_growth()
-        self.cache.insert(key, step)
 
     def _note_growth(self) -> None:
         """Warn, once, about a program that goes on building between its steps."""

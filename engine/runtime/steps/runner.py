@@ -157,8 +157,11 @@ class StepRunner:
         return found
 
     def strand(self, parent: int) -> None:
-        """Be closed for this process, a child of the one that has the session's threads and runs its steps."""
-        if not self._closed:
+        """Be closed for this process, a child of the one that has the session's threads and runs its steps.
+
+        A session that has not been used on an event loop has neither, and is the child's as well.
+        """
+        if not self._closed and self._here[0] is not None:
             self._closed = self._closing = f"this session was opened in process {parent}, this is a child of it"
             self.is_stranded = True
             if self.environment.worker_pool is not None:

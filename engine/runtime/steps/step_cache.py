@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Container
 from typing import Any
 
 from ...kernels.memory.pool import MemoryLimitError
@@ -32,6 +33,9 @@ class StepCache:
 
     def __len__(self) -> int:
         return len(self._steps)
+
+    def __contains__(self, key: Any) -> bool:
+        return key in self._steps
 
     def get(self, key: Any) -> CompiledStep | None:
         """Return the step of a key, which is now the one used last; None if it is not kept."""
@@ -68,6 +72,12 @@ class StepCache:
             pool = next(each for each in pools if each is not None and each.name == error.device)
             raise refused(error, "the constants of a step", [step], pool, self._environment.resources) from None
         return True
+
+    def forget(self, tensors: Container[Any]) -> None:
+        """Let go of the steps that fetch or feed one of some tensors, which nobody asks for any longer."""
+        for key in list(self._steps):
+            if any(each in tensors for elements in key[:3] for each in elements):
+                self._steps.pop(key, None)
 
     def clear(self) -> None:
         """Let go of all steps."""
