@@ -21,10 +21,13 @@ class Resource:
     ----------
     turns : Turns or None
         Who has one is the only one to read or change it; None where no thread does that.
+    is_plain : bool
+        Whether it may be dropped without being closed, as it holds nothing but memory.
     """
 
     __slots__ = ("__weakref__",)  # nothing else, so that it stands beside a base class in C
     turns: Turns | None = None
+    is_plain: bool = False
 
     @property
     def label(self) -> str:

@@ -44,13 +44,13 @@ class FunctionScope:
         self.number: int = next(_numbers)
 
     @contextmanager
-    def call(self) -> Iterator[None]:
-        """Build inside as the function does."""
+    def call(self) -> Iterator[str]:
+        """Build inside as the function does, in a name scope of this call, which is given."""
         prefix = scopes.get_default_graph().unique_name(self.name)
         token = _calls.set(_Call(self, prefix))
         try:
             with scopes.within(name=prefix), unless_it_fails(scopes.get_default_graph()):
-                yield
+                yield prefix
         finally:
             _calls.reset(token)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+import threading
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from os import PathLike
@@ -32,6 +33,8 @@ class Graph:
     ----------
     finalized : bool
         Whether `finalize` was called.
+    guarded : bool
+        Whether `check_open` has something to check or to wait for.
 
     Examples
     --------
@@ -46,6 +49,9 @@ class Graph:
         self.seed: int = checked_seed(seed)
         self.version = 0
         self.finalized: bool = False
+        self.guarded: bool = False
+        self._building = threading.RLock()  # held while a thread builds a function
+        self._builder: int | None = None  # the thread that does
         self.root: Region = Region(self, None, "graph")
         self.collections: dict[str, list[Any]] = {}
         self.kept_variables: dict[int, dict[tuple[str, int], Any]] = {}  # by the function that made them, and name
@@ -58,10 +64,31 @@ class Graph:
 
         Call it when all is built that sessions will run; an operation that a request adds has its step compiled anew.
         """
-        self.finalized = True
+        self.finalized = self.guarded = True
+
+    @contextmanager
+    def built_alone(self) -> Iterator[None]:
+        """Let only this thread add operations inside: others that want to wait for the end.
+
+        What a function builds is known by its place in the region, so nothing may come in between.
+        """
+        with self._building:
+            before, self._builder, self.guarded = self._builder, threading.get_ident(), True
+            try:
+                yield
+            finally:
+                self._builder = before
+                self.guarded = self.finalized or before is not None
+
+    def forget_builder(self) -> None:
+        """Let the graph be built in a process that was forked while a thread of its parent built it."""
+        self._building, self._builder, self.guarded = threading.RLock(), None, self.finalized
 
     def check_open(self) -> None:
-        """Raise GraphError if nothing may be added any longer."""
+        """Raise GraphError if nothing may be added any longer; wait for another thread that builds a function."""
+        if self._builder not in (None, threading.get_ident()):
+            with self._building:
+                pass
         if self.finalized:
             raise GraphError(
                 "the graph is finalized: operations can not be added, nor inputs changed",
@@ -79,6 +106,33 @@ class Graph:
                 region.operations.clear()
         self.root.operations.clear()
         self._by_name.clear()
+
+    def remove(self, operations: Collection[Operation], scope: str) -> None:
+        """Forget operations of the root region that no other operation uses, what is in them, and their names.
+
+        Parameters
+        ----------
+        operations : collection of Operation
+        scope : str
+            The name scope that they were built in, which is not entered again: names in it are free.
+        """
+        gone = set(operations)
+        for op in gone:
+            for tensor in op.inputs:
+                tensor._consumers.pop(op, None)
+            for region in op.regions:
+                for inner in region.walk():
+                    self._by_name.pop(inner.name, None)
+                    for tensor in inner.inputs:
+                        tensor._consumers.pop(inner, None)
+            self._by_name.pop(op.name, None)
+        root = self.root
+        root.operations[:] = [op for op in root.operations if op not in gone]
+        for key, reads in list(root.reads.items()):
+            root.reads[key] = [read for read in reads if read.op not in gone]
+        for name in [n for n in self._counts if n == scope or n.startswith(f"{scope}/")]:
+            if name not in self._by_name:
+                del self._counts[name]
 
     @contextmanager
     def as_default(self) -> Iterator[Graph]:

@@ -113,7 +113,7 @@ class Operation:
         source: Source | None = None,
         origin: Origin | None = None,
     ) -> None:
-        if region.graph.finalized:
+        if region.graph.guarded:
             region.graph.check_open()
         self.region: Region = region
         self.type: str = type

@@ -121,11 +121,15 @@ def _tensors(places: Iterable[Place], operations: Sequence[Operation]) -> list[T
     return [operations[i].outputs[k] for i, k in places]
 
 
+# Made anew: a graph that is unpickled is built by no thread.
+_OF_PROCESS = ("root", "_by_name", "_building", "_builder", "guarded")
+
+
 def details(graph: Graph) -> dict[str, Any]:
     """Return what else a graph holds, which may refer to its tensors, operations and regions."""
     operations = graph.get_operations()
     return {
-        "graph": {key: value for key, value in vars(graph).items() if key not in ("root", "_by_name")},
+        "graph": {key: value for key, value in vars(graph).items() if key not in _OF_PROCESS},
         "attrs": [op.attrs for op in operations],
         "derived": [(t, t._derived) for op in operations for t in op.outputs if t._derived],
         "regions": [(r.resolver, r.reads, r.written) for r in _regions(graph, operations)],
@@ -135,6 +139,7 @@ def details(graph: Graph) -> dict[str, Any]:
 def restore(graph: Graph, found: dict[str, Any]) -> None:
     """Give a graph made by `rebuild` what `details` returned."""
     vars(graph).update(found["graph"])
+    graph.guarded = graph.finalized
     operations = graph.get_operations()
     for op, attrs in zip(operations, found["attrs"], strict=True):
         op.attrs = attrs

@@ -141,6 +141,7 @@ class Session(SessionView):
         )
         kind = executor_named(executor, opened, check_numerics)
         steps = StepRunner(graph, environment, kind, timeout, max_steps, on_step)
+        self._before_release: list[Callable[[], object]] = []
         super().__init__(graph, resources, opened, steps, cores, threads, swapping)
 
     @property
@@ -416,6 +417,10 @@ class Session(SessionView):
         finally:
             await self._end()
 
+    def call_before_release(self, function: Callable[[], object]) -> None:
+        """Call a function when the last step has ended, and the session still has its variables."""
+        self._before_release.append(function)
+
     async def _end(self) -> None:
         self.resources.cancel(SessionClosed("the session was closed", hint=REOPEN))
         try:
@@ -427,6 +432,8 @@ class Session(SessionView):
     async def _release(self) -> None:
         """Release what steps use, when none runs any longer, also when cancelled; again is fine, and at one time."""
         self._last_report = self.report()  # figures only, which keep nothing of the step
+        while self._before_release:
+            self._before_release.pop()()
         self._steps.compiler.cache.clear()
         self._threads.shutdown()
         async with AsyncExitStack() as closing:  # the last first

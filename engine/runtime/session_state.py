@@ -228,6 +228,17 @@ class SessionState:
         seed, step = map(int, state)
         self._steps.random_state = RandomState(seed, step)
 
+    @property
+    def is_adrift(self) -> bool:
+        """Whether it is neither closed nor can go on by itself: the event loop that it was used on is closed."""
+        return self._steps.is_adrift
+
+    def names_in_use(self) -> set[str]:
+        """Return the names of variables, and whatever else outlives steps, that steps use now, or threads."""
+        steps = [each.step for each in list(self._steps.running) if not each.loop.is_closed()]
+        found = {node.attrs["shared_name"] for step in steps for node in step.plan.nodes if "shared_name" in node.attrs}
+        return found | self.resources.names_in_turn()
+
     def list_devices(self) -> list[DeviceAttributes]:
         """Return the session's devices: their names, types, and limits of memory."""
         return [each.attributes() for each in self._devices]

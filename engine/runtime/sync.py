@@ -119,6 +119,11 @@ class SyncSession:
         self.close()
 
     @property
+    def blocking(self) -> bool | None:
+        """Whether calls may keep an event loop of their thread waiting; None if only that of a notebook."""
+        return self._blocking
+
+    @property
     def graph(self) -> Any:
         """The session's graph."""
         return self._session.graph

@@ -50,6 +50,7 @@ class VariableSlot(Resource):
     """
 
     turns: Turns
+    is_plain = True
 
     __slots__ = ("_buffer", "name", "turns")
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import array
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,12 +14,13 @@ import numpy as np
 from ...base import nest
 from ...base.array_like import as_array
 from ...base.dtypes import as_dtype
-from ...base.errors import GraphError
+from ...base.errors import DtypeError, GraphError, TagloomError
 from ...base.shapes import Shape
 from ...ir.apply import as_symbolic
 from ...ir.tensor import Tensor
 from ...ops.control.placeholders import placeholder
 
+_BUFFERS = (memoryview, array.array)  # of Python's own, which NumPy reads
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.]+")
 
 
@@ -91,7 +93,7 @@ class Parameters:
     def __init__(
         self, function: Callable[..., Any], input_signature: Sequence[Any] | None, static_argnames: str | Sequence[str]
     ) -> None:
-        self._name = getattr(function, "__qualname__", repr(function))
+        self._name = getattr(function, "__qualname__", repr(function)).rpartition("<locals>.")[2]
         self._signature = inspect.signature(function)
         names = list(self._signature.parameters)
         self._static = {static_argnames} if isinstance(static_argnames, str) else set(static_argnames)
@@ -113,8 +115,11 @@ class Parameters:
         self._specs: dict[str, Any] = dict(zip(names, specs))
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
-        """Return the arguments of a call; TypeError if they do not fit the parameters, as Python has it."""
-        bound = self._signature.bind(*args, **kwargs)
+        """Return the arguments of a call; TypeError, as Python has it, if they do not fit the parameters."""
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise self._misfit(error, args, kwargs) from None
         given = set(bound.arguments)
         bound.apply_defaults()
         arguments = Arguments(bound.arguments, self._static | (bound.arguments.keys() - given))
@@ -123,6 +128,12 @@ class Parameters:
             for name, value in bound.arguments.items()
         )
         return arguments
+
+    def _misfit(self, error: TypeError, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TypeError:
+        """Return an error that names the function, its parameters, and what was given."""
+        given = [*(type(value).__name__ for value in args), *(f"{k}={type(v).__name__}" for k, v in kwargs.items())]
+        wanted = f"{self._name}{self._signature.replace(return_annotation=inspect.Signature.empty)}"
+        return TypeError(f"{self._name}: {error}\n  wanted: {wanted}\n  got: {self._name}({', '.join(given)})")
 
     def call(self, function: Callable[..., Any], values: Mapping[str, Any]) -> Any:
         """Call a function with values for its parameters."""
@@ -179,16 +190,27 @@ class Parameters:
         if as_symbolic(value):
             arguments.symbolic = True
             return None
-        spec = _spec_of(value)
+        try:
+            spec = _spec_of(value)
+        except TagloomError as error:
+            error.add_note(f"it is argument {name} of {self._name}")
+            raise
         if spec is None:
             return self._constant(name, value)
         arguments.leaves.append(value)
         return spec.dtype.numpy, spec.shape.as_tuple()
 
     def _constant(self, name: str, value: Any) -> Any:
+        if isinstance(value, Awaitable):
+            raise DtypeError(
+                f"argument {name} of {self._name} is not awaited",
+                wanted="its result: an array, a number, or a constant",
+                got=repr(value),
+                hint=f"{self._name}(..., {name}=await ...)",
+            )
         try:
             hash(value)
-        except TypeError:
+        except (TypeError, ValueError):
             raise GraphError(
                 f"{self._name} can not be traced with this value of {name}",
                 wanted="an array, a number, a structure of them, or something hashable, which is a constant",
@@ -223,8 +245,8 @@ def _spec_of(leaf: Any) -> TensorSpec | None:
         return leaf
     if isinstance(leaf, bool) or not (isinstance(leaf, (int, float, complex)) or _is_array(leaf)):
         return None
-    array = as_array(leaf) if isinstance(leaf, (int, float, complex)) else np.asarray(leaf)
-    return TensorSpec(array.shape, array.dtype)
+    found = as_array(leaf) if isinstance(leaf, (int, float, complex, *_BUFFERS)) else _as_numpy(leaf)
+    return TensorSpec(found.shape, found.dtype)
 
 
 def _default_key(value: Any) -> Any:
@@ -236,8 +258,18 @@ def _default_key(value: Any) -> Any:
     return type(value), value
 
 
+def _as_numpy(leaf: Any) -> np.ndarray[Any, Any]:
+    """Return an array of another library as NumPy's, to know its dtype and shape; DtypeError if it gives none."""
+    try:
+        return np.asarray(leaf)
+    except TagloomError:
+        raise
+    except (RuntimeError, TypeError, ValueError, BufferError):
+        return as_array(leaf)  # by DLPack, or with an error that says what to do
+
+
 def _is_array(leaf: Any) -> bool:
-    known = isinstance(leaf, (np.ndarray, np.generic))
+    known = isinstance(leaf, (np.ndarray, np.generic, *_BUFFERS))
     return known or (not isinstance(leaf, type) and (hasattr(leaf, "__array__") or hasattr(leaf, "__dlpack__")))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from ...base import nest
 from ...base.errors import GraphError
@@ -19,6 +19,7 @@ from ..steps.step import Step
 if TYPE_CHECKING:
     from ..session import Session
 
+_ELEMENTS = (Tensor, Operation)
 _locks: WeakKeyDictionary[Session, asyncio.Lock] = WeakKeyDictionary()  # held while variables are initialized
 
 
@@ -29,7 +30,8 @@ class ConcreteFunction:
     ----------
     graph : Graph
     build : callable
-        ``build()`` returns placeholders and results; it is called with the graph's root current.
+        ``build()`` returns placeholders, results, and the name scope that these were built in; it is called with the
+        graph's root current.
 
     Attributes
     ----------
@@ -37,16 +39,21 @@ class ConcreteFunction:
         What is fed.
     built : list of Operation
         What the trace has added to the graph's root region.
+    kept : frozenset of str
+        Names of what the trace uses and sessions keep from call to call: its variables among others.
     """
 
-    def __init__(self, graph: Graph, build: Callable[[], tuple[list[Tensor], Any]]) -> None:
-        first = len(graph.root.operations)
-        with graph.as_default():
-            self.placeholders, self._fetches = build()
-            self.built: list[Operation] = graph.root.operations[first:]
+    def __init__(self, graph: Graph, build: Callable[[], tuple[list[Tensor], Any, str]]) -> None:
+        self._graph = graph
+        with graph.built_alone(), graph.as_default():
+            first = len(graph.root.operations)
+            self.placeholders, self._fetches, self._scope = build()
             self._variables = _read(graph, self._fetches)
             self._flags = [v.is_initialized() for v in self._variables]
+            self.built: list[Operation] = graph.root.operations[first:]
+            self.kept: frozenset[str] = _kept_by(graph, self._fetches, self._variables)
         self._steps: WeakKeyDictionary[Session, Step] = WeakKeyDictionary()
+        self._initialized: WeakSet[Session] = WeakSet()
 
     async def step(self, session: Session, values: Sequence[Any], watch: Sequence[Tensor] = ()) -> Step:
         """Return the step in a session, whose variables are initialized; compiled beside the event loop if it is new.
@@ -65,6 +72,18 @@ class ConcreteFunction:
                 await self._initialize(session, values)
             step = self._steps[session] = await session.compile(self._fetches, self.placeholders)
         return await session.compile(self._fetches, self.placeholders, watch=watch) if watch else step
+
+    def remove(self) -> None:
+        """Forget the trace: its operations, except those that variables or other traces use, and its steps.
+
+        A call that is under way ends as if nothing had happened.
+        """
+        stay = ancestors([*_collected(self._graph), *_users_outside(self.built)])
+        gone = [op for op in self.built if op not in stay]
+        elements = {*gone, *(tensor for op in gone for tensor in op.outputs)}
+        for step in list(self._steps.values()):
+            step.forget(elements)
+        self._graph.remove(gone, self._scope)
 
     def find(self, name: Any) -> Any:
         """Return the tensor of a name, of which the end is enough; anything but a name as it is.
@@ -90,10 +109,14 @@ class ConcreteFunction:
     async def _initialize(self, session: Session, values: Sequence[Any]) -> None:
         """Give variables that have none in the session their initial values, once for all functions that run in it."""
         async with _locks.setdefault(session, asyncio.Lock()):
-            known = await session.run(self._flags)
+            if session in self._initialized:
+                return
+            known = await (await session.compile(self._flags))()
             missing = [v.initializer for v, is_known in zip(self._variables, known) if not is_known]
             if missing:
-                await session.run(missing, dict(zip(self.placeholders, values)))
+                step = await session.compile(missing, self.placeholders)
+                await step(*values)
+            self._initialized.add(session)
 
 
 def _read(graph: Graph, fetches: Any) -> list[Variable]:
@@ -108,6 +131,42 @@ def _read(graph: Graph, fetches: Any) -> list[Variable]:
         if len(now) == len(found):
             return now
         found = now
+
+
+def _kept_by(graph: Graph, fetches: Any, variables: Sequence[Variable]) -> frozenset[str]:
+    """Return the names of what outlives steps and fetches, or initial values of variables, depend on."""
+    elements = [graph.as_graph_element(leaf) for leaf in nest.flatten(fetches)]
+    wanted = [e.op if isinstance(e, Tensor) else e for e in elements]
+    reached = ancestors([*wanted, *(v.initializer for v in variables)])
+    every = [each for op in reached for each in (op, *_inner(op))]
+    return frozenset(op.attrs["shared_name"] for op in every if op.definition.outlives_step)
+
+
+def _collected(graph: Graph) -> list[Operation]:
+    """Return the operations of what a graph keeps, as its variables with their initial values."""
+    kept = [each for places in graph.kept_variables.values() for each in places.values()]
+    found: list[Operation] = []
+    for each in [*kept, *(each for listed in graph.collections.values() for each in listed)]:
+        parts = [each, *vars(each).values()] if hasattr(each, "__dict__") else [each]
+        found += [part.op if isinstance(part, Tensor) else part for part in parts if isinstance(part, _ELEMENTS)]
+    return [op for op in found if op.region is graph.root]
+
+
+def _users_outside(operations: Sequence[Operation]) -> list[Operation]:
+    """Return those of some operations of the root region that operations outside of them use."""
+    inside = set(operations)
+    return [
+        op
+        for op in operations
+        if any(_at_root(user) not in inside for tensor in op.outputs for user in tensor._consumers)
+    ]
+
+
+def _at_root(op: Operation) -> Operation:
+    """Return the operation of the root region that an operation is, or is in."""
+    while op.region.owner is not None:
+        op = op.region.owner
+    return op
 
 
 def _inner(op: Operation) -> list[Operation]:

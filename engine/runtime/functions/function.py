@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import threading
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial, update_wrapper
 from types import MethodType
-from typing import Any
+from typing import Any, cast
 
 from ...base.errors import GraphError, TagloomError
+from ...base.source_lines import user_source
 from ...frontend.function_scope import FunctionScope, is_inside, with_effects
 from ...ir import scopes
 from ...ir.graph import Graph
 from ...ir.tensor import Tensor
 from ..observe.watch import Watch
+from ..scheduling.running_loops import refuse_running_loop
 from ..session import Session
 from ..steps.step import Step
 from ..steps.stream import StepStream
+from ..steps.under_way import UnderWay
 from ..sync import SyncSession
 from .arguments import Arguments, Parameters, changes
+from .calls import Call
 from .concrete import ConcreteFunction
-from .sessions import SyncDefault, default_session, default_sync_session
+from .sessions import FunctionState, default_session, state_of
 
 _logger = logging.getLogger("tagloom")
 _MANY = 8  # traces of one function from which on each is warned about
 _common = Graph()  # of functions that are made while no graph is open, so that they may call each other
-_tracing = threading.RLock()  # functions of one graph may be called in several threads
+_MOST = 128  # traces that a function keeps; each takes some 200 KB with its compiled step
 
 
 class Function:
@@ -39,7 +45,7 @@ class Function:
     graph : Graph
         What the traces are built in.
     traces : int
-        How many there are.
+        How often it was traced.
 
     Examples
     --------
@@ -59,12 +65,16 @@ class Function:
         session: Session | SyncSession | None = None,
         input_signature: Sequence[Any] | None = None,
         static_argnames: str | Sequence[str] = (),
+        max_traces: int = _MOST,
+        blocking: bool | None = None,
     ) -> None:
         self.options: dict[str, Any] = {
             "graph": graph,
             "session": session,
             "input_signature": input_signature,
             "static_argnames": static_argnames,
+            "max_traces": max_traces,
+            "blocking": blocking,
         }
         update_wrapper(self, function)
         self.python_function = function
@@ -73,9 +83,13 @@ class Function:
         self.graph: Graph = _graph_of(graph, session)
         self._session = session
         self._scope = FunctionScope(self._name)
-        self._concrete: dict[Any, ConcreteFunction] = {}
+        self.traces: int = 0
+        self._most_traces = _checked_most(max_traces)
+        self._blocking = blocking
+        self._concrete: OrderedDict[Any, ConcreteFunction] = OrderedDict()  # the one used last is the last
+        self._tracing: UnderWay[ConcreteFunction] = UnderWay()
         self._described: dict[str, str] = {}  # the arguments of the newest trace
-        self._default: SyncDefault | None = None  # held, so that it lasts as long as the function
+        self._state: FunctionState = state_of(self.graph)  # held, so that it lasts as long as the function
 
     def __repr__(self) -> str:
         return f"<Function {self._name}: {self.traces} traces>"
@@ -88,13 +102,8 @@ class Function:
         vars(instance)[self.python_function.__name__] = bound  # found there from now on
         return bound
 
-    @property
-    def traces(self) -> int:
-        """How often the function was traced."""
-        return len(self._concrete)
-
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return an awaitable of the results; in a function that is traced, or given tensors, the results as tensors.
+        """Return a coroutine of the results; in a function that is traced, or given tensors, the results as tensors.
 
         Raises
         ------
@@ -106,13 +115,13 @@ class Function:
         arguments = self._parameters.bind(args, kwargs)
         if arguments.symbolic or is_inside():
             return self._inline(arguments.values)
-        return self._run(arguments)
+        return Call(self._name, self._run(arguments))
 
     def sync(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function in a script, where no event loop runs.
+        """Call the function in a script or a notebook, and wait for the result.
 
         Its session is a SyncSession: the one given to :func:`function`, or one for all functions of this graph, which
-        lasts as long as they do. What that keeps in variables is not what an event loop's session keeps.
+        lasts as long as they do.
 
         Parameters
         ----------
@@ -123,8 +132,20 @@ class Function:
         -------
         structure of numpy.ndarray
             What ``await function(...)`` would give.
+
+        Raises
+        ------
+        TagloomError
+            If an event loop runs in this thread, which would stand still meanwhile: await the function there, or make
+            it with ``blocking=True``. The loop of a notebook may wait.
         """
-        return self.sync_session().call(self._run_in, self._parameters.bind(args, kwargs))
+        self._refuse_session()
+        given = isinstance(self._session, SyncSession)
+        blocking = self._session.blocking if isinstance(self._session, SyncSession) else self._blocking
+        option = "its session SyncSession(..., blocking=True)" if given else "tagloom.function(blocking=True)"
+        hint = f"`await {self._name}(...)`; or make {option}, which keeps the event loop waiting"
+        refuse_running_loop(blocking, f"{self._name}.sync()", hint)
+        return self._sync_session().call(self._run_in, self._parameters.bind(args, kwargs))
 
     async def step(self, *args: Any, **kwargs: Any) -> Step:
         """Return the compiled step for arguments like these.
@@ -142,7 +163,9 @@ class Function:
             Await it with the arrays and numbers among the arguments, in their order.
         """
         arguments = self._parameters.bind(args, kwargs)
-        return await self._trace(arguments).step(await self.session(), arguments.leaves)
+        session, concrete = await self._own_session(), await self._traced(arguments)
+        with self._used(session, concrete):
+            return await concrete.step(session, arguments.leaves)
 
     def concrete(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
         """Return the trace for arguments like these, made if there is none yet.
@@ -160,12 +183,26 @@ class Function:
         return self._trace(self._parameters.bind(args, kwargs))
 
     async def _run(self, arguments: Arguments) -> Any:
-        return await self._run_in(await self.session(), arguments)
+        return await self._run_in(await self._own_session(), arguments)
 
     async def _run_in(self, session: Session, arguments: Arguments) -> Any:
-        concrete = self._concrete.get(arguments.key) or self._trace(arguments)
+        concrete = self._concrete.get(arguments.key)
+        if concrete is None:
+            concrete = await self._traced(arguments)
+        elif len(self._concrete) > 1:
+            self._note_use(arguments)
+        if self._session is None and concrete.kept:
+            with self._state.used(session, concrete.kept, self._name):
+                step = await concrete.step(session, arguments.leaves)
+                return await step(*arguments.leaves)
         step = await concrete.step(session, arguments.leaves)
         return await step(*arguments.leaves)
+
+    def _used(self, session: Session, concrete: ConcreteFunction) -> AbstractContextManager[None]:
+        """Have the variables of a trace in a session as long as a call lasts."""
+        if self._session is not None or not concrete.kept:
+            return nullcontext()
+        return self._state.used(session, concrete.kept, self._name)
 
     def stream(
         self,
@@ -219,11 +256,12 @@ class Function:
         self, concrete: ConcreteFunction, arguments: Arguments, watch: Watch, timeout: float | None
     ) -> Any:
         try:
-            step = await concrete.step(await self.session(), arguments.leaves, watch=[watch.tensor])
-        except BaseException:
+            session = await self._own_session()
+            with self._used(session, concrete):
+                step = await concrete.step(session, arguments.leaves, watch=[watch.tensor])
+                return await step(*arguments.leaves, timeout=timeout, watch=watch)
+        finally:
             watch.end()
-            raise
-        return await step(*arguments.leaves, timeout=timeout, watch=watch)
 
     async def session(self) -> Session:
         """Return the session that a call runs in here, to read and write variables, or for a report.
@@ -238,6 +276,12 @@ class Function:
         GraphError
             If the function was given a SyncSession.
         """
+        session = await self._own_session()
+        if self._session is None:
+            self._state.bring_all(session, self._kept(), self._name)
+        return session
+
+    async def _own_session(self) -> Session:
         if isinstance(self._session, SyncSession):
             raise GraphError(
                 f"{self._name} was given a SyncSession",
@@ -245,7 +289,10 @@ class Function:
                 got=self._session,
                 hint=f"{self._name}.sync(...)",
             )
-        return self._session or await default_session(self.graph)
+        return self._session or await default_session(self._state, self.graph)
+
+    def _kept(self) -> set[str]:
+        return {name for concrete in self._concrete.values() for name in concrete.kept}
 
     def sync_session(self) -> SyncSession:
         """Return the session that :meth:`sync` runs in.
@@ -260,6 +307,19 @@ class Function:
         GraphError
             If the function was given a Session.
         """
+        session = self._sync_session()
+        if self._session is None:
+            session.call(self._brought)
+        return session
+
+    async def _brought(self, session: Session) -> None:
+        self._state.bring_all(session, self._kept(), self._name)
+
+    def _sync_session(self) -> SyncSession:
+        self._refuse_session()
+        return self._state.sync_session() if self._session is None else cast(SyncSession, self._session)
+
+    def _refuse_session(self) -> None:
         if isinstance(self._session, Session):
             raise GraphError(
                 f"{self._name} was given a Session",
@@ -267,36 +327,54 @@ class Function:
                 got=self._session,
                 hint=f"await {self._name}(...)",
             )
-        if self._session is not None:
-            return self._session
-        self._default = default_sync_session(self.graph)
-        return self._default.session
 
     def _inline(self, values: Mapping[str, Any]) -> Any:
         """Call the function where a graph is built; outside of a function that is traced, results wait for effects."""
-        first = None if is_inside() else len(scopes.current_region().operations)
-        with self._scope.call():
+        if is_inside():
+            with self._scope.call():
+                return self._parameters.call(self.python_function, values)
+        region = scopes.current_region()
+        with region.graph.built_alone(), self._scope.call():
+            first = len(region.operations)
             result = self._parameters.call(self.python_function, values)
-            if first is None:
-                return result
-            return with_effects(result, scopes.current_region().operations[first:], self._name)
+            return with_effects(result, region.operations[first:], self._name)
+
+    async def _traced(self, arguments: Arguments) -> ConcreteFunction:
+        """Return the trace for arguments, made in a thread if there is none, once however many calls want it."""
+        concrete = self._concrete.get(arguments.key)
+        if concrete is None:
+            source, loop = user_source(), asyncio.get_running_loop()
+            tracing = self._tracing.begin((loop, arguments.key), partial(self._trace, arguments), lambda _: None)
+            try:
+                concrete = await asyncio.shield(asyncio.wrap_future(tracing))
+            except TagloomError as error:
+                error.source = error.source or source  # the caller's line is not on the stack of the thread
+                raise
+        return concrete
 
     def _trace(self, arguments: Arguments) -> ConcreteFunction:
-        with _tracing:
+        with self.graph.built_alone():
             concrete = self._concrete.get(arguments.key)
             if concrete is None:
                 self._log(arguments)
                 concrete = ConcreteFunction(self.graph, partial(self._build, arguments))
+                self.traces += 1
                 self._concrete[arguments.key] = concrete
+                while len(self._concrete) > self._most_traces:
+                    self._concrete.popitem(last=False)[1].remove()
         return concrete
 
-    def _build(self, arguments: Arguments) -> tuple[list[Tensor], Any]:
-        with self._scope.call():
+    def _note_use(self, arguments: Arguments) -> None:
+        with suppress(KeyError):  # another thread may have forgotten it meanwhile
+            self._concrete.move_to_end(arguments.key)
+
+    def _build(self, arguments: Arguments) -> tuple[list[Tensor], Any, str]:
+        with self._scope.call() as scope:
             values, placeholders = self._parameters.placeholders(arguments)
             try:
                 first = len(self.graph.root.operations)
                 result = self._parameters.call(self.python_function, values)
-                return placeholders, with_effects(result, self.graph.root.operations[first:], self._name)
+                return placeholders, with_effects(result, self.graph.root.operations[first:], self._name), scope
             except TagloomError as error:
                 described = ", ".join(f"{k}: {v}" for k, v in self._parameters.describe(arguments).items())
                 error.add_note(
@@ -307,13 +385,14 @@ class Function:
 
     def _log(self, arguments: Arguments) -> None:
         described = self._parameters.describe(arguments)
-        if not self._concrete:
+        if not self.traces:
             _logger.debug("%s is traced: %s", self._name, described)
         else:
-            level = logging.WARNING if self.traces >= _MANY else logging.DEBUG
+            number = self.traces + 1
+            level = logging.WARNING if number > _MANY and (number - 1).bit_count() == 1 else logging.DEBUG
             text = "; ".join(changes(self._described, described))
             hint = ": sizes that change are None in input_signature" if level == logging.WARNING else ""
-            _logger.log(level, "%s is traced again, for the %d. time: %s%s", self._name, self.traces + 1, text, hint)
+            _logger.log(level, "%s is traced again, for the %d. time: %s%s", self._name, number, text, hint)
         self._described = described
 
 
@@ -324,6 +403,8 @@ def function(
     session: Session | SyncSession | None = None,
     input_signature: Sequence[Any] | None = None,
     static_argnames: str | Sequence[str] = (),
+    max_traces: int = _MOST,
+    blocking: bool | None = None,
 ) -> Any:
     """Make an awaitable function of a Python function that builds operations; as a decorator, or called with it.
 
@@ -333,8 +414,8 @@ def function(
 
     * Arrays, NumPy scalars, ints, floats and structures of them are tensors; bools, strings, None and other hashable
       objects are constants, as is what `static_argnames` names, and the default of a parameter that a call leaves out.
-    * Variables are made once, however often the function is traced, and have their initial values in each session
-      that it runs in.
+    * Variables are made once, however often the function is traced, and each has one value wherever the function is
+      called. Calls on two event loops that use a variable at the same time are refused.
     * Called while another function is traced, or with tensors, it builds its operations there and returns tensors.
     * On a method, each object has traces and variables of its own.
 
@@ -346,11 +427,19 @@ def function(
         What the traces are built in: that of `session`, or the one that is open, or one that all such functions share.
     session : Session or SyncSession, optional
         What the function runs in. Without one, functions of a graph share a session for each event loop, which is
-        closed with the loop: what variables hold then lasts as long.
+        closed with the loop, and one for :meth:`Function.sync`. Variables follow the calls from session to session,
+        also to the event loop of another ``asyncio.run`` and into a process that is forked: their values last as long
+        as the functions of the graph do.
     input_signature : sequence of structures of TensorSpec, optional
         Dtypes and shapes of the first parameters, so that sizes which are None there need no traces of their own.
     static_argnames : str or sequence of str, optional
         Parameters whose values Python has to know: each value has a trace of its own.
+    max_traces : int, optional
+        Traces that are kept with their compiled steps. One more takes the place of the trace that was called least
+        recently, which is traced again when it is called again.
+    blocking : bool, optional
+        Whether :meth:`Function.sync` may keep an event loop waiting that runs in the calling thread; by default only
+        that of a notebook.
 
     Returns
     -------
@@ -360,7 +449,8 @@ def function(
     Raises
     ------
     GraphError
-        If `input_signature` or `static_argnames` do not fit the function, or `graph` is not that of `session`.
+        If `input_signature` or `static_argnames` do not fit the function, `graph` is not that of `session`, or
+        `max_traces` is less than 1.
 
     Examples
     --------
@@ -380,10 +470,18 @@ def function(
         "session": session,
         "input_signature": input_signature,
         "static_argnames": static_argnames,
+        "max_traces": max_traces,
+        "blocking": blocking,
     }
     if function is None:
         return partial(_function, **options)
     return Function(function, **options)
+
+
+def _checked_most(max_traces: int) -> int:
+    if isinstance(max_traces, bool) or not isinstance(max_traces, int) or max_traces < 1:
+        raise GraphError("not a number of traces", wanted="an integer of 1 or more", got=repr(max_traces), hint="128")
+    return max_traces
 
 
 _function = function  # its parameter has the same name

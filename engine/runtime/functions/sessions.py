@@ -1,26 +1,241 @@
-"""The sessions that functions run in unless they are given one: one for each graph and event loop, ended with it."""
+"""The sessions that functions run in unless they are given one, and the state that these have in common.
+
+There is a session for each graph and event loop, closed with the loop, and one for scripts. What functions keep, such
+as variables, is in one of them at a time, and follows the calls: see docs/design/0037-functions.md.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncGenerator
-from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary, finalize
+from collections import Counter
+from collections.abc import AsyncGenerator, Collection, Iterator
+from contextlib import contextmanager
+from functools import partial
+from weakref import WeakKeyDictionary, WeakValueDictionary, finalize, ref
 
+from ...base.errors import TagloomError
 from ...ir.graph import Graph
+from ..resources.manager import Snapshot
+from ..scheduling.forks import when_forked
 from ..session import Session
+from ..steps.outcomes import RandomState
 from ..sync import SyncSession
 
 _logger = logging.getLogger("tagloom")
 _Held = tuple[Session, AsyncGenerator[None, None]]
 _sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Graph, _Held]] = WeakKeyDictionary()
 
-_forgotten: WeakSet[Graph] = WeakSet()  # whose session had variables when it was closed
-_told: WeakSet[Graph] = WeakSet()
+
+class FunctionState:
+    """What the functions of one graph keep from call to call, and the sessions that they are called in.
+
+    Each variable, by its name, is in one session at a time. A call brings those that it uses into its own session,
+    which takes a copy. Two event loops that use one variable at the same time are refused.
+
+    Parameters
+    ----------
+    graph : Graph
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self._opening = threading.Lock()  # held while the session for scripts is opened, by none of its own thread
+        self._lock = threading.RLock()  # guards what follows; sessions are in several threads
+        self._places: dict[Session, set[str]] = {}  # which names are where
+        self._calls: Counter[tuple[Session, frozenset[str]]] = Counter()  # under way
+        self._kept: Snapshot = {}  # in no session: its session was closed, or is another process's
+        self._random: RandomState | None = None  # of the session that was closed last
+        self._graph = graph
+        self._script = _Script()
+        finalize(self, self._script.close)  # refers to the script session alone
+
+    # ---- sessions
+
+    def sync_session(self) -> SyncSession:
+        """Return the session for scripts, which is closed when the graph has no functions any longer."""
+        with self._opening:
+            session = self._script.session
+            if session is None or session.closed:
+                self._script.session = session = SyncSession(self._graph, blocking=True)
+                session.call(self._begin)
+            return session
+
+    async def _begin(self, session: Session) -> None:
+        self.opened(session)
+
+    def opened(self, session: Session) -> None:
+        """Let a new session draw the random numbers that follow those of the others."""
+        session.call_before_release(partial(_close_in, ref(self), session))  # which lasts as long as the functions do
+        with self._lock:
+            for each in [other for other in self._places if other.is_adrift]:
+                self.closing(each)
+            drawn = [self._random, *(each.random_state for each in self._places)]
+            states = [each for each in drawn if each is not None]
+            self._places[session] = set()
+            if states:
+                session.random_state = max(states, key=lambda state: state.step)
+
+    def closing(self, session: Session) -> None:
+        """Keep what a session has for the next one."""
+        with self._lock:
+            self._places.pop(session, None)
+            elsewhere = set().union(*self._places.values())
+            found = session.resources.snapshot()
+            for kind, values in found.items():
+                here = {name: value for name, value in values.items() if name not in elsewhere}
+                self._kept.setdefault(kind, {}).update(here)
+            if self._random is None or self._random.step <= session.random_state.step:
+                self._random = session.random_state
+
+    # ---- calls
+
+    @contextmanager
+    def used(self, session: Session, names: frozenset[str], function: str) -> Iterator[None]:
+        """Have what a call uses in its session, until it ends; to be entered on the session's event loop.
+
+        Parameters
+        ----------
+        session : Session
+        names : frozenset of str
+            Variables, and whatever else is kept by a name.
+        function : str
+            Name of the function, for errors.
+
+        Raises
+        ------
+        TagloomError
+            If calls that are under way on another event loop use one of them.
+        """
+        call = session, names
+        with self._lock:
+            if not names <= self._places.setdefault(session, set()):
+                self._bring(session, names, function)
+            self._calls[call] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._calls[call] -= 1
+                if self._calls[call] <= 0:
+                    del self._calls[call]
+
+    def bring_all(self, session: Session, names: Collection[str], function: str) -> None:
+        """Bring what a function uses into a session, and all else that is kept and not in use elsewhere."""
+        with self._lock:
+            wanted = {name for values in self._kept.values() for name in values}
+            for other, there in self._places.items():
+                wanted |= there - self._in_use(other)
+            self._bring(session, wanted | set(names), function)
+
+    def _bring(self, session: Session, names: Collection[str], function: str) -> None:
+        here = self._places.setdefault(session, set())
+        missing = set(names) - here
+        moving = {other: missing & there for other, there in self._places.items() if other is not session}
+        for other, wanted in moving.items():
+            if blocked := wanted & self._in_use(other):
+                raise TagloomError(
+                    f"{function} uses variables that calls on another event loop use now",
+                    wanted="calls of one event loop at a time, or those of several threads by .sync()",
+                    got=", ".join(sorted(blocked)),
+                    hint=f"await those calls before, or make {function} with a graph of its own: "
+                    "tagloom.function(graph=tagloom.Graph())",
+                )
+            if stuck := other.resources.immovable(wanted):
+                raise TagloomError(
+                    f"{function} uses what only another of its sessions has",
+                    wanted="variables or pipelines, which follow the calls of a function",
+                    got=", ".join(sorted(stuck)),
+                    hint=f"call {function} either by .sync() or on one event loop, or give it a session: "
+                    "tagloom.function(session=...)",
+                )
+        found = self._take_kept(missing)
+        for other, wanted in moving.items():
+            for kind, values in other.resources.take(wanted).items():
+                found.setdefault(kind, {}).update(values)
+            if wanted and other.random_state.step > session.random_state.step:
+                session.random_state = other.random_state
+            self._places[other] -= wanted
+        try:
+            session.resources.restore(found)
+        except BaseException:
+            for kind, values in found.items():
+                self._kept.setdefault(kind, {}).update(values)
+            raise
+        here |= missing
+
+    def _in_use(self, session: Session) -> set[str]:
+        """Return the names that calls, or steps made of functions, use in a session now."""
+        found = {name for other, names in self._calls if other is session for name in names}
+        return found | session.names_in_use()
+
+    def _take_kept(self, names: Collection[str]) -> Snapshot:
+        found: Snapshot = {}
+        for kind, values in self._kept.items():
+            for name in values.keys() & set(names):
+                found.setdefault(kind, {})[name] = values.pop(name)
+        return found
+
+    # ---- fork
+
+    def strand(self, parent: int) -> None:
+        """Go on in a process that was forked: with what the sessions of the parent had, in sessions of its own."""
+        # Threads of the parent may have held the others.
+        self._opening, self._lock = threading.Lock(), threading.RLock()
+        self._calls.clear()
+        self._script.session = None
+        self._graph.forget_builder()
+        torn: list[str] = []
+        for session in list(self._places):
+            torn += session.resources.drop_torn()
+            self.closing(session)
+        if torn:
+            _logger.warning(
+                "a thread of process %d was writing to %s when this process was forked from it: here they have their "
+                "initial values again",
+                parent,
+                ", ".join(torn),
+            )
 
 
-async def default_session(graph: Graph) -> Session:
+def _close_in(state: ref[FunctionState], session: Session) -> None:
+    found = state()
+    if found is not None:
+        found.closing(session)
+
+
+class _Script:
+    """A SyncSession that is opened when it is needed."""
+
+    def __init__(self) -> None:
+        self.session: SyncSession | None = None
+
+    def close(self) -> None:
+        """Close the session, beside the event loop if the garbage collector calls this in one."""
+        if self.session is None:
+            return
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            self.session.close()
+        else:
+            threading.Thread(target=self.session.close, name="tagloom-close").start()
+
+
+_states: WeakValueDictionary[Graph, FunctionState] = WeakValueDictionary()
+_making = threading.Lock()
+
+
+def state_of(graph: Graph) -> FunctionState:
+    """Return the state of a graph's functions, each of which holds it: it lasts as long as they do."""
+    with _making:
+        found = _states.get(graph)
+        if found is None:
+            found = _states[graph] = FunctionState(graph)
+        return found
+
+
+async def default_session(state: FunctionState, graph: Graph) -> Session:
     """Return the session of the running loop for a graph, opened when first asked for.
 
     An asynchronous generator lives as long as the session: a loop that ends closes those that were begun in it
@@ -28,64 +243,32 @@ async def default_session(graph: Graph) -> Session:
     """
     loop = asyncio.get_running_loop()
     held = _sessions.setdefault(loop, {})
-    if graph not in held:
-        if graph in _forgotten and graph not in _told:
-            _told.add(graph)
-            _logger.warning(
-                "functions run in another event loop than before: their variables have their initial values again; "
-                "call them in one asyncio.run(), or carry the values over by `await f.session()`"
-            )
+    if graph not in held or held[graph][0].closed:
         session = Session(graph)
-        until_closed = _living(session, held)
+        state.opened(session)
+        until_closed = _living(session, state, held)
         held[graph] = session, until_closed
         await anext(until_closed)
         await session.observe_if_set()
     return held[graph][0]
 
 
-async def _living(session: Session, held: dict[Graph, _Held]) -> AsyncGenerator[None, None]:
+async def _living(session: Session, state: FunctionState, held: dict[Graph, _Held]) -> AsyncGenerator[None, None]:
     try:
         yield
     finally:
-        del held[session.graph]
-        if list(session.resources):
-            _forgotten.add(session.graph)
+        if session.graph in held and held[session.graph][0] is session:  # else it is the parent's of this process
+            del held[session.graph]
         await session.aclose()
 
 
-class SyncDefault:
-    """A SyncSession that is closed when nobody holds this any longer, or the interpreter ends.
-
-    Parameters
-    ----------
-    graph : Graph
-
-    Attributes
-    ----------
-    session : SyncSession
-    """
-
-    def __init__(self, graph: Graph) -> None:
-        self.session: SyncSession = SyncSession(graph)
-        finalize(self, _close, self.session)
+def _strand(parent: int) -> None:
+    global _making
+    _making = threading.Lock()
+    for state in list(_states.values()):
+        state.strand(parent)
+    for held in list(_sessions.values()):
+        held.clear()
 
 
-_sync: WeakValueDictionary[Graph, SyncDefault] = WeakValueDictionary()
-
-
-def default_sync_session(graph: Graph) -> SyncDefault:
-    """Return what holds the session for scripts of a graph; functions of the graph that were called hold this."""
-    held = _sync.get(graph)
-    if held is None:
-        held = _sync[graph] = SyncDefault(graph)
-    return held
-
-
-def _close(session: SyncSession) -> None:
-    """Close a session, beside the event loop if the garbage collector calls this in one."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        session.close()
-    else:
-        threading.Thread(target=session.close, name="tagloom-close").start()
+when_forked(_strand)

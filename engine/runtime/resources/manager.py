@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 from weakref import ref
 
@@ -171,6 +171,53 @@ class ResourceManager:
         for container, name in there:
             del later[container][name]
         return found
+
+    def take(self, names: Collection[str]) -> Snapshot:
+        """Return what resources of some names hold, in the host's memory, for another session that goes on with it.
+
+        Those that need no closing are forgotten here; others end with this session.
+        """
+        found: Snapshot = {}
+        for container in list(self._saved):
+            for name in self._saved[container].keys() & set(names):
+                found.setdefault(container, {})[name] = self._saved[container].pop(name)
+        for container, resources in list(self._kinds.items()):
+            for name in resources.keys() & set(names):
+                resource = resources[name]
+                if (saved := resource.snapshot()) is not None:
+                    found.setdefault(container, {})[name] = outside(nest.map_structure, _copied, saved)
+                if resource.is_plain:
+                    self._forget(container, name)
+        return found
+
+    def immovable(self, names: Collection[str]) -> set[str]:
+        """Return those of some names whose resources have no snapshots, such as queues."""
+        return {
+            name
+            for resources in list(self._kinds.values())
+            for name, resource in list(resources.items())
+            if name in names and not resource.is_plain and resource.snapshot() is None
+        }
+
+    def names_in_turn(self) -> set[str]:
+        """Return the names of the resources that somebody reads or changes, perhaps in a thread, or waits to."""
+        return {
+            name
+            for resources in list(self._kinds.values())
+            for name, resource in list(resources.items())
+            if resource.turns is not None and resource.turns.taken
+        }
+
+    def drop_torn(self) -> list[str]:
+        """Forget what a thread was perhaps writing to that this process does not have; return the names."""
+        torn = sorted(self.names_in_turn())
+        for container, resources in self._kinds.items():
+            for name in [each for each in torn if each in resources]:
+                self._forget(container, name)
+        return torn
+
+    def _forget(self, container: str, name: str) -> None:
+        self._made.remove(self._kinds[container].pop(name))
 
     # ---- the end
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Protocol
 from weakref import WeakSet
 
@@ -15,6 +16,7 @@ class Stranded(Protocol):
 
 
 _living: WeakSet[Stranded] = WeakSet()
+_called: list[Callable[[int], object]] = []
 
 
 def strand_in_children(each: Stranded) -> None:
@@ -22,9 +24,17 @@ def strand_in_children(each: Stranded) -> None:
     _living.add(each)
 
 
+def when_forked(function: Callable[[int], object]) -> None:
+    """Call a function in each child process, with the number of its parent, before objects are told."""
+    _called.append(function)
+
+
 def _strand_all() -> None:
+    parent = os.getppid()
+    for function in _called:
+        function(parent)
     for each in list(_living):
-        each.strand(os.getppid())
+        each.strand(parent)
 
 
 if hasattr(os, "register_at_fork"):

@@ -126,6 +126,12 @@ class StepRunner:
         """Whether nothing may be asked for any longer."""
         return bool(self._closed)
 
+    @property
+    def is_adrift(self) -> bool:
+        """Whether the event loop that steps ran on last was closed while the session stays open."""
+        loop = self._here[0]
+        return not self._closed and loop is not None and loop.is_closed()
+
     def check_open(self) -> None:
         """Raise SessionClosed if the session is closed."""
         if self._closed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -166,6 +166,10 @@ class Step:
         if self._keys is None:
             return values
         return [value for key, given in zip(feeds, values, strict=True) for _, value in fed_parts(key, given)]
+
+    def forget(self, elements: Container[Any]) -> None:
+        """Let the session forget what it has compiled for steps that feed or fetch one of some graph elements."""
+        self._runner.compiler.cache.forget(elements)
 
     def to_text(self) -> str:
         """Return what each device does, an operation a line, and the channels between them."""

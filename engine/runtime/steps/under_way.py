@@ -9,6 +9,8 @@ from contextlib import suppress
 from contextvars import copy_context
 from typing import Generic, TypeVar
 
+from ...base.source_lines import note_caller
+
 T = TypeVar("T")
 
 
@@ -41,9 +43,11 @@ class UnderWay(Generic[T]):
             return found
         loop = asyncio.get_running_loop()
         call: Future[T] = Future()
+        context = copy_context()
+        note_caller(context)
         self._calls[key] = call
         try:
-            loop.run_in_executor(None, copy_context().run, _carry_out, call, function)
+            loop.run_in_executor(None, context.run, _carry_out, call, function)
         except BaseException:  # the event loop has no threads any longer
             del self._calls[key]
             raise

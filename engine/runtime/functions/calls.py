@@ -1,0 +1,145 @@
+"""Calls of functions: coroutines that say so where they are used as if they were results."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, NoReturn
+
+from ...base.errors import DtypeError
+
+_BINARY = "add sub mul truediv floordiv mod divmod pow matmul lshift rshift and xor or"
+_OTHERS = (
+    "lt le gt ge neg pos abs invert iter len getitem setitem contains bool int float complex index round "
+    "array array_ufunc array_function"
+)
+
+
+class Call(Coroutine[Any, Any, Any]):
+    """One call of a function, to be awaited once: alone, or by a task, ``asyncio.gather`` and the like.
+
+    It is a coroutine, so that whatever takes one takes it. Used as if it were the result, it raises a DtypeError that
+    asks for the ``await``.
+
+    Parameters
+    ----------
+    name : str
+        Of the function.
+    coroutine : coroutine
+        Does what the call is for.
+
+    Examples
+    --------
+    >>> import tagloom as tg
+    >>> double = tg.function(lambda x: 2 * x)
+    >>> call = double(3.0)
+    >>> call
+    <call of lambda that is not awaited: await it for the result>
+    >>> call.close()
+    """
+
+    __slots__ = ("__weakref__", "_coroutine", "_is_awaited", "_name")
+    __hash__ = object.__hash__
+
+    def __init__(self, name: str, coroutine: Coroutine[Any, Any, Any]) -> None:
+        self._name = name
+        self._coroutine = coroutine
+        self._is_awaited = False  # by somebody who holds the coroutine, perhaps without this
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        """Return what awaits the result."""
+        self._is_awaited = True
+        return self._coroutine.__await__()
+
+    def send(self, value: Any) -> Any:
+        """Go on with the call, as an event loop does."""
+        return self._coroutine.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """Raise an error where the call waits, as an event loop does for a cancellation."""
+        return self._coroutine.throw(*error)
+
+    def close(self) -> None:
+        """End the call; one that has not begun does nothing."""
+        self._coroutine.close()
+
+    def __del__(self) -> None:
+        coroutine = getattr(self, "_coroutine", None)
+        if coroutine is not None and not self._is_awaited and is_unbegun(coroutine):
+            coroutine.close()  # which would warn too, and not name the function
+            text = f"{self._name} was called and its result was never awaited: `await {self._name}(...)`"
+            warnings.warn(text, RuntimeWarning, source=self, stacklevel=2)
+
+    def __repr__(self) -> str:
+        if is_unbegun(self._coroutine):
+            return f"<call of {self._name} that is not awaited: await it for the result>"
+        return f"<call of {self._name}: {'ended' if self.cr_frame is None else 'under way'}>"
+
+    def __format__(self, spec: str) -> str:
+        if spec:
+            self._refuse(f"formatted by {spec!r}")
+        return repr(self)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Coroutine):
+            return self is other
+        self._refuse("compared with ==")
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("__name__", "__qualname__"):  # as tasks show it; a class has no such attributes for its objects
+            return self._name
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise AttributeError(
+            f"a call of {self._name} has no attribute {name!r}; its result may have: `(await {self._name}(...)).{name}`"
+        )
+
+    # ---- by these names debuggers and tasks look into coroutines
+
+    @property
+    def cr_frame(self) -> Any:
+        """Frame of the coroutine; None once it has ended."""
+        return self._coroutine.cr_frame  # type: ignore[attr-defined]
+
+    @property
+    def cr_running(self) -> bool:
+        """Whether the coroutine runs now."""
+        return self._coroutine.cr_running  # type: ignore[attr-defined, no-any-return]
+
+    @property
+    def cr_code(self) -> Any:
+        """Code of the coroutine."""
+        return self._coroutine.cr_code  # type: ignore[attr-defined]
+
+    @property
+    def cr_await(self) -> Any:
+        """Object that the coroutine waits for."""
+        return self._coroutine.cr_await  # type: ignore[attr-defined]
+
+    def _refuse(self, how: str) -> NoReturn:
+        raise DtypeError(
+            f"the result of {self._name} is not there yet: it was called, not awaited",
+            wanted=f"await {self._name}(...)",
+            got=f"{self._name}(...) {how}",
+            hint=f"`await {self._name}(...)`, or in a script `{self._name}.sync(...)`",
+        )
+
+
+def is_unbegun(coroutine: Any) -> bool:
+    """Whether nobody has awaited a coroutine yet."""
+    return inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED
+
+
+def _refusing(name: str) -> Callable[..., NoReturn]:
+    def refuse(self: Call, *_: Any, **__: Any) -> NoReturn:
+        self._refuse(f"used by {name}")
+
+    refuse.__name__ = refuse.__qualname__ = name
+    return refuse
+
+
+for _each in f"{_BINARY} {_OTHERS}".split():
+    setattr(Call, f"__{_each}__", _refusing(f"__{_each}__"))
+for _each in _BINARY.split():
+    setattr(Call, f"__r{_each}__", _refusing(f"__r{_each}__"))
