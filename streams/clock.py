@@ -13,6 +13,7 @@ from typing import Any, Self
 from weakref import WeakSet
 
 from ..base.errors import TagloomError
+from ..base.forks import strand_in_children
 from .contract import Clock, Timer
 from .event import Loop, call_on
 
@@ -134,6 +135,11 @@ class VirtualClock(Clock):
         self._held = 0  # guarded by the lock
         self._loop: Loop | None = None
         self._turn: asyncio.Handle | None = None
+        strand_in_children(self)
+
+    def strand(self, _: int) -> None:
+        """Be driven by another loop in a child process."""
+        self._lock, self._loop, self._turn = Lock(), None, None
 
     def now(self) -> float:
         return self._now

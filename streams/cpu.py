@@ -28,6 +28,13 @@ class ThreadStream(QueuedStream):
         self._thread: Thread | None = None
         self._active = False  # whether the clock is held
 
+    def strand(self, parent: int) -> None:
+        super().strand(parent)
+        self._change, self._thread = Condition(self._lock), None
+        if self._active:
+            self._active = False
+            self.clock.release()
+
     def _look(self) -> None:
         with self._change:
             if self._closed and self._thread is None:

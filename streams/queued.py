@@ -9,6 +9,7 @@ from threading import Lock
 from traceback import clear_frames
 from typing import Any, TypeVar
 
+from ..base.forks import strand_in_children
 from .contract import Clock, Stream, StreamStatistics
 from .event import DeviceClosed, Event, Withdrawn
 
@@ -105,6 +106,19 @@ class QueuedStream(Stream):
         self._closed = False
         self._done = self._failed = self._withdrawn = self._nbytes = 0
         self._busy_seconds = 0.0
+        strand_in_children(self)
+
+    def strand(self, _: int) -> None:
+        """Begin anew in a child process: the work that waits or runs is the parent's."""
+        self._lock = Lock()
+        self._waiting.clear()
+        self._running = None
+
+    def refuse(self) -> None:
+        """Take no more work, and let go of what waits."""
+        self._lock = Lock()
+        self._closed = True
+        self._waiting.clear()
 
     @abstractmethod
     def _look(self) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
 
+from .forks import when_forked
+
 _lock = Lock()
 _pauses = 0  # under way, in all threads
 _was_enabled = False
@@ -29,6 +31,18 @@ def paused() -> Iterator[None]:
         yield
     finally:
         with _lock:
-            _pauses -= 1
+            _pauses = max(0, _pauses - 1)  # a child that was forked inside has none any longer
             if _pauses == 0 and _was_enabled:
                 gc.enable()
+
+
+def _forget_threads(_: int) -> None:
+    """Let the collector go on in a child process, which has no thread that would end a pause of the parent's."""
+    global _lock, _pauses
+    _lock = Lock()
+    if _pauses and _was_enabled:
+        gc.enable()
+    _pauses = 0
+
+
+when_forked(_forget_threads)

@@ -12,6 +12,7 @@ from typing import Any, NoReturn, Unpack, overload
 import numpy as np
 
 from ..base.errors import SessionClosed, TagloomError
+from ..base.forks import strand_in_children
 from ..base.source_lines import user_source
 from ..frontend.variables import Variable
 from ..ir.entry import explained
@@ -21,7 +22,6 @@ from ..ir.tensor import Tensor
 from .devices.session_devices import DeviceAttributes
 from .observe.statistics import Statistics
 from .observe.trace import Trace
-from .scheduling.forks import strand_in_children
 from .scheduling.running_loops import refuse_running_loop
 from .scheduling.timeouts import check_seconds
 from .session import Session

@@ -17,6 +17,7 @@ from weakref import WeakSet
 
 from numpy.typing import DTypeLike
 
+from ...base.forks import strand_in_children
 from ..contract import Clock
 from ..event import DeviceClosed, Event
 from .driver import PageLocks, load_driver, translated
@@ -90,9 +91,16 @@ class Core:
         opened: Event[None] = Event()
         self._thread = Thread(target=self._serve, args=[opened], name=f"tagloom {name}", daemon=True)
         _cores.add(self)
+        strand_in_children(self)
         self._thread.start()
         wait_for(opened)
         opened.result()
+
+    def strand(self, _: int) -> None:
+        """Be closed in a child process: the driver's context can not be used there, and the thread is the parent's."""
+        self.markers_lock, self._lock, self._ended = Lock(), Lock(), True
+        for stream in self.streams:
+            stream.refuse()
 
     def wake(self) -> None:
         """Have the thread see whether something can be enqueued; returns at once."""

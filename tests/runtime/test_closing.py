@@ -210,9 +210,10 @@ async def test_an_unclosed_session_warns(gate, executor):
 
 
 def test_an_unclosed_synchronous_session_warns_and_ends_its_thread(gate):
+    before = set(threading.enumerate())
     session = tg.SyncSession(gate.graph)
     assert session.run(gate.quick, {gate.x: 1.0}) == 2.0
-    (thread,) = [each for each in threading.enumerate() if each.name == "tagloom-session"]
+    (thread,) = [each for each in threading.enumerate() if each.name == "tagloom-session" and each not in before]
     references = [session]
     del session
     with pytest.warns(ResourceWarning, match="unclosed <SyncSession on cpu:0, open"):

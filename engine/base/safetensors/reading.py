@@ -20,6 +20,7 @@ from ..array_like import Array, UnreadArray
 from ..checksums import crc32c
 from ..dtypes import as_dtype, string
 from ..errors import CheckpointError, DtypeError
+from ..forks import strand_in_children
 from .layout import (
     DTYPES,
     LARGE,
@@ -79,6 +80,7 @@ class TensorFile(Mapping[str, "StoredTensor"]):
         self.path: str = os.fspath(path)
         self.checksums: Mapping[str, list[int]] = {}
         self._lock = threading.Lock()  # guards the three below
+        strand_in_children(self)
         self._is_closed, self._readers = False, 0
         self._file: int | None = open_regular(self.path, directory)
         try:
@@ -89,6 +91,10 @@ class TensorFile(Mapping[str, "StoredTensor"]):
         except BaseException:
             self.close()
             raise
+
+    def strand(self, _: int) -> None:
+        """Let nobody wait for a thread of the parent that reads, in a child process."""
+        self._lock, self._readers = threading.Lock(), 0
 
     def __getitem__(self, name: str) -> StoredTensor:
         return self._tensors[name]

@@ -16,9 +16,9 @@ from functools import partial
 from weakref import WeakKeyDictionary, WeakValueDictionary, finalize, ref
 
 from ...base.errors import TagloomError
+from ...base.forks import when_forked
 from ...ir.graph import Graph
 from ..resources.manager import Snapshot
-from ..scheduling.forks import when_forked
 from ..session import Session
 from ..steps.outcomes import RandomState
 from ..sync import SyncSession

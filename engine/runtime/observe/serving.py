@@ -20,8 +20,8 @@ from weakref import finalize, ref
 
 import numpy as np
 
+from ...base.forks import strand_in_children
 from ...kernels.scheduler.state import live_counts
-from ..scheduling.forks import strand_in_children
 from .prometheus import CONTENT_TYPE, prometheus_text
 from .sockets import checked_directory, is_of_this_user, listen_in, remove_leftovers
 from .statistics import Statistics

@@ -11,6 +11,7 @@ from contextvars import copy_context
 from typing import Any
 
 from ...base.errors import SessionClosed
+from ...base.forks import strand_in_children
 from ...kernels.scheduler.workers import ask_for_long_slices
 from ...ops.support.context import LongCall
 from ...streams.contract import Clock
@@ -48,6 +49,11 @@ class BlockingCalls:
         self._pool: ThreadPoolExecutor | None = None
         self._calls: dict[Future[None], _Call] = {}  # not ended
         self.clocks: Sequence[Clock] = ()
+        strand_in_children(self)
+
+    def strand(self, _: int) -> None:
+        """Begin with new threads in a child process; calls that are under way belong to the parent."""
+        self._pool, self._calls = None, {}
 
     def __call__(self, function: Callable[..., Any], *args: Any) -> LongCall:
         """Call a function in a thread; the result is a future of the running loop."""

@@ -13,6 +13,7 @@ from weakref import finalize
 
 from threadpoolctl import ThreadpoolController
 
+from ...base.forks import when_forked
 from ...base.settings import Settings
 from ...kernels.scheduler.workers import Workers
 from .blocking_calls import BlockingCalls
@@ -159,8 +160,13 @@ class _OneBlasThread:
                 self._limit.restore_original_limits()
                 self._limit = None
 
+    def forget_threads(self, _: int) -> None:
+        """Let nobody wait for a thread of the parent, in a child process."""
+        self._lock = Lock()
+
 
 _one_blas_thread = _OneBlasThread()
+when_forked(_one_blas_thread.forget_threads)
 
 
 @cache

@@ -129,6 +129,10 @@ class StepCompiler:
             if key not in self.cache:
                 self._keep(key, step, seconds)
 
+    def forget_threads(self) -> None:
+        """Wait for no thread any longer, in a process that has none of those that compile."""
+        self._under_way = UnderWay()
+
     def _taken_from(self, running: Future[tuple[CompiledStep, float]], key: Any) -> CompiledStep | None:
         """Wait for a compilation in a thread, which takes no longer than another one; None if it has not begun."""
         if running.cancel():

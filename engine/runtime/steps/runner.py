@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ...base.errors import DeviceMemoryError, GraphError, SessionClosed, StepTimeout, TagloomError
+from ...base.forks import strand_in_children
 from ...ir.graph import Graph
 from ...ir.tensor import Tensor
 from ...kernels.scheduler.time_slices import TimeSlices
@@ -23,7 +24,6 @@ from ..observe.trace import Trace
 from ..observe.watch import SessionWatches, Watch, watchers
 from ..scheduling.admission import Admission, Place
 from ..scheduling.boundary import StepBoundary
-from ..scheduling.forks import strand_in_children
 from ..scheduling.time_slices import time_slices_of
 from ..scheduling.timeouts import check_seconds
 from .compiled_step import CompiledStep
@@ -167,6 +167,7 @@ class StepRunner:
 
         A session that has not been used on an event loop has neither, and is the child's as well.
         """
+        self.compiler.forget_threads()
         if not self._closed and self._here[0] is not None:
             self._closed = self._closing = f"this session was opened in process {parent}, this is a child of it"
             self.is_stranded = True

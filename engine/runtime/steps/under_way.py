@@ -9,6 +9,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from typing import Generic, TypeVar
 
+from ...base.forks import building
 from ...base.source_lines import note_caller
 
 T = TypeVar("T")
@@ -71,7 +72,8 @@ def _carry_out(call: Future[T], function: Callable[[], T]) -> None:
     if not call.set_running_or_notify_cancel():
         return
     try:
-        result = function()
+        with building():
+            result = function()
     except BaseException as error:
         call.set_exception(error)
     else:

@@ -12,6 +12,7 @@ from pathlib import Path
 from time import perf_counter
 
 from ...base.errors import CheckpointError
+from ...base.forks import strand_in_children
 from ...base.source_lines import Source
 
 _logger = logging.getLogger("tagloom")
@@ -75,6 +76,19 @@ class Saving:
         # The thread is no daemon: a program that ends, or the end of an event loop, waits for the file to be whole.
         self._thread = threading.Thread(target=self._run, args=[write], name=f"tagloom-checkpoint-{step}")
         self._thread.start()
+        strand_in_children(self)
+
+    def strand(self, parent: int) -> None:
+        """Have failed in a child process, if the parent still writes: nobody here would tell how that ends."""
+        if not self._ended.done():
+            self._ended = Future()
+            self._ended.set_exception(
+                CheckpointError(
+                    f"the checkpoint of step {self.step} is written by process {parent}, this is a child of it",
+                    hint="await it in the process that saves, before or after the fork",
+                )
+            )
+            self._told = True
 
     @property
     def done(self) -> bool:

@@ -13,11 +13,13 @@ from functools import cache as cache_result
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ....base.forks import Hold, strand_in_children
 from . import cache
 from .emit import emit
 from .listed import Layout, ListedStep
 
 _logger = logging.getLogger("tagloom")
+_compiling = Hold(10.0)
 
 
 class Level(NamedTuple):
@@ -81,7 +83,18 @@ class Compilation:
             _lines.setdefault(loop, _Line()).add(self, loop)
 
     def compile(self, level: Level) -> None:
-        """Load the code, or compile it at a level; if that fails, the steps are walked over as before."""
+        """Load the code, or compile it at a level; if that fails, the steps are walked over as before.
+
+        A process that was forked while a thread of its parent compiled, for longer than a fork waits, never gets the
+        locks of LLVM and of its modules: it walks over the steps.
+        """
+        if _compiling.was_broken:
+            self.is_over = True
+            return
+        with _compiling():
+            self._compile(level)
+
+    def _compile(self, level: Level) -> None:
         begun = time.perf_counter() - self._seconds
         try:
             if self._text is None:
@@ -203,8 +216,13 @@ class _Linker:
             self._linked += 1
             return library.link(self._jit, str(self._linked))
 
+    def strand(self, _: int) -> None:
+        """Let nobody wait for a thread of the parent, in a child process."""
+        self._lock = threading.Lock()
+
 
 _linker = _Linker()
+strand_in_children(_linker)
 
 
 @cache_result
