@@ -14,6 +14,7 @@ from time import perf_counter
 from ...base.errors import CheckpointError
 from ...base.forks import strand_in_children
 from ...base.source_lines import Source
+from ...runtime.scheduling.running_loops import is_of_notebook
 
 _logger = logging.getLogger("tagloom")
 Check = Callable[[], None]
@@ -129,7 +130,7 @@ class Saving:
         return self._ended.result()
 
     def result(self, timeout: float | None = None) -> Path:
-        """Wait for the path, in a script in which no event loop runs.
+        """Wait for the path, in a script in which no event loop runs, or in a notebook.
 
         Parameters
         ----------
@@ -143,15 +144,15 @@ class Saving:
         Raises
         ------
         CheckpointError
-            As when it is awaited; also if an event loop runs here, which would stand still.
+            As when it is awaited; also if an event loop runs here, which would stand still, except a notebook's.
         """
         with suppress(RuntimeError):
-            asyncio.get_running_loop()
-            raise CheckpointError(
-                "a checkpoint is awaited where an event loop runs",
-                wanted="await saving",
-                hint="result() is for scripts",
-            )
+            if not is_of_notebook(asyncio.get_running_loop()):
+                raise CheckpointError(
+                    "a checkpoint is awaited where an event loop runs",
+                    wanted="await saving",
+                    hint="result() is for scripts and notebooks",
+                )
         path = self._ended.result(timeout)
         self._told = True
         return path
