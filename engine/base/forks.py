@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
-from weakref import WeakSet
+from weakref import WeakValueDictionary
 
 
 class Stranded(Protocol):
@@ -21,13 +21,13 @@ class Stranded(Protocol):
         """Note that this process is a child of the one that made the object, whose number is `parent`."""
 
 
-_living: WeakSet[Stranded] = WeakSet()
+_living: WeakValueDictionary[int, Stranded] = WeakValueDictionary()  # by identity: some have no hash
 _called: list[Callable[[int], object]] = []
 
 
 def strand_in_children(each: Stranded) -> None:
     """Have an object told in each child process that is forked while it lives."""
-    _living.add(each)
+    _living[id(each)] = each
 
 
 def when_forked(function: Callable[[int], object]) -> None:
@@ -109,7 +109,7 @@ def _after_in_child() -> None:
     parent = os.getppid()
     for function in _called:
         function(parent)
-    for each in list(_living):
+    for each in list(_living.values()):
         each.strand(parent)
 
 
