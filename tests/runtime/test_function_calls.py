@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import tagloom as tg
 
+pytestmark = pytest.mark.usefixtures("collected")  # which ends the threads of functions
+
 
 @pytest.fixture
 def double():

@@ -11,6 +11,11 @@ import numpy as np
 import pytest
 import tagloom as tg
 
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.usefixtures("collected"),  # which ends the threads of functions
+]
+
 
 @pytest.fixture
 def count():
@@ -251,7 +256,6 @@ def run(script, tmp_path):
     assert (found.stdout, found.stderr) == ("fine\n", "")
 
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 
 

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import tagloom as tg
 
+pytestmark = pytest.mark.usefixtures("collected")  # which ends the threads of functions
+
 
 class Slow:
     """A function whose tracing can be held; it counts how often it is traced, and in which threads."""

@@ -8,6 +8,8 @@ from types import SimpleNamespace
 import pytest
 import tagloom as tg
 
+pytestmark = pytest.mark.usefixtures("collected")  # which ends the threads of functions
+
 
 @pytest.fixture
 def graph():

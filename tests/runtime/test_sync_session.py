@@ -131,6 +131,7 @@ def test_many_threads_share_one_session(session):
 
 
 def test_closing(graph, executor):
+    before = set(threading.enumerate())
     session = tg.SyncSession(graph, executor=executor)
     value = tg.constant(1.0)
     step = session.make_step(value)
@@ -140,7 +141,7 @@ def test_closing(graph, executor):
     for use in (lambda: session.run(value), step, session.read_variables, lambda: session.make_step(value)):
         with pytest.raises(tg.SessionClosed, match="with SyncSession"):
             use()
-    assert not [t for t in threading.enumerate() if t.name == "tagloom-session"]
+    assert not [t for t in set(threading.enumerate()) - before if t.name == "tagloom-session"]
 
 
 async def test_refused_inside_a_running_loop(graph):
