@@ -72,7 +72,9 @@ def explained(function: F) -> F:
         @functools.wraps(function)
         async def called(*args: Any, **kwargs: Any) -> Any:
             try:
-                return await function(*args, **kwargs)
+                running = function(*args, **kwargs)
+                del args, kwargs  # the method itself says how long its arguments live
+                return await running
             except TypeError as error:
                 _explain(function, error)
                 raise

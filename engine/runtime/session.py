@@ -29,7 +29,7 @@ from .memory.limits import Limit, set_limits
 from .memory.session_swap import Swap, Swapping
 from .observe.numerics import require_finite
 from .observe.trace import Trace
-from .observe.watch import Watch, watches_of_run
+from .observe.watch import Watch, buffers_of_run
 from .resources.manager import ResourceManager
 from .scheduling.blocking_calls import BlockingCalls
 from .scheduling.timeouts import check_seconds
@@ -244,7 +244,8 @@ class Session(SessionView):
             If there was no place among the session's `max_steps` in time.
         """
         steps = self._steps
-        watches = watches_of_run(watch, self.graph) if watch else ()
+        watches = buffers_of_run(watch, self.graph) if watch else ()
+        watch = ()  # it ends if nobody else holds it
         try:
             steps.check_admits()
             tensors, values = feed_values(feeds or {}, self.graph)

@@ -329,7 +329,71 @@ async def test_a_stream_leaves_no_garbage(tokens, session):
 
 
 async def test_compiled_beside_watches_of_the_session(tokens, session):
-    session.watch(tokens.total)
+    watch = session.watch(tokens.total)
     feeds = [tokens.start, tokens.count]
     await session.compile(tokens.total, feeds=feeds, watch=[tokens.token, tokens.total])
     assert session.statistics().cached_steps == 2
+    watch.close()
+
+
+async def waiting_for_result(stream):
+    return await stream.result()
+
+
+@pytest.mark.parametrize("how", ["aclose", "async with", "iteration", "drop"])
+async def test_only_the_task_that_is_cancelled_is_cancelled(tokens, session, how):
+    tokens.gates[7] = asyncio.Event()
+    stream = tokens.step(session).stream(tokens.token, 7, 5)
+    others = [asyncio.create_task(waiting_for_result(stream)) for _ in range(2)]
+    reading = asyncio.create_task(read(stream))
+    while 7 not in tokens.computing:
+        await asyncio.sleep(0)
+    if how == "iteration":
+        reading.cancel()
+        await asyncio.wait([reading])
+        assert reading.cancelled()
+    elif how == "drop":
+        others.pop().cancel()
+    else:
+        await (stream.aclose() if how == "aclose" else stream.__aexit__(None, None, None))
+        assert await reading == []
+    tokens.gates[7].set()
+    for each in others:
+        if how in ("iteration", "drop"):  # the run goes on for the others
+            assert await each == sum(expected(7, 5))
+        else:
+            with pytest.raises(tg.GraphError, match="no result"):
+                await each
+    await asyncio.wait([reading])
+
+
+async def test_an_error_is_raised_in_all_that_wait(graph, executor):
+    gate = asyncio.Event()
+
+    async def fail(i):
+        await gate.wait()
+        raise ValueError("three")
+
+    x = tg.placeholder("int32", [])
+    y = tg.py_function(fail, [x], "int32", output_shapes=[])
+    async with tg.Session(graph, executor=executor) as session:
+        stream = session.make_step(y, feeds=[x]).stream(x, 3)
+        waiting = [asyncio.create_task(waiting_for_result(stream)) for _ in range(3)]
+        await asyncio.sleep(0)
+        gate.set()
+        for each in waiting:
+            with pytest.raises(tg.OpError, match="three"):
+                await each
+
+
+async def test_a_run_that_cancels_itself_is_an_error(graph, executor):
+    def cancelled(i):
+        raise asyncio.CancelledError("by itself")
+
+    x = tg.placeholder("int32", [])
+    y = tg.py_function(cancelled, [x], "int32", output_shapes=[])
+    async with tg.Session(graph, executor=executor) as session:
+        with pytest.raises(tg.GraphError, match="no result"):
+            await session.make_step(y, feeds=[x]).stream(x, 3).result()
+        with pytest.raises(tg.GraphError, match="no result"):
+            await read(session.make_step(y, feeds=[x]).stream(x, 3))

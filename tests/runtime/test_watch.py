@@ -245,9 +245,10 @@ async def test_what_can_not_be_watched(session):
     ]:
         with pytest.raises(tg.GraphError, match=text):
             session.watch(tensor, **options)
-    session.watch(square)
+    first = session.watch(square)
     with pytest.raises(tg.GraphError, match="already"):
         session.watch(square)
+    first.close()
 
 
 async def test_a_value_inside_what_would_be_fused(session):

@@ -255,13 +255,16 @@ class Function:
     async def _watched(
         self, concrete: ConcreteFunction, arguments: Arguments, watch: Watch, timeout: float | None
     ) -> Any:
+        buffer = watch.buffer
         try:
             session = await self._own_session()
             with self._used(session, concrete):
                 step = await concrete.step(session, arguments.leaves, watch=[watch.tensor])
-                return await step(*arguments.leaves, timeout=timeout, watch=watch)
+                running = step(*arguments.leaves, timeout=timeout, watch=watch)
+                del watch  # the stream has it
+                return await running
         finally:
-            watch.end()
+            buffer.end()
 
     async def session(self) -> Session:
         """Return the session that a call runs in here, to read and write variables, or for a report.

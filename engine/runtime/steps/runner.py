@@ -21,7 +21,7 @@ from ...ops.support.context import StepContext, Watcher
 from ..devices.device_values import copied_out
 from ..devices.session_devices import peak_bytes
 from ..observe.trace import Trace
-from ..observe.watch import SessionWatches, Watch, watchers
+from ..observe.watch import SessionWatches, WatchBuffer, watchers
 from ..scheduling.admission import Admission, Place
 from ..scheduling.boundary import StepBoundary
 from ..scheduling.time_slices import time_slices_of
@@ -180,7 +180,7 @@ class StepRunner:
         self,
         request: Request,
         feeds: tuple[Tensor, ...],
-        watches: Sequence[Watch] = (),
+        watches: Sequence[WatchBuffer] = (),
         partial_run: bool = False,
         observed: bool = False,
     ) -> CompiledStep:
@@ -209,7 +209,7 @@ class StepRunner:
         values: Sequence[Any],
         timeout: float | None = None,
         trace: Trace | None = None,
-        watches: Sequence[Watch] = (),
+        watches: Sequence[WatchBuffer] = (),
         report: Report | None = None,
     ) -> Coroutine[Any, Any, Any]:
         """Return what runs a step as soon as there is a place for it, and gives what was fetched."""
@@ -227,7 +227,7 @@ class StepRunner:
         values: Sequence[Any],
         timeout: float | None,
         trace: Trace | None,
-        watches: Sequence[Watch],
+        watches: Sequence[WatchBuffer],
         report: Report | None,
     ) -> Any:
         came = perf_counter()
@@ -261,7 +261,7 @@ class StepRunner:
         values: Sequence[Any],
         timeout: float | None,
         trace: Trace | None,
-        watches: Sequence[Watch],
+        watches: Sequence[WatchBuffer],
         report: Report | None,
     ) -> Any:
         if timeout == 0.0:
@@ -307,7 +307,7 @@ class StepRunner:
         self.counts.finished += 1
         return result
 
-    def _watches_of(self, step: CompiledStep, watches: Sequence[Watch]) -> Sequence[Watch]:
+    def _watches_of(self, step: CompiledStep, watches: Sequence[WatchBuffer]) -> Sequence[WatchBuffer]:
         """Return all that is shown what a step computes: what the session watches, and what this run does."""
         return [*self.watches.of(step.watched), *watches] if step.watched else watches
 
@@ -373,7 +373,7 @@ class StepRunner:
         self,
         step: CompiledStep,
         feeds: list[Any],
-        watches: Sequence[Watch],
+        watches: Sequence[WatchBuffer],
         trace: Trace | None,
         state: PartialRunState | None = None,
     ) -> Any:
@@ -399,7 +399,7 @@ class StepRunner:
             watch.step_begins()
         return execution
 
-    def end(self, running: Any, watches: Sequence[Watch]) -> None:
+    def end(self, running: Any, watches: Sequence[WatchBuffer]) -> None:
         """Note that an execution, or a partial run, has ended."""
         self.running.discard(running)
         if self.boundary.is_held:

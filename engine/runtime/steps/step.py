@@ -14,7 +14,7 @@ from ...compile.partition import Partitioned, to_dot, to_text
 from ...ir.program import Program
 from ...ir.tensor import Tensor
 from ..observe.trace import Trace
-from ..observe.watch import Watch, watches_of_run
+from ..observe.watch import Watch, buffers_of_run
 from .outcomes import names_of
 from .report import Report
 from .request import Request, fed_parts
@@ -75,7 +75,8 @@ class Step:
         An edge of the graph changed by ``Operation.update_input`` since the last call has it compiled again.
         """
         runner = self._runner
-        watches = watches_of_run(watch, runner.graph) if watch else ()
+        watches = buffers_of_run(watch, runner.graph) if watch else ()
+        watch = ()  # it ends if nobody else holds it
         try:
             runner.check_admits()
             given = self._flat(values)

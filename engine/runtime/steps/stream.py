@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from functools import partial
 from types import TracebackType
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -20,7 +23,9 @@ class StepStream:
 
     Iterate over it with ``async for``. The run begins when the first value, or the result, is asked for, in a task of
     its own; the iteration ends with it, and raises its error. Whoever leaves early ends the run: by ``async with``, by
-    :meth:`aclose`, when a wait for the stream is cancelled, or when nobody holds the stream any longer.
+    :meth:`aclose`, when the last task that waits for the stream is cancelled, when the task that has read it fails or
+    is cancelled, or when nobody holds the stream any longer. After a ``break`` the run waits as long as the stream is
+    held.
 
     Attributes
     ----------
@@ -44,6 +49,10 @@ class StepStream:
         self.watch = watch
         self._run: Callable[[], Coroutine[Any, Any, Any]] | None = run  # until it begins
         self._task: asyncio.Task[Any] | None = None  # until its error was raised, or it is closed
+        self._is_closed = False  # before the run had ended
+        self._waiting = 0  # calls that wait for a value or the end
+        self._reader: ref[asyncio.Task[Any]] | None = None  # the task that has read last
+        self._reader_ends = partial(_end_with_reader, ref(self))
         self._source = user_source()
 
     def __repr__(self) -> str:
@@ -56,14 +65,15 @@ class StepStream:
 
     async def __anext__(self) -> np.ndarray[Any, Any]:
         self._begin()
-        try:
-            return await anext(self.watch)
-        except StopAsyncIteration:
-            await self._outcome()
-            raise
-        except asyncio.CancelledError:
-            await self.aclose()
-            raise
+        self._follow()
+        async with self._waits():
+            try:
+                return await self.watch.buffer.take()
+            except StopAsyncIteration:
+                task = await self._ended()
+            if task is not None:
+                self._result_of(task)
+            raise StopAsyncIteration
 
     async def __aenter__(self) -> StepStream:
         return self
@@ -74,12 +84,15 @@ class StepStream:
         await self.aclose()
 
     def __del__(self) -> None:
-        task = self._task
+        task = getattr(self, "_task", None)
         if task is not None and not task.done() and not task.get_loop().is_closed():
             task.get_loop().call_soon_threadsafe(task.cancel)
+        self._follow_nobody()
 
     async def result(self) -> Any:
         """Return what was fetched, once the run has ended; values that were not read are dropped.
+
+        Several tasks may wait for it: if one of them is cancelled the others get the result.
 
         Returns
         -------
@@ -91,26 +104,26 @@ class StepStream:
         TagloomError
             The error of the run, unless the iteration has raised it.
         GraphError
-            If the stream was closed before its run had ended, or its error was raised already.
+            If the stream was closed before its run had ended, also by another task while this one waits, or its error
+            was raised already.
         """
         self._begin()
         self.watch.close()
-        if self._task is None:
-            raise GraphError(
-                "this stream has no result",
-                wanted="a run that came to its end",
-                got="one that was ended early, or failed",
-                hint="await result() in front of aclose(), and behind an iteration that raised nothing",
-            )
-        return await self._outcome()
+        async with self._waits():
+            task = await self._ended()
+        if task is None:
+            raise self._no_result("one that was ended early, or failed")
+        return self._result_of(task)
 
     async def aclose(self) -> None:
         """End the run, unless it has ended, and wait for its end; twice is fine."""
         self._run, task = None, self._task
         self.watch.close()
+        self._follow_nobody()
         if task is not None and not task.done():
-            self._task = None
-            task.cancel()
+            self._task, self._is_closed = None, True
+            if not task.cancelling():  # a second request would cut short what the user's functions do at their end
+                task.cancel()
             await wait_shielded(lambda: [] if task.done() else [task])
             if not task.cancelled():
                 task.exception()  # of no use to who has left
@@ -120,22 +133,72 @@ class StepStream:
             run, self._run = self._run, None
             self._task = asyncio.get_running_loop().create_task(run(), name=f"stream of {self.watch.tensor.name}")
 
-    async def _outcome(self) -> Any:
-        """Wait for the end of the run, and return its result; its error is raised once."""
-        task = self._task
-        if task is None:
-            return None
+    @asynccontextmanager
+    async def _waits(self) -> AsyncIterator[None]:
+        """Count a call that waits; end the run if it is cancelled and no other waits."""
+        self._waiting += 1
         try:
-            await asyncio.wait([task])
+            yield
         except asyncio.CancelledError:
-            await self.aclose()
+            if self._waiting == 1:
+                await self.aclose()
             raise
-        error = None if task.cancelled() else task.exception()
-        if task.cancelled() or error is not None:
-            self._task = None  # the error's traceback refers to this stream
+        finally:
+            self._waiting -= 1
+
+    async def _ended(self) -> asyncio.Task[Any] | None:
+        """Return the task of the run when it has ended; None if the stream was closed, or the error was raised."""
+        task = self._task
+        if task is not None and not task.done():
+            await asyncio.wait([task])
+        return None if self._is_closed else task
+
+    def _result_of(self, task: asyncio.Task[Any]) -> Any:
+        """Return what a run has fetched, or raise its error: to those who wait for it, and not again."""
+        if not task.cancelled() and task.exception() is None:
+            return task.result()
+        self._task = None  # the error's traceback refers to this stream
+        if task.cancelled():
+            raise self._no_result("one that was cancelled by something in it")
+        error = task.exception()
         if isinstance(error, TagloomError) and error.operation is None:
             error.source = self._source  # the caller's line is not on the stack of the task
         try:
             return task.result()
         finally:
             del task, error
+
+    def _no_result(self, got: str) -> GraphError:
+        return GraphError(
+            "this stream has no result",
+            wanted="a run that came to its end",
+            got=got,
+            source=self._source,
+            hint="await result() before aclose(), and after an iteration that raised nothing",
+        )
+
+    def _follow(self) -> None:
+        """Let the run end with the task that reads, should that fail or be cancelled between two values."""
+        reader = asyncio.current_task()
+        if reader is not None and (self._reader is None or self._reader() is not reader):
+            self._follow_nobody()
+            reader.add_done_callback(self._reader_ends)
+            self._reader = ref(reader)
+
+    def _follow_nobody(self) -> None:
+        reader = None if self._reader is None else self._reader()
+        self._reader = None
+        if reader is not None:
+            reader.remove_done_callback(self._reader_ends)
+
+
+def _end_with_reader(stream: ref[StepStream], reader: asyncio.Task[Any]) -> None:
+    """End the run of a stream whose reader has failed or was cancelled, unless somebody else waits for it."""
+    found = stream()
+    task = None if found is None else found._task
+    if found is None or task is None or task.done() or found._waiting:
+        return
+    if reader.cancelled() or reader.exception() is not None:
+        found._is_closed = True
+        found.watch.close()
+        task.cancel()
