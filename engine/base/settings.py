@@ -33,7 +33,8 @@ class Settings:
         it and nothing else can go on meanwhile. The way there and back took about 15 us on a virtual machine of two
         cores, and 400 to 500 on another one, where the worker slept.
     close_seconds : float
-        Longest time that closing a session waits for functions that can not be interrupted.
+        Longest time that closing a session waits for functions that cannot be interrupted, and for what generators of
+        the user do at their end.
     step_cache_size : int
         Compiled steps kept per session, least recently used first out.
     specialize : int

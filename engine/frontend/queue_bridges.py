@@ -82,13 +82,16 @@ class Bridge:
         return self._wait().__await__()
 
     async def _wait(self) -> int:
-        await asyncio.shield(self._pump.task)
+        task = self._pump.task
+        await asyncio.wait([task])
+        if not task.cancelled():  # else it was closed, perhaps by another task than the one that waits
+            task.result()
         return self.moved
 
     async def aclose(self) -> None:
         """Stop; what is under way goes back to where it was. An error that it ended with is raised."""
         task = self._pump.task
-        task.cancel()
+        self._pump.end()
         await asyncio.wait([task])
         if not task.cancelled():
             task.result()
@@ -123,7 +126,7 @@ class Bridge:
         if error is None:
             await self.aclose()
             return
-        self._pump.task.cancel()
+        self._pump.end()
         await asyncio.wait([self._pump.task])
         if not self._pump.task.cancelled():
             self._pump.task.exception()  # seen

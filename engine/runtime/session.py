@@ -123,7 +123,7 @@ class Session(SessionView):
             )
         # Each operation is looked at by itself, and nothing is computed for an iteration that may never come.
         self.settings: Settings = replace(settings, fuse=False, block_bytes=0) if check_numerics else settings
-        resources, opened = ResourceManager(), open_devices(devices, settings)
+        resources, opened = ResourceManager(settings.close_seconds), open_devices(devices, settings)
         set_limits(opened, memory_limit)
         self._scope = PersistentScope(Scope(graph.root))
         threads, cores = BlockingCalls(settings.blocking_threads), WorkerPool(settings)

@@ -12,7 +12,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from ...base.errors import GraphError
+from ...base.settings import DEFAULTS
 from ...base.source_lines import Source
+from ...base.waiting import cancel_once, wait_shielded
 from ...ops.support.context import LongCall, until_ended
 from .elements import Failure, Item, Origin, failure
 
@@ -191,21 +193,17 @@ def is_cancelled() -> bool:
 
 
 async def end_task(task: asyncio.Future[Any] | None) -> None:
-    """Cancel a task and wait for its end, whatever that is; a cancellation meanwhile is raised then."""
+    """Cancel a task and wait for its end, whatever that is; a cancellation meanwhile is raised then.
+
+    A function or generator of the user that has not ended after ``Settings.close_seconds`` goes on by itself.
+    """
     if task is None:
         return
-    cancellation = None
-    task.cancel()
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError as error:
-            cancellation = error
-    failed = None if task.cancelled() else task.exception()
-    if failed is not None:
-        _logger.warning("a part of a pipeline has failed as it was ended", exc_info=failed)
-    if cancellation is not None:
-        try:
-            raise cancellation
-        finally:
-            del cancellation  # the traceback refers to this frame
+    cancel_once(task)
+    try:
+        await wait_shielded(lambda: [] if task.done() else [task], DEFAULTS.close_seconds)
+    finally:
+        if not task.done():
+            _logger.warning("a part of a pipeline has not ended %s s after it was closed", DEFAULTS.close_seconds)
+        elif not task.cancelled() and (failed := task.exception()) is not None:
+            _logger.warning("a part of a pipeline has failed as it was ended", exc_info=failed)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from ...base.array_like import as_fed_array
 from ...base.errors import DtypeError, OpError, QueueClosed, SessionClosed
 from ...base.resources import Resource
+from ...base.waiting import wait_shielded
 from ...kernels.core.async_result import AsyncResult
 from ...kernels.cpu.queue_base import kept
 from ...kernels.memory.contexts import outside
@@ -26,6 +28,8 @@ class Pump:
 
     Attributes
     ----------
+    is_ending : bool
+        True if the task was asked to end.
     moved : int
         How many elements have arrived.
     reason : BaseException or None
@@ -34,10 +38,11 @@ class Pump:
         Set by who starts it.
     """
 
-    __slots__ = ("moved", "reason", "task")
+    __slots__ = ("is_ending", "moved", "reason", "task")
     task: asyncio.Task[None]
 
     def __init__(self) -> None:
+        self.is_ending: bool = False
         self.moved: int = 0
         self.reason: BaseException | None = None
 
@@ -54,6 +59,12 @@ class Pump:
         """End the task with an error."""
         if not self.task.done():
             self.reason = self.reason or reason
+            self.end()
+
+    def end(self) -> None:
+        """Ask the task to end, once: another request would cut short what a generator of the user does at its end."""
+        if not self.is_ending:
+            self.is_ending = True
             self.task.cancel()
 
 
@@ -61,13 +72,21 @@ Move = Callable[[Pump], Coroutine[Any, Any, None]]
 
 
 class Pumps(Resource):
-    """The pumps of a session, which end with it."""
+    """The pumps of a session, which end with it.
 
-    __slots__ = ("name", "running")
+    Parameters
+    ----------
+    name : str
+    seconds : float
+        Longest time that `aclose` waits for their ends.
+    """
 
-    def __init__(self, name: str) -> None:
+    __slots__ = ("_seconds", "name", "running")
+
+    def __init__(self, name: str, seconds: float) -> None:
         self.name: str = name
         self.running: set[Pump] = set()
+        self._seconds = seconds
 
     @property
     def label(self) -> str:
@@ -104,15 +123,19 @@ class Pumps(Resource):
             pump.abort(error)
 
     async def aclose(self) -> None:
-        """Wait until all tasks have ended."""
+        """Wait until all tasks have ended, also when cancelled; after a while those that have not go on by themselves."""
         self.cancel(SessionClosed("the session was closed", hint="move what is to be kept before"))
-        while self.running:
-            await asyncio.wait([pump.task for pump in self.running])
+        try:
+            await wait_shielded(lambda: [pump.task for pump in self.running], self._seconds)
+        finally:
+            if self.running:
+                names = ", ".join(sorted(pump.task.get_name() for pump in self.running))
+                _logger.warning("a session is closed while %s has not ended after %s s", names, self._seconds)
 
 
 def pumps_of(resources: Resources) -> Pumps:
     """Return the pumps of a session."""
-    return resources.get_or_create(_CONTAINER, "all", Pumps)
+    return resources.get_or_create(_CONTAINER, "all", partial(Pumps, seconds=resources.close_seconds))
 
 
 # ---- what all pumps do

@@ -46,7 +46,7 @@ class SourceStorage(QueueStorage):
     def settle(self) -> None:
         super().settle()
         if self.closed and not self.putters and asyncio.current_task() is not self.pump.task:
-            self.pump.task.cancel()  # it may wait for its next element, which nobody wants
+            self.pump.end()  # it may wait for its next element, which nobody wants
 
 
 def _handle(

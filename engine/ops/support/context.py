@@ -24,7 +24,15 @@ R = TypeVar("R", bound=Resource)
 
 
 class Resources(Protocol):
-    """The resources of a session, as kernels reach them; `ResourceManager` is what there is."""
+    """The resources of a session, as kernels reach them; `ResourceManager` is what there is.
+
+    Attributes
+    ----------
+    close_seconds : float
+        Longest time that closing the session waits for code of the user.
+    """
+
+    close_seconds: float
 
     def get_or_create(self, container: str, name: str, factory: Callable[[str], R]) -> R:
         """Return what the session keeps under a name of a kind; ``factory(name)`` makes it if there is nothing yet."""

@@ -19,13 +19,13 @@ import numpy as np
 
 from ...base.dtypes import DIFFERENTIABLE
 from ...base.tags import DEAD, ROOT_ID, ROOT_PATH, frame_id, frame_path, instance_name, name_hash
+from ...base.waiting import cancel_once, wait_shielded
 from ...compile.plan.plan import Node, Plan
 from ...kernels.core.table import Kind
 from ...kernels.scheduler.calls import Continuation
 from ...kernels.scheduler.limited import NoRoom
 from ...kernels.scheduler.series import Series
 from ...ops.support.context import StepContext
-from ..scheduling.time_slices import wait_shielded
 from .tracing import LoopCounts, ReferenceTracer
 
 _LARGE = 1 << 17  # bytes that a kernel goes through on the event loop
@@ -142,14 +142,14 @@ class ReferenceMachine:
         if self.failure is None:
             self.failure = (-1, "", error, None)
         for task in self.tasks:
-            task.cancel()
+            cancel_once(task)
 
     async def _stop(self) -> None:
         if self.tasks:
             ended = asyncio.CancelledError("the step was cancelled") if self.failure is None else self.failure[2]
             self.step.resources.cancel_step(self.step.number, ended)
         for task in self.tasks:
-            task.cancel()
+            cancel_once(task)
         await wait_shielded(lambda: self.tasks)  # [46]
 
     # ---- readiness

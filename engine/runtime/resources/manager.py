@@ -15,6 +15,7 @@ import numpy as np
 
 from ...base import nest
 from ...base.resources import Resource
+from ...base.settings import DEFAULTS
 from ...kernels.memory.contexts import outside
 from ...kernels.memory.pool import Pool
 from ...kernels.scheduler.allocations import resource_allocations
@@ -27,8 +28,15 @@ _logger = logging.getLogger("tagloom")
 class ResourceManager:
     """Keeps the resources of one session, and knows those of its steps as long as they live.
 
+    Parameters
+    ----------
+    close_seconds : float
+        Longest time that closing waits for code of the user.
+
     Attributes
     ----------
+    close_seconds : float
+        As given.
     of_steps : dict of int to dict
         Weak references to what steps that run have made, by number of the step, in the order of making; a step that
         made nothing is not there.
@@ -36,9 +44,10 @@ class ResourceManager:
         By number of the step, what gives back what it has taken but not given to its caller yet.
     """
 
-    __slots__ = ("_kinds", "_made", "_saved", "of_steps", "taken")
+    __slots__ = ("_kinds", "_made", "_saved", "close_seconds", "of_steps", "taken")
 
-    def __init__(self) -> None:
+    def __init__(self, close_seconds: float = DEFAULTS.close_seconds) -> None:
+        self.close_seconds: float = close_seconds
         self._kinds: dict[str, dict[str, Any]] = {}  # resources by container and name
         self._made: list[Resource] = []  # the same, in the order of making
         self._saved: Snapshot = {}  # restored, but not asked for yet

@@ -16,6 +16,7 @@ from typing import Any
 from ...base.errors import GraphError, StepTimeout
 from ...base.source_lines import Source, user_source
 from ...base.tags import DEAD
+from ...base.waiting import wait_shielded
 from ...compile.plan.plan import Plan
 from ...kernels.scheduler.group import MachineGroup
 from ...kernels.scheduler.limited import LimitedMachine
@@ -29,7 +30,7 @@ from ..devices.simulated_time import held
 from ..memory.arbiter import MemoryArbiter
 from ..observe.trace import DEVICE, Trace, recorder_of
 from ..reference.executor import ReferenceMachine
-from ..scheduling.time_slices import time_slices_of, wait_shielded
+from ..scheduling.time_slices import time_slices_of
 from ..scheduling.worker_pool import WakeupFd
 from .compiled_step import CompiledStep
 from .counters import Cluster, StepCounters

@@ -147,6 +147,8 @@ class PartialRunState:
         self._execution = self._task = None
         self._fed.clear()
         self._expected.clear()
+        if isinstance(error, asyncio.CancelledError):  # which nobody asked for of those who wait
+            error = _cancelled(error)
         self.ended = "all of it was computed" if error is None else f"{type(error).__name__}: {error}".split("\n")[0]
         if error is not None:
             self._values.clear()
@@ -179,6 +181,16 @@ class PartialRunState:
         task = self._task
         if task is not None and not task.get_loop().is_closed():
             task.get_loop().call_soon_threadsafe(self.end, "nobody holds this partial run any longer")
+
+
+def _cancelled(cause: asyncio.CancelledError) -> GraphError:
+    error = GraphError(
+        "this partial run was cancelled, and not by who waits for it",
+        got=str(cause) or "a cancellation of its task",
+        hint="see its cause: a function of the step that has raised it, or what cancels all tasks; " + _AGAIN,
+    )
+    error.__cause__ = cause
+    return error
 
 
 class _Waiter:

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...base.errors import DeviceMemoryError, GraphError, SessionClosed, StepTimeout, TagloomError
 from ...base.forks import strand_in_children
+from ...base.waiting import wait_shielded
 from ...ir.graph import Graph
 from ...ir.tensor import Tensor
 from ...kernels.scheduler.time_slices import TimeSlices
@@ -294,7 +295,7 @@ class StepRunner:
                     fill(report, step, execution.counts)
                     shared.spares.append(step)
                 if self._releasing is not None:
-                    await self._releasing
+                    await self._released(self._releasing)
             if request.copies_much(fetched) and self.environment.long_calls is not None:
                 result = await self.environment.long_calls(request.pack, fetched)
             else:
@@ -411,7 +412,7 @@ class StepRunner:
         if self._idle is not None and not self._idle.done():
             self._idle.set_result(None)
         if self._release is not None:
-            self._releasing = asyncio.get_running_loop().create_task(self._release(), name="release")
+            self._begin_release(self._release)
             self._release = None
 
     def enter_loop(self) -> TimeSlices:
@@ -475,7 +476,17 @@ class StepRunner:
         if self.running:
             self._release = release
         else:
-            await release()
+            await self._released(self._releasing or self._begin_release(release))
+
+    def _begin_release(self, release: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
+        """Release what steps use in a task, for which several may wait: no cancellation of one cuts it short."""
+        self._releasing = asyncio.get_running_loop().create_task(release(), name="release")
+        return self._releasing
+
+    @staticmethod
+    async def _released(releasing: asyncio.Task[None]) -> None:
+        await wait_shielded(lambda: [] if releasing.done() else [releasing])
+        releasing.result()
 
 
 def _refuse_watch(tensor: Tensor) -> NoReturn:

@@ -14,8 +14,8 @@ import numpy as np
 
 from ...base.errors import GraphError, TagloomError
 from ...base.source_lines import user_source
+from ...base.waiting import cancel_once, wait_shielded
 from ..observe.watch import Watch
-from ..scheduling.time_slices import wait_shielded
 
 
 class StepStream:
@@ -122,8 +122,7 @@ class StepStream:
         self._follow_nobody()
         if task is not None and not task.done():
             self._task, self._is_closed = None, True
-            if not task.cancelling():  # a second request would cut short what the user's functions do at their end
-                task.cancel()
+            cancel_once(task)
             await wait_shielded(lambda: [] if task.done() else [task])
             if not task.cancelled():
                 task.exception()  # of no use to who has left

@@ -285,9 +285,11 @@ class Checkpointer:
 
     async def _until_written(self) -> None:
         """Wait until nothing is being written; raise what has gone wrong, if nobody was told."""
-        if self._writing is not None:
-            await self._writing.wait_until_ended()
-            saving, self._writing = self._writing, None
+        saving = self._writing
+        if saving is not None:
+            await saving.wait_until_ended()
+            if self._writing is saving:  # else it was closed meanwhile
+                self._writing = None
             failure = saving.failure()
             if failure is not None:
                 try:

@@ -1,0 +1,36 @@
+"""Waits that outlast what must end before anything else may happen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from typing import Any
+
+
+async def wait_shielded(pending: Callable[[], Collection[asyncio.Future[Any]]], seconds: float | None = None) -> None:
+    """Wait until `pending` returns nothing, or for some seconds; a cancellation meanwhile is raised then, not before.
+
+    The first cancellation is the one that is raised: scopes recognise their own by its message.
+    """
+    loop = asyncio.get_running_loop()
+    until = None if seconds is None else loop.time() + seconds
+    cancellation = None
+    while futures := pending():
+        left = None if until is None else until - loop.time()
+        if left is not None and left <= 0:
+            break
+        try:
+            await asyncio.wait(futures, timeout=left)
+        except asyncio.CancelledError as error:
+            cancellation = cancellation or error
+    if cancellation is not None:
+        try:
+            raise cancellation
+        finally:
+            del cancellation  # the traceback refers to this frame
+
+
+def cancel_once(task: asyncio.Future[Any]) -> None:
+    """Ask a task to end, unless it was asked before: a second request would cut short what it does at its end."""
+    if not (isinstance(task, asyncio.Task) and task.cancelling()):
+        task.cancel()
