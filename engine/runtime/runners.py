@@ -7,26 +7,26 @@ empty, and closes what it feeds; so a pipeline ends stage by stage, behind the l
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, Protocol
 
 from ..base.errors import GraphError, QueueClosed, StepTimeout
-from ..ir.graph import Graph
 from ..ir.operation import Operation
-from ..ir.program import Program, copy_program
-from ..ir.traits import Effect
 from ..streams.clock import LoopClock
 from ..streams.contract import Clock
+from .runner_ends import Ends, uses_of
 from .scheduling.feeds import Feeds, SharedFeeds
-from .scheduling.runner import Restarts, Runner, RunnerStatistics
+from .scheduling.runner import Restarts, Runner, RunnerStatistics, finished
 from .scheduling.timeouts import check_seconds
 from .session import Session
-from .steps.request import make_request
 
+_log = logging.getLogger("tagloom")
 _ENTER = "async with tagloom.runners(session) as group: group.add(...)"
 
 
@@ -42,7 +42,8 @@ class HasClose(Protocol):
 def runners(session: Session, *, drain: float | bool = False, clock: Clock | None = None) -> Runners:
     """Return a group of runners: steps of a session that run beside each other, each again and again.
 
-    The block of ``async with`` ends when all runners have ended. If one fails, or the block does, or the task is
+    The block of ``async with`` ends when all runners have ended. A runner that waits for room in a queue ends when those
+    of its group that took from the queue have ended, and the block is over. If one fails, or the block does, or the task is
     cancelled, all others are cancelled, and nothing of them is left when the block is over.
 
     Parameters
@@ -100,6 +101,9 @@ class Runners:
     ----------
     session : Session
     clock : Clock
+    unfed : list
+        When the block is over: feeds that were drawn from iterables, and that no step which succeeded was fed. So
+        ``itertools.chain(group.unfed, feeds)`` goes on where the group has ended.
 
     Examples
     --------
@@ -133,6 +137,8 @@ class Runners:
         self._closings: dict[str, Operation] = {}  # operations that close queues, by the name that these share
         self._feeding: Counter[str] = Counter()  # how many runners have still to end before each is run
         self._feeds = SharedFeeds()
+        self._ends = Ends(session)
+        self.unfed: list[Any] = []
         self._is_draining = False  # it was asked to stop, or
         self._is_cancelled = False  # all were cancelled: so are those added later
         self._timer: Any = None  # until runners that have not ended by themselves are cancelled
@@ -150,6 +156,7 @@ class Runners:
     ) -> None:
         assert self._tasks is not None
         only: BaseException | None = None
+        ending = None if error is not None else asyncio.ensure_future(self._ends.watch())
         try:
             await self._tasks.__aexit__(kind, error, trace)
         except BaseExceptionGroup as group:
@@ -160,6 +167,9 @@ class Runners:
             self._tasks = None
             if self._timer is not None:
                 self._timer.cancel()
+            if ending is not None:
+                ending.cancel()
+            self._collect_unfed(only is None and error is None)
             await self._feeds.aclose()
         if only is not None and only is not error:  # what the block itself raised goes on by itself
             try:
@@ -215,7 +225,7 @@ class Runners:
             Whether the others go on when it has failed: then it has ended, with a warning in the log. A function is
             asked then, with the runner.
         until : callable, optional
-            Asked in front of each step: True ends it.
+            Asked before each step, and before its feeds are drawn: True ends it.
         drains : bool, optional
             Whether it goes on at `stop` until what it takes from ends; by default if its fetches take from a queue that
             steps feed. A Dataset and `from_async` are sources: they need not end.
@@ -245,8 +255,9 @@ class Runners:
         if every is not None:
             check_seconds(every, "every")
         keys = self._closing(closes)
+        uses = None if callable(fetches) else uses_of(self.session.graph, fetches)
         if drains is None:
-            drains = not callable(fetches) and takes_from_queue(self.session.graph, fetches)
+            drains = uses is not None and bool(uses.takes)
         runner = Runner(
             name,
             step,
@@ -265,6 +276,7 @@ class Runners:
         self.session.include_statistics("runners", name, runner)
         self._feeding.update(keys)
         runner.attach(self._tasks.create_task(self._run(runner, keys), name=f"runner {name}"))
+        self._ends.add(runner, uses)
         self._heed_stop(runner)
         return runner
 
@@ -301,6 +313,16 @@ class Runners:
         """Return a snapshot of what the runners have done, in the order in which they were added."""
         return tuple(each.statistics() for each in self._runners.values())
 
+    def _collect_unfed(self, is_told: bool) -> None:
+        """Note the feeds that were drawn and that nobody was fed; log that where the group has not failed."""
+        self.unfed += [each for runner in self._runners.values() for each in runner.unfed]
+        self.unfed += self._feeds.take_unfed()
+        if self.unfed and is_told:
+            _log.warning(
+                "%d feeds were drawn from iterables and not fed, as their runners ended before: they are in group.unfed",
+                len(self.unfed),
+            )
+
     def _cancel(self) -> None:
         self._is_cancelled = True
         for each in self._runners.values():
@@ -315,7 +337,7 @@ class Runners:
     def _step(self, fetches: Any, is_fed: bool, timeout: float | None) -> Callable[[Any], Awaitable[Any]]:
         """Return what does one step with its feeds."""
         if callable(fetches):
-            call = fetches if is_fed else lambda _: fetches()
+            call = partial(_finished, fetches if is_fed else lambda _: fetches())
             return call if timeout is None else _within(call, timeout)
         session = self.session
         return lambda feeds: session.run(fetches, feeds, timeout=timeout)
@@ -339,6 +361,10 @@ class Runners:
             if not self._feeding[key] and not runner.abandoned:
                 with suppress(QueueClosed):  # somebody else has closed it
                     await self.session.run(self._closings[key])
+
+
+async def _finished(call: Callable[[Any], Any], feeds: Any) -> Any:
+    return await finished(call(feeds))
 
 
 def _name_of(fetches: Any) -> str:
@@ -373,20 +399,6 @@ def _checked(drain: float | bool) -> float | bool:
     if not isinstance(drain, bool):
         check_seconds(drain, "drain")
     return drain
-
-
-def takes_from_queue(graph: Graph, fetches: Any) -> bool:
-    """Say whether a step waits for what other steps put into something that outlives it."""
-    request = make_request(graph, fetches)
-    program = copy_program(Program(graph, [], request.tensors, request.targets))
-    return any(
-        Effect.WAITS in op.definition.effects and op.outputs and op.inputs and _is_fed_by_steps(op.inputs[0].op)
-        for op in program.graph.root.walk()
-    )
-
-
-def _is_fed_by_steps(handle: Operation) -> bool:
-    return handle.definition.outlives_step and not handle.definition.comes_from_outside
 
 
 def _count(name: str, option: str, value: int | None) -> int | None:

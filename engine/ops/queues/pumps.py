@@ -123,7 +123,7 @@ class Pumps(Resource):
             pump.abort(error)
 
     async def aclose(self) -> None:
-        """Wait until all tasks have ended, also when cancelled; after a while those that have not go on by themselves."""
+        """Wait until all tasks have ended, also when cancelled; those that take too long go on by themselves."""
         self.cancel(SessionClosed("the session was closed", hint="move what is to be kept before"))
         try:
             await wait_shielded(lambda: [pump.task for pump in self.running], self._seconds)

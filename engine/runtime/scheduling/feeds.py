@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import AsyncExitStack
 from inspect import isasyncgen
 from itertools import repeat
 from typing import Any
+
+from ...base.waiting import wait_shielded
 
 Feeds = Mapping[Any, Any] | Iterable[Mapping[Any, Any]] | AsyncIterable[Mapping[Any, Any]] | None
 
@@ -26,35 +28,71 @@ class SharedFeeds:
     """
 
     def __init__(self) -> None:
-        self._shared: dict[int, _OneAtATime] = {}  # by the identity of iterators, which these hold
+        self._shared: dict[int, DrawnFeeds | AwaitedFeeds] = {}  # by the identity of iterators, which these hold
 
     def iterator(self, feeds: Feeds) -> Iterator[Any] | AsyncIterator[Any]:
         """Return what gives the feeds of a runner; that of a shared iterator is the same for all."""
         found = iterator_of(feeds)
-        if isinstance(found, Iterator):
+        if isinstance(found, repeat):
             return found
+        if isinstance(found, Iterator):
+            return self._shared.setdefault(id(found), DrawnFeeds(found))
         is_closed = found is not feeds or isasyncgen(found)
-        return self._shared.setdefault(id(found), _OneAtATime(found, is_closed))
+        return self._shared.setdefault(id(found), AwaitedFeeds(found, is_closed))
+
+    def take_unfed(self) -> list[Any]:
+        """Return what came back and was not drawn again, and forget it."""
+        unfed = [each for source in self._shared.values() for each in source.returned]
+        for source in self._shared.values():
+            source.returned.clear()
+        return unfed
 
     async def aclose(self) -> None:
-        """Close them, when no runner draws any longer."""
-        async with AsyncExitStack() as closing:
-            for each in self._shared.values():
-                closing.push_async_callback(each.aclose)
+        """Close them, when no runner draws any longer: in tasks, as a cancellation cuts short nothing that they do."""
+        closing = [
+            asyncio.ensure_future(each.aclose()) for each in self._shared.values() if isinstance(each, AwaitedFeeds)
+        ]
         self._shared.clear()
+        await wait_shielded(lambda: [each for each in closing if not each.done()])
+        for each in closing:
+            each.result()
 
 
-class _OneAtATime(AsyncIterator[Any]):
-    """An async iterator that several may ask at once, though a generator can not be."""
+class DrawnFeeds(Iterator[Any]):
+    """An iterator whose elements may come back.
+
+    Attributes
+    ----------
+    returned : deque
+        Elements that were drawn and not fed, which are the next ones.
+    """
+
+    def __init__(self, iterator: Iterator[Any]) -> None:
+        self.returned: deque[Any] = deque()
+        self._iterator = iterator
+
+    def __next__(self) -> Any:
+        return self.returned.popleft() if self.returned else next(self._iterator)
+
+
+class AwaitedFeeds(AsyncIterator[Any]):
+    """An async iterator that several may ask at once, though a generator cannot be, and whose elements may come back.
+
+    Attributes
+    ----------
+    returned : deque
+        Elements that were drawn and not fed, which are the next ones.
+    """
 
     def __init__(self, iterator: AsyncIterator[Any], is_closed: bool) -> None:
+        self.returned: deque[Any] = deque()
         self._iterator = iterator
         self._is_closed = is_closed
         self._lock = asyncio.Lock()
 
     async def __anext__(self) -> Any:
         async with self._lock:
-            return await anext(self._iterator)
+            return self.returned.popleft() if self.returned else await anext(self._iterator)
 
     async def aclose(self) -> None:
         """Close it, if that is nobody else's to do."""

@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ...base.errors import GraphError, QueueClosed, SessionClosed
+from ...base.errors import GraphError, QueueClosed, SessionClosed, TagloomError
+from ...base.waiting import cancel_once, wait_shielded
 from ...streams.contract import Clock
 from .timeouts import check_seconds
 
@@ -105,6 +106,8 @@ class Runner:
         Whether it goes on when its group is asked to end, until what it takes from ends.
     abandoned : bool
         Whether all its group was cancelled, so that it closes nothing.
+    unfed : list
+        The feeds of the step that it has failed with.
 
     Examples
     --------
@@ -146,6 +149,7 @@ class Runner:
         self.drains: bool = drains
         self.abandoned: bool = False
         self.task: asyncio.Task[None] | None = None
+        self.unfed: list[Any] = []
         self._step = step
         self._feeds = feeds
         self._times = math.inf if times is None else times
@@ -188,7 +192,7 @@ class Runner:
         self._stopped.set()
         if self.task is not None:
             self._is_cancelled = True
-            self.task.cancel()
+            cancel_once(self.task)
 
     def attach(self, task: asyncio.Task[None]) -> None:
         """Note the `task` that it runs in."""
@@ -215,12 +219,8 @@ class Runner:
         try:
             await self._repeat()
             self.state = "ended"
-        except asyncio.CancelledError:
-            self.state = "cancelled"
-            task = asyncio.current_task()
-            assert task is not None
-            if not self._is_cancelled or task.uncancel():  # the group is cancelled, or the program
-                raise
+        except asyncio.CancelledError as error:
+            self._heed_cancellation(error)
         except Exception as error:
             self._fail(error)
             if not (self._optional(self) if callable(self._optional) else self._optional):
@@ -228,6 +228,18 @@ class Runner:
             _log.warning("runner '%s' has failed, the others go on", self.name, exc_info=error)
         if self._on_end is not None and not self.abandoned:
             await finished(self._on_end(self))
+
+    def _heed_cancellation(self, error: asyncio.CancelledError) -> None:
+        """Raise the cancellation of the group or the program again, and an error where something of a step raised it."""
+        task = asyncio.current_task()
+        assert task is not None
+        if not task.cancelling():
+            failure = _unasked(error, "a step")
+            self._fail(failure)
+            raise failure from error
+        self.state = "cancelled"
+        if not self._is_cancelled or task.uncancel():
+            raise error
 
     async def _repeat(self) -> None:
         self._is_stepping = True
@@ -242,14 +254,24 @@ class Runner:
                 else:
                     if self._every is not None and self.steps < self._times:
                         await self._pause_until(begin + self._every)
+        except Exception:
+            self.unfed += self._fed if hasattr(self._feeds, "returned") else []
+            self._fed.clear()  # others that share the iterable would perhaps fail by it as well
+            raise
         finally:
             self._is_stepping = False
+            self._give_back()
 
     async def _goes_on(self) -> bool:
-        """Say whether there is to be another step, and have its feeds."""
-        if self.steps >= self._times or self._stopped.is_set() or not await self._has_feeds():
+        """Draw the feeds of the next step; say whether there is to be one.
+
+        What was drawn for a step that failed is fed again before the runner heeds a stop.
+        """
+        if self._fed:
+            return True
+        if self.steps >= self._times or self._stopped.is_set() or self._until():
             return False
-        return not self._until()
+        return await self._has_feeds()
 
     async def _step_once(self) -> bool:
         """Do a step; say whether what it takes from or puts into goes on, which is not asked of `on_step`."""
@@ -267,9 +289,7 @@ class Runner:
         return True
 
     async def _has_feeds(self) -> bool:
-        """Draw the feeds of the next step, unless they were drawn for one that failed; say whether there are any."""
-        if self._fed:
-            return True
+        """Draw the feeds of the next step; say whether there are any."""
         try:
             if isinstance(self._feeds, Iterator):
                 self._fed.append(next(self._feeds))
@@ -291,22 +311,36 @@ class Runner:
         self.state = "running"
 
     async def _pause_until(self, when: float) -> None:
-        """Wait until a time has come, or it is asked to stop."""
+        """Wait until a time has come, or it is asked to stop; one that was asked before waits until the time."""
         if when <= self._clock.now():
             await asyncio.sleep(0)
-            return
-        await self._unless_stopped(self._clock.sleep(when - self._clock.now()))
+        elif self._stopped.is_set():
+            await self._clock.sleep(when - self._clock.now())
+        else:
+            await self._unless_stopped(self._clock.sleep(when - self._clock.now()))
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """Wait for what something gives, or until it is asked to stop; nothing is left of it then."""
+        """Wait for what something gives, or until it is asked to stop; nothing is left of it then.
+
+        It is asked to end once, and waited for however often this is cancelled; what it gives all the same is returned.
+        """
         done, stopped = asyncio.ensure_future(work), asyncio.ensure_future(self._stopped.wait())
         try:
             await asyncio.wait([done, stopped], return_when=asyncio.FIRST_COMPLETED)
-            return done.result() if done.done() else None
         finally:
             for each in (done, stopped):
                 each.cancel()
-            await asyncio.wait([done, stopped])
+            await wait_shielded(lambda: [each for each in (done, stopped) if not each.done()])
+        if done.cancelled() and self._stopped.is_set():
+            return None
+        return _result_of(done, "an async iterable of feeds")
+
+    def _give_back(self) -> None:
+        """Let those that share an iterable have what was drawn and not fed."""
+        returned = getattr(self._feeds, "returned", None)
+        if returned is not None:
+            returned.extendleft(reversed(self._fed))
+        self._fed.clear()
 
     def _fail(self, error: Exception) -> None:
         again = f", restarted {self._restarts} times" if self._restarts else ""
@@ -321,7 +355,43 @@ async def _next(feeds: AsyncIterator[Any]) -> list[Any]:
     return []
 
 
-async def finished(found: Any) -> None:
-    """Wait for what a function of the user has begun, if it is async."""
-    if isinstance(found, Awaitable):
-        await found
+async def finished(found: Any) -> Any:
+    """Wait for what a function of the user has begun, if it is async, and return what that gives.
+
+    It runs in a task of its own, which is asked to end once, and waited for however often this is cancelled.
+    """
+    if not isinstance(found, Awaitable):
+        return found
+    running = asyncio.ensure_future(_awaited(found))
+    try:
+        await asyncio.wait([running])
+    except asyncio.CancelledError:
+        cancel_once(running)
+        try:
+            await wait_shielded(lambda: [] if running.done() else [running])
+        finally:
+            if not running.cancelled() and (error := running.exception()) is not None:
+                _log.warning("a function has failed as it was cancelled", exc_info=error)
+        raise
+    return _result_of(running, "an async function")
+
+
+async def _awaited(awaitable: Awaitable[Any]) -> Any:
+    return await awaitable
+
+
+def _result_of(ended: asyncio.Future[T], what: str) -> T:
+    """Return the result of a task of its own; an error where it was cancelled by something in it."""
+    try:
+        return ended.result()
+    except asyncio.CancelledError as error:
+        raise _unasked(error, what) from error
+
+
+def _unasked(error: asyncio.CancelledError, what: str) -> TagloomError:
+    return TagloomError(
+        f"{what} of a runner was cancelled, and not by who runs it",
+        wanted="a result, or an error",
+        got=repr(error),
+        hint="catch CancelledError where a function awaits a task that others cancel",
+    )

@@ -10,7 +10,8 @@ from ...frontend.scopes import control_dependencies, name_scope
 from ...frontend.variables import Variable
 from ...ops.control.placeholders import identity, placeholder_with_default
 from ...ops.math.casting import cast
-from ...runtime.runners import Runners, takes_from_queue
+from ...runtime.runner_ends import uses_of
+from ...runtime.runners import Runners
 from ...runtime.scheduling.runner import finished
 from ..optimizer import Optimizer
 from .options import Options
@@ -80,7 +81,7 @@ class AsyncReplicas(Replicas):
             with control_dependencies([begun, update]):
                 behind = cast(self.global_step.value(), dtypes.int64)
                 counted = identity(True)
-        drains = takes_from_queue(self.global_step.graph, [gradient for gradient, _ in pairs])
+        drains = bool(uses_of(self.global_step.graph, [gradient for gradient, _ in pairs]).takes)
         return Replica(number, local, counted, behind, behind - begun - 1, drains)
 
 

@@ -20,7 +20,8 @@ from ...ops.control.placeholders import identity, placeholder, placeholder_with_
 from ...ops.math.arithmetic import maximum
 from ...ops.math.casting import cast
 from ...ops.math.comparison import logical_not, logical_or
-from ...runtime.runners import Runners, takes_from_queue
+from ...runtime.runner_ends import uses_of
+from ...runtime.runners import Runners
 from ..optimizer import Optimizer
 from .options import Options
 from .replica import Replica
@@ -145,7 +146,7 @@ class SyncReplicas(Replicas):
             with control_dependencies([counted]):
                 behind = _newer(tokens, local, cast(self.global_step.read_value(), dtypes.int64))
             staleness = (behind - local) * cast(logical_not(counted), dtypes.int64)
-        drains = takes_from_queue(self.global_step.graph, [gradient for gradient, _ in pairs])
+        drains = bool(uses_of(self.global_step.graph, [gradient for gradient, _ in pairs]).takes)
         return Replica(number, local, counted, behind, staleness, drains)
 
     def _accumulators(self, number: int, pairs: list[tuple[Any, Variable]]) -> list[ConditionalAccumulator]:
