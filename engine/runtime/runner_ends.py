@@ -121,8 +121,9 @@ class Ends:
             for verb, names in ("elements of", uses.takes), ("room in", uses.puts):
                 lines += [f"'{runner.name}' uses {verb} queue {name}{self._state_of(name)}" for name in sorted(names)]
         _log.warning(
-            "a group of runners has done no step for %d s, and its block is over: %s. Nothing goes on unless steps outside "
-            "of the group use these queues; let the runner that feeds a queue close it (closes=), or call group.stop()",
+            "a group of runners has done no step for %d s, and its block is over: %s. Nothing goes on unless steps "
+            "outside of the group use these queues; let the runner that feeds a queue close it (closes=), or call "
+            "group.stop()",
             _STALLED,
             "; ".join(lines),
         )

@@ -12,17 +12,17 @@ import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from functools import partial
 from types import TracebackType
 from typing import Any, Protocol
 
 from ..base.errors import GraphError, QueueClosed, StepTimeout
+from ..base.waiting import wait_shielded
 from ..ir.operation import Operation
 from ..streams.clock import LoopClock
 from ..streams.contract import Clock
 from .runner_ends import Ends, uses_of
 from .scheduling.feeds import Feeds, SharedFeeds
-from .scheduling.runner import Restarts, Runner, RunnerStatistics, finished
+from .scheduling.runner import Restarts, Runner, RunnerStatistics
 from .scheduling.timeouts import check_seconds
 from .session import Session
 
@@ -42,9 +42,9 @@ class HasClose(Protocol):
 def runners(session: Session, *, drain: float | bool = False, clock: Clock | None = None) -> Runners:
     """Return a group of runners: steps of a session that run beside each other, each again and again.
 
-    The block of ``async with`` ends when all runners have ended. A runner that waits for room in a queue ends when those
-    of its group that took from the queue have ended, and the block is over. If one fails, or the block does, or the task is
-    cancelled, all others are cancelled, and nothing of them is left when the block is over.
+    The block of ``async with`` ends when all runners have ended. One that waits for room in a queue ends, when the
+    block is over, as soon as those of its group that took from the queue have ended. If one fails, or the block does,
+    or the task is cancelled, all others are cancelled, and nothing of them is left when the block is over.
 
     Parameters
     ----------
@@ -102,8 +102,8 @@ class Runners:
     session : Session
     clock : Clock
     unfed : list
-        When the block is over: feeds that were drawn from iterables, and that no step which succeeded was fed. So
-        ``itertools.chain(group.unfed, feeds)`` goes on where the group has ended.
+        When the block is over: feeds that were drawn from iterables, and that no step which succeeded was fed. A step
+        that was cancelled, or has failed, may have used them in part.
 
     Examples
     --------
@@ -169,6 +169,8 @@ class Runners:
                 self._timer.cancel()
             if ending is not None:
                 ending.cancel()
+            tasks = [each.task for each in self._runners.values() if each.task is not None]
+            await wait_shielded(lambda: [each for each in tasks if not each.done()])
             self._collect_unfed(only is None and error is None)
             await self._feeds.aclose()
         if only is not None and only is not error:  # what the block itself raised goes on by itself
@@ -225,7 +227,7 @@ class Runners:
             Whether the others go on when it has failed: then it has ended, with a warning in the log. A function is
             asked then, with the runner.
         until : callable, optional
-            Asked before each step, and before its feeds are drawn: True ends it.
+            Asked before each step: True ends it.
         drains : bool, optional
             Whether it goes on at `stop` until what it takes from ends; by default if its fetches take from a queue that
             steps feed. A Dataset and `from_async` are sources: they need not end.
@@ -275,7 +277,10 @@ class Runners:
         self._runners[name] = runner
         self.session.include_statistics("runners", name, runner)
         self._feeding.update(keys)
-        runner.attach(self._tasks.create_task(self._run(runner, keys), name=f"runner {name}"))
+        task = asyncio.get_running_loop().create_task(self._run(runner, keys), name=f"runner {name}")
+        runner.attach(task)
+        guard = self._tasks.create_task(_guard(runner, task), name=f"guard of runner {name}")
+        guard.add_done_callback(lambda _: task.done() or runner.abandon())  # it was cancelled before it began
         self._ends.add(runner, uses)
         self._heed_stop(runner)
         return runner
@@ -319,7 +324,7 @@ class Runners:
         self.unfed += self._feeds.take_unfed()
         if self.unfed and is_told:
             _log.warning(
-                "%d feeds were drawn from iterables and not fed, as their runners ended before: they are in group.unfed",
+                "%d feeds were drawn from iterables and not fed, as their runners ended before: see group.unfed",
                 len(self.unfed),
             )
 
@@ -337,7 +342,7 @@ class Runners:
     def _step(self, fetches: Any, is_fed: bool, timeout: float | None) -> Callable[[Any], Awaitable[Any]]:
         """Return what does one step with its feeds."""
         if callable(fetches):
-            call = partial(_finished, fetches if is_fed else lambda _: fetches())
+            call = fetches if is_fed else lambda _: fetches()
             return call if timeout is None else _within(call, timeout)
         session = self.session
         return lambda feeds: session.run(fetches, feeds, timeout=timeout)
@@ -363,8 +368,21 @@ class Runners:
                     await self.session.run(self._closings[key])
 
 
-async def _finished(call: Callable[[Any], Any], feeds: Any) -> Any:
-    return await finished(call(feeds))
+async def _guard(runner: Runner, task: asyncio.Task[None]) -> None:
+    """Stand for a runner in the task group, which may cancel more than once: the runner is asked to end once.
+
+    So what its functions, and generators that feed it, do at their end is done to its end.
+    """
+    try:
+        await asyncio.wait([task])
+    except asyncio.CancelledError:
+        runner.abandon()
+        await wait_shielded(lambda: [] if task.done() else [task])
+        if not task.cancelled():
+            task.result()
+        raise
+    if not task.cancelled():
+        task.result()
 
 
 def _name_of(fetches: Any) -> str:

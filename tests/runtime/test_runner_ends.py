@@ -162,31 +162,34 @@ async def test_what_is_not_fed_again_is_told_of(executor, how, caplog):
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-async def test_what_one_runner_gives_back_another_draws(executor, asynchronous):
+async def test_runners_that_share_an_iterable(executor, asynchronous):
+    """What a step was given is told of; what was drawn for none goes to another runner."""
     line = Line(capacity=9)
-    waits, let = asyncio.Event(), asyncio.Event()
+    waits = asyncio.Event()
 
-    async def slow(feeds):
-        if feeds[line.x] == 0 and not waits.is_set():
-            waits.set()
-            await asyncio.Event().wait()
-        await let.wait()
-        seen.append(feeds[line.x])
+    async def slow(_):
+        waits.set()
+        await asyncio.Event().wait()
+
+    async def see(given):
+        seen.append(given[line.x])
 
     async def numbers():
-        for each in line.feeds(range(4)):
+        for each in line.feeds(range(5)):
             yield each
 
-    seen, feeds = [], numbers() if asynchronous else iter(list(line.feeds(range(4))))
-    async with tg.Session(line.graph, executor=executor) as session, tg.runners(session) as group:
-        first = group.add(slow, feeds=feeds, name="first")
-        await waits.wait()
-        group.add(slow, feeds=feeds, name="second")
-        first.cancel()
-        await first.wait()
-        let.set()
-    assert sorted(seen) == [0, 1, 2, 3]
-    assert group.unfed == []
+    seen, feeds = [], numbers() if asynchronous else iter(list(line.feeds(range(5))))
+    async with tg.Session(line.graph, executor=executor) as session:
+        async with tg.runners(session) as group:
+            first = group.add(slow, feeds=feeds, name="first")
+            await waits.wait()
+            first.cancel()
+            await first.wait()
+            late = group.add(see, feeds=feeds, until=lambda: True, name="late")
+            await late.wait()
+            group.add(see, feeds=feeds, name="last")
+    assert seen == [1, 2, 3, 4]
+    assert [each[line.x] for each in group.unfed] == [0]
 
 
 async def test_a_full_queue_that_is_closed_hands_the_element_back(line, session):
@@ -264,7 +267,7 @@ async def test_something_that_cancels_itself_is_an_error(what, executor):
     def cancelled(*_):
         raise asyncio.CancelledError("by itself")
 
-    async def function(*_):
+    async def function():
         cancelled()
 
     async def feeds():
@@ -274,10 +277,8 @@ async def test_something_that_cancels_itself_is_an_error(what, executor):
     with tg.Graph().as_default() as graph:
         step = tg.py_function(cancelled, [tg.constant(1.0)], "float32")
     async with tg.Session(graph, executor=executor) as session:
+        group = tg.runners(session)
         with pytest.raises(tg.TagloomError, match="was cancelled, and not by who runs it"):
-            async with tg.runners(session) as group:
-                if what == "feeds":
-                    group.add(step, feeds=feeds(), name="tested")
-                else:
-                    group.add(step if what == "step" else function, name="tested")
+            async with group:
+                group.add(function if what == "function" else step, feeds=feeds() if what == "feeds" else None)
     assert only_this_task()

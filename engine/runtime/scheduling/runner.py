@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from ...base.errors import GraphError, QueueClosed, SessionClosed, TagloomError
 from ...base.waiting import cancel_once, wait_shielded
 from ...streams.contract import Clock
+from .feeds import AwaitedFeeds, DrawnFeeds
 from .timeouts import check_seconds
 
 T = TypeVar("T")
@@ -107,7 +108,7 @@ class Runner:
     abandoned : bool
         Whether all its group was cancelled, so that it closes nothing.
     unfed : list
-        The feeds of the step that it has failed with.
+        The feeds that it has drawn from an iterable for its last step, if that has failed or was cancelled.
 
     Examples
     --------
@@ -163,6 +164,7 @@ class Runner:
         self._clock = clock
         self._seconds = 0.0
         self._fed: list[Any] = []  # the feeds of the next step, if they are drawn
+        self._is_given = False  # these, to a step that has not succeeded
         self._is_stepping = False  # or about to: a cancellation of it alone is of a step
         self._is_cancelled = False  # it alone
         self._stopped = asyncio.Event()
@@ -230,7 +232,7 @@ class Runner:
             await finished(self._on_end(self))
 
     def _heed_cancellation(self, error: asyncio.CancelledError) -> None:
-        """Raise the cancellation of the group or the program again, and an error where something of a step raised it."""
+        """Raise the cancellation of the group or the program again; an error where something of a step raised it."""
         task = asyncio.current_task()
         assert task is not None
         if not task.cancelling():
@@ -254,10 +256,6 @@ class Runner:
                 else:
                     if self._every is not None and self.steps < self._times:
                         await self._pause_until(begin + self._every)
-        except Exception:
-            self.unfed += self._fed if hasattr(self._feeds, "returned") else []
-            self._fed.clear()  # others that share the iterable would perhaps fail by it as well
-            raise
         finally:
             self._is_stepping = False
             self._give_back()
@@ -267,15 +265,20 @@ class Runner:
 
         What was drawn for a step that failed is fed again before the runner heeds a stop.
         """
-        if self._fed:
-            return True
-        if self.steps >= self._times or self._stopped.is_set() or self._until():
+        if self.steps >= self._times or (self._stopped.is_set() and not self._has_drawn):
             return False
-        return await self._has_feeds()
+        if not self._fed and not await self._has_feeds():
+            return False
+        return not self._until()
+
+    @property
+    def _has_drawn(self) -> bool:
+        """True if elements of an iterable were drawn and not fed; a mapping is fed to any number of steps."""
+        return bool(self._fed) and isinstance(self._feeds, DrawnFeeds | AwaitedFeeds)
 
     async def _step_once(self) -> bool:
         """Do a step; say whether what it takes from or puts into goes on, which is not asked of `on_step`."""
-        begin = self._clock.now()
+        begin, self._is_given = self._clock.now(), True
         try:
             self.values = await self._step(self._fed[0])
         except QueueClosed:
@@ -283,6 +286,7 @@ class Runner:
         finally:
             self._seconds += self._clock.now() - begin
         self._fed.clear()
+        self._is_given = False
         self.steps += 1
         if self._on_step is not None:
             await finished(self._on_step(self.values))
@@ -336,10 +340,12 @@ class Runner:
         return _result_of(done, "an async iterable of feeds")
 
     def _give_back(self) -> None:
-        """Let those that share an iterable have what was drawn and not fed."""
-        returned = getattr(self._feeds, "returned", None)
-        if returned is not None:
-            returned.extendleft(reversed(self._fed))
+        """Let those that share an iterable have what was drawn; what a step was given is noted, as it may be used."""
+        if isinstance(self._feeds, DrawnFeeds | AwaitedFeeds):
+            if self._is_given:
+                self.unfed += self._fed
+            else:
+                self._feeds.returned.extendleft(self._fed)
         self._fed.clear()
 
     def _fail(self, error: Exception) -> None:
@@ -355,29 +361,10 @@ async def _next(feeds: AsyncIterator[Any]) -> list[Any]:
     return []
 
 
-async def finished(found: Any) -> Any:
-    """Wait for what a function of the user has begun, if it is async, and return what that gives.
-
-    It runs in a task of its own, which is asked to end once, and waited for however often this is cancelled.
-    """
-    if not isinstance(found, Awaitable):
-        return found
-    running = asyncio.ensure_future(_awaited(found))
-    try:
-        await asyncio.wait([running])
-    except asyncio.CancelledError:
-        cancel_once(running)
-        try:
-            await wait_shielded(lambda: [] if running.done() else [running])
-        finally:
-            if not running.cancelled() and (error := running.exception()) is not None:
-                _log.warning("a function has failed as it was cancelled", exc_info=error)
-        raise
-    return _result_of(running, "an async function")
-
-
-async def _awaited(awaitable: Awaitable[Any]) -> Any:
-    return await awaitable
+async def finished(found: Any) -> None:
+    """Wait for what a function of the user has begun, if it is async."""
+    if isinstance(found, Awaitable):
+        await found
 
 
 def _result_of(ended: asyncio.Future[T], what: str) -> T:
