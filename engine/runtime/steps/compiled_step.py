@@ -14,10 +14,12 @@ from ...base.wording import by_reason
 from ...compile import DevicePlan, StepPlan, Target, compile_step, with_own_tables
 from ...compile.partition import Channel
 from ...compile.plan.plan import Plan
+from ...ir.definition import definition_of
 from ...ir.graph import Graph
 from ...ir.operation import Operation
 from ...ir.program import Program
 from ...ir.tensor import Tensor
+from ...ir.traits import Effect
 from ...ir.unused import warn_of_unused
 from ...kernels.core.table import Kind
 from ...ops.state.variables import updates_variable
@@ -27,6 +29,11 @@ from .counters import StepCounters
 from .failures import users_own
 from .fed_shapes import FedShapes
 from .request import Feed, Request
+
+
+def calls_python(type: str) -> bool:
+    """Return True if an operation of a type calls a function of the user."""
+    return Effect.PYTHON in definition_of(type).effects
 
 
 class CompiledStep:
@@ -64,6 +71,8 @@ class CompiledStep:
         What is fetched, each once.
     targets : tuple of Operation
         What is run, each once.
+    calls_python : bool
+        True if it calls functions of the user.
     watched : tuple of Tensor
         Of the tensors that are watched those that the step computes.
     needs : dict of int to tuple of int
@@ -84,6 +93,7 @@ class CompiledStep:
 
     __slots__ = (
         "__weakref__",
+        "calls_python",
         "channels",
         "counters",
         "device_plans",
@@ -133,6 +143,7 @@ class CompiledStep:
         self.fed_shapes: FedShapes = FedShapes(feeds, specializations)
         kernels = {node.type for node in self.plan.nodes if node.kind is Kind.KERNEL}
         self.updates: bool = any(map(updates_variable, kernels))
+        self.calls_python: bool = any(map(calls_python, kernels))
 
     @property
     def devices(self) -> list[str]:

@@ -38,6 +38,7 @@ from .dead_fetch import explain_dead_fetch
 from .environment import StepEnvironment
 from .failures import complete
 from .launch import charge_feeds, counters_of, launch, switch_outcomes
+from .stalls import describe_order, stall_timer
 
 _logger = logging.getLogger("tagloom")
 
@@ -153,7 +154,7 @@ class Execution:
 
     async def _go_on(self, more: bool, timeout: float | None) -> None:
         """Drain and wait by turns until the machine is done or has failed, and no task is left (rule 46)."""
-        timer = start_timer(self, timeout)
+        timer, stall = start_timer(self, timeout), stall_timer(self)
         self.owner = asyncio.current_task()
         self.cancels = 0 if self.owner is None else self.owner.cancelling()
         try:
@@ -172,6 +173,8 @@ class Execution:
         finally:
             if timer is not None:
                 timer.cancel()
+            if stall is not None:
+                stall.cancel()
             await self._stop()
 
     def _launch(self) -> None:
@@ -270,7 +273,11 @@ class Execution:
 
     def activity(self) -> tuple[list[str], list[str]]:
         """Return the names of the asynchronous instances in flight, and what all iterations wait for (rule 50)."""
-        return [task.get_name() for task in self.tasks], self.machine.dump()
+        return self.active(), self.machine.dump()
+
+    def active(self) -> list[str]:
+        """Return the names of the asynchronous instances in flight."""
+        return [task.get_name() for task in self.tasks]
 
 
 class ReferenceExecution:
@@ -297,13 +304,15 @@ class ReferenceExecution:
 
     async def run(self, timeout: float | None = None) -> list[Any]:
         """Run to the end and return the fetched arrays; raises what failed first."""
-        timer = start_timer(self, timeout)
+        timer, stall = start_timer(self, timeout), stall_timer(self)
         try:
             await self.machine.run()
             return outcome(self.step, self.machine, self.step.plan)
         finally:
             if timer is not None:
                 timer.cancel()
+            if stall is not None:
+                stall.cancel()
             self.holds.clear()
             try:
                 if self.context.number in self.context.resources.of_steps:
@@ -322,8 +331,12 @@ class ReferenceExecution:
 
     def activity(self) -> tuple[list[str], list[str]]:
         """Return the names of the instances that are running."""
-        names = sorted(task.get_name() for task in self.machine.tasks)
+        names = self.active()
         return names, [f"{name} is active" for name in names]
+
+    def active(self) -> list[str]:
+        """Return the names of the instances that are running."""
+        return sorted(task.get_name() for task in self.machine.tasks)
 
 
 _EXECUTORS: dict[str, Any] = {"machine": Execution, "reference": ReferenceExecution}
@@ -371,12 +384,15 @@ def _expire(execution: Any, timeout: float, what: str, source: Source | None) ->
         _logger.exception("what a step was doing could not be listed")
         active, lines = [], []
     names = ", ".join(active[:_NAMED]) + (", ..." if len(active) > _NAMED else "")
+    order, hint = describe_order(execution.step, active)
+    if order:
+        names += f"; {order}"
     error = StepTimeout(
         f"{what} did not end within {timeout} s",
         wanted=f"at most {timeout} s",
         got=f"still waiting for {names}" if active else "still computing, a loop that does not end perhaps",
         source=source,
-        hint="give it a longer timeout=, or look at what it was doing in the notes of this error",
+        hint=hint or "give it a longer timeout=, or look at what it was doing in the notes of this error",
     )
     error.add_note("\n".join(lines[:_NOTED]))
     execution.abort(error)
