@@ -179,15 +179,14 @@ async def test_runners_that_share_an_iterable(executor, asynchronous):
             yield each
 
     seen, feeds = [], numbers() if asynchronous else iter(list(line.feeds(range(5))))
-    async with tg.Session(line.graph, executor=executor) as session:
-        async with tg.runners(session) as group:
-            first = group.add(slow, feeds=feeds, name="first")
-            await waits.wait()
-            first.cancel()
-            await first.wait()
-            late = group.add(see, feeds=feeds, until=lambda: True, name="late")
-            await late.wait()
-            group.add(see, feeds=feeds, name="last")
+    async with tg.Session(line.graph, executor=executor) as session, tg.runners(session) as group:
+        first = group.add(slow, feeds=feeds, name="first")
+        await waits.wait()
+        first.cancel()
+        await first.wait()
+        late = group.add(see, feeds=feeds, until=lambda: True, name="late")
+        await late.wait()
+        group.add(see, feeds=feeds, name="last")
     assert seen == [1, 2, 3, 4]
     assert [each[line.x] for each in group.unfed] == [0]
 

@@ -73,6 +73,8 @@ class CompiledStep:
         What is run, each once.
     calls_python : bool
         True if it calls functions of the user.
+    shows : dict of str to str
+        By the names of its nodes that show values, those of the tensors that are watched.
     watched : tuple of Tensor
         Of the tensors that are watched those that the step computes.
     needs : dict of int to tuple of int
@@ -106,6 +108,7 @@ class CompiledStep:
         "not_clustered",
         "plan",
         "schedulers",
+        "shows",
         "spares",
         "targets",
         "tensors",
@@ -132,7 +135,8 @@ class CompiledStep:
         self.feeds: tuple[Feed, ...] = tuple(map(Feed, feeds))
         self.tensors: tuple[Tensor, ...] = request.tensors
         self.targets: tuple[Operation, ...] = request.targets
-        shown = {node.attrs["key"] for node in self.plan.nodes if node.type == "Watch"}
+        self.shows: dict[str, str] = {node.name: node.attrs["key"] for node in self.plan.nodes if node.type == "Watch"}
+        shown = set(self.shows.values())
         self.watched: tuple[Tensor, ...] = tuple(tensor for tensor in watched if tensor.name in shown)
         ends = [node.attrs for node in self.plan.nodes if node.type == "PartialEnd"]
         self.needs: dict[Any, Any] = {attrs["key"]: attrs["needs"] for attrs in ends}

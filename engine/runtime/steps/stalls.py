@@ -125,8 +125,7 @@ class StallTimer:
         if order:
             _log.warning("a step stands still: it waits for %s; %s. Try: %s", _listed(active), order, hint)
             return True
-        watches = {node.name: node.attrs["key"] for node in step.plan.nodes if node.type == "Watch"}
-        unread = sorted({watches[name] for each in active if (name := each.rsplit("@", 1)[0]) in watches})
+        unread = sorted({step.shows[name] for each in active if (name := each.rsplit("@", 1)[0]) in step.shows})
         if unread and len(unread) == len({each.rsplit("@", 1)[0] for each in active}):
             _log.warning(
                 "a step stands still: it waits for the reader of the watch of %s; read on, close the watch, or make it "
