@@ -26,6 +26,7 @@ from .stages.stage import QUICKLY, Context, Opens, Stage, count_of, end_task
 
 _THREADS = 64  # at most; they are made as they are needed
 _VERSION = 1
+_dropped: set[asyncio.Task[None]] = set()  # that close what iterators have left
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,8 @@ class DatasetIterator:
 
     def __del__(self) -> None:
         if getattr(self, "_loop", None) is not None and self._closed is None and not self._ended:
+            if self._loop is not None and not self._loop.is_closed():  # its tasks and files end with it all the same
+                self._loop.call_soon_threadsafe(_close_dropped, self._stage, self._threads)
             warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=1)
 
     async def __aenter__(self) -> DatasetIterator:
@@ -449,6 +452,14 @@ class DatasetIterator:
                 await asyncio.wait([each])
         finally:
             await self._threads.aclose(DEFAULTS.close_seconds)
+
+
+def _close_dropped(stage: Stage, threads: BlockingCalls) -> None:
+    """Close what an iterator that nobody holds has left."""
+    closing = asyncio.get_running_loop().create_task(_close(None, stage))
+    _dropped.add(closing)
+    closing.add_done_callback(_dropped.discard)
+    threads.shutdown()
 
 
 async def _close(pulling: asyncio.Task[None] | None, stage: Stage) -> None:

@@ -280,7 +280,7 @@ class Runners:
         task = asyncio.get_running_loop().create_task(self._run(runner, keys), name=f"runner {name}")
         runner.attach(task)
         guard = self._tasks.create_task(_guard(runner, task), name=f"guard of runner {name}")
-        guard.add_done_callback(lambda _: task.done() or runner.abandon())  # it was cancelled before it began
+        guard.add_done_callback(lambda _: None if task.done() else runner.abandon())  # cancelled before it began
         self._ends.add(runner, uses)
         self._heed_stop(runner)
         return runner
