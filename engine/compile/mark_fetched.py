@@ -1,20 +1,75 @@
-"""Mark what a step takes and only gives to its caller: it goes back if the caller does not get it.
+"""Mark the takes of a step whose values only go to its caller: they are undone if the caller does not get the values.
 
 A step that only fetches what it takes from a queue is a wait: where that is cancelled nothing was taken.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+
+from ..ir.operation import Operation
 from ..ir.program import Program
+from ..ir.traits import Effect, Role
+from .partial_run import is_result
 
 MARK = "only_fetched"  # attribute of what takes
 
 
 def mark_fetched(program: Program) -> Program:
-    """Mark what takes values that no operation reads, or waits for; the given program is changed."""
+    """Mark takes whose values no operation computes with, and for which none waits that has effects.
+
+    An Identity between a take and the caller computes nothing, nor does a NoOp: a function returns its values through
+    them. The given program is changed.
+    """
     operations = program.graph.root.operations
-    awaited = {source for op in program.graph.root.walk() for source in op.control_inputs}
-    for op in operations:
-        if MARK in op.attrs:
-            op.attrs[MARK] = op not in awaited and not any(tensor._consumers for tensor in op.outputs)
+    takes = [op for op in operations if MARK in op.attrs]
+    if takes:
+        users = _users(program)
+        passing = _passing(operations, users)
+        for op in takes:
+            op.attrs[MARK] = all(user in passing for user in users[op])
     return program
+
+
+def _users(program: Program) -> dict[Operation, list[Operation]]:
+    """Return the operations that read an operation's outputs, or wait for it, by operation."""
+    users: dict[Operation, list[Operation]] = defaultdict(list)
+    for op in program.graph.root.walk():
+        for source in op.control_inputs:
+            users[source].append(op)
+    for op in program.graph.root.operations:
+        users[op] += [user for tensor in op.outputs for user in tensor._consumers]
+    return users
+
+
+def _passing(operations: list[Operation], users: dict[Operation, list[Operation]]) -> set[Operation]:
+    """Return the operations through which values only pass on their way to the caller."""
+    passing = {op for op in operations if _computes_nothing(op)}
+    work = list(passing)
+    while work:
+        op = work.pop()
+        if op in passing and not all(user in passing for user in users[op]):
+            passing.discard(op)
+            work += [tensor.op for tensor in op.inputs] + list(op.control_inputs)
+    return passing
+
+
+def _computes_nothing(op: Operation) -> bool:
+    if op.role in (Role.IDENTITY, Role.CONTROL_TRIGGER) or is_result(op):
+        return True
+    return not (op.inputs or op.outputs or op.regions) and op.definition.effects is Effect.NONE
+
+
+def takes_behind(op: Operation) -> set[str]:
+    """Return the names of the takes whose values an operation of a user's graph is, or passes on."""
+    found, work, seen = set(), [op], set()
+    while work:
+        op = work.pop()
+        if op in seen:
+            continue
+        seen.add(op)
+        if MARK in op.attrs:
+            found.add(op.name)
+        elif _computes_nothing(op):
+            work += [tensor.op for tensor in op.inputs] + list(op.control_inputs)
+    return found

@@ -15,7 +15,7 @@ from ..ir.program import Program, copy_program, copy_with_targets
 from ..ir.region import Region
 from ..ir.tensor import Tensor
 from ..ir.topological import uses
-from ..ir.traits import Role
+from ..ir.traits import Effect, Role
 from .order_effects import add_order
 
 Needs = tuple[int, ...]  # indices of feeds, in order
@@ -42,6 +42,11 @@ def to_partial_run(program: Program) -> Program:
     ends = [_partial_fetch(tensor, key, needs[key]) for key, tensor in enumerate(copy.fetches)]
     ends += [_partial_end(copy, op, key, needs[key]) for key, op in enumerate(targets, len(ends))]
     return copy_program(Program(copy.graph, (), (), [*ends, *copy.targets]), _partial_feed)
+
+
+def is_result(op: Operation) -> bool:
+    """Return True for the operations by which a partial run hands over its results."""
+    return not op.outputs and "key" in op.attrs and op.definition.effects is Effect.SHOWS
 
 
 def _feeds_needed(program: Program, targets: list[Operation | None]) -> list[Needs]:

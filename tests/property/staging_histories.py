@@ -7,7 +7,6 @@ from tagloom.kernels.cpu.queue_base import Taken
 from tagloom.ops.queues.accumulators import AccumulatorSpec, AccumulatorStorage
 from tagloom.ops.queues.barrier import FIRST, BarrierSpec, BarrierStorage
 from tagloom.ops.queues.elements import ElementSpec
-from tagloom.ops.queues.gradient_sums import Reduction
 from tagloom.ops.queues.map_staging import MapSpec, MapStorage
 from tagloom.ops.queues.queue_spec import QueueSpec
 from tagloom.ops.queues.staging import StagingStorage
@@ -393,8 +392,9 @@ class Accumulators(Waits):
         self.model.take(self.begin(lambda: self.sums.take(count, "take")), count)
 
     def told(self, end):
-        if isinstance(end, Reduction):
+        if isinstance(end, Taken):
             end = end.result()
+            end = end if self.sparse else end[0]
         if isinstance(end, tuple):
             return {int(index): float(value[0]) for index, value in zip(end[0], end[1], strict=True)}
         return {0: float(end[0])} if isinstance(end, np.ndarray) else super().told(end)

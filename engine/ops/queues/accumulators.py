@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,8 +18,9 @@ from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.operation import Operation
 from ...ir.traits import Effect
 from ...kernels.core.async_result import AsyncResult
+from ...kernels.cpu.queue_base import Taken
 from ...kernels.cpu.queue_lines import Attempt, Line
-from ...kernels.scheduler.calls import Continuation
+from ...kernels.memory.contexts import outside
 from ..support.common import nothing, scalar
 from ..support.context import KernelContext, LongCall, succeeded, until_ended
 from ..support.copies import is_large
@@ -26,6 +28,7 @@ from ..support.shared import SharedResource, shared
 from .figures import AccumulatorStatistics
 from .gradient_sums import DenseSum, Reduction, SparseSum
 from .saved import checked_state
+from .taking import given
 
 CONTAINER = "accumulators"
 REDUCTIONS = ("MEAN", "SUM")
@@ -70,7 +73,23 @@ class AccumulatorStorage(SharedResource):
         Gradients added and left out, and sums taken, so far.
     """
 
-    __slots__ = ("applied", "count", "dropped", "name", "spec", "step", "sum", "taken", "takers", "turns")
+    __slots__ = (
+        "_is_adding",
+        "_oldest",
+        "_returned",
+        "_steps_set",
+        "_takes",
+        "applied",
+        "count",
+        "dropped",
+        "name",
+        "spec",
+        "step",
+        "sum",
+        "taken",
+        "takers",
+        "turns",
+    )
 
     def __init__(self, name: str, spec: AccumulatorSpec) -> None:
         self.name: str = name
@@ -83,6 +102,11 @@ class AccumulatorStorage(SharedResource):
         self.applied: int = 0
         self.dropped: int = 0
         self.taken: int = 0
+        self._takes: int = 0  # of which those before `_oldest` took gradients that a restore has replaced
+        self._oldest: int = 0
+        self._steps_set: int = 0  # how often `step` was set by hand
+        self._is_adding: bool = False  # a thread writes to the sum
+        self._returned: list[Reduction] = []  # given back meanwhile: in `count`, but not in the sum yet
 
     @property
     def label(self) -> str:
@@ -100,7 +124,8 @@ class AccumulatorStorage(SharedResource):
     async def aclose(self) -> None:
         """Let go of the sum."""
         self.sum.set([])
-        self.count = 0
+        self._returned.clear()
+        self.count, self._oldest = 0, self._takes
 
     def statistics(self) -> AccumulatorStatistics:
         """Return its figures."""
@@ -111,7 +136,8 @@ class AccumulatorStorage(SharedResource):
 
     def snapshot(self) -> Any:
         """Return a copy of the sum, the count and the step."""
-        total, shape = [each.copy() for each in self.sum.arrays()], self.sum.shape
+        gradients, shape = self._whole(), self.sum.shape
+        total = [each.copy() for each in gradients.arrays()]
         known = [] if shape.rank is None else [[-1 if size is None else size for size in shape]]
         return {"total": total, "shape": known, "count": self.count, "step": self.step}
 
@@ -133,10 +159,21 @@ class AccumulatorStorage(SharedResource):
         def change() -> None:
             self.sum.set(copies)
             self.sum.shape = known
-            self.count, self.step = count, step
+            self._returned.clear()
+            self.count, self.step, self._oldest = count, step, self._takes
             self.serve()
 
         return change
+
+    def _whole(self) -> Any:
+        """Return the sum with the gradients that were given back while a thread adds to it."""
+        if not self._returned:
+            return self.sum
+        whole = type(self.sum)(self.name, self.spec.dtype, self.sum.shape)
+        whole.set(list(self.sum.arrays()))
+        for reduction in self._returned:
+            whole.merge(reduction.arrays)
+        return whole
 
     def _fits(self, total: Any, shape: Shape | None, count: int) -> bool:
         """Say whether a saved sum, of a shape as far as that is known, is one of so many gradients."""
@@ -181,10 +218,13 @@ class AccumulatorStorage(SharedResource):
             self.serve()
 
     async def _add_elsewhere(self, running: LongCall) -> None:
+        self._is_adding = True
         try:
             await until_ended(running)
             running.result()
         finally:
+            self._is_adding = False
+            outside(self._merge_returned)
             self.count += succeeded(running)
             self.applied += succeeded(running)
             del running  # the traceback of its error refers to this frame
@@ -194,8 +234,13 @@ class AccumulatorStorage(SharedResource):
         parts = gradient if isinstance(gradient, tuple) else (gradient,)
         return self.turns.taken or any(map(is_large, (*parts, *self.arrays())))
 
-    def take(self, count: int, operation: str) -> Any:
-        """Return what has the sum of all gradients when there are `count`, or what waits for that.
+    def set_step(self, step: int) -> None:
+        """Drop gradients of steps before `step` from now on."""
+        self.step = step
+        self._steps_set += 1
+
+    def take(self, count: int, operation: str) -> Taken | AsyncResult:
+        """Take all gradients as soon as there are `count`: return what has them, a `Reduction`, or what waits for it.
 
         Raises
         ------
@@ -220,7 +265,7 @@ class AccumulatorStorage(SharedResource):
         if first is not None and self.count >= first.count:
             self.takers.wake(first)
 
-    def _go_on(self, take: TakeGrad) -> Any:
+    def _go_on(self, take: TakeGrad) -> Taken:
         self.takers.leave(take)
         try:
             if take.error is not None:
@@ -239,12 +284,46 @@ class AccumulatorStorage(SharedResource):
         self.takers.leave(take)
         self.serve()
 
-    def _taken(self) -> Reduction:
+    def _taken(self) -> Taken:
         reduction: Reduction = self.sum.take(self.count, self.spec.reduction == "MEAN")
         self.count = 0
         self.step += 1
         self.taken += 1
-        return reduction
+        self._takes += 1
+        put_back = partial(self._put_back, self._steps_set)
+        return Taken([reduction], _reduced, put_back, self._takes - 1, reduction.is_long)
+
+    def _put_back(self, steps_set: int, reductions: list[Reduction], number: int) -> None:
+        """Undo a take: its gradients join those that have come since, and it does not count as a step."""
+        if number < self._oldest:
+            return
+        (reduction,) = reductions
+        self.count += reduction.count
+        self.taken -= 1
+        if steps_set == self._steps_set:
+            self.step -= 1
+        self._returned.append(reduction)
+        if not self._is_adding:
+            outside(self._merge_returned)  # within no step's limit of memory
+        self.serve()
+
+    def _merge_returned(self) -> None:
+        while self._returned:
+            self.sum.merge(self._returned.pop(0).arrays)
+
+
+def _reduced(reductions: list[Reduction]) -> tuple[Any, ...]:
+    (reduction,) = reductions
+    return _parts(reduction.make(False))
+
+
+def _reduced_in_place(reductions: list[Reduction]) -> tuple[Any, ...]:
+    (reduction,) = reductions
+    return _parts(reduction.make(True))
+
+
+def _parts(result: Any) -> tuple[Any, ...]:
+    return result if isinstance(result, tuple) else (result,)
 
 
 def _saved_shape(saved: Any) -> Shape | None:
@@ -283,18 +362,26 @@ def _called(function: Callable[..., Any], *arguments: Any) -> Any:
     return function(*arguments)
 
 
-def _take(xp: Any, context: KernelContext, accumulator: AccumulatorStorage, num_required: Any, **_: Any) -> Any:
-    def given(reduction: Reduction) -> Any:
-        if context.step.long_calls is None or not reduction.is_long:
-            return reduction.result()
-        return Continuation(lambda: context.step.later(reduction.result)())
+def _take(
+    xp: Any,
+    context: KernelContext,
+    accumulator: AccumulatorStorage,
+    num_required: Any,
+    *,
+    only_fetched: bool,
+    **_: Any,
+) -> Any:
+    taken = accumulator.take(int(num_required), context.operation)
+    if not only_fetched:
+        taken = taken.then(_for_good) if isinstance(taken, AsyncResult) else _for_good(taken)
+    return given(context, taken, only_fetched)
 
-    found = accumulator.take(int(num_required), context.operation)
-    if isinstance(found, AsyncResult):
-        convert = found.convert
-        return AsyncResult(found.source, lambda result: given(convert(result)), found.give_up)
-    made = given(found)
-    return made.call() if isinstance(made, Continuation) else made
+
+def _for_good(taken: Taken) -> Taken:
+    """Let a mean that is made at once be made in place of the sum; one made by a thread may still be given back."""
+    if not taken.is_long:
+        taken.make = _reduced_in_place
+    return taken
 
 
 def _rows_shapes(op: Operation) -> list[Shape]:
@@ -304,7 +391,7 @@ def _rows_shapes(op: Operation) -> list[Shape]:
 
 
 def _set_step(xp: Any, context: KernelContext, accumulator: AccumulatorStorage, step: Any) -> None:
-    accumulator.step = int(step)
+    accumulator.set_step(int(step))
 
 
 define(
@@ -330,7 +417,7 @@ define(
 define(
     "AccumulatorTakeGradient",
     "handle: resource, num_required: host int32 -> gradient: host @dtype",
-    attrs={"dtype": REQUIRED, "shape": Shape(None)},
+    attrs={"dtype": REQUIRED, "shape": Shape(None), "only_fetched": False},
     shape=lambda op: Shape(op.attrs["shape"]),
     kernel=_take,
     gradient=_REASON,
@@ -350,7 +437,7 @@ define(
 define(
     "AccumulatorTakeRows",
     "handle: resource, num_required: host int32 -> indices: host int64, values: host @dtype, shape: host int64",
-    attrs={"dtype": REQUIRED, "shape": Shape(None)},
+    attrs={"dtype": REQUIRED, "shape": Shape(None), "only_fetched": False},
     shape=_rows_shapes,
     kernel=_take,
     gradient=_REASON,

@@ -15,9 +15,24 @@ from ..support.copies import is_large
 
 
 class Reduction(NamedTuple):
-    """What a take gives: made by `result`, which any thread may call."""
+    """The gradients that one take has got: what they are reduced to, and their sum, should they be given back.
 
-    result: Callable[[], Any]
+    Attributes
+    ----------
+    arrays : tuple of numpy.ndarray
+        The sum, as `DenseSum.arrays` or `SparseSum.arrays` had it; written to by a `make` in place alone.
+    count : int
+        Number of gradients in the sum.
+    make : callable
+        ``make(in_place)`` returns the result; any thread may call it. In place of the sum it takes no memory, but
+        the gradients cannot be given back any longer.
+    is_long : bool
+        True if `make` takes long.
+    """
+
+    arrays: tuple[Any, ...]
+    count: int
+    make: Callable[[bool], Any]
     is_long: bool
 
 
@@ -51,17 +66,20 @@ class DenseSum:
         self.shape = Shape(self.total.shape)
 
     def take(self, count: int, is_mean: bool) -> Reduction:
-        """Return what gives the sum, or the mean of `count` arrays if `is_mean`, and begin anew."""
+        """Return the sum, to be reduced to the mean of `count` arrays if `is_mean`, and begin anew."""
         total, self.total = self.total, None
 
-        def result() -> Any:
-            nonlocal count
-            if is_mean:
-                _divide(total, count)
-                count = 1  # it may be asked for again
-            return total
+        def make(in_place: bool) -> Any:
+            return _divided(total, count, in_place) if is_mean else total
 
-        return Reduction(result, is_mean and is_large(total))
+        return Reduction((total,), count, make, is_mean and is_large(total))
+
+    def merge(self, arrays: tuple[Any, ...]) -> None:
+        """Add a sum that was taken and is given back."""
+        if self.total is None:
+            self.total = np.array(arrays[0])  # the taker may still hold the other
+        else:
+            np.add(self.total, arrays[0], out=self.total)
 
     def arrays(self) -> Iterable[Any]:
         """Return the sum, if there is one."""
@@ -140,20 +158,23 @@ class SparseSum:
         return known
 
     def take(self, count: int, is_mean: bool) -> Reduction:
-        """Return what gives indices, values and shape (-1 where it is not known) of the sum or mean; begin anew."""
+        """Return the rows, to be reduced to indices, values and shape (-1 where it is not known), and begin anew."""
         assert self.rows is not None
         shape = np.array([-1 if size is None else size for size in self.shape], np.int64)
         rows, self.rows = self.rows, None
 
-        def result() -> tuple[Any, Any, Any]:
+        def make(in_place: bool) -> tuple[Any, Any, Any]:
             indices, values, counts = rows
             if is_mean:
-                divisors = counts.reshape(-1, *[1] * (values.ndim - 1))
-                _divide(values, divisors)
-                counts.fill(1)  # it may be asked for again
+                values = _divided(values, counts.reshape(-1, *[1] * (values.ndim - 1)), in_place)
             return indices, values, shape
 
-        return Reduction(result, is_mean and is_large(rows.values))
+        return Reduction(tuple(rows), count, make, is_mean and is_large(rows.values))
+
+    def merge(self, arrays: tuple[Any, ...]) -> None:
+        """Add rows that were taken and are given back; a row keeps the number of gradients that had it."""
+        rows = Rows(*map(np.array, arrays))  # the taker may still hold the others
+        self.rows = rows if self.rows is None else _added(Rows(*map(np.concatenate, zip(self.rows, rows, strict=True))))
 
     def arrays(self) -> Iterable[Any]:
         """Return the sum, if there is one."""
@@ -179,9 +200,12 @@ class SparseSum:
         self.rows = Rows(*map(np.array, arrays)) if arrays else None
 
 
-def _divide(sums: Any, counts: Any) -> None:
-    """Divide a sum in place, and what that takes is not limited: it could not be taken again."""
-    outside(np.divide, sums, counts, out=sums, casting="unsafe")
+def _divided(sums: Any, counts: Any, in_place: bool) -> Any:
+    """Return sums divided by counts, in their dtype."""
+    if not in_place:
+        return np.divide(sums, counts, out=np.empty_like(sums), casting="unsafe")
+    # No limit refuses what this takes meanwhile: the sum could not be taken again.
+    return outside(np.divide, sums, counts, out=sums, casting="unsafe")
 
 
 def _added(rows: Rows) -> Rows:

@@ -34,11 +34,11 @@ def _outputs(context: KernelContext, only_fetched: bool, taken: Taken) -> Any:
     """Return what was taken, or what goes on with making it."""
     step = context.step
     if taken.is_long and step.long_calls is not None:
-        step.resources.note_taken(step.number, taken.give_back)  # until it is made
+        step.resources.note_taken(step.number, taken.give_back, context.operation)  # until it is made
         return Continuation(lambda: _made_elsewhere(context, taken, only_fetched))
     result = taken.result()
     if only_fetched:
-        step.resources.note_taken(step.number, taken.give_back)
+        step.resources.note_taken(step.number, taken.give_back, context.operation)
     return _one_or_all(result)
 
 

@@ -40,8 +40,8 @@ class Resources(Protocol):
     def add_to_step(self, number: int, resource: Resource) -> None:
         """Close a resource, if it still lives, when the step of this number ends."""
 
-    def note_taken(self, number: int, give_back: Callable[[], object]) -> None:
-        """Call `give_back` if the step of this number ends without giving its caller what it fetches."""
+    def note_taken(self, number: int, give_back: Callable[[], object], operation: str = "") -> None:
+        """Call `give_back` if the step of this number ends and its caller has not got what `operation` has taken."""
 
     def drop_taken(self, number: int, give_back: Callable[[], object]) -> None:
         """Forget what was noted."""

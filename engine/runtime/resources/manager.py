@@ -40,8 +40,9 @@ class ResourceManager:
     of_steps : dict of int to dict
         Weak references to what steps that run have made, by number of the step, in the order of making; a step that
         made nothing is not there.
-    taken : dict of int to list of callable
-        By number of the step, what gives back what it has taken but not given to its caller yet.
+    taken : dict of int to list of (callable, str)
+        By number of the step, what gives back what it has taken but not given to its caller yet, and the operation that
+        has taken it.
     """
 
     __slots__ = ("_kinds", "_made", "_saved", "close_seconds", "of_steps", "taken")
@@ -52,7 +53,7 @@ class ResourceManager:
         self._made: list[Resource] = []  # the same, in the order of making
         self._saved: Snapshot = {}  # restored, but not asked for yet
         self.of_steps: dict[int, dict[ref[Resource], None]] = {}
-        self.taken: dict[int, list[Callable[[], object]]] = {}
+        self.taken: dict[int, list[tuple[Callable[[], object], str]]] = {}
 
     # ---- used by kernels
 
@@ -92,21 +93,27 @@ class ResourceManager:
         # A loop may make an array in each iteration, so a reference goes when its array does.
         alive[ref(resource, alive.pop)] = None
 
-    def note_taken(self, number: int, give_back: Callable[[], object]) -> None:
-        """Call `give_back` if the step of this number ends without giving its caller what it fetches."""
-        self.taken.setdefault(number, []).append(give_back)
+    def note_taken(self, number: int, give_back: Callable[[], object], operation: str = "") -> None:
+        """Call `give_back` if the step of this number ends and its caller has not got what `operation` has taken."""
+        self.taken.setdefault(number, []).append((give_back, operation))
 
     def drop_taken(self, number: int, give_back: Callable[[], object]) -> None:
         """Forget what was noted."""
-        noted = self.taken.get(number, [])
-        if give_back in noted:
-            noted.remove(give_back)
-            if not noted:
+        self._keep_taken(number, lambda noted: noted[0] != give_back)
+
+    def hand_over_taken(self, number: int, operations: Collection[str]) -> None:
+        """Forget what some operations of a step have taken, since the caller has it."""
+        self._keep_taken(number, lambda noted: noted[1] not in operations)
+
+    def _keep_taken(self, number: int, is_kept: Callable[[tuple[Callable[[], object], str]], bool]) -> None:
+        if number in self.taken:
+            self.taken[number] = list(filter(is_kept, self.taken[number]))
+            if not self.taken[number]:
                 del self.taken[number]
 
     def give_back(self, number: int) -> None:
         """Give back what a step has taken that ends early, what it took last first."""
-        for give_back in reversed(self.taken.pop(number, [])):
+        for give_back, _ in reversed(self.taken.pop(number, [])):
             try:
                 give_back()
             except Exception:  # what else the step took goes back all the same
@@ -247,6 +254,7 @@ class ResourceManager:
 
     async def aclose(self) -> None:
         """Close the session's resources, the newest first, and forget them; twice is fine."""
+        self.taken.clear()  # what partial runs that nobody closed have taken is gone with what it was taken from
         closing, self._made = self._made, []
         self._kinds.clear()
         self._saved.clear()

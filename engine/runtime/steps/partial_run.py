@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -12,6 +13,7 @@ import numpy as np
 
 from ...base.errors import GraphError, SessionClosed
 from ...base.tags import ROOT_PATH, instance_name
+from ...compile.mark_fetched import takes_behind
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ..observe.trace import Trace
@@ -44,6 +46,8 @@ class PartialRunState:
     step : CompiledStep
     ended : str or None
         How the step ended, in words; None while it runs.
+    number : int
+        That of the step; -1 before it begins.
     """
 
     def __init__(self, step: CompiledStep) -> None:
@@ -56,6 +60,9 @@ class PartialRunState:
         self._expected: dict[int, asyncio.Future[Any]] = {}  # asked for, not yet fed
         self._values: dict[int, np.ndarray[Any, Any] | None] = {}  # not yet taken
         self._done: set[int] = set()  # results that were handed over
+        self._give_back: Callable[[], object] = lambda: None  # what was taken for results that nobody has
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.number: int = -1
         self._waiters: set[_Waiter] = set()
 
     @property
@@ -63,9 +70,11 @@ class PartialRunState:
         """The event loop that it runs in."""
         return self._execution.loop  # type: ignore[no-any-return]
 
-    def start(self, execution: Any) -> asyncio.Task[Any]:
-        """Let the step run in a task of its own."""
-        self._execution = execution
+    def start(self, execution: Any, give_back: Callable[[], object]) -> asyncio.Task[Any]:
+        """Let the step run in a task of its own; `give_back` undoes takes whose values nobody has got."""
+        self._execution, self._give_back = execution, give_back
+        self._loop = execution.loop
+        self.number = execution.context.number
         self._task = asyncio.get_running_loop().create_task(execution.run(), name="partial run")
         return self._task
 
@@ -152,6 +161,7 @@ class PartialRunState:
         self.ended = "all of it was computed" if error is None else f"{type(error).__name__}: {error}".split("\n")[0]
         if error is not None:
             self._values.clear()
+            self._give_back()
         self.error = None if self._waiters else error
         self._tell(error)
 
@@ -166,6 +176,7 @@ class PartialRunState:
         if task is not None:
             await asyncio.wait([task])
         self._values.clear()
+        self._give_back()
         self.error = None
 
     def end(self, what: str) -> None:
@@ -177,10 +188,14 @@ class PartialRunState:
         self._execution.release()
 
     def abandon(self) -> None:
-        """End the step soon; from any thread."""
-        task = self._task
-        if task is not None and not task.get_loop().is_closed():
-            task.get_loop().call_soon_threadsafe(self.end, "nobody holds this partial run any longer")
+        """End the step soon, and undo takes whose values nobody has got; from any thread."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._abandon)
+
+    def _abandon(self) -> None:
+        self.end("nobody holds this partial run any longer")
+        if self._task is None:
+            self._give_back()
 
 
 def _cancelled(cause: asyncio.CancelledError) -> GraphError:
@@ -356,7 +371,10 @@ class PartialRun:
             self._asked.difference_update(keys)
             raise
         self._taken.update(keys)
-        return request.pack(self._parts.take(keys)[: len(request.tensors)])
+        result = request.pack(self._parts.take(keys)[: len(request.tensors)])
+        got = [getattr(element, "op", element) for element in _elements(request)]
+        self.runner.environment.resources.hand_over_taken(self._parts.number, set().union(*map(takes_behind, got)))
+        return result
 
     async def _wait(self, keys: list[int], timeout: float | None) -> None:
         """Wait until the results are there; if they are the last ones, until the step has ended."""
@@ -403,7 +421,6 @@ def _begin(
 
     def over(task: asyncio.Task[Any]) -> None:
         error = _error_of(task)
-        runner.environment.resources.give_back(execution.context.number)
         runner.counts.note(error)
         runner.end(parts, watches)
         runner.leave(place)
@@ -412,7 +429,8 @@ def _begin(
 
     execution = runner.begin(step, [], watches, trace, parts)
     runner.running.add(parts)
-    parts.start(execution).add_done_callback(over)
+    give_back = partial(runner.environment.resources.give_back, execution.context.number)
+    parts.start(execution, give_back).add_done_callback(over)
     return PartialRun(runner, step, parts)
 
 
