@@ -206,8 +206,8 @@ class Maps(Waits):
         self.model.begin(self.begin(lambda: self.area.peek(key, (0, 1), "peek")), "peek", key)
 
     def told(self, end):
-        if isinstance(end, tuple) and isinstance(end[1], tuple):
-            return end[0], *map(int, end[1])
+        if isinstance(end, Taken):
+            end = end.result()
         return tuple(map(int, end)) if isinstance(end, tuple) else super().told(end)
 
     def compare(self):

@@ -288,4 +288,4 @@ async def test_an_element_of_a_map_that_was_promised_to_one_who_is_cancelled_is_
     waiting.cancel()
     await asyncio.wait([waiting])
     assert waiting.cancelled()
-    assert area.take(3, (0,), "get") == (3, (7,))
+    assert area.take(3, (0,), "get").result() == (3, 7)

@@ -8,8 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ...base.errors import OpError
 from ...kernels.core.async_result import AsyncResult
+from ...kernels.cpu.queue_base import Taken
 from ...kernels.cpu.queue_lines import Attempt, Line
 from ...kernels.memory.pool import Pool
 from ..support.shared import SharedResource
@@ -17,8 +20,32 @@ from .elements import Element, ElementSpec
 from .figures import KeyedStatistics
 from .saved import components_of, state_read
 
-Entry = dict[int, Any]  # components by their numbers
 Indices = tuple[int, ...]
+
+
+class Entry(dict[int, Any]):
+    """The components of an element by their numbers.
+
+    Attributes
+    ----------
+    serial : int
+        Counts the elements that have become whole; of one that has not, 0.
+    """
+
+    __slots__ = ("serial",)
+    serial: int
+
+    def __init__(self, components: Any = (), serial: int = 0) -> None:
+        super().__init__(components)
+        self.serial = serial
+
+
+class Part(NamedTuple):
+    """Components that were taken of an element."""
+
+    key: int
+    serial: int
+    components: dict[int, Any]
 
 
 class MapSpec(NamedTuple):
@@ -79,25 +106,47 @@ class MapStorage(SharedResource):
         Elements that had all their components, by key, those that have been whole for longest first.
     incomplete : dict
         Elements of which components are still to come.
+    behind : dict
+        Whole elements of a key that came again before an earlier element of it was given back, the earliest first;
+        they follow when that one is taken.
     nbytes : int
         Of all components.
     putters, takers, peekers : Line
         Who waits for room, for an element, and to look at one.
     """
 
-    __slots__ = ("_keys", "_promised", "incomplete", "name", "nbytes", "peekers", "putters", "spec", "takers", "whole")
+    __slots__ = (
+        "_keys",
+        "_oldest",
+        "_promised",
+        "_serials",
+        "_takes",
+        "behind",
+        "incomplete",
+        "name",
+        "nbytes",
+        "peekers",
+        "putters",
+        "spec",
+        "takers",
+        "whole",
+    )
 
     def __init__(self, name: str, spec: MapSpec) -> None:
         self.name: str = name
         self.spec: MapSpec = spec
         self.whole: OrderedDict[int, Entry] = OrderedDict()
         self.incomplete: dict[int, Entry] = {}
+        self.behind: dict[int, list[Entry]] = {}
         self.nbytes: int = 0
         self.putters: Line[PutAt] = Line(lambda _: None, in_order=False)
         self.takers: Line[TakeAt] = Line(lambda _: None, in_order=False)
         self.peekers: Line[TakeAt] = Line(lambda _: None)
         self._keys: list[int] = []  # of the whole ones, in order, where that matters
         self._promised: set[int] = set()
+        self._serials: int = 0
+        self._takes: int = 0  # of which those before `_oldest` took what a restore has replaced
+        self._oldest: int = 0
 
     # ---- what every resource has
 
@@ -108,7 +157,7 @@ class MapStorage(SharedResource):
 
     def arrays(self) -> Iterable[Any]:
         """Return the components of all elements."""
-        entries = [*self.whole.values(), *self.incomplete.values()]
+        entries = [*self.whole.values(), *chain(*self.behind.values()), *self.incomplete.values()]
         return [value for entry in entries for value in list(entry.values())]
 
     def cancel(self, error: BaseException) -> None:
@@ -124,7 +173,7 @@ class MapStorage(SharedResource):
         """Return its figures."""
         spec, takers = self.spec, len(self.takers) + len(self.peekers)
         return KeyedStatistics(
-            len(self.whole),
+            self.size,
             len(self.incomplete),
             spec.capacity or None,
             self.nbytes,
@@ -136,14 +185,21 @@ class MapStorage(SharedResource):
 
     def snapshot(self) -> Any:
         """Return the elements: key, numbers of the components that are there, and these."""
-        return {"whole": _saved(self.whole), "incomplete": _saved(self.incomplete)}
+        entries = [(key, each) for key, entry in self.whole.items() for each in (entry, *self.behind.get(key, ()))]
+        rest = {i for i, (_, entry) in enumerate(entries) if len(entry) < len(self.spec.elements.dtypes)}
+        saved = {"whole": _saved([each for i, each in enumerate(entries) if i not in rest])}
+        if rest:  # with their places among all
+            saved["partly_taken"] = [(i, *each) for i, each in enumerate(_saved(entries)) if i in rest]
+        return {**saved, "incomplete": _saved(self.incomplete.items())}
 
     def restore(self, saved: Any) -> Callable[[], object]:
         """Return what puts saved elements in the place of those that are there."""
-        with state_read(saved, {"whole", "incomplete"}, f"map staging area '{self.name}'") as saved:
+        with state_read(saved, {"whole", "incomplete"}, f"map staging area '{self.name}'", {"partly_taken"}) as saved:
             whole, incomplete = ([self._restored(*each) for each in saved[kind]] for kind in ("whole", "incomplete"))
             if any(len(entry) != len(self.spec.elements.dtypes) for _, entry in whole):
                 raise ValueError("components of a whole element are missing")
+            for place, *each in saved.get("partly_taken", ()):
+                whole.insert(int(place), self._restored(*each))
 
         def change() -> None:
             self._set(whole, incomplete)
@@ -152,14 +208,28 @@ class MapStorage(SharedResource):
         return change
 
     def _restored(self, key: int, indices: list[int], components: list[Any]) -> tuple[int, Entry]:
-        return int(key), dict(zip(indices, components_of(components, indices, self.spec.elements, self.name)))
+        return int(key), Entry(zip(indices, components_of(components, indices, self.spec.elements, self.name)))
 
-    def _set(self, whole: list[tuple[int, Entry]], incomplete: list[tuple[int, Entry]]) -> None:
-        self.whole, self.incomplete = OrderedDict(whole), dict(incomplete)
+    def _set(self, whole: Sequence[tuple[int, Entry]], incomplete: Sequence[tuple[int, Entry]]) -> None:
+        """Hold these elements instead; what was taken before is not given back to them."""
+        self.whole, self.incomplete, self.behind = OrderedDict(), dict(incomplete), {}
+        for key, entry in whole:
+            self._serials += 1
+            entry.serial = self._serials
+            if key in self.whole:
+                self.behind.setdefault(key, []).append(entry)
+            else:
+                self.whole[key] = entry
         self._keys = sorted(self.whole) if self.spec.ordered else []
-        self.nbytes = sum(map(_nbytes, chain(self.whole.values(), self.incomplete.values())))
+        self.nbytes = sum(value.nbytes for value in self.arrays())
+        self._oldest = self._takes
 
     # ---- what operations do
+
+    @property
+    def size(self) -> int:
+        """Number of whole elements."""
+        return len(self.whole) + sum(map(len, self.behind.values()))
 
     def put(
         self, components: Sequence[Any], key: int, indices: Indices, operation: str, pool: Pool | None = None
@@ -175,7 +245,7 @@ class MapStorage(SharedResource):
         """
         elements = self.spec.elements
         chosen = ElementSpec(tuple(elements.dtypes[i] for i in indices), tuple(elements.shapes[i] for i in indices))
-        entry = dict(zip(indices, chosen.checked(components, operation, pool), strict=True))
+        entry = Entry(zip(indices, chosen.checked(components, operation, pool), strict=True))
         put = PutAt(operation, key, entry, places=int(len(indices) == len(elements.dtypes)))
         self._check(put)
         if self._has_place_for(put) and self._has_memory_for(put) and not (put.need and self.putters):
@@ -189,8 +259,8 @@ class MapStorage(SharedResource):
 
         Returns
         -------
-        (int, tuple) or AsyncResult
-            The key and the components.
+        Taken, or AsyncResult of one
+            Its result is the key and the components.
 
         Raises
         ------
@@ -210,7 +280,9 @@ class MapStorage(SharedResource):
 
     def clear(self) -> None:
         """Let go of all elements, also those that are incomplete, but not of those that are promised."""
+        oldest = self._oldest
         self._set([(key, entry) for key, entry in self.whole.items() if key in self._promised], [])
+        self._oldest = oldest
         self.serve()
 
     # ---- serving
@@ -251,7 +323,7 @@ class MapStorage(SharedResource):
 
     def _has_place_for(self, put: PutAt) -> bool:
         capacity = self.spec.capacity
-        return not put.need or capacity <= 0 or len(self.whole) + self.putters.promised < capacity
+        return not put.need or capacity <= 0 or self.size + self.putters.promised < capacity
 
     def _has_memory_for(self, put: PutAt) -> bool:
         limit = self.spec.memory_limit
@@ -271,7 +343,7 @@ class MapStorage(SharedResource):
         self.putters.leave(put)
         self.serve()
 
-    def _go_on_taking(self, take: TakeAt) -> Any:
+    def _go_on_taking(self, take: TakeAt) -> Taken:
         self.takers.leave(take)
         self._promised.discard(_promised_to(take))
         try:
@@ -296,26 +368,69 @@ class MapStorage(SharedResource):
 
     def _push(self, put: PutAt) -> None:
         self.nbytes += put.nbytes
-        entry = self.incomplete.pop(put.key, {}) | put.entry
+        entry = Entry(self.incomplete.pop(put.key, {}) | put.entry)
         if len(entry) < len(self.spec.elements.dtypes):
             self.incomplete[put.key] = entry
             return
-        self.whole[put.key] = entry
-        if self.spec.ordered:
-            insort(self._keys, put.key)
+        self._serials += 1
+        entry.serial = self._serials
+        self._insert(put.key, entry)
 
-    def _pop(self, take: TakeAt) -> tuple[int, Element]:
+    def _insert(self, key: int, entry: Entry) -> None:
+        """Let a whole element stand where its serial belongs, before all of its key that became whole later."""
+        there = self.whole.get(key)
+        if there is not None:
+            first, *others = sorted([there, entry, *self.behind.get(key, ())], key=_serial)
+            self.behind[key] = others
+            if first is there:
+                return
+            del self.whole[key]
+            entry = first
+        elif self.spec.ordered:
+            insort(self._keys, key)
+        is_last = not self.whole or next(reversed(self.whole.values())).serial < entry.serial
+        self.whole[key] = entry
+        if not is_last:
+            self.whole = OrderedDict(sorted(self.whole.items(), key=lambda item: item[1].serial))
+
+    def _pop(self, take: TakeAt) -> Taken:
         key = _promised_to(take)
         components = self._components(take, key)
         entry = self.whole[key]
         for i in take.indices:
             self.nbytes -= entry.pop(i).nbytes
+        part = Part(key, entry.serial, dict(zip(take.indices, components, strict=True)))
         if not entry:
-            del self.whole[key]
-            if self.spec.ordered:
-                del self._keys[bisect_left(self._keys, key)]
+            self._remove(key)
+        self._takes += 1
         self.serve()
-        return key, components
+        return Taken([part], _key_and_components, self._put_back, self._takes - 1)
+
+    def _remove(self, key: int) -> None:
+        """Take the element of a key out, of which all was taken; another of the key may follow."""
+        del self.whole[key]
+        if self.spec.ordered:
+            del self._keys[bisect_left(self._keys, key)]
+        if key in self.behind:
+            following, *others = self.behind.pop(key)
+            if others:
+                self.behind[key] = others
+            self._insert(key, following)
+
+    def _put_back(self, parts: list[Part], number: int) -> None:
+        """Undo a take, unless what is here was restored since."""
+        if number < self._oldest:
+            return
+        (part,) = parts
+        self.nbytes += _nbytes(part.components)
+        here = [self.whole[part.key]] if part.key in self.whole else []
+        for entry in (*here, *self.behind.get(part.key, ())):
+            if entry.serial == part.serial:
+                entry.update(part.components)
+                break
+        else:
+            self._insert(part.key, Entry(part.components, part.serial))
+        self.serve()
 
     def _components(self, take: TakeAt, key: int) -> Element:
         entry = self.whole[key]
@@ -332,10 +447,11 @@ class MapStorage(SharedResource):
 
     def _check(self, put: PutAt) -> None:
         """Raise OpError if a component is there already, or will never have room."""
-        there = self.whole.get(put.key)
-        twice = (
-            list(put.entry) if there is not None else [i for i in put.entry if i in self.incomplete.get(put.key, {})]
-        )
+        begun = self.incomplete.get(put.key)  # also beside a whole one, if that was given back meanwhile
+        if begun is not None:
+            twice = [i for i in put.entry if i in begun]
+        else:
+            twice = list(put.entry) if put.key in self.whole else []
         if twice:
             raise OpError(
                 f"key {put.key} is in map staging area '{self.name}' already",
@@ -359,9 +475,18 @@ def _promised_to(take: TakeAt) -> int:
     return take.found
 
 
-def _nbytes(entry: Entry) -> int:
-    return sum(value.nbytes for value in entry.values())
+def _nbytes(components: dict[int, Any]) -> int:
+    return sum(value.nbytes for value in components.values())
 
 
-def _saved(entries: dict[int, Entry]) -> list[tuple[int, list[int], list[Any]]]:
-    return [(key, list(entry), list(entry.values())) for key, entry in entries.items()]
+def _serial(entry: Entry) -> int:
+    return entry.serial
+
+
+def _key_and_components(parts: list[Part]) -> tuple[Any, ...]:
+    (part,) = parts
+    return np.int64(part.key), *part.components.values()
+
+
+def _saved(entries: Iterable[tuple[int, Entry]]) -> list[tuple[int, list[int], list[Any]]]:
+    return [(key, list(entry), list(entry.values())) for key, entry in entries]

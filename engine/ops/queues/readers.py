@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from bisect import insort
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +18,7 @@ from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.operation import Operation
 from ...ir.traits import Effect
 from ...kernels.core.async_result import AsyncResult
+from ...kernels.cpu.queue_base import Taken
 from ...kernels.memory.contexts import outside
 from ..state.files import as_content, content_shape
 from ..support.common import nothing, scalar
@@ -23,11 +26,20 @@ from ..support.context import KernelContext, succeeded, until_ended
 from ..support.shared import SharedResource, shared
 from .saved import state_read
 from .storage import QueueStorage
+from .taking import given
 
 CONTAINER = "readers"
 
 Array = np.ndarray[Any, Any]
 _NOTHING = Block([], 0)
+
+
+class Record(NamedTuple):
+    """A record, and how many were given before it was for the first time."""
+
+    number: int
+    key: Array
+    value: Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +58,7 @@ class ReaderSpec:
 class ReaderStorage(SharedResource):
     """A file that is being read, the block in it, and how many of its records were given.
 
-    One instance reads at a time, in the order of coming.
+    One instance reads at a time, in the order of coming. Records that were given back are given first, in order.
 
     Attributes
     ----------
@@ -59,11 +71,15 @@ class ReaderStorage(SharedResource):
     """
 
     __slots__ = (
+        "_back",
         "_before",
         "_block",
         "_ends",
         "_file",
+        "_given",
+        "_oldest",
         "_path",
+        "_returned",
         "_start",
         "_taken",
         "_turn",
@@ -81,11 +97,16 @@ class ReaderStorage(SharedResource):
         self._ends: int = 0  # how often a file was ended, so that what a thread read of it is not taken for another's
         self._block: Block = _NOTHING
         self._start = self._before = self._taken = 0
+        self._given = self._oldest = 0  # how many records were given, whatever the counts say that users see
+        self._returned: list[Record] = []  # those that were given back, the earliest first
+        self._back: asyncio.Future[None] | None = None  # done when one is, while somebody waits for a name
         self.reset()
 
     def reset(self) -> None:
         """Forget the file, and count anew."""
         self.produced = self.completed = 0
+        self._oldest = self._given  # what was given before is not given back any longer
+        self._returned.clear()
         self._path: str | None = None
         self._end_file()
 
@@ -107,12 +128,14 @@ class ReaderStorage(SharedResource):
             "taken": self._taken,
             "produced": self.produced,
             "completed": self.completed,
+            **({"returned": [(str(key), value) for _, key, value in self._returned]} if self._returned else {}),
         }
 
     def restore(self, saved: Any) -> Callable[[], object]:
         """Return what goes to a saved place."""
         counts = ("start", "before", "taken", "produced", "completed")
-        with state_read(saved, {"path", *counts}, f"reader '{self.name}'") as saved:
+        with state_read(saved, {"path", *counts}, f"reader '{self.name}'", {"returned"}) as saved:
+            returned = [self._restored(*each) for each in saved.get("returned", ())]
             path = None if saved["path"] is None else str(saved["path"])
             start, before, taken, produced, completed = (int(saved[each]) for each in counts)
 
@@ -121,21 +144,32 @@ class ReaderStorage(SharedResource):
             self._path = path
             self._start, self._before, self._taken = start, before, taken
             self.produced, self.completed = produced, completed
+            first = self._given
+            self._given += len(returned)
+            self._returned = [Record(first + i, *each) for i, each in enumerate(returned)]
+            self._oldest = self._given
 
         return change
 
-    def read(self, context: KernelContext, queue: QueueStorage) -> Any:
-        """Return the next key and record, or what gives them."""
-        if self._taken < len(self._block.records) and not self._turn.taken:
+    def _restored(self, key: Any, value: Any) -> tuple[Array, Array]:
+        if not isinstance(value, (np.ndarray, np.generic)) or value.dtype != np.dtype(self.spec.dtype.numpy):
+            raise ValueError(f"a record is {type(value).__name__}, not an array of {self.spec.dtype}")
+        return np.array(str(key), string.numpy), np.asarray(value)
+
+    def read(self, context: KernelContext, queue: QueueStorage) -> Taken | AsyncResult:
+        """Return what has the next key and record, or what waits for them."""
+        if (self._returned or self._taken < len(self._block.records)) and not self._turn.taken:
             return self._next()
         return AsyncResult(self._read_later(context, queue), lambda found: found)
 
-    async def _read_later(self, context: KernelContext, queue: QueueStorage) -> tuple[Array, Array]:
+    async def _read_later(self, context: KernelContext, queue: QueueStorage) -> Taken:
         async with self._turn.turn():
-            while self._taken >= len(self._block.records):
+            while not self._returned and self._taken >= len(self._block.records):
                 if self._path is None:
                     taken = queue.take(context.operation)
-                    found = await taken if isinstance(taken, AsyncResult) else taken
+                    found = await self._name_or_record(taken) if isinstance(taken, AsyncResult) else taken
+                    if found is None:
+                        continue
                     if self._path is not None:  # restored meanwhile
                         found.give_back()
                         continue
@@ -148,6 +182,21 @@ class ReaderStorage(SharedResource):
                     self._end_file()
                     raise
             return self._next()
+
+    async def _name_or_record(self, taken: AsyncResult) -> Taken | None:
+        """Wait for the name of a file; return None if a record has been given back before one came."""
+        self._back = asyncio.get_running_loop().create_future()
+        try:
+            await asyncio.wait([taken.source, self._back], return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            taken.close()
+            raise
+        finally:
+            self._back = None
+        if self._returned:
+            taken.close()
+            return None
+        return taken.convert(taken.source.result())  # type: ignore[no-any-return]
 
     async def _read_block(self, context: KernelContext) -> None:
         behind = bool(self._block.records)
@@ -196,15 +245,28 @@ class ReaderStorage(SharedResource):
         except UnicodeDecodeError as error:
             return DamagedRecord(f"this file is not UTF-8: {error.reason} at byte {error.start}")
 
-    def _next(self) -> tuple[Array, Array]:
+    def _next(self) -> Taken:
+        record = self._returned.pop(0) if self._returned else self._next_of_block()
+        self.produced += 1
+        return Taken([record], _key_and_value, self._put_back, record.number)
+
+    def _put_back(self, records: list[Record], number: int) -> None:
+        """Let a record be the next one again, before all that came after it."""
+        if number >= self._oldest:
+            self.produced -= 1
+            insort(self._returned, records[0], key=lambda record: record.number)
+            if self._back is not None and not self._back.done():
+                self._back.set_result(None)
+
+    def _next_of_block(self) -> Record:
         value = self._block.records[self._taken]
         self._taken += 1
         number = self._before + self._taken
         if isinstance(value, DamagedRecord):
             raise DamagedRecord(f"{self._path}:{number}: {value}")
-        self.produced += 1
         key = self._path if self.spec.format == "file" else f"{self._path}:{number}"
-        return np.array(key, string.numpy), value
+        self._given += 1
+        return Record(self._given - 1, np.array(key, string.numpy), value)
 
     def _end_file(self) -> None:
         file, self._file = self._file, None
@@ -212,6 +274,11 @@ class ReaderStorage(SharedResource):
         self._block, self._start, self._before, self._taken = _NOTHING, 0, 0, 0
         if file is not None:
             file.close()
+
+
+def _key_and_value(records: list[Record]) -> tuple[Array, Array]:
+    (record,) = records
+    return record.key, record.value
 
 
 _REASON = NotDifferentiable("a reader brings values in from files")
@@ -237,6 +304,12 @@ def _handle(
         "format, compression and dtype",
         context.operation,
     )
+
+
+def _read(
+    xp: Any, context: KernelContext, reader: ReaderStorage, queue: QueueStorage, *, only_fetched: bool, **_: Any
+) -> Any:
+    return given(context, reader.read(context, queue), only_fetched)
 
 
 def _read_shapes(op: Operation) -> list[Shape]:
@@ -269,9 +342,9 @@ define(
 define(
     "ReaderRead",
     "handle: resource, queue: resource -> key: host string, value: host @dtype",
-    attrs={"dtype": REQUIRED, "length": None},
+    attrs={"dtype": REQUIRED, "length": None, "only_fetched": False},
     shape=_read_shapes,
-    kernel=lambda xp, context, reader, queue, **_: reader.read(context, queue),
+    kernel=_read,
     gradient=_REASON,
     effects=Effect.READS | Effect.WRITES | Effect.WAITS,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from typing import Any
 
@@ -124,18 +124,18 @@ def _damaged(queue: str, wanted: str, got: object) -> GraphError:
     return GraphError(f"what was saved of queue '{queue}' does not fit it", wanted=wanted, got=got, hint=_HINT)
 
 
-def checked_state(saved: Any, keys: set[str], what: str) -> Mapping[str, Any]:
-    """Return what was saved of a resource, if it is a dict of these keys; GraphError otherwise."""
-    if not isinstance(saved, Mapping) or set(saved) != keys:
+def checked_state(saved: Any, keys: set[str], what: str, optional: Set[str] = frozenset()) -> Mapping[str, Any]:
+    """Return what was saved of a resource, if it is a dict of these keys, some of them optional; GraphError otherwise."""
+    if not isinstance(saved, Mapping) or set(saved) - optional != keys:
         got = sorted(map(str, saved)) if isinstance(saved, Mapping) else type(saved).__name__
         raise GraphError(f"what was saved of {what} does not fit it", wanted=sorted(keys), got=got, hint=_HINT)
     return saved
 
 
 @contextmanager
-def state_read(saved: Any, keys: set[str], what: str) -> Iterator[Mapping[str, Any]]:
-    """Have what was saved of a resource, a dict of these keys; that it can not be read is a GraphError too."""
-    saved = checked_state(saved, keys, what)
+def state_read(saved: Any, keys: set[str], what: str, optional: Set[str] = frozenset()) -> Iterator[Mapping[str, Any]]:
+    """Check what was saved of a resource, as `checked_state` does; an error of the block is a GraphError too."""
+    saved = checked_state(saved, keys, what, optional)
     try:
         yield saved
     except (TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:

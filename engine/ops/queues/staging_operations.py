@@ -26,6 +26,7 @@ from .elements import ElementSpec, are_copied
 from .map_staging import Indices, MapSpec, MapStorage
 from .operations import first
 from .staging import StagingStorage
+from .taking import given
 
 CONTAINER = "map staging areas"
 
@@ -129,15 +130,17 @@ define(
 )
 
 
-def _map_get(xp: Any, context: KernelContext, area: MapStorage, key: Any, *, indices: Indices, **_: Any) -> Any:
-    found = area.take(None if key.size == 0 else int(key[0]), indices, context.operation)
-    return _then(found, lambda pair: (np.int64(pair[0]), *pair[1]))
+def _map_get(
+    xp: Any, context: KernelContext, area: MapStorage, key: Any, *, indices: Indices, only_fetched: bool, **_: Any
+) -> Any:
+    taken = area.take(None if key.size == 0 else int(key[0]), indices, context.operation)
+    return given(context, taken, only_fetched)
 
 
 define(
     "MapStageGet",
     "handle: resource, key: host int64 -> key: host int64, components: host *@dtypes_",
-    attrs={**_COMPONENTS, "indices": REQUIRED},
+    attrs={**_COMPONENTS, "indices": REQUIRED, "only_fetched": False},
     shape=lambda op: [SCALAR, *op.attrs["shapes"]],
     kernel=_map_get,
     gradient=_REASON,
@@ -161,7 +164,7 @@ define(
 
 
 def _map_size(xp: Any, context: KernelContext, area: MapStorage, *, incomplete: bool) -> np.int32:
-    return np.int32(len(area.incomplete if incomplete else area.whole))
+    return np.int32(len(area.incomplete) if incomplete else area.size)
 
 
 define(
