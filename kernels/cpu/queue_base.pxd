@@ -66,6 +66,7 @@ cdef class QueueBase:
 
     cpdef serve(self)
     cpdef settle(self)
+    cpdef Py_ssize_t free(self) except -1
     cpdef push(self, tuple element)
     cdef int serve_if(self, bint changed) except -1
     cdef bint serve_putters(self) except -1

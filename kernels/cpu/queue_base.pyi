@@ -156,6 +156,15 @@ class QueueBase:
     def serve(self) -> object:
         """Let all go on who can, those first who came first."""
 
+    def serve_now(self) -> None:
+        """Do what `serve` does, in whatever context."""
+
+    def free(self) -> int:
+        """Return how many elements there are that no taker was promised."""
+
+    def take_what_is_left(self, take: Take) -> None:
+        """End the wait of the first taker that was not woken: with fewer elements if it takes these, or an error."""
+
     def push(self, element: tuple[Any, ...]) -> object:
         """Put an element in that has room."""
 

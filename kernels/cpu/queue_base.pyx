@@ -152,7 +152,7 @@ cdef class QueueBase:
         cdef bint changed = False
         cdef Py_ssize_t free
         while take is not None:
-            free = self.available() - self.takers.promised
+            free = self.free()
             if take.need <= min(free, self.piece):
                 self.takers.wake(take)
             elif self.takers.woken:
@@ -174,6 +174,13 @@ cdef class QueueBase:
             return 0
         self.bring_back(take)
         return self.takers.end(take, self.insufficient(take, got))
+
+    def take_what_is_left(self, Take take):
+        self.take_the_rest(take, self.free())
+        self.serve()
+
+    cpdef Py_ssize_t free(self) except -1:
+        return self.available() - self.takers.promised
 
     cdef bint gather_some(self, Take take, Py_ssize_t free) except -1:
         """Let one gather what may be moved in this turn; say whether that is anything."""

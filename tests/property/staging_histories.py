@@ -258,7 +258,7 @@ class BarrierModel:
     def take(self, who, count, small, patient):
         if self.closed and small and not patient and count:
             count = max(1, min(count, len(self.ready)))
-        self.takes.append((who, count, small))
+        self.takes.append((who, count, small, patient))
         self.settle()
 
     def close(self, who, cancel):
@@ -276,10 +276,14 @@ class BarrierModel:
 
     def settle(self):
         while self.takes:
-            who, count, small = self.takes[0]
+            who, count, small, patient = self.takes[0]
             self.ready.sort()
             if len(self.ready) < count:
-                if not self.closed or self.incomplete:
+                if small:
+                    may_come = patient and self.incomplete
+                else:
+                    may_come = count <= len(self.ready) + len(self.incomplete)
+                if not self.closed or may_come:
                     return
                 if not (small and self.ready):
                     self.ends[who] = "barrier 'b' is closed and has insufficient elements"

@@ -11,7 +11,7 @@ from ...base import dtypes
 from ...base.errors import OpError, QueueClosed
 from ...base.shapes import SCALAR
 from ...kernels.core.async_result import AsyncResult
-from ...kernels.cpu.queue_base import Taken
+from ...kernels.cpu.queue_base import Take, Taken
 from ..support.shared import SharedResource
 from .elements import ElementSpec
 from .figures import KeyedStatistics
@@ -36,6 +36,29 @@ class Incomplete(NamedTuple):
     components: list[Any]  # None for those that are still to come
 
 
+class WholeElements(QueueStorage):
+    """The whole elements of a barrier, and who waits for them.
+
+    Attributes
+    ----------
+    is_hopeless : callable
+        ``is_hopeless(take)`` is asked of the first that waits: whether no more elements will come for it.
+    """
+
+    __slots__ = ("is_hopeless",)
+
+    def __init__(self, name: str, spec: QueueSpec, is_hopeless: Callable[[Take], bool]) -> None:
+        self.is_hopeless: Callable[[Take], bool] = is_hopeless
+        super().__init__(name, spec)
+
+    def serve_now(self) -> None:
+        """Let all go on who can, and end waits that would never end."""
+        super().serve_now()
+        first = self.takers.first_waiting
+        if first is not None and self.is_hopeless(first):
+            self.take_what_is_left(first)  # which serves those after it
+
+
 class BarrierStorage(SharedResource):
     """The elements of a barrier in one session, and who waits for them. Used on the loop's thread only.
 
@@ -43,7 +66,7 @@ class BarrierStorage(SharedResource):
     ----------
     name : str
     spec : BarrierSpec
-    ready : QueueStorage
+    ready : WholeElements
         The whole elements, by the number of their key, which is their first component; then come the index of the batch
         that brought the key, and the key.
     incomplete : dict
@@ -54,18 +77,32 @@ class BarrierStorage(SharedResource):
         Whether no more keys may come.
     """
 
-    __slots__ = ("closed", "incomplete", "name", "next_index", "next_number", "ready", "spec")
+    __slots__ = (
+        "_is_inserting",
+        "_patient",
+        "closed",
+        "incomplete",
+        "name",
+        "next_index",
+        "next_number",
+        "ready",
+        "spec",
+    )
 
     def __init__(self, name: str, spec: BarrierSpec) -> None:
         self.name: str = name
         self.spec: BarrierSpec = spec
         about = (dtypes.int64, dtypes.int64, dtypes.string)
         whole = ElementSpec((*about, *spec.elements.dtypes), (SCALAR, SCALAR, SCALAR, *spec.elements.shapes))
-        self.ready: QueueStorage = QueueStorage(name, QueueSpec("priority", whole, kind="barrier"))
+        self._patient: set[Take] = set()  # takers that wait for incomplete elements, as long as there are some
+        self._is_inserting = False
         self.incomplete: dict[str, Incomplete] = {}
         self.next_number: int = 0
         self.next_index: int = FIRST
         self.closed: bool = False
+        self.ready: WholeElements = WholeElements(
+            name, QueueSpec("priority", whole, kind="barrier"), self._is_hopeless
+        )
 
     # ---- what every resource has
 
@@ -114,6 +151,7 @@ class BarrierStorage(SharedResource):
             self.incomplete, self.closed = incomplete, closed
             self.next_number, self.next_index = next_number, next_index
             ready()
+            self._end_waits()
 
         return change
 
@@ -153,8 +191,12 @@ class BarrierStorage(SharedResource):
         """
         self._check_keys(component, rows[0], operation)
         is_new = any(key not in self.incomplete for key in rows[0])
-        for key, value in zip(*rows, strict=True):
-            self._insert(component, key, value, operation)
+        self._is_inserting = True  # more may become whole before anybody is told that no more come
+        try:
+            for key, value in zip(*rows, strict=True):
+                self._insert(component, key, value, operation)
+        finally:
+            self._is_inserting = False
         self.next_index += is_new
         self._end_when_complete()
 
@@ -202,13 +244,17 @@ class BarrierStorage(SharedResource):
         Raises
         ------
         QueueClosed
-            If it is closed, and has too few, and no more are to come.
+            If it is closed, and has too few, and not enough can become whole, or the take does not wait for these.
         """
         if self.closed and small_batch and not wait_for_incomplete and count > 0:
             count = max(1, min(count, len(self.ready)))
         taken = self.ready.take_many(count, operation, small_batch)
         if not isinstance(taken, AsyncResult):
             return _without_numbers(taken)
+        self._patient &= self.ready.takers.waiting.keys()
+        if small_batch and wait_for_incomplete and self.ready.takers.waiting:  # else it was woken already
+            self._patient.add(next(reversed(self.ready.takers.waiting)))
+        self._end_waits()
         convert = taken.convert
         return AsyncResult(taken.source, lambda result: _without_numbers(convert(result)), taken.give_up)
 
@@ -230,6 +276,20 @@ class BarrierStorage(SharedResource):
     def _end_when_complete(self) -> None:
         if self.closed and not self.incomplete and not self.ready.closed:
             self.ready.close(False, self.name)
+        self._end_waits()
+
+    def _end_waits(self) -> None:
+        """End the waits for elements of a closed barrier that cannot come any longer."""
+        if self.closed and self.ready.takers.waiting:
+            self.ready.serve()
+
+    def _is_hopeless(self, take: Take) -> bool:
+        """Return True if a taker waits for more elements than may still become whole, or for none of those."""
+        if not self.closed or self.ready.closed or self._is_inserting:
+            return False  # then the elements themselves say when there are too few
+        if take.up_to:
+            return take not in self._patient
+        return take.need > self.ready.free() + len(self.incomplete)
 
     def _closed_error(self, what: str, operation: str) -> QueueClosed:
         return QueueClosed(

@@ -306,8 +306,19 @@ class MapStorage(SharedResource):
             if put.need and not (has_place := has_place and self._has_place_for(put)):
                 continue
             if not self._has_memory_for(put):
-                break
+                if self._will_fit(put):
+                    break
+                continue
             self.putters.wake(put)
+
+    def _will_fit(self, put: PutAt) -> bool:
+        """Return True if one may have room later; end its wait if its element has grown too large meanwhile."""
+        try:
+            self._check(put)
+        except OpError as error:
+            self.putters.end(put, error)
+            return False
+        return True
 
     def _show(self, peek: TakeAt, key: int) -> None:
         try:
@@ -460,11 +471,12 @@ class MapStorage(SharedResource):
                 operation=put.operation,
                 hint="take the element of a key before it is put again, or use another key",
             )
-        if 0 < self.spec.memory_limit < put.nbytes:
+        size = put.nbytes + (0 if begun is None else _nbytes(begun))
+        if 0 < self.spec.memory_limit < size:
             raise OpError(
                 f"an element is larger than map staging area '{self.name}'",
                 wanted=f"at most {self.spec.memory_limit} bytes",
-                got=f"{put.nbytes} bytes",
+                got=f"{size} bytes",
                 operation=put.operation,
                 hint="make it with a larger memory_limit",
             )

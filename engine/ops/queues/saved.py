@@ -125,7 +125,7 @@ def _damaged(queue: str, wanted: str, got: object) -> GraphError:
 
 
 def checked_state(saved: Any, keys: set[str], what: str, optional: Set[str] = frozenset()) -> Mapping[str, Any]:
-    """Return what was saved of a resource, if it is a dict of these keys, some of them optional; GraphError otherwise."""
+    """Return what was saved of a resource, if it is a dict of these keys and some `optional` ones; else GraphError."""
     if not isinstance(saved, Mapping) or set(saved) - optional != keys:
         got = sorted(map(str, saved)) if isinstance(saved, Mapping) else type(saved).__name__
         raise GraphError(f"what was saved of {what} does not fit it", wanted=sorted(keys), got=got, hint=_HINT)
