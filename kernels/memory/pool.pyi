@@ -43,6 +43,9 @@ class Pool:
     def charge_external(self, arrays: Iterable[Any]) -> list[Any]:
         """Count arrays from elsewhere as long as what is returned lives."""
 
+    def external_bytes(self, arrays: Iterable[Any]) -> int:
+        """Return how many bytes `charge_external` would add to the count."""
+
     def adopt(self, array: Any) -> Any:
         """Return an array from elsewhere so that it counts until nobody uses it."""
 

@@ -148,6 +148,19 @@ cdef class Pool:
         charges = [self._charge_external(array, True) for array in arrays]
         return [charge for charge in charges if charge is not None]
 
+    def external_bytes(self, arrays):
+        """Return how many bytes `charge_external` would add to the count."""
+        owners = {}
+        for array in arrays:
+            if self.closed or not cnp.PyArray_Check(array):
+                continue
+            if cnp.PyArray_NDIM(array) == 0 and cnp.PyArray_ITEMSIZE(array) <= 8:
+                continue
+            owner = _owner(array)
+            if not self._is_charged(owner) and self.external.get(<size_t><PyObject*>owner, (0, 0))[0] == 0:
+                owners[id(owner)] = cnp.PyArray_NBYTES(owner)
+        return sum(owners.values())
+
     def adopt(self, array):
         """Return an array from elsewhere so that it counts until nobody uses it: as a view that says when it dies.
 

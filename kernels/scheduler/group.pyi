@@ -54,6 +54,10 @@ class MachineGroup:
         """What each machine asks when its kernels are over."""
 
     @property
+    def bytes_held(self) -> list[tuple[int, int]]:
+        """Bytes that each machine has made: those in use, and the most so far; zeros where there is no limit."""
+
+    @property
     def swaps(self) -> list[Any]:
         """What keeps the values that loops save, for each machine that has something that does."""
 

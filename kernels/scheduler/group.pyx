@@ -242,6 +242,14 @@ cdef class MachineGroup:
                 return
 
     @property
+    def bytes_held(self):
+        """Bytes that each machine has made: those in use, and the most so far; zeros where there is no limit."""
+        return [
+            (each.held_bytes, each.most_held_bytes) if i in self.limited else (0, 0)
+            for i, each in enumerate(self.machines)
+        ]
+
+    @property
     def stuck(self):
         """Whether a step that is done has instances that wait for messages: an internal error."""
         return self.failed is None and self.done and self.rendezvous.waiting > 0

@@ -2,6 +2,7 @@
 
 from libc.stdint cimport int64_t
 
+from tagloom.kernels.memory.blocks cimport Account
 from tagloom.kernels.scheduler.gate cimport MemoryGate
 from tagloom.kernels.scheduler.machine cimport StepMachine
 from tagloom.kernels.scheduler.ready cimport Ready
@@ -20,6 +21,7 @@ cdef class LimitedMachine(StepMachine):
     cdef int64_t refusals  # of the store before the instance that runs
     cdef bint performing  # an instance runs
     cdef bint refused  # it was refused memory
+    cdef Account* account  # of all that the step makes, a reference of its own; NULL for a step without operations
     cdef Ready forced  # may take what others wait for, since nothing else can go on; iteration NULL for none
 
     cdef bint _parks(self, Ready ready, object exception) except -1

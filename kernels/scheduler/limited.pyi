@@ -27,5 +27,13 @@ class NoRoom(MemoryError):
 class LimitedMachine(StepMachine):
     """One execution of a compiled plan within the limit of the context's pool."""
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes in use that the step has made."""
+
+    @property
+    def most_held_bytes(self) -> int:
+        """The largest `held_bytes` so far."""
+
     def fail_out_of_memory(self) -> None:
         """Fail the step, since nothing will give memory to what is parked."""

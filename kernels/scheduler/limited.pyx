@@ -14,6 +14,7 @@ from tagloom.kernels.core.cost cimport Py_CLEAR
 from tagloom.kernels.core.frames cimport Frame, Iteration
 from tagloom.kernels.core.table cimport KERNEL, Node
 from tagloom.kernels.core.values cimport drop
+from tagloom.kernels.memory.accounts cimport open_account, release_account
 from tagloom.kernels.memory.blocks cimport Account, Store
 from tagloom.kernels.memory.contexts import outside
 from tagloom.kernels.memory.pool cimport Pool
@@ -73,10 +74,31 @@ cdef class LimitedMachine(StepMachine):
         for i in range(self.machine.table.num_frames):
             self.gate.iteration_bytes[i], self.gate.is_representative[i] = UNKNOWN, False
         self.machine.gate = &self.gate
+        if self.machine.root != NULL and self.machine.root.oldest != NULL:  # counts what is made in loops too
+            self.account = open_account(self.gate.store, NULL, 0)
+            if self.account == NULL:
+                raise MemoryError()
+            self.account.references += 1
+            self.machine.root.oldest.account = self.account
         if self.machine.queue.random == 0:
             self.machine.queue.random = DEPTH_FIRST
         if self.guard is not None:
             self.guard = partial(outside, self.guard)  # nothing may be refused when a result is there
+
+    def __dealloc__(self):
+        if self.account != NULL:
+            self.account.references -= 1
+            release_account(self.account)
+
+    @property
+    def held_bytes(self):
+        """Bytes in use that the step has made."""
+        return 0 if self.account == NULL else self.account.live
+
+    @property
+    def most_held_bytes(self):
+        """The largest `held_bytes` so far."""
+        return 0 if self.account == NULL else self.account.peak
 
     @property
     def done(self):

@@ -100,9 +100,7 @@ class BarrierStorage(SharedResource):
         self.next_number: int = 0
         self.next_index: int = FIRST
         self.closed: bool = False
-        self.ready: WholeElements = WholeElements(
-            name, QueueSpec("priority", whole, kind="barrier"), self._is_hopeless
-        )
+        self.ready: WholeElements = WholeElements(name, QueueSpec("priority", whole, kind="barrier"), self._is_hopeless)
 
     # ---- what every resource has
 

@@ -9,17 +9,20 @@ left. See docs/design/0011-memory-limits.md.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Protocol
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from ...base.errors import TagloomError
+from ...kernels.memory.pool import MemoryLimitError, Pool
 from ...streams.contract import Device
 from ..devices.device_values import forget_constants
 from ..devices.session_devices import SessionDevice
+from .claims import MemoryClaim, StepPeaks, around, refusal
 
 _SECONDS = 0.01  # between two looks at kernels that run on in threads although their step is over
+_STALLED_SECONDS = 1.0  # after which steps of which none went on are taken to wait for each other's users
 _number = count()  # of the steps of all sessions, in the order in which they began
 # Arbiters of sessions that were given a device, by device; a device that a session made is its own.
 _sharing: WeakKeyDictionary[Device, WeakValueDictionary[int, MemoryArbiter]] = WeakKeyDictionary()
@@ -36,6 +39,8 @@ class RunningStep(Protocol):
 
     Attributes
     ----------
+    is_parked : bool
+        Whether nothing of it goes on before memory is given back.
     can_progress : bool
         Whether a parked instance fits into memory that was given back, or anything else is ready.
     swaps : sequence of StepSwap
@@ -46,6 +51,8 @@ class RunningStep(Protocol):
 
     @property
     def can_progress(self) -> bool: ...
+    @property
+    def is_parked(self) -> bool: ...
     @property
     def swaps(self) -> Sequence[StepSwap]: ...
     @property
@@ -76,12 +83,30 @@ class MemoryArbiter:
         Of the session.
     """
 
-    __slots__ = ("__weakref__", "_devices", "_loop", "_outliving", "_running", "_shared", "_waiting")
+    __slots__ = (
+        "__weakref__",
+        "_claims",
+        "_devices",
+        "_line",
+        "_loop",
+        "_moved",
+        "_outliving",
+        "_resuming",
+        "_running",
+        "_shared",
+        "_timer",
+        "_waiting",
+    )
 
     def __init__(self, *outliving: Outliving, devices: Sequence[SessionDevice] = ()) -> None:
         self._outliving, self._devices = outliving, devices
         self._running: dict[RunningStep, int] = {}  # with their numbers
         self._waiting: set[RunningStep] = set()
+        self._claims: dict[MemoryClaim, None] = {}  # of steps under way
+        self._line: dict[MemoryClaim, asyncio.Future[None]] = {}  # of steps that wait to begin
+        self._resuming: set[MemoryClaim] = set()  # of steps that waited for others, and would go on
+        self._timer: asyncio.TimerHandle | None = None  # to look at the line again
+        self._moved = 0.0  # by the loop's clock, when a step was last seen to go on while others wait in line
         self._loop: asyncio.AbstractEventLoop | None = None
         self._shared = [_sharing.setdefault(each.device, WeakValueDictionary()) for each in devices if not each.owned]
         for sharers in self._shared:
@@ -111,6 +136,165 @@ class MemoryArbiter:
         self._running.pop(execution, None)
         if self._waiting or self._shared:  # most steps have nobody to wake
             self._wake_all()
+
+    # ---- steps that are to begin, or to go on
+
+    def claim(self, fed: dict[Pool, list[object]], peaks: StepPeaks | None, is_light: bool = False) -> MemoryClaim:
+        """Return the claim of a step, for which `admit_now` or `admit` wait."""
+        if self._shared:
+            self._loop = asyncio.get_running_loop()
+        return MemoryClaim(next(_number), fed, peaks, is_light or bool(around.get()))
+
+    def enter(self, claim: MemoryClaim) -> None:
+        """Note that a step is under way for which nothing is kept but what it holds."""
+        claim.is_begun = claim.is_paused = True
+        self._claims[claim] = None
+
+    def admit_now(self, claim: MemoryClaim) -> bool:
+        """Return True if a step can begin at once; else it waits for `admit`."""
+        if any(part._line or part._resuming for part in self._all()) and not claim.is_free:
+            return False
+        if not self._admits(claim):
+            return False
+        claim.is_begun = True
+        self._claims[claim] = None
+        return True
+
+    async def admit(self, claim: MemoryClaim) -> None:
+        """Wait until a step can begin; first come, first served, by all sessions that share a device.
+
+        Raises
+        ------
+        MemoryLimitError
+            If its feeds do not fit though all others end.
+        """
+        self._check_possible(claim)
+        loop = asyncio.get_running_loop()
+        waiter = self._line[claim] = loop.create_future()
+        self._moved = loop.time()
+        self._serve()
+        try:
+            await waiter
+        except BaseException:
+            self.release(claim)  # it may have been admitted in this turn
+            raise
+        finally:
+            self._line.pop(claim, None)
+            del waiter  # an error of it refers to this frame
+
+    def release(self, claim: MemoryClaim) -> None:
+        """Note that a step is over, or does not begin."""
+        claim.is_begun = False
+        claim.holder = None
+        self._claims.pop(claim, None)
+        self._resuming.discard(claim)
+        self._serve()
+
+    def pause(self, claim: MemoryClaim) -> None:
+        """Keep nothing for a step any longer but what it holds: it waits for what others bring."""
+        claim.is_paused = True
+        self._serve()
+
+    def resume(self, claim: MemoryClaim) -> bool:
+        """Return True if a step that was paused goes on now; else it is woken when it does."""
+        if claim.is_paused:
+            self._resuming.add(claim)
+            self._serve()
+        return not claim.is_paused
+
+    def note_move(self) -> None:
+        """Note that a step goes on, while others wait in line."""
+        if self._timer is not None:
+            self._moved = asyncio.get_running_loop().time()
+
+    def send_away(self, make_error: Callable[[], BaseException]) -> None:
+        """End the waits of all steps of this session that have not begun, each with an error of its own."""
+        for waiter in self._line.values():
+            if not waiter.done() and not waiter.get_loop().is_closed():
+                waiter.set_exception(make_error())
+
+    def _active(self, claim: MemoryClaim) -> list[MemoryClaim]:
+        """Return the claims of other steps that something is kept for."""
+        return [
+            each
+            for part in self._all()
+            for each in part._claims
+            if each is not claim and not each.is_paused and not each.is_free
+        ]
+
+    def _admits(self, claim: MemoryClaim) -> bool:
+        """Return True if a step may begin, or go on: alone, or since all under way can end beside it."""
+        if not claim.is_begun:
+            if not claim.has_room(each for part in self._all() for each in part._claims):
+                return False
+            if claim.is_free:
+                return True
+        active = self._active(claim)
+        return not active or claim.fits_beside(active)
+
+    def _check_possible(self, claim: MemoryClaim) -> None:
+        parts = self._all()
+        found = refusal(claim, (each for part in parts for each in part._claims))
+        if found is None or any(each.orphaned for part in parts for each in part._outliving):
+            return
+        for part in parts:
+            forget_constants(each.device for each in part._devices)
+        found = refusal(claim, (each for part in parts for each in part._claims))
+        if found is not None:
+            pool, size = found
+            raise MemoryLimitError(size, pool.live_bytes, pool.limit or 0, pool.name)
+
+    def _serve(self) -> None:
+        """Let steps go on, and begin, that can, those that came first before others."""
+        parts = self._all()
+        if not any(part._line or part._resuming for part in parts):
+            return
+        resuming = sorted(((each, part) for part in parts for each in part._resuming), key=_by_number)
+        for claim, part in resuming:
+            if not self._admits(claim):
+                break
+            claim.is_paused = False
+            part._resuming.discard(claim)
+            if claim.holder is not None:
+                claim.holder.wake()
+        else:
+            self._serve_line(parts)
+        self._look_again()
+
+    def _serve_line(self, parts: set[MemoryArbiter]) -> None:
+        in_line = sorted(((each, part) for part in parts for each in part._line), key=_by_number)
+        for claim, part in in_line:
+            waiter = part._line[claim]
+            if waiter.done():
+                continue
+            if self._admits(claim):
+                claim.is_begun = True
+                part._claims[claim] = None
+                waiter.set_result(None)
+                continue
+            try:
+                self._check_possible(claim)
+            except MemoryLimitError as error:
+                waiter.set_exception(error)
+                continue
+            return
+
+    def _look_again(self) -> None:
+        """Look at the line again soon: users' handles and threads give memory back without a word."""
+        waits = bool(self._resuming) or any(not waiter.done() for waiter in self._line.values())
+        if waits and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_SECONDS, self._timer_rings)
+
+    def _timer_rings(self) -> None:
+        self._timer = None
+        if asyncio.get_running_loop().time() - self._moved > _STALLED_SECONDS:
+            for part in self._all():
+                for claim in part._claims:
+                    holder = claim.holder
+                    if holder is not None and not holder.is_computing:
+                        claim.is_paused = True
+        self._serve()
+        self._look_again()
 
     def poll(self) -> None:
         """Wake the waiting steps whose parked instances fit into memory that was given back."""
@@ -158,7 +342,10 @@ class MemoryArbiter:
             return
         # A step that computes will free memory, or block in its turn. One that was woken or cancelled in this turn of
         # the event loop is still in `_waiting`, but its future is done: it will look again, or unregister.
-        if any(each not in waiting or each.waiter is None or each.waiter.done() for each in running):
+        if any(each not in waiting or not _is_asleep(each) for each in running):
+            return
+        # One that holds memory while it waits to go on goes on, if only to give some back.
+        if self._resume_one(parts):
             return
         # A kernel in a thread can not be interrupted, and nothing tells the arbiter when it returns: look again soon.
         if any(each.orphaned for part in parts for each in part._outliving):
@@ -169,11 +356,41 @@ class MemoryArbiter:
             self._wake_all()
             return
         # The newest fails, not the one that asks for most: so the oldest step always ends, whatever comes after it.
-        max(running, key=running.__getitem__).fail_out_of_memory()
+        parked = [each for each in running if each.is_parked]
+        max(parked, key=running.__getitem__).fail_out_of_memory()
+
+    def wait_to_resume(self, execution: RunningStep) -> None:
+        """Note that a step which waits for `resume` goes on only when others end, or no step can."""
+        self._waiting.add(execution)
+        parts = self._all()
+        waiting = {each for part in parts for each in part._waiting}
+        if all(each in waiting and _is_asleep(each) for part in parts for each in part._running):
+            self._resume_one(parts)
+
+    def _resume_one(self, parts: set[MemoryArbiter]) -> bool:
+        """Let the oldest step go on that waits for `resume`, if any, though there may be too little memory."""
+        resuming = [(each, part) for part in parts for each in part._resuming]
+        if not resuming:
+            return False
+        claim, part = min(resuming, key=_by_number)
+        claim.is_paused = False
+        part._resuming.discard(claim)
+        if claim.holder is not None:
+            claim.holder.wake()
+        return True
 
     def unblock(self, execution: RunningStep) -> None:
         """Note that a step does not wait for memory, or no longer."""
         self._waiting.discard(execution)
+
+
+def _is_asleep(execution: RunningStep) -> bool:
+    """Return True if a step waits, and was neither woken nor cancelled."""
+    return execution.waiter is not None and not execution.waiter.done()
+
+
+def _by_number(pair: tuple[MemoryClaim, MemoryArbiter]) -> int:
+    return pair[0].number
 
 
 def _present(sharers: WeakValueDictionary[int, MemoryArbiter]) -> list[MemoryArbiter]:

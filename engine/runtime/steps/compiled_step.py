@@ -25,10 +25,13 @@ from ...kernels.core.table import Kind
 from ...ops.state.variables import updates_variable
 from ..devices.session_devices import SessionDevice
 from ..devices.simulated_time import schedulers
+from ..memory.claims import StepPeaks
 from .counters import StepCounters
 from .failures import users_own
 from .fed_shapes import FedShapes
 from .request import Feed, Request
+
+_LIGHT_BYTES = 4096
 
 
 def calls_python(type: str) -> bool:
@@ -87,6 +90,10 @@ class CompiledStep:
         Whether it is compiled for a run of which all instances are looked at.
     not_clustered : dict of str to tuple of str
         By reason, the operations that are in no native program.
+    is_light : bool
+        Whether it is known to make next to nothing, so that it need not wait in line for memory.
+    peaks : StepPeaks
+        What its runs have taken of memory with a limit.
     fed_shapes : FedShapes
         For which shapes there is, or should be, a step of its own.
     updates : bool
@@ -103,9 +110,11 @@ class CompiledStep:
         "feeds",
         "graph",
         "holds",
+        "is_light",
         "is_observed",
         "needs",
         "not_clustered",
+        "peaks",
         "plan",
         "schedulers",
         "shows",
@@ -133,6 +142,9 @@ class CompiledStep:
         self.counters: StepCounters = _counters(plan.devices)
         self.channels: tuple[Channel, ...] = plan.channels
         self.feeds: tuple[Feed, ...] = tuple(map(Feed, feeds))
+        self.peaks: StepPeaks = StepPeaks()
+        made = [node.made_bytes if node.frame == 0 else -1 for node in self.plan.nodes if node.kind is Kind.KERNEL]
+        self.is_light: bool = min(made, default=0) >= 0 and sum(made) <= _LIGHT_BYTES
         self.tensors: tuple[Tensor, ...] = request.tensors
         self.targets: tuple[Operation, ...] = request.targets
         self.shows: dict[str, str] = {node.name: node.attrs["key"] for node in self.plan.nodes if node.type == "Watch"}

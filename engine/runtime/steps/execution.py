@@ -18,6 +18,8 @@ from ...base.source_lines import Source, user_source
 from ...base.tags import DEAD
 from ...base.waiting import wait_shielded
 from ...compile.plan.plan import Plan
+from ...kernels.core.async_result import AsyncResult
+from ...kernels.memory.pool import Pool
 from ...kernels.scheduler.group import MachineGroup
 from ...kernels.scheduler.limited import LimitedMachine
 from ...kernels.scheduler.optask import OpTask, start_task
@@ -28,6 +30,7 @@ from ..devices.device_values import copies_over
 from ..devices.session_devices import SessionDevice, check_arrays
 from ..devices.simulated_time import held
 from ..memory.arbiter import MemoryArbiter
+from ..memory.claims import MemoryClaim
 from ..observe.trace import DEVICE, Trace, recorder_of
 from ..reference.executor import ReferenceMachine
 from ..scheduling.time_slices import time_slices_of
@@ -73,6 +76,7 @@ class Execution:
         "seconds",
         "arbiter",
         "cancels",
+        "claim",
         "owner",
         "step",
         "swaps",
@@ -94,6 +98,7 @@ class Execution:
         self.context: StepContext = context
         self.environment: StepEnvironment = environment
         self.arbiter: MemoryArbiter = environment.arbiter
+        self.claim: MemoryClaim | None = None  # set by who has one
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self.time_slices: TimeSlices = time_slices or time_slices_of(self.loop)
         self.seconds: float = environment.settings.drain_seconds
@@ -121,7 +126,10 @@ class Execution:
             more = True if mine is None else self.drain(mine)
             if not self.machine.done or self.swaps:
                 await self._go_on(more, timeout)
-            return outcome(self.step, self.machine, self.machine.compiled.plan)
+            fetched = outcome(self.step, self.machine, self.machine.compiled.plan)
+            if self.claim is not None:
+                self.claim.note_end()
+            return fetched
         except BaseException:
             self.machine.close()
             if self.environment.worker_pool is not None:
@@ -164,6 +172,8 @@ class Execution:
                     break
                 if not more:
                     await self._news()
+                    if self.claim is not None:
+                        await self._turn_in_line(self.claim)
                 mine = None if more else self.time_slices.take(self.seconds)
                 if mine is None:
                     mine = await self.time_slices.wait(self.seconds)
@@ -201,8 +211,10 @@ class Execution:
 
     async def _news(self) -> None:
         """Wait until a task or a worker's kernel has ended, others gave memory back, or the step was aborted."""
-        self.waiter = self.loop.create_future()
         blocked = self.machine.blocked_on_memory
+        if self.claim is not None and not blocked and self._waits_for_others():
+            self.arbiter.pause(self.claim)
+        self.waiter = self.loop.create_future()
         try:
             if blocked:
                 self.arbiter.block(self)
@@ -218,6 +230,55 @@ class Execution:
             self.waiter = None
             if blocked:
                 self.arbiter.unblock(self)
+
+    def _waits_for_others(self) -> bool:
+        """Return True if nothing goes on, and something waits for a resource or the next part of a partial run."""
+        if self.machine.offloaded:
+            return False
+        return self.context.parts is not None or any(
+            isinstance(awaitable, AsyncResult) and awaitable.give_up is not None for _, awaitable in self.tasks.values()
+        )
+
+    async def _turn_in_line(self, claim: MemoryClaim) -> None:
+        """Wait, if this step has waited for others, until it can end beside those that have begun meanwhile."""
+        self.arbiter.note_move()
+        while claim.is_paused and self.machine.failure is None and not self.arbiter.resume(claim):
+            self.waiter = self.loop.create_future()
+            self.arbiter.wait_to_resume(self)
+            try:
+                await self.waiter
+            finally:
+                self.waiter = None
+                self.arbiter.unblock(self)
+
+    def bytes_held(self) -> list[tuple[Pool, int, int]]:
+        """Return the bytes that the step has made on each device with a limit: those in use, and the most so far."""
+        machine = getattr(self, "machine", None)
+        if machine is None:
+            return []
+        if isinstance(machine, MachineGroup):
+            sizes = machine.bytes_held
+        else:
+            sizes = [(machine.held_bytes, machine.most_held_bytes) if isinstance(machine, LimitedMachine) else (0, 0)]
+        devices = self.environment.devices
+        pools = [
+            devices[part.device].pool if devices else self.context.contexts.pool for part in self.step.device_plans
+        ]
+        return [
+            (pool, *size)
+            for pool, size in zip(pools, sizes, strict=True)
+            if pool is not None and pool.limit is not None
+        ]
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether nothing goes on before memory is given back."""
+        return bool(self.machine.blocked_on_memory)
+
+    @property
+    def is_computing(self) -> bool:
+        """Whether the step goes on by itself, or waits for memory."""
+        return self.waiter is None or self.waiter.done() or bool(self.machine.offloaded) or self.is_parked
 
     def _waits_for_copies(self) -> bool:
         """Say whether nothing of the step goes on but copies of saved values that are wanted now."""
@@ -294,6 +355,7 @@ class ReferenceExecution:
     ) -> None:
         self.step = step
         self.context = context
+        self.claim: MemoryClaim | None = None  # set by who has one
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self.holds: list[Any] = charge_feeds(context.contexts, feeds, step, context)
         self.machine: ReferenceMachine = ReferenceMachine(

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...compile import DevicePlan
 from ...kernels.memory.contexts import KernelContexts
-from ...kernels.memory.pool import MemoryLimitError
+from ...kernels.memory.pool import MemoryLimitError, Pool
 from ...kernels.scheduler.group import MachineGroup
 from ...kernels.scheduler.limited import LimitedMachine
 from ...kernels.scheduler.machine import StepMachine
@@ -106,6 +106,24 @@ def _group(
     places = {k: (i, n) for i, part in enumerate(step.device_plans) for n, k in enumerate(part.fetches)}
     group = MachineGroup(machines, contexts, meeting, [places[k] for k in range(len(places))])
     return group, holds
+
+
+def fed_arrays(step: CompiledStep, feeds: list[Any], environment: StepEnvironment) -> dict[Pool, list[Any]]:
+    """Return the fed arrays that `launch` charges to each device with a limit, by the pool of the device."""
+    devices, swapping = environment.devices, environment.swapping
+    found: dict[Pool, list[Any]] = {}
+    for part in step.device_plans:
+        pool = devices[part.device].pool
+        if pool is None or pool.limit is None:
+            continue
+        values = feeds if len(step.device_plans) == 1 else [feeds[k] for k in part.feeds]
+        moves = swapping is not None and bool(part.swaps or part.host_backed)
+        found[pool] = [
+            array
+            for k, array in enumerate(values)
+            if not part.plan.has_device_arrays and not (moves and k in part.host_backed)
+        ]
+    return found
 
 
 def _swap(part: DevicePlan, devices: Devices, swapping: Swapping | None) -> StepSwapper | None:

@@ -424,10 +424,13 @@ def _begin(
         runner.counts.note(error)
         runner.end(parts, watches)
         runner.leave(place)
+        if claim is not None:
+            runner.environment.arbiter.release(claim)
         parts.over()
         runner.counts.tell(told, perf_counter() - began, waited, error)
 
     execution = runner.begin(step, [], watches, trace, parts)
+    claim = runner.enter_memory(execution)
     runner.running.add(parts)
     give_back = partial(runner.environment.resources.give_back, execution.context.number)
     parts.start(execution, give_back).add_done_callback(over)

@@ -1,0 +1,188 @@
+"""Claims of steps on memory: a step begins when those under way can still end beside it.
+
+Each step claims what it took at most before, in proportion to its feeds. While it runs, memory up to its claim is kept
+for it; while it waits for a queue or for its user, only what it holds. So no two steps are under way that each hold a
+part of what the other needs. See docs/design/0038-memory-in-line.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from contextvars import ContextVar
+from typing import Protocol
+
+from ...kernels.memory.pool import Pool
+
+Bytes = dict[Pool, int]
+
+# Claims of the steps that have called this, in turn: a step that a function of a step runs does not wait for that one.
+around: ContextVar[tuple[MemoryClaim, ...]] = ContextVar("tagloom_memory_claims", default=())
+
+
+class StepPeaks:
+    """Most bytes that runs of one compiled step have made on each device, and were fed."""
+
+    __slots__ = ("_most",)
+
+    def __init__(self) -> None:
+        self._most: dict[Pool, tuple[int, int]] = {}
+
+    def learn(self, fed: Mapping[Pool, int], made: Mapping[Pool, int]) -> None:
+        """Note what a run has taken from its beginning to its end."""
+        for pool, size in made.items():
+            if pool not in self._most or size > self._most[pool][0]:
+                self._most[pool] = size, fed.get(pool, 0)
+
+    def needs(self, fed: Mapping[Pool, int]) -> Bytes | None:
+        """Return what a run with such feeds should take, feeds included; None if no run has ended yet."""
+        if not self._most:
+            return None
+        found = {}
+        for pool, (made, feeds) in self._most.items():
+            now = fed.get(pool, 0)
+            found[pool] = now + (made if now <= feeds else -(-made * now // max(feeds, 1)) if feeds else made)
+        return found
+
+
+class Holder(Protocol):
+    """A step under way, as its claim knows it: an `Execution`."""
+
+    @property
+    def waiter(self) -> asyncio.Future[None] | None: ...
+    @property
+    def is_computing(self) -> bool: ...
+    def bytes_held(self) -> Sequence[tuple[Pool, int, int]]: ...
+    def wake(self) -> None: ...
+
+
+class MemoryClaim:
+    """Memory that a step may take of devices with a limit, from before it begins until it is over.
+
+    Parameters
+    ----------
+    number : int
+        Counts the claims of all sessions in the order in which they came.
+    fed : dict of Pool to list
+        Arrays that are charged to each device as the step begins.
+    peaks : StepPeaks or None
+        Of the compiled step; None for an executor that does not count what a step makes.
+    is_free : bool
+        Whether the step begins as soon as there is room for its feeds: it takes next to nothing besides, or a function
+        of a step under way asks for it and may not wait for that.
+
+    Attributes
+    ----------
+    needs : dict of Pool to int, or None
+        Most bytes that the step should take, feeds included; None if nobody knows.
+    is_begun : bool
+        Whether the step may run.
+    is_fed : bool
+        Whether its feeds are charged.
+    is_paused : bool
+        Whether it waits for something that other steps or its user bring, so that nothing is kept for it.
+    holder : Execution or None
+        Set as the step begins.
+    made : dict of Pool to int
+        Most bytes that the step had made, once it has ended well.
+    """
+
+    __slots__ = (
+        "_fed",
+        "_peaks",
+        "fed",
+        "holder",
+        "is_begun",
+        "is_fed",
+        "is_free",
+        "is_paused",
+        "made",
+        "needs",
+        "number",
+    )
+
+    def __init__(
+        self, number: int, fed: dict[Pool, list[object]], peaks: StepPeaks | None, is_free: bool = False
+    ) -> None:
+        self.number: int = number
+        self._fed: dict[Pool, list[object]] = fed
+        self._peaks: StepPeaks | None = peaks
+        self.fed: Bytes = {pool: pool.external_bytes(arrays) for pool, arrays in fed.items()}
+        self.needs: Bytes | None = self.fed if peaks is None else peaks.needs(self.fed)
+        self.is_begun: bool = False
+        self.is_free: bool = is_free
+        self.is_paused: bool = False
+        self.is_fed: bool = False
+        self.holder: Holder | None = None
+        self.made: Bytes = {}
+
+    def held(self) -> Bytes:
+        """Return the bytes that the step holds."""
+        if not self.is_begun or not self.is_fed:
+            return {}
+        found = dict(self.fed)
+        if self.holder is None:
+            return found
+        for pool, size, _ in self.holder.bytes_held():
+            found[pool] = found.get(pool, 0) + size
+        return found
+
+    def lacking(self) -> Bytes:
+        """Return the bytes that the step may still take."""
+        held = self.held()
+        return {pool: max(0, size - held.get(pool, 0)) for pool, size in (self.needs or {}).items()}
+
+    def missing(self) -> Iterable[tuple[Pool, int]]:
+        """Yield what the feeds would take of each device now."""
+        for pool, arrays in self._fed.items():
+            yield pool, pool.external_bytes(arrays)
+
+    def has_room(self, others: Iterable[MemoryClaim]) -> bool:
+        """Return True if the feeds fit beside those of other steps that begin in this turn of the event loop."""
+        to_come: Bytes = {}
+        for claim in others:
+            if claim.is_begun and not claim.is_fed:
+                for pool, size in claim.missing():
+                    to_come[pool] = to_come.get(pool, 0) + size
+        return all(size + to_come.get(pool, 0) <= _limit(pool) - pool.live_bytes for pool, size in self.missing())
+
+    def begin(self, holder: Holder | None) -> None:
+        """Note that the step has its feeds; without a holder, which says what it makes, nothing more is kept for it."""
+        self.holder = holder
+        self.is_fed = True
+        self._fed = {}
+        if holder is None:
+            self.needs = {}
+
+    def note_end(self) -> None:
+        """Note what the step has made, which has ended well."""
+        if self.holder is not None:
+            self.made = {pool: most for pool, _, most in self.holder.bytes_held()}
+            if self._peaks is not None:
+                self._peaks.learn(self.fed, self.made)
+
+    def fits_beside(self, others: Sequence[MemoryClaim]) -> bool:
+        """Return True if all of these steps can end, whoever takes what it may take first."""
+        if self.needs is None or any(each.needs is None for each in others):
+            return False
+        lacking: Bytes = {}
+        for claim in (self, *others):
+            for pool, size in claim.lacking().items():
+                lacking[pool] = lacking.get(pool, 0) + size
+        return all(size <= _limit(pool) - pool.live_bytes for pool, size in lacking.items())
+
+
+def refusal(claim: MemoryClaim, begun: Iterable[MemoryClaim]) -> tuple[Pool, int] | None:
+    """Return the device on which the feeds of a step do not fit, whoever else ends, and their bytes."""
+    held: Bytes = {}
+    for each in begun:
+        for pool, size in each.held().items():
+            held[pool] = held.get(pool, 0) + size
+    for pool, size in claim.missing():
+        if size > _limit(pool) - max(0, pool.live_bytes - held.get(pool, 0)):
+            return pool, size
+    return None
+
+
+def _limit(pool: Pool) -> int:
+    return pool.limit if pool.limit is not None else 1 << 62
