@@ -161,6 +161,15 @@ class IteratorStorage(SharedResource):
         self.source, self.iterations[source] = source, number + 1
 
 
+class ComingElement(AsyncResult):
+    """An element that a pipeline makes, whoever else goes on: unlike one of a queue, which other steps put in."""
+
+    def then(self, function: Callable[[Any], Any]) -> ComingElement:
+        """Return what gives ``function(element)``."""
+        both = super().then(function)
+        return ComingElement(both.source, both.convert, both.give_up, both.in_order)
+
+
 def _handle(xp: Any, context: KernelContext, *, shared_name: str, dataset: Sources) -> IteratorStorage:
     return shared(
         context.step.resources, CONTAINER, shared_name, dataset, IteratorStorage, "Dataset", context.operation
@@ -178,7 +187,10 @@ def _next(xp: Any, context: KernelContext, iterator: IteratorStorage, *, only_fe
         return Taken([loan], adopted, lambda loans, _: outside(elements.put_back, *loans), 0)  # loans know their order
 
     loan = outside(elements.take_loan, context.operation)
-    return given(context, loan.then(taken) if isinstance(loan, AsyncResult) else taken(loan), only_fetched)
+    if isinstance(loan, AsyncResult):
+        loan = ComingElement(loan.source, loan.convert, loan.give_up, loan.in_order)
+        return given(context, loan.then(taken), only_fetched)
+    return given(context, taken(loan), only_fetched)
 
 
 def _shapes(op: Operation) -> list[Shape]:

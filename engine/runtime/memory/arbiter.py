@@ -147,8 +147,8 @@ class MemoryArbiter:
 
     def enter(self, claim: MemoryClaim) -> None:
         """Note that a step is under way for which nothing is kept but what it holds."""
-        claim.is_begun = claim.is_paused = True
-        self._claims[claim] = None
+        self._begin(claim)
+        claim.is_paused = True
 
     def admit_now(self, claim: MemoryClaim) -> bool:
         """Return True if a step can begin at once; else it waits for `admit`."""
@@ -156,8 +156,7 @@ class MemoryArbiter:
             return False
         if not self._admits(claim):
             return False
-        claim.is_begun = True
-        self._claims[claim] = None
+        self._begin(claim)
         return True
 
     async def admit(self, claim: MemoryClaim) -> None:
@@ -181,6 +180,13 @@ class MemoryArbiter:
         finally:
             self._line.pop(claim, None)
             del waiter  # an error of it refers to this frame
+
+    def _begin(self, claim: MemoryClaim) -> None:
+        others = [each for part in self._all() for each in part._claims]
+        claim.is_begun, claim.is_alone = True, not others
+        for each in others:
+            each.is_alone = False
+        self._claims[claim] = None
 
     def release(self, claim: MemoryClaim) -> None:
         """Note that a step is over, or does not begin."""
@@ -268,8 +274,7 @@ class MemoryArbiter:
             if waiter.done():
                 continue
             if self._admits(claim):
-                claim.is_begun = True
-                part._claims[claim] = None
+                part._begin(claim)
                 waiter.set_result(None)
                 continue
             try:
@@ -342,10 +347,13 @@ class MemoryArbiter:
             return
         # A step that computes will free memory, or block in its turn. One that was woken or cancelled in this turn of
         # the event loop is still in `_waiting`, but its future is done: it will look again, or unregister.
-        if any(each not in waiting or not _is_asleep(each) for each in running):
+        # One that waits for a queue goes on when others put something in, which those in line cannot before they begin.
+        held_up = {each.holder for part in parts for each in part._claims if each.is_paused}
+        held_up = held_up if any(part._line for part in parts) else set()
+        if any(each not in waiting | held_up or not _is_asleep(each) for each in running):
             return
         # One that holds memory while it waits to go on goes on, if only to give some back.
-        if self._resume_one(parts):
+        if self._resume_one(parts) or self._admit_one(parts):
             return
         # A kernel in a thread can not be interrupted, and nothing tells the arbiter when it returns: look again soon.
         if any(each.orphaned for part in parts for each in part._outliving):
@@ -378,6 +386,17 @@ class MemoryArbiter:
         if claim.holder is not None:
             claim.holder.wake()
         return True
+
+    def _admit_one(self, parts: set[MemoryArbiter]) -> bool:
+        """Let the first in line begin, if there is room for its feeds: nobody else can go on."""
+        in_line = sorted(((each, part) for part in parts for each in part._line), key=_by_number)
+        for claim, part in in_line:
+            waiter = part._line[claim]
+            if not waiter.done() and claim.has_room(each for other in parts for each in other._claims):
+                part._begin(claim)
+                waiter.set_result(None)
+                return True
+        return False
 
     def unblock(self, execution: RunningStep) -> None:
         """Note that a step does not wait for memory, or no longer."""

@@ -83,20 +83,22 @@ class MemoryClaim:
         Whether it waits for something that other steps or its user bring, so that nothing is kept for it.
     holder : Execution or None
         Set as the step begins.
-    made : dict of Pool to int
-        Most bytes that the step had made, once it has ended well.
+    is_alone : bool
+        Whether no other step was under way since it began.
     """
 
     __slots__ = (
+        "_arrived",
+        "_before",
         "_fed",
         "_peaks",
         "fed",
         "holder",
+        "is_alone",
         "is_begun",
         "is_fed",
         "is_free",
         "is_paused",
-        "made",
         "needs",
         "number",
     )
@@ -114,7 +116,9 @@ class MemoryClaim:
         self.is_paused: bool = False
         self.is_fed: bool = False
         self.holder: Holder | None = None
-        self.made: Bytes = {}
+        self.is_alone: bool = False
+        self._before: dict[Pool, tuple[int, int]] = {}
+        self._arrived: Bytes = {}
 
     def held(self) -> Bytes:
         """Return the bytes that the step holds."""
@@ -126,6 +130,12 @@ class MemoryClaim:
         for pool, size, _ in self.holder.bytes_held():
             found[pool] = found.get(pool, 0) + size
         return found
+
+    def is_known(self) -> bool:
+        """Return True if it is known what the step should take; a run that has ended meanwhile has shown it."""
+        if self.needs is None and self._peaks is not None:
+            self.needs = self._peaks.needs(self.fed)
+        return self.needs is not None
 
     def lacking(self) -> Bytes:
         """Return the bytes that the step may still take."""
@@ -150,20 +160,32 @@ class MemoryClaim:
         """Note that the step has its feeds; without a holder, which says what it makes, nothing more is kept for it."""
         self.holder = holder
         self.is_fed = True
+        self._before = {pool: (pool.live_bytes, pool.peak_bytes) for pool in self._fed}
         self._fed = {}
         if holder is None:
             self.needs = {}
 
+    def note_arrivals(self) -> None:
+        """Note the bytes that came from outside while the step waited: functions and pipelines make them."""
+        if self.holder is not None and self.is_alone:
+            for pool, held, _ in self.holder.bytes_held():
+                came = pool.live_bytes - self._before.get(pool, (pool.live_bytes, 0))[0] - held
+                self._arrived[pool] = max(self._arrived.get(pool, 0), came)
+
     def note_end(self) -> None:
-        """Note what the step has made, which has ended well."""
-        if self.holder is not None:
-            self.made = {pool: most for pool, _, most in self.holder.bytes_held()}
-            if self._peaks is not None:
-                self._peaks.learn(self.fed, self.made)
+        """Note what the step, which has ended well, has made and got."""
+        if self.holder is None or self._peaks is None:
+            return
+        taken = {}
+        for pool, _, most in self.holder.bytes_held():
+            live, peak = self._before[pool]
+            alone = pool.peak_bytes - live if self.is_alone and pool.peak_bytes > peak else 0
+            taken[pool] = max(most + self._arrived.get(pool, 0), alone)
+        self._peaks.learn(self.fed, taken)
 
     def fits_beside(self, others: Sequence[MemoryClaim]) -> bool:
         """Return True if all of these steps can end, whoever takes what it may take first."""
-        if self.needs is None or any(each.needs is None for each in others):
+        if not all(each.is_known() for each in (self, *others)):
             return False
         lacking: Bytes = {}
         for claim in (self, *others):

@@ -24,6 +24,7 @@ from ...kernels.scheduler.group import MachineGroup
 from ...kernels.scheduler.limited import LimitedMachine
 from ...kernels.scheduler.optask import OpTask, start_task
 from ...kernels.scheduler.time_slices import TimeSlices
+from ...ops.queues.iterators import ComingElement
 from ...ops.support.context import LongCall, StepContext
 from ...swap.swapper import StepSwapper
 from ..devices.device_values import copies_over
@@ -235,13 +236,12 @@ class Execution:
         """Return True if nothing goes on, and something waits for a resource or the next part of a partial run."""
         if self.machine.offloaded:
             return False
-        return self.context.parts is not None or any(
-            isinstance(awaitable, AsyncResult) and awaitable.give_up is not None for _, awaitable in self.tasks.values()
-        )
+        return self.context.parts is not None or any(_is_from_others(each) for _, each in self.tasks.values())
 
     async def _turn_in_line(self, claim: MemoryClaim) -> None:
         """Wait, if this step has waited for others, until it can end beside those that have begun meanwhile."""
         self.arbiter.note_move()
+        claim.note_arrivals()
         while claim.is_paused and self.machine.failure is None and not self.arbiter.resume(claim):
             self.waiter = self.loop.create_future()
             self.arbiter.wait_to_resume(self)
@@ -458,6 +458,13 @@ def _expire(execution: Any, timeout: float, what: str, source: Source | None) ->
     )
     error.add_note("\n".join(lines[:_NOTED]))
     execution.abort(error)
+
+
+def _is_from_others(awaitable: Any) -> bool:
+    """Return True if an instance stands in the line of a resource, which other steps or the user serve."""
+    if isinstance(awaitable, ComingElement):
+        return False
+    return isinstance(awaitable, AsyncResult) and awaitable.give_up is not None
 
 
 async def _settle(swaps: Sequence[StepSwapper], devices: Sequence[SessionDevice]) -> None:
