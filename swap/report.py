@@ -29,7 +29,7 @@ class SwapReport:
     stalled_seconds : float
         In which the step could only wait for copies.
     reason : str or None
-        Why nothing moved, if nothing did.
+        Why nothing left the device's memory, if nothing did; rows of feeds may have come in all the same.
 
     Examples
     --------
@@ -57,11 +57,13 @@ class SwapReport:
 
     def __str__(self) -> str:
         device = short_device(self.device)
-        if self.reason is not None:
+        if self.reason is not None and not self.bytes_in:
             return f"swapping on {device}: nothing moved, since {self.reason}"
         out, back = (_sizes(sizes) for sizes in (self.bytes_out, self.bytes_in))
         reads = self.hits + self.misses
         stalled, copied = (format_number(1e3 * seconds) for seconds in (self.stalled_seconds, self.copy_seconds))
+        if self.reason is not None:
+            return f"swapping on {device}: {back} in; nothing left, since {self.reason}"
         return (
             f"swapping on {device}: {out or 'nothing'} out, {back or 'nothing'} in; {self.hits} of {reads} values "
             f"that were away were back before they were read; waited {stalled} ms for copies that took {copied} ms; "
@@ -80,7 +82,7 @@ def swap_report(counts: SwapCounts) -> SwapReport:
         counts.misses,
         counts.copy_seconds,
         counts.stalled_seconds,
-        None if counts.bytes_out or counts.bytes_in else _reason(counts),
+        None if counts.bytes_out else _reason(counts),
     )
 
 

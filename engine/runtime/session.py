@@ -79,8 +79,8 @@ class Session(SessionView):
         in all loops (True: by the default policy) or in none; unless given, in those that say ``swap_memory=True``.
     settings : Settings, optional
         The knobs of the engine.
-    on_step : callable, optional
-        Called with a :class:`StepRecord` when a step has ended, in whatever way; what it raises is logged. If it has a
+    on_step : callable or list of callable, optional
+        Called with a :class:`StepRecord` when a step has ended, in whatever way; what it raises is logged. If one has a
         method ``begin_step``, ``on_step.begin_step(fetches)`` is called when a step begins, where it is run, and what
         that returns gets the record: so :class:`tagloom.monitoring.Spans` makes spans that are current meanwhile.
 
@@ -111,7 +111,7 @@ class Session(SessionView):
         memory_limit: Limit | Mapping[str, Limit] | None = None,
         swap: Swap = None,
         settings: Settings = DEFAULTS,
-        on_step: Callable[[StepRecord], object] | None = None,
+        on_step: Callable[[StepRecord], object] | Sequence[Callable[[StepRecord], object]] | None = None,
     ) -> None:
         graph = graph if graph is not None else current_region("pass it: tagloom.Session(graph)").graph
         if not isinstance(graph, Graph):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from time import monotonic
 from ...base.errors import GraphError, Overloaded, TagloomError
 from ...base.source_lines import Source, user_source
 
-_WEIGHT = 0.2  # of the newest interval in the average
+_RECENT = 16  # steps that left last, by which a refused caller is told when to come again
 _SOON = 1e-3  # seconds; the least that a refused caller is told to stay away
 
 
@@ -81,7 +82,7 @@ class Admission:
         self._admitted = 0
         self._waiting: dict[asyncio.Future[None], None] = {}  # in the order they came
         self._since = 0.0  # when the last one left, or the last free place was taken
-        self._interval: float | None = None  # average time between two that leave, while no place is free
+        self._intervals: deque[float] = deque(maxlen=_RECENT)  # between those that left last, while no place was free
 
     @property
     def waiting(self) -> int:
@@ -163,7 +164,7 @@ class Admission:
 
     def _note_interval(self, now: float) -> None:
         passed, self._since = now - self._since, now
-        self._interval = passed if self._interval is None else self._interval + _WEIGHT * (passed - self._interval)
+        self._intervals.append(passed)
 
     def _refuse(self, waiter: asyncio.Future[None], source: Source | None) -> None:
         if not waiter.done():
@@ -189,9 +190,20 @@ class Admission:
         )
 
     def _retry_after(self) -> float:
-        """Return when a newcomer may hope for a place: those who leave now and then, and the line before it."""
-        passed = monotonic() - self._since
-        interval = max(self._interval or 0.0, passed)
+        """Return the seconds in which the line before a newcomer should be gone, at the rate of those that left last.
+
+        The longest of the recent intervals is left out, as it may be that of a step that was compiled. The time since
+        the last one left counts as one interval more where it is longer than they are.
+        """
+        passed, known = monotonic() - self._since, sorted(self._intervals)
+        if len(known) > 2:
+            known.pop()
+        if not known:  # nobody has left yet: all that run have at least been running for so long
+            interval = passed / self._limit
+        else:
+            interval = sum(known) / len(known)
+            if passed > interval:
+                interval = (sum(known) + passed) / (len(known) + 1)
         return max(interval * max(self.waiting, 1), _SOON)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -87,6 +87,56 @@ class RandomState(NamedTuple):
 Hook = Callable[[StepRecord], object]
 
 
+class Hooks:
+    """Several hooks as one: each is told of each step, also if another raises an error."""
+
+    __slots__ = ("_hooks",)
+
+    def __init__(self, hooks: Sequence[Hook]) -> None:
+        self._hooks: tuple[Hook, ...] = tuple(hooks)
+
+    def begin_step(self, fetches: tuple[str, ...]) -> Hook:
+        """Tell all that want to know that a step begins; return what tells all of its end, the first one last."""
+        ends = [_begun(hook, fetches) for hook in self._hooks]
+        return Hooks(ends[::-1])
+
+    def __call__(self, record: StepRecord) -> None:
+        """Tell all of the end of a step."""
+        for hook in self._hooks:
+            _tell(hook, record)
+
+
+def _begun(hook: Hook, fetches: tuple[str, ...]) -> Hook:
+    """Tell a hook that a step begins, if it wants to know; return what is to be told of its end."""
+    if hasattr(hook, "begin_step"):
+        try:
+            return hook.begin_step(fetches)  # type: ignore[no-any-return]
+        except Exception:
+            _logger.exception("begin_step of on_step raised an error")
+    return hook
+
+
+def _tell(hook: Hook, record: StepRecord) -> None:
+    try:
+        hook(record)
+    except Exception:
+        _logger.exception("on_step raised an error")
+
+
+def _checked_hook(hook: Hook | Sequence[Hook] | None) -> Hook | None:
+    """Return the hook that tells all of them; GraphError if one is awaited, or none."""
+    hooks = list(hook) if isinstance(hook, (list, tuple)) else [] if hook is None else [hook]
+    for each in hooks:
+        if not callable(each) or inspect.iscoroutinefunction(each):
+            raise GraphError(
+                "on_step is called when a step has ended, and not awaited",
+                wanted="a function of a StepRecord, or a list of them",
+                got=repr(each),
+                hint="put what is to be awaited into an asyncio.Queue there",
+            )
+    return Hooks(hooks) if len(hooks) > 1 else hooks[0] if hooks else None
+
+
 class Told:
     """One step of which a hook is told: what is called at its end, and its number."""
 
@@ -103,8 +153,8 @@ class StepCounts:
 
     Parameters
     ----------
-    hook : callable or None
-        Called with a StepRecord when a step has ended. If it has a method ``begin_step``, that is called with what the
+    hook : callable, list of callable, or None
+        Called with a StepRecord when a step has ended. If one has a method ``begin_step``, that is called with what the
         step fetches when it begins, in the context of who runs it; what it returns is called with the record instead,
         in the same context.
     peak_bytes : callable
@@ -117,15 +167,8 @@ class StepCounts:
 
     __slots__ = ("_peak_bytes", "_told", "cancelled", "failed", "finished", "hook", "started", "timed_out")
 
-    def __init__(self, hook: Hook | None, peak_bytes: Callable[[], int | None]) -> None:
-        if hook is not None and (not callable(hook) or inspect.iscoroutinefunction(hook)):
-            raise GraphError(
-                "on_step is called when a step has ended, and not awaited",
-                wanted="a function of a StepRecord",
-                got=repr(hook),
-                hint="put what is to be awaited into an asyncio.Queue there",
-            )
-        self.hook: Hook | None = hook
+    def __init__(self, hook: Hook | Sequence[Hook] | None, peak_bytes: Callable[[], int | None]) -> None:
+        self.hook: Hook | None = _checked_hook(hook)
         self._peak_bytes = peak_bytes
         self._told = 0
         self.started: int = 0
@@ -152,22 +195,15 @@ class StepCounts:
             return None
         told = Told(names_of(step), self.hook, self._told)
         self._told += 1
-        if not alone and hasattr(self.hook, "begin_step"):
-            try:
-                told.hook = self.hook.begin_step(told.fetches)
-            except Exception:
-                _logger.exception("begin_step of on_step raised an error")
+        if not alone:
+            told.hook = _begun(self.hook, told.fetches)
         return told
 
     def tell(self, told: Told | None, seconds: float, waited: float, error: BaseException | None) -> None:
         """Tell the hook how a step ended; what it raises is logged."""
         if told is not None:
-            try:
-                told.hook(
-                    StepRecord(told.fetches, outcome_of(error), seconds, waited, error, told.number, self._peak_bytes())
-                )
-            except Exception:
-                _logger.exception("on_step raised an error")
+            peak = self._peak_bytes()
+            _tell(told.hook, StepRecord(told.fetches, outcome_of(error), seconds, waited, error, told.number, peak))
 
 
 def outcome_of(error: BaseException | None) -> str:

@@ -60,7 +60,7 @@ class StepRunner:
         Seconds after which a step ends unless it says otherwise.
     max_steps : int or None
         How many steps run at once; None for any number.
-    on_step : callable or None
+    on_step : callable, list of callable, or None
         Called with a StepRecord when a step has ended; see StepCounts.
 
     Attributes
@@ -83,7 +83,7 @@ class StepRunner:
         executor: Any,
         timeout: float | None,
         max_steps: int | None,
-        on_step: Hook | None = None,
+        on_step: Hook | Sequence[Hook] | None = None,
     ) -> None:
         self.graph = graph
         self.environment = environment
