@@ -66,6 +66,8 @@ class Experiment:
         Units of work in one step of a case.
     tolerance : float
         Largest accepted difference of two engines' values, relative to the largest value; 0 is exact.
+    tolerances : mapping of str to float
+        Others for some engines, by name.
     exact : tuple of str
         Engines whose values are tagloom's to the bit, whatever the tolerance.
     unable : callable
@@ -110,6 +112,7 @@ class Experiment:
     metric: str
     amount: Callable[[Case], float] = lambda case: 1.0
     tolerance: float = 0.0
+    tolerances: Mapping[str, float] = field(default_factory=dict)
     exact: tuple[str, ...] = ()
     unable: Callable[[Case], Mapping[str, str]] = lambda case: {}
     peak: str | None = None

@@ -270,7 +270,9 @@ EXPERIMENT = Experiment(
     amount=lambda case: float(case["length"]),
     peak="peak_bytes",
     tolerance=2e-3,
-    exact=("unlimited",),
+    # Without a limit the loops are native programs, which multiply inputs and state together, and products of inputs
+    # are made in larger blocks (docs/memory.md), so that sums of float32 are rounded in another order.
+    tolerances={"unlimited": 1e-5},
     unable=unable,
     notes=(MEMORY, SWAP, BEYOND),
     devices={"cuda": on_cuda},

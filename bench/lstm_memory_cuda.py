@@ -153,6 +153,6 @@ def on_cuda(experiment: Experiment, peers: Sequence[str]) -> Experiment:
         engines={"tagloom": limited, "unlimited": unlimited, "torch": torch, "torch-eager": torch_eager},
         unable=unable,
         peak=None,
-        exact=(),
+        tolerances={},
         baseline="the longest that fits",
     )

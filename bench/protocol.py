@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,7 +72,7 @@ def run(
             able = [process for process in processes if process.engine not in unable]
             progress(f"{describe(case)}: building")
             prepare(able, case, in_turn=bool(experiment.figures))
-            check_equal(able, experiment.tolerance, experiment.exact)
+            check_equal(able, experiment.tolerance, {**experiment.tolerances, **dict.fromkeys(experiment.exact, 0.0)})
             later = len(experiment.cases) - number
             stop = time.monotonic() + effort.share(deadline - time.monotonic(), later, len(able))
             samples = measure(experiment, case, able, effort, stop, progress)
@@ -97,16 +97,16 @@ def describe(case: Case) -> str:
     return " ".join(f"{key}={value}" for key, value in case.items())
 
 
-def check_equal(processes: list[EngineProcess], tolerance: float, exact: tuple[str, ...] = ()) -> None:
+def check_equal(processes: list[EngineProcess], tolerance: float, others: Mapping[str, float] | None = None) -> None:
     """Run one step on every engine and hold the values against the first engine's; BenchError where they differ.
 
-    Those of the engines named in `exact` must be the same to the bit.
+    Engines that `others` names have tolerances of their own; 0 asks for the same bits.
     """
     for process in processes:
         process.ask("values")
     answers = [process.answer() for process in processes]
     for process, values in zip(processes[1:], answers[1:], strict=True):
-        difference = compare(answers[0], values, 0.0 if process.engine in exact else tolerance)
+        difference = compare(answers[0], values, (others or {}).get(process.engine, tolerance))
         if difference:
             raise BenchError(f"'{process.engine}' and '{processes[0].engine}' disagree: {difference}")
 

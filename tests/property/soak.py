@@ -4,7 +4,8 @@
 
 Rounds follow one another, each a session of its own: elements are read by an input pipeline, go through two queues, and
 are added up by training, while takes are cancelled and time out, checkpoints are written and given up, and now and then
-all is cancelled in the middle. Each element must have come out once. Behind each round there must be as many
+all is cancelled in the middle. Each element must have come out once. Beside that numbers go through accumulators, a barrier
+and staging areas whose takes are cancelled at random: none may be lost or come twice. Behind each round there must be as many
 tasks, threads, open files and values as before, and at the end as much resident memory as behind the first rounds.
 """
 
@@ -38,7 +39,52 @@ class Counts:
     cancelled: int = 0
     timed_out: int = 0
     checkpoints: int = 0
+    beside: int = 0  # takes from accumulators, barriers and staging areas that were not cancelled
     abandoned: int = 0  # rounds that were cancelled in the middle
+
+
+def dense_sums(x, step):
+    """Return what puts a number into an accumulator, what it is fed, a take, and what reads its number."""
+    sums = tg.ConditionalAccumulator("int64", shape=[], reduction_type="SUM")
+    return sums.apply_grad(x, 1 << 40), (x, step), sums.take_grad(1), int
+
+
+def sums_of_rows(x, step):
+    """The same with rows of an accumulator."""
+    sums = tg.SparseConditionalAccumulator("float32", shape=[4, 1], reduction_type="SUM")
+    put = sums.apply_grad(tg.reshape(step % 4, [1]), tg.reshape(tg.cast(x, "float32"), [1, 1]), local_step=1 << 40)
+    return put, (x, step), list(sums.take_grad(1)), lambda found: int(found[1].sum())
+
+
+def through_a_barrier(x, step):
+    """The same with a barrier, whose elements get their components one after the other."""
+    barrier = tg.Barrier(["int64", "int64"], shapes=[[], []])
+    key = tg.reshape(tg.as_string(step), [1])
+    first = barrier.insert_many(0, key, tg.reshape(x, [1]))
+    with tg.control_dependencies([first]):
+        put = barrier.insert_many(1, key, tg.reshape(x, [1]))
+    return put, (x, step), barrier.take_many(1)[2], lambda found: int(found[1].sum())
+
+
+def staged(x, step):
+    """The same with a staging area."""
+    area = tg.StagingArea("int64", shapes=[[]], capacity=PLACES)
+    return area.put([x]), (x, step), area.get(), int
+
+
+def staged_by_key(x, step):
+    """The same with a map staging area."""
+    area = tg.MapStagingArea("int64", shapes=[[]], capacity=PLACES)
+    return area.put(step, [x]), (x, step), area.get()[1], lambda found: int(found[0])
+
+
+def staged_in_order(x, step):
+    """The same with a map staging area that gives the smallest key first."""
+    area = tg.MapStagingArea("int64", shapes=[[]], capacity=PLACES, ordered=True)
+    return area.put(step, [x]), (x, step), area.get()[1], lambda found: int(found[0])
+
+
+OTHERS = (dense_sums, sums_of_rows, through_a_barrier, staged, staged_by_key, staged_in_order)
 
 
 class Round:
@@ -64,6 +110,7 @@ class Round:
             with tg.control_dependencies([number.op]):
                 self.train = tg.group(train, self.total.assign_add(number), self.trained.assign_add(1))
             self.initializer = tg.global_variables_initializer()
+            self.others = [make(tg.placeholder("int64", []), tg.placeholder("int64", [])) for make in OTHERS]
         self.graph = graph
 
     async def _source(self):
@@ -81,13 +128,16 @@ class Round:
         async with tg.Session(self.graph) as session, Checkpointer(self.directory, keep=2) as checkpointer:
             await session.run(self.initializer)
             group = asyncio.create_task(self._run_all(session, checkpointer))
+            beside = [asyncio.create_task(self._beside(session, *each)) for each in self.others]
             ended, _ = await asyncio.wait([group], timeout=abandon_after)
             if not ended:
                 self.counts.abandoned += 1
-                group.cancel()
-                await asyncio.wait([group])
+                for task in (group, *beside):
+                    task.cancel()
+                await asyncio.wait([group, *beside])
                 return
             group.result()
+            await asyncio.gather(*beside)
             with suppress(tg.QueueClosed):  # what went back behind the end of training
                 while True:
                     self.stolen.append(int((await session.run(self.steal))[0]))
@@ -134,6 +184,37 @@ class Round:
                 self.stolen.append(int(taking.result()[0]))
         if not taking.cancelled():
             taking.result()
+
+    async def _beside(self, session, put, number, take, value_of):
+        """Put numbers and take them, mostly giving the takes up; hold what came out against what went in."""
+        count, total, out = 60, 0, 0
+        wanted = count * (count + 1) // 2
+        putting = asyncio.create_task(self._put_all(session, put, number, count))
+        try:
+            while not (putting.done() and total >= wanted):
+                taking = asyncio.create_task(session.run(take))
+                for _ in range(self.rng.randrange(40)):
+                    await asyncio.sleep(0)
+                if self.rng.random() < 0.2:
+                    await asyncio.wait([taking], timeout=0.005)
+                taking.cancel()
+                await asyncio.wait([taking])
+                if taking.cancelled():
+                    self.counts.cancelled += 1
+                else:
+                    total += value_of(taking.result())
+                    out += 1
+        finally:
+            putting.cancel()
+            await asyncio.wait([putting])
+        assert total == wanted, (total, wanted)
+        self.counts.beside += out
+
+    async def _put_all(self, session, put, number, count):
+        for n in range(1, count + 1):
+            await session.run(put, {number[0]: n, number[1]: n})
+            if self.rng.random() < 0.3:
+                await asyncio.sleep(0.001)
 
     async def _saver(self, session, checkpointer):
         """Save all the time; give up waiting for some of it."""

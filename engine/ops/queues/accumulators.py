@@ -298,7 +298,7 @@ class AccumulatorStorage(SharedResource):
         if number < self._oldest:
             return
         (reduction,) = reductions
-        self.count += reduction.count
+        self.count += reduction.gradients
         self.taken -= 1
         if steps_set == self._steps_set:
             self.step -= 1

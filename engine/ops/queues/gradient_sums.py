@@ -21,7 +21,7 @@ class Reduction(NamedTuple):
     ----------
     arrays : tuple of numpy.ndarray
         The sum, as `DenseSum.arrays` or `SparseSum.arrays` had it; written to by a `make` in place alone.
-    count : int
+    gradients : int
         Number of gradients in the sum.
     make : callable
         ``make(in_place)`` returns the result; any thread may call it. In place of the sum it takes no memory, but
@@ -31,7 +31,7 @@ class Reduction(NamedTuple):
     """
 
     arrays: tuple[Any, ...]
-    count: int
+    gradients: int
     make: Callable[[bool], Any]
     is_long: bool
 

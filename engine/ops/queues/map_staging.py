@@ -187,7 +187,7 @@ class MapStorage(SharedResource):
         """Return the elements: key, numbers of the components that are there, and these."""
         entries = [(key, each) for key, entry in self.whole.items() for each in (entry, *self.behind.get(key, ()))]
         rest = {i for i, (_, entry) in enumerate(entries) if len(entry) < len(self.spec.elements.dtypes)}
-        saved = {"whole": _saved([each for i, each in enumerate(entries) if i not in rest])}
+        saved: dict[str, Any] = {"whole": _saved([each for i, each in enumerate(entries) if i not in rest])}
         if rest:  # with their places among all
             saved["partly_taken"] = [(i, *each) for i, each in enumerate(_saved(entries)) if i in rest]
         return {**saved, "incomplete": _saved(self.incomplete.items())}

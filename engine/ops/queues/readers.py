@@ -186,8 +186,9 @@ class ReaderStorage(SharedResource):
     async def _name_or_record(self, taken: AsyncResult) -> Taken | None:
         """Wait for the name of a file; return None if a record has been given back before one came."""
         self._back = asyncio.get_running_loop().create_future()
+        name: asyncio.Future[Any] = taken.source  # type: ignore[assignment]  # that of an attempt
         try:
-            await asyncio.wait([taken.source, self._back], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([name, self._back], return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             taken.close()
             raise
@@ -196,7 +197,7 @@ class ReaderStorage(SharedResource):
         if self._returned:
             taken.close()
             return None
-        return taken.convert(taken.source.result())  # type: ignore[no-any-return]
+        return taken.convert(name.result())  # type: ignore[no-any-return]
 
     async def _read_block(self, context: KernelContext) -> None:
         behind = bool(self._block.records)

@@ -125,7 +125,7 @@ def _tell(hook: Hook, record: StepRecord) -> None:
 
 def _checked_hook(hook: Hook | Sequence[Hook] | None) -> Hook | None:
     """Return the hook that tells all of them; GraphError if one is awaited, or none."""
-    hooks = list(hook) if isinstance(hook, (list, tuple)) else [] if hook is None else [hook]
+    hooks: list[Any] = list(hook) if isinstance(hook, (list, tuple)) else [] if hook is None else [hook]
     for each in hooks:
         if not callable(each) or inspect.iscoroutinefunction(each):
             raise GraphError(
