@@ -4,9 +4,10 @@
 
 Rounds follow one another, each a session of its own: elements are read by an input pipeline, go through two queues, and
 are added up by training, while takes are cancelled and time out, checkpoints are written and given up, and now and then
-all is cancelled in the middle. Each element must have come out once. Beside that numbers go through accumulators, a barrier
-and staging areas whose takes are cancelled at random: none may be lost or come twice. Behind each round there must be as many
-tasks, threads, open files and values as before, and at the end as much resident memory as behind the first rounds.
+all is cancelled in the middle. Each element must have come out once. Beside that numbers go through accumulators, a
+barrier and staging areas whose takes are cancelled at random: none may be lost or come twice. Behind each round there
+must be as many tasks, threads, open files and values as before, and at the end as much resident memory as behind the
+first rounds.
 """
 
 import argparse
@@ -69,7 +70,7 @@ def through_a_barrier(x, step):
 def staged(x, step):
     """The same with a staging area."""
     area = tg.StagingArea("int64", shapes=[[]], capacity=PLACES)
-    return area.put([x]), (x, step), area.get(), int
+    return area.put([x]), (x, step), area.get(), lambda found: int(found[0])
 
 
 def staged_by_key(x, step):

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ...base.errors import OpError
 from ...kernels.core.async_result import AsyncResult
 from ...kernels.cpu.queue_base import Taken
@@ -18,34 +16,8 @@ from ...kernels.memory.pool import Pool
 from ..support.shared import SharedResource
 from .elements import Element, ElementSpec
 from .figures import KeyedStatistics
+from .map_entries import Entry, Indices, Part, key_and_components, nbytes_of_components, saved_entries, serial_of
 from .saved import components_of, state_read
-
-Indices = tuple[int, ...]
-
-
-class Entry(dict[int, Any]):
-    """The components of an element by their numbers.
-
-    Attributes
-    ----------
-    serial : int
-        Counts the elements that have become whole; of one that has not, 0.
-    """
-
-    __slots__ = ("serial",)
-    serial: int
-
-    def __init__(self, components: Any = (), serial: int = 0) -> None:
-        super().__init__(components)
-        self.serial = serial
-
-
-class Part(NamedTuple):
-    """Components that were taken of an element."""
-
-    key: int
-    serial: int
-    components: dict[int, Any]
 
 
 class MapSpec(NamedTuple):
@@ -77,7 +49,7 @@ class PutAt(Attempt):
         super().__init__(operation, places)
         self.key: int = key
         self.entry: Entry = entry
-        self.nbytes: int = _nbytes(entry)
+        self.nbytes: int = nbytes_of_components(entry)
 
 
 class TakeAt(Attempt):
@@ -187,10 +159,10 @@ class MapStorage(SharedResource):
         """Return the elements: key, numbers of the components that are there, and these."""
         entries = [(key, each) for key, entry in self.whole.items() for each in (entry, *self.behind.get(key, ()))]
         rest = {i for i, (_, entry) in enumerate(entries) if len(entry) < len(self.spec.elements.dtypes)}
-        saved: dict[str, Any] = {"whole": _saved([each for i, each in enumerate(entries) if i not in rest])}
+        saved: dict[str, Any] = {"whole": saved_entries([each for i, each in enumerate(entries) if i not in rest])}
         if rest:  # with their places among all
-            saved["partly_taken"] = [(i, *each) for i, each in enumerate(_saved(entries)) if i in rest]
-        return {**saved, "incomplete": _saved(self.incomplete.items())}
+            saved["partly_taken"] = [(i, *each) for i, each in enumerate(saved_entries(entries)) if i in rest]
+        return {**saved, "incomplete": saved_entries(self.incomplete.items())}
 
     def restore(self, saved: Any) -> Callable[[], object]:
         """Return what puts saved elements in the place of those that are there."""
@@ -391,7 +363,7 @@ class MapStorage(SharedResource):
         """Let a whole element stand where its serial belongs, before all of its key that became whole later."""
         there = self.whole.get(key)
         if there is not None:
-            first, *others = sorted([there, entry, *self.behind.get(key, ())], key=_serial)
+            first, *others = sorted([there, entry, *self.behind.get(key, ())], key=serial_of)
             self.behind[key] = others
             if first is there:
                 return
@@ -415,7 +387,7 @@ class MapStorage(SharedResource):
             self._remove(key)
         self._takes += 1
         self.serve()
-        return Taken([part], _key_and_components, self._put_back, self._takes - 1)
+        return Taken([part], key_and_components, self._put_back, self._takes - 1)
 
     def _remove(self, key: int) -> None:
         """Take the element of a key out, of which all was taken; another of the key may follow."""
@@ -433,7 +405,7 @@ class MapStorage(SharedResource):
         if number < self._oldest:
             return
         (part,) = parts
-        self.nbytes += _nbytes(part.components)
+        self.nbytes += nbytes_of_components(part.components)
         here = [self.whole[part.key]] if part.key in self.whole else []
         for entry in (*here, *self.behind.get(part.key, ())):
             if entry.serial == part.serial:
@@ -471,7 +443,7 @@ class MapStorage(SharedResource):
                 operation=put.operation,
                 hint="take the element of a key before it is put again, or use another key",
             )
-        size = put.nbytes + (0 if begun is None else _nbytes(begun))
+        size = put.nbytes + (0 if begun is None else nbytes_of_components(begun))
         if 0 < self.spec.memory_limit < size:
             raise OpError(
                 f"an element is larger than map staging area '{self.name}'",
@@ -485,20 +457,3 @@ class MapStorage(SharedResource):
 def _promised_to(take: TakeAt) -> int:
     assert take.found is not None
     return take.found
-
-
-def _nbytes(components: dict[int, Any]) -> int:
-    return sum(value.nbytes for value in components.values())
-
-
-def _serial(entry: Entry) -> int:
-    return entry.serial
-
-
-def _key_and_components(parts: list[Part]) -> tuple[Any, ...]:
-    (part,) = parts
-    return np.int64(part.key), *part.components.values()
-
-
-def _saved(entries: Iterable[tuple[int, Entry]]) -> list[tuple[int, list[int], list[Any]]]:
-    return [(key, list(entry), list(entry.values())) for key, entry in entries]

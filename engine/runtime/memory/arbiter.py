@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Protocol
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from ...base.errors import TagloomError
@@ -339,21 +339,13 @@ class MemoryArbiter:
         """
         self._waiting.add(execution)
         parts = self._all()
-        running = {each: number for part in parts for each, number in part._running.items()}
-        waiting = {each for part in parts for each in part._waiting}
+        running = _by_age(parts)
         # Saved values of the oldest step move out first: the oldest is the one that should end first. The copy's end
         # wakes the step whose swapper it belongs to, and that step polls the others.
-        if any(swap.free_some() for each in sorted(running, key=running.__getitem__) for swap in each.swaps):
+        if any(swap.free_some() for each in running for swap in each.swaps):
             return
-        # A step that computes will free memory, or block in its turn. One that was woken or cancelled in this turn of
-        # the event loop is still in `_waiting`, but its future is done: it will look again, or unregister.
-        # One that waits for a queue goes on when others put something in, which those in line cannot before they begin.
-        held_up = {each.holder for part in parts for each in part._claims if each.is_paused}
-        held_up = held_up if any(part._line for part in parts) else set()
-        if any(each not in waiting | held_up or not _is_asleep(each) for each in running):
-            return
-        # One that holds memory while it waits to go on goes on, if only to give some back.
-        if self._resume_one(parts) or self._admit_one(parts):
+        # One that holds memory while it waits to go on goes on then, if only to give some back.
+        if _any_goes_on(parts) or self._resume_one(parts) or self._admit_one(parts):
             return
         # A kernel in a thread can not be interrupted, and nothing tells the arbiter when it returns: look again soon.
         if any(each.orphaned for part in parts for each in part._outliving):
@@ -364,15 +356,13 @@ class MemoryArbiter:
             self._wake_all()
             return
         # The newest fails, not the one that asks for most: so the oldest step always ends, whatever comes after it.
-        parked = [each for each in running if each.is_parked]
-        max(parked, key=running.__getitem__).fail_out_of_memory()
+        next(each for each in reversed(running) if each.is_parked).fail_out_of_memory()
 
     def wait_to_resume(self, execution: RunningStep) -> None:
         """Note that a step which waits for `resume` goes on only when others end, or no step can."""
         self._waiting.add(execution)
         parts = self._all()
-        waiting = {each for part in parts for each in part._waiting}
-        if all(each in waiting and _is_asleep(each) for part in parts for each in part._running):
+        if not _any_goes_on(parts):
             self._resume_one(parts)
 
     def _resume_one(self, parts: set[MemoryArbiter]) -> bool:
@@ -401,6 +391,25 @@ class MemoryArbiter:
     def unblock(self, execution: RunningStep) -> None:
         """Note that a step does not wait for memory, or no longer."""
         self._waiting.discard(execution)
+
+
+def _by_age(parts: set[MemoryArbiter]) -> list[RunningStep]:
+    """Return the steps under way, the oldest first."""
+    running = {each: number for part in parts for each, number in part._running.items()}
+    return sorted(running, key=running.__getitem__)
+
+
+def _any_goes_on(parts: set[MemoryArbiter]) -> bool:
+    """Return True if a step will free memory, or block in its turn.
+
+    One that was woken or cancelled in this turn of the event loop still waits, but its future is done: it will look
+    again, or unregister. One that waits for a queue goes on when others put something in, which those in line cannot
+    before they begin.
+    """
+    waiting: set[Any] = {each for part in parts for each in part._waiting}
+    if any(part._line for part in parts):
+        waiting |= {each.holder for part in parts for each in part._claims if each.is_paused}
+    return any(each not in waiting or not _is_asleep(each) for part in parts for each in part._running)
 
 
 def _is_asleep(execution: RunningStep) -> bool:

@@ -430,7 +430,7 @@ def _begin(
         runner.counts.tell(told, perf_counter() - began, waited, error)
 
     execution = runner.begin(step, [], watches, trace, parts)
-    claim = runner.enter_memory(execution)
+    claim = runner.memory.enter(execution)
     runner.running.add(parts)
     give_back = partial(runner.environment.resources.give_back, execution.context.number)
     parts.start(execution, give_back).add_done_callback(over)

@@ -16,14 +16,12 @@ from ...base.forks import strand_in_children
 from ...base.waiting import wait_shielded
 from ...ir.graph import Graph
 from ...ir.tensor import Tensor
-from ...kernels.memory.pool import MemoryLimitError
 from ...kernels.scheduler.time_slices import TimeSlices
 from ...ops.state.session_handles import KeptTensor
 from ...ops.support.context import StepContext, Watcher
 from ..devices.device_values import copied_out
 from ..devices.session_devices import peak_bytes
-from ..memory.claims import MemoryClaim, around
-from ..memory.limits import refused
+from ..memory.claims import MemoryClaim
 from ..observe.trace import Trace
 from ..observe.watch import SessionWatches, WatchBuffer, watchers
 from ..scheduling.admission import Admission, Place
@@ -34,7 +32,7 @@ from .compiled_step import CompiledStep
 from .compiler import StepCompiler
 from .environment import StepEnvironment
 from .execution import Execution
-from .launch import fed_arrays
+from .memory_places import MemoryPlaces
 from .outcomes import Hook, RandomState, StepCounts, names_of
 from .partial_run import PartialRunState
 from .report import Report, fill
@@ -69,6 +67,8 @@ class StepRunner:
     running : set
         Executions under way, and the states of partial runs.
     counts : StepCounts
+    memory : MemoryPlaces
+        Lets steps begin as memory allows.
     boundary : StepBoundary
         Holds steps back that would change variables while somebody looks at them between two.
     watches : SessionWatches
@@ -103,8 +103,7 @@ class StepRunner:
         self._drawn = 0  # steps that have drawn random numbers elsewhere, before those that were started here
         self._seed: int | None = None  # by which random operations draw, if it is not the graph's
         self._has_device_arrays = any(each.device.arrays is not None for each in environment.devices)
-        self._is_limited = any(each.pool is not None and each.pool.limit is not None for each in environment.devices)
-        self._counts_peaks = executor is Execution
+        self.memory: MemoryPlaces = MemoryPlaces(environment, self.counts, self.check_admits, executor is Execution)
         self._closing = ""  # why no step may begin any longer
         self._closed = ""  # why nothing may be asked for any longer
         self._idle: asyncio.Future[None] | None = None  # done when the last step of a closed session has ended
@@ -286,19 +285,12 @@ class StepRunner:
             await self.boundary.pass_by(step)
             self.check_admits()
         claim = None
-        if self._is_limited:
-            claim, timeout = await self._place_in_memory(step, feeds, timeout)
+        if self.memory.is_limited:
+            claim, timeout = await self.memory.place(step, feeds, timeout)
         shared = step
         if report is not None:
             step = shared.alone(self.environment.settings)
-        try:
-            execution = self.begin(step, feeds, watches, trace)
-        except BaseException:
-            self._leave_memory(claim)
-            raise
-        if claim is not None:
-            claim.begin(execution if self._counts_peaks else None)
-            execution.claim = claim
+        execution = self._begin_in_memory(claim, step, feeds, watches, trace)
         del values, feeds
         self.running.add(execution)
         try:
@@ -307,7 +299,7 @@ class StepRunner:
                 if request.has_handles:
                     fetched = self._handles(fetched)
             finally:
-                self._leave_memory(claim)
+                self.memory.leave(claim)
                 self.end(execution, watches)
                 if report is not None:
                     fill(report, step, execution.counts)
@@ -326,53 +318,15 @@ class StepRunner:
         self.counts.finished += 1
         return result
 
-    async def _place_in_memory(
-        self, step: CompiledStep, feeds: list[Any], timeout: float | None
-    ) -> tuple[MemoryClaim, float | None]:
-        """Wait until a step can begin beside those under way; return its claim, and what is left of its timeout."""
-        arbiter = self.environment.arbiter
-        peaks = step.peaks if self._counts_peaks else None
-        claim = arbiter.claim(fed_arrays(step, feeds, self.environment), peaks, step.is_light)
-        if not arbiter.admit_now(claim):
-            came = perf_counter()
-            try:
-                async with asyncio.timeout(None if timeout == inf else timeout) as deadline:
-                    await arbiter.admit(claim)
-            except MemoryLimitError as error:
-                pool = next(
-                    each.pool for each in self.environment.devices if each.pool and each.pool.name == error.device
-                )
-                raise refused(error, "the values fed", [step], pool, self.environment.resources) from None
-            except BaseException as error:
-                if isinstance(error, TimeoutError) and deadline.expired():
-                    error = _still_in_line(timeout, claim)
-                self.counts.started += 1
-                self.counts.note(error)
-                raise error from None
-            if timeout is not None:
-                timeout = max(timeout - (perf_counter() - came), 1e-6)
+    def _begin_in_memory(self, claim: MemoryClaim | None, *about: Any) -> Any:
+        """Return an execution of a step, as `begin` does, which holds what it has claimed."""
         try:
-            self.check_admits()
+            execution = self.begin(*about)
         except BaseException:
-            arbiter.release(claim)
+            self.memory.leave(claim)
             raise
-        around.set((*around.get(), claim))
-        return claim, timeout
-
-    def enter_memory(self, execution: Any) -> MemoryClaim | None:
-        """Note that a partial run holds memory with a limit; nothing is kept for it, which waits for its user."""
-        if not self._is_limited or not self._counts_peaks:
-            return None
-        claim = self.environment.arbiter.claim({}, None, is_light=True)
-        self.environment.arbiter.enter(claim)
-        claim.begin(execution)
-        return claim
-
-    def _leave_memory(self, claim: MemoryClaim | None) -> None:
-        """Keep no memory for a step any longer, as it is over or does not begin."""
-        if claim is not None:
-            around.set(tuple(each for each in around.get() if each is not claim))
-            self.environment.arbiter.release(claim)
+        self.memory.fill(claim, execution)
+        return execution
 
     def _watches_of(self, step: CompiledStep, watches: Sequence[WatchBuffer]) -> Sequence[WatchBuffer]:
         """Return all that is shown what a step computes: what the session watches, and what this run does."""
@@ -513,9 +467,7 @@ class StepRunner:
         self._closing = self._closing or _CLOSING
         if self.admission is not None:
             self.admission.close(lambda: SessionClosed("the session was closed while a step waited", hint=REOPEN))
-        self.environment.arbiter.send_away(
-            lambda: SessionClosed("the session was closed while a step waited", hint=REOPEN)
-        )
+        self.memory.send_away(lambda: SessionClosed("the session was closed while a step waited", hint=REOPEN))
         for execution in [each for each in self.running if each.loop.is_closed()]:  # no loop will run it again
             execution.release()
             self.running.discard(execution)
@@ -556,20 +508,6 @@ class StepRunner:
     async def _released(releasing: asyncio.Task[None]) -> None:
         await wait_shielded(lambda: [] if releasing.done() else [releasing])
         releasing.result()
-
-
-def _still_in_line(seconds: float | None, claim: MemoryClaim) -> StepTimeout:
-    error = StepTimeout(
-        f"the step did not end within {seconds} s",
-        wanted=f"at most {seconds} s",
-        got="still waiting in line for memory, which steps that came before have or may still take",
-        hint="give it a longer timeout=, allow more by memory_limit=, or run fewer steps at once",
-    )
-    if claim.needs is None:
-        error.add_note("the step waits to be alone, as it has not run before: nobody knows what it takes")
-    for pool, size in (claim.needs or {}).items():
-        error.add_note(f"the step waits for {size} bytes of memory of {pool.name}")
-    return error
 
 
 def _refuse_watch(tensor: Tensor) -> NoReturn:

@@ -1,0 +1,133 @@
+"""Places of a session's steps in the memory of devices with a limit, for which they stand in line."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from math import inf
+from time import perf_counter
+from typing import Any
+
+from ...base.errors import StepTimeout, TagloomError
+from ...kernels.memory.pool import MemoryLimitError
+from ..memory.claims import MemoryClaim, around
+from ..memory.limits import refused
+from .compiled_step import CompiledStep
+from .environment import StepEnvironment
+from .launch import fed_arrays
+from .outcomes import StepCounts
+
+
+class MemoryPlaces:
+    """Lets the steps of a session begin as the memory of its devices allows.
+
+    Parameters
+    ----------
+    environment : StepEnvironment
+    counts : StepCounts
+    check_admits : callable
+        Raises SessionClosed if no step may begin any longer.
+    counts_peaks : bool
+        Whether the executor counts what steps make.
+
+    Attributes
+    ----------
+    is_limited : bool
+        Whether any device has a limit.
+    """
+
+    def __init__(
+        self, environment: StepEnvironment, counts: StepCounts, check_admits: Callable[[], None], counts_peaks: bool
+    ) -> None:
+        pools = [each.pool for each in environment.devices if each.pool is not None]
+        self.is_limited: bool = any(pool.limit is not None for pool in pools)
+        self._pools = {pool.name: pool for pool in pools}
+        self._environment = environment
+        self._counts = counts
+        self._check_admits = check_admits
+        self._counts_peaks = counts_peaks
+
+    async def place(
+        self, step: CompiledStep, feeds: list[Any], timeout: float | None
+    ) -> tuple[MemoryClaim, float | None]:
+        """Wait until a step can begin beside those under way; return its claim, and what is left of its timeout.
+
+        Raises
+        ------
+        DeviceMemoryError
+            If its feeds do not fit though all others end.
+        StepTimeout
+            If it still stands in line after `timeout` seconds.
+        """
+        arbiter, environment = self._environment.arbiter, self._environment
+        peaks = step.peaks if self._counts_peaks else None
+        claim = arbiter.claim(fed_arrays(step, feeds, environment), peaks, step.is_light)
+        if not arbiter.admit_now(claim):
+            came = perf_counter()
+            try:
+                await self._in_line(claim, timeout)
+            except MemoryLimitError as error:
+                pool = self._pools[error.device]
+                raise refused(error, "the values fed", [step], pool, environment.resources) from None
+            if timeout is not None:
+                timeout = max(timeout - (perf_counter() - came), 1e-6)
+        try:
+            self._check_admits()
+        except BaseException:
+            arbiter.release(claim)
+            raise
+        around.set((*around.get(), claim))
+        return claim, timeout
+
+    async def _in_line(self, claim: MemoryClaim, timeout: float | None) -> None:
+        try:
+            async with asyncio.timeout(None if timeout == inf else timeout) as deadline:
+                await self._environment.arbiter.admit(claim)
+        except MemoryLimitError:
+            raise
+        except BaseException as error:
+            failure = error
+            if isinstance(error, TimeoutError) and deadline.expired():
+                failure = _still_in_line(timeout, claim)
+            self._counts.started += 1
+            self._counts.note(failure)
+            raise failure from None
+
+    def fill(self, claim: MemoryClaim | None, execution: Any) -> None:
+        """Note that a step has begun, and has its feeds."""
+        if claim is not None:
+            claim.begin(execution if self._counts_peaks else None)
+            execution.claim = claim
+
+    def enter(self, execution: Any) -> MemoryClaim | None:
+        """Note that a partial run holds memory; nothing more is kept for it, which waits for its user."""
+        if not self.is_limited or not self._counts_peaks:
+            return None
+        claim = self._environment.arbiter.claim({}, None, is_light=True)
+        self._environment.arbiter.enter(claim)
+        claim.begin(execution)
+        return claim
+
+    def leave(self, claim: MemoryClaim | None) -> None:
+        """Keep no memory for a step any longer, as it is over or does not begin."""
+        if claim is not None:
+            around.set(tuple(each for each in around.get() if each is not claim))
+            self._environment.arbiter.release(claim)
+
+    def send_away(self, make_error: Callable[[], TagloomError]) -> None:
+        """End the waits of all steps that have not begun."""
+        self._environment.arbiter.send_away(make_error)
+
+
+def _still_in_line(seconds: float | None, claim: MemoryClaim) -> StepTimeout:
+    error = StepTimeout(
+        f"the step did not end within {seconds} s",
+        wanted=f"at most {seconds} s",
+        got="still waiting in line for memory, which steps that came before have or may still take",
+        hint="give it a longer timeout=, allow more by memory_limit=, or run fewer steps at once",
+    )
+    if claim.needs is None:
+        error.add_note("the step waits to be alone, as it has not run before: nobody knows what it takes")
+    for pool, size in (claim.needs or {}).items():
+        error.add_note(f"the step waits for {size} bytes of memory of {pool.name}")
+    return error
