@@ -23,7 +23,8 @@ from ..support.common import nothing, scalar
 from ..support.context import KernelContext
 from ..support.shared import shared
 from .elements import ElementSpec, are_copied
-from .map_staging import Indices, MapSpec, MapStorage
+from .map_entries import Indices
+from .map_staging import MapSpec, MapStorage
 from .operations import first
 from .staging import StagingStorage
 from .taking import given

@@ -372,7 +372,7 @@ class PartialRun:
             raise
         self._taken.update(keys)
         result = request.pack(self._parts.take(keys)[: len(request.tensors)])
-        got: list[Operation] = [getattr(element, "op", element) for element in _elements(request)]
+        got = [element.op if isinstance(element, Tensor) else element for element in _elements(request)]
         self.runner.environment.resources.hand_over_taken(self._parts.number, set().union(*map(takes_behind, got)))
         return result
 
