@@ -194,12 +194,14 @@ class Round:
         try:
             while not (putting.done() and total >= wanted):
                 taking = asyncio.create_task(session.run(take))
-                for _ in range(self.rng.randrange(40)):
-                    await asyncio.sleep(0)
-                if self.rng.random() < 0.2:
-                    await asyncio.wait([taking], timeout=0.005)
-                taking.cancel()
-                await asyncio.wait([taking])
+                try:
+                    for _ in range(self.rng.randrange(40)):
+                        await asyncio.sleep(0)
+                    if self.rng.random() < 0.2:
+                        await asyncio.wait([taking], timeout=0.005)
+                finally:
+                    taking.cancel()
+                    await asyncio.wait([taking])
                 if taking.cancelled():
                     self.counts.cancelled += 1
                 else:
