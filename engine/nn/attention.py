@@ -17,7 +17,8 @@ from ..ops.math.casting import cast
 from ..ops.math.comparison import logical_and
 from ..ops.math.linear import matmul
 from ..ops.nn.losses import softmax
-from .building import Lazy, as_activation, sizes
+from .building import Lazy, sizes
+from .by_name import as_activation
 from .dense import Dense
 from .dropout import Dropout
 from .module import Module
@@ -38,8 +39,9 @@ class MultiHeadAttention(Lazy):
         Part of the weights made zero in training.
     use_bias : bool
         Of the four products.
-    kernel_initializer, bias_initializer : callable, str or array-like
-        As `initializer` of `get_variable`.
+    kernel_initializer, bias_initializer : callable, str or array-like, optional
+        As `initializer` of `get_variable`; of kernels that of the variable scope by default, else
+        ``"glorot_uniform"``, of biases ``"zeros"``.
     input_size : int, optional
         Of the queries; by default that of the first query.
     dtype : dtype-like, optional
@@ -77,7 +79,7 @@ class MultiHeadAttention(Lazy):
         output_size: int | None = None,
         dropout: Any = 0.0,
         use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
+        kernel_initializer: Any = None,
         bias_initializer: Any = "zeros",
         input_size: int | None = None,
         dtype: Any = None,

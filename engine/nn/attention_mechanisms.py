@@ -19,7 +19,7 @@ from ..ops.math.elementwise import rsqrt, square
 from ..ops.math.reductions import reduce_sum
 from ..ops.math.trigonometry import tanh
 from ..ops.nn.losses import softmax
-from .building import new_variable
+from .layer_variables import layer_variable
 from .dense import Dense
 from .module import Module
 
@@ -198,7 +198,7 @@ class LuongAttention(AttentionMechanism):
         name: str | None = None,
     ) -> None:
         super().__init__(num_units, memory, memory_sequence_length, probability_fn, score_mask_value, name)
-        self.scale: Variable | None = new_variable("scale", [], self.values.dtype, "ones") if scale else None
+        self.scale: Variable | None = layer_variable(self, "scale", [], self.values.dtype, "ones") if scale else None
 
     def score(self, query: Tensor) -> Tensor:
         """Return the products of a query and the keys.
@@ -265,12 +265,12 @@ class BahdanauAttention(AttentionMechanism):
         super().__init__(num_units, memory, memory_sequence_length, probability_fn, score_mask_value, name)
         dtype = self.values.dtype
         self.query_layer: Dense = Dense(num_units, use_bias=False, name="query_layer")
-        self.attention_v: Variable = new_variable("attention_v", [num_units], dtype, "glorot_uniform")
+        self.attention_v: Variable = layer_variable(self, "attention_v", [num_units], dtype, None)
         self.attention_g: Variable | None = None
         self.attention_b: Variable | None = None
         if normalize:
-            self.attention_g = new_variable("attention_g", [], dtype, (1.0 / num_units) ** 0.5)
-            self.attention_b = new_variable("attention_b", [num_units], dtype, "zeros")
+            self.attention_g = layer_variable(self, "attention_g", [], dtype, (1.0 / num_units) ** 0.5)
+            self.attention_b = layer_variable(self, "attention_b", [num_units], dtype, "zeros")
 
     def score(self, query: Tensor) -> Tensor:
         """Return what the network makes of a query and each key.

@@ -1,88 +1,20 @@
-"""What layers share: parameters made when they are first called, initializers and activations by name."""
+"""What layers share: parameters made when they are first called."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from ..base.calling import takes
 from ..base.dtypes import DType, as_dtype
-from ..base.errors import GraphError, ShapeError
+from ..base.errors import ShapeError
 from ..frontend.scopes import name_scope
 from ..frontend.variables import Variable
 from ..ir.apply import convert_to_tensor
 from ..ir.tensor import Tensor
 from ..ops.array.shapes import shape
 from ..ops.math.casting import cast
-from ..ops.math.trigonometry import tanh
-from ..ops.nn import activations as functions
-from ..ops.nn import activations_composed as composed
-from ..ops.nn.losses import log_softmax, softmax
-from . import initializers, orthogonal_initializers, scaled_initializers
+from .layer_variables import layer_variable
 from .module import Module
-
-_INITIALIZERS: dict[str, Callable[[], initializers.Initializer]] = {
-    name.removesuffix("_initializer"): made
-    for module in (initializers, scaled_initializers, orthogonal_initializers)
-    for name, made in vars(module).items()
-    if name.endswith("_initializer")
-}
-_ACTIVATIONS: dict[str, Callable[[Any], Tensor]] = {
-    function.__name__: function
-    for function in (
-        functions.elu,
-        composed.hard_sigmoid,
-        composed.swish,
-        functions.gelu,
-        functions.leaky_relu,
-        functions.log_sigmoid,
-        functions.relu,
-        functions.relu6,
-        functions.selu,
-        functions.sigmoid,
-        functions.softplus,
-        functions.softsign,
-        log_softmax,
-        softmax,
-        tanh,
-    )
-}
-
-
-def as_initializer(given: Any) -> Callable[..., Any]:
-    """Return an initializer: one that is given, one of a name, or that of given numbers."""
-    if isinstance(given, str):
-        if given not in _INITIALIZERS:
-            raise _unknown("initializer", given, _INITIALIZERS)
-        return _INITIALIZERS[given]()
-    if not callable(given):
-        return initializers.constant_initializer(given)
-    if not takes(given, ([], as_dtype("float32"))):
-        return given  # type: ignore[no-any-return]
-    return lambda shape, dtype: given(shape, dtype)  # both, where a function could do without them, as `ones` seems to
-
-
-def as_activation(given: Any) -> Callable[[Any], Any]:
-    """Return a function of a tensor: one that is given, one of a name, or for None the tensor itself."""
-    if isinstance(given, str):
-        if given not in _ACTIVATIONS:
-            raise _unknown("activation", given, _ACTIVATIONS)
-        return _ACTIVATIONS[given]
-    return (lambda x: x) if given is None else given
-
-
-def _unknown(what: str, name: str, known: dict[str, Any]) -> GraphError:
-    return GraphError(
-        f"no {what} of this name",
-        wanted=", ".join(sorted(known)),
-        got=repr(name),
-        hint="give a function, or one of these names",
-    )
-
-
-def new_variable(name: str, shape: Any, dtype: Any, initializer: Any, trainable: bool = True) -> Variable:
-    """Return a new variable whose first value an initializer gives, or one of a name, or given numbers."""
-    return Variable(as_initializer(initializer), trainable, name, dtype, shape)
 
 
 class Lazy(Module):
@@ -159,9 +91,17 @@ class Lazy(Module):
             )
         return int(size)
 
-    def variable(self, name: str, shape: Any, initializer: Any, trainable: bool = True, dtype: Any = None) -> Variable:
-        """Return a new variable of the layer's dtype, or another."""
-        return new_variable(name, shape, dtype or self.dtype, initializer, trainable)
+    def variable(
+        self,
+        name: str,
+        shape: Any,
+        initializer: Any,
+        trainable: bool = True,
+        dtype: Any = None,
+        default: Any = "glorot_uniform",
+    ) -> Variable:
+        """Return a variable of the layer's dtype, or another: see `layer_variable`."""
+        return layer_variable(self, name, shape, dtype or self.dtype, initializer, trainable, default)
 
 
 def as_number(value: Any, dtype: DType) -> Tensor:

@@ -16,7 +16,8 @@ from ..ops.array.creation import zeros
 from ..ops.math.elementwise import clip_by_value
 from ..ops.math.linear import matmul
 from ..ops.nn.activations import sigmoid
-from .building import Lazy, as_activation
+from .building import Lazy
+from .by_name import as_activation
 from .module import Module
 
 
@@ -127,7 +128,7 @@ class WeightedCell(RNNCell, Lazy):
         super().__init__(name, None, None)
         self.units: int = checked_units(num_units, self)
         self.activation = as_activation("tanh" if activation is None else activation)
-        self.initializer: Any = "glorot_uniform" if initializer is None else initializer
+        self.initializer: Any = initializer
 
 
 class BasicRNNCell(WeightedCell):
@@ -139,7 +140,8 @@ class BasicRNNCell(WeightedCell):
     activation : callable or str, optional
         A function of a tensor, or the name of one, as ``"relu"``; `tanh` when None.
     initializer : callable, str or array-like, optional
-        Of `kernel`, as `initializer` of `get_variable`; ``"glorot_uniform"`` when None.
+        Of `kernel`, as `initializer` of `get_variable`; when None that of the variable scope, else
+        ``"glorot_uniform"``.
     name : str, optional
 
     Attributes
@@ -208,7 +210,8 @@ class GRUCell(WeightedCell):
     activation : callable or str, optional
         A function of a tensor, or the name of one, as ``"relu"``; `tanh` when None.
     initializer : callable, str or array-like, optional
-        Of the kernels, as `initializer` of `get_variable`; ``"glorot_uniform"`` when None.
+        Of the kernels, as `initializer` of `get_variable`; when None that of the variable scope, else
+        ``"glorot_uniform"``.
     reset_after : bool
         Whether the state is multiplied by its weights before r, as in cuDNN and PyTorch:
         ``activation(inputs @ kernel + bias + r * (state @ recurrent_kernel + recurrent_bias))``.

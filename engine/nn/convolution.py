@@ -14,7 +14,8 @@ from ..ops.array.shapes import shape as shape_of
 from ..ops.nn.convolution import convolution
 from ..ops.nn.convolution_transpose import conv2d_transpose
 from ..ops.support.windows import LAYOUTS, check_padding, is_channels_first, padding_of, spatial
-from .building import Lazy, as_activation
+from .building import Lazy
+from .by_name import as_activation
 
 
 class Convolution(Lazy):
@@ -32,7 +33,7 @@ class Convolution(Lazy):
         dilation_rate: Any = 1,
         activation: Any = None,
         use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
+        kernel_initializer: Any = None,
         bias_initializer: Any = "zeros",
         groups: int = 1,
         input_size: int | None = None,
@@ -132,8 +133,9 @@ class Conv2D(Convolution):
     activation : callable or str, optional
         As for `Dense`.
     use_bias : bool
-    kernel_initializer, bias_initializer : callable, str or array-like
-        As `initializer` of `get_variable`.
+    kernel_initializer, bias_initializer : callable, str or array-like, optional
+        As `initializer` of `get_variable`; of kernels that of the variable scope by default, else
+        ``"glorot_uniform"``, of biases ``"zeros"``.
     groups : int
         Into which channels are split: each part of the filters sees its part of the channels.
     input_size : int, optional

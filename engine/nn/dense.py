@@ -13,7 +13,8 @@ from ..ops.array.gather import gather
 from ..ops.array.shapes import reshape, shape
 from ..ops.math.cumulative import reduce_prod
 from ..ops.math.linear import matmul
-from .building import Lazy, as_activation, sizes
+from .building import Lazy, sizes
+from .by_name import as_activation
 from .module import Module
 
 
@@ -27,8 +28,9 @@ class Dense(Lazy):
     activation : callable or str, optional
         A function of a tensor, or the name of one, as ``"relu"``.
     use_bias : bool
-    kernel_initializer, bias_initializer : callable, str or array-like
-        As `initializer` of `get_variable`.
+    kernel_initializer, bias_initializer : callable, str or array-like, optional
+        As `initializer` of `get_variable`; of kernels that of the variable scope by default, else
+        ``"glorot_uniform"``, of biases ``"zeros"``.
     input_size : int, optional
         Size of the last dimension of the inputs; by default that of the first input, whose static shape has to say it.
     dtype : dtype-like, optional
@@ -65,7 +67,7 @@ class Dense(Lazy):
         units: int,
         activation: Any = None,
         use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
+        kernel_initializer: Any = None,
         bias_initializer: Any = "zeros",
         input_size: int | None = None,
         dtype: Any = None,
@@ -113,8 +115,8 @@ class Embedding(Lazy):
         Rows.
     size : int
         Of a row.
-    initializer : callable, str or array-like
-        As of `get_variable`.
+    initializer : callable, str or array-like, optional
+        As of `get_variable`; that of the variable scope by default, else ``"random_uniform"``.
     dtype : dtype-like, optional
         float32 by default.
     name : str, optional
@@ -140,7 +142,7 @@ class Embedding(Lazy):
     """
 
     def __init__(
-        self, count: int, size: int, initializer: Any = "random_uniform", dtype: Any = None, name: str | None = None
+        self, count: int, size: int, initializer: Any = None, dtype: Any = None, name: str | None = None
     ) -> None:
         super().__init__(name, count, dtype)
         self.size = size
@@ -148,7 +150,7 @@ class Embedding(Lazy):
         self.prepare()
 
     def build(self, size: int) -> None:
-        self.embeddings: Variable = self.variable("embeddings", [size, self.size], self.initializer)
+        self.embeddings: Variable = self.variable("embeddings", [size, self.size], self.initializer, default="random_uniform")
 
     def forward(self, ids: Any) -> Tensor:
         """Return the rows of integers `ids`, a tensor of any shape: that shape and [size]."""

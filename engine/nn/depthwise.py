@@ -21,8 +21,9 @@ class DepthwiseConv2D(Convolution):
         Results for each channel, side by side.
     data_format, dilation_rate, activation, use_bias
         As for `Conv2D`.
-    depthwise_initializer, bias_initializer : callable, str or array-like
-        As `initializer` of `get_variable`.
+    depthwise_initializer, bias_initializer : callable, str or array-like, optional
+        As `initializer` of `get_variable`; of kernels that of the variable scope by default, else
+        ``"glorot_uniform"``, of biases ``"zeros"``.
     input_size, dtype, name
         As for `Conv2D`.
 
@@ -50,7 +51,7 @@ class DepthwiseConv2D(Convolution):
         dilation_rate: Any = 1,
         activation: Any = None,
         use_bias: bool = True,
-        depthwise_initializer: Any = "glorot_uniform",
+        depthwise_initializer: Any = None,
         bias_initializer: Any = "zeros",
         input_size: int | None = None,
         dtype: Any = None,
@@ -101,8 +102,9 @@ class SeparableConv2D(Convolution):
         Results for each channel, that are mixed.
     activation, use_bias
         As for `Conv2D`.
-    depthwise_initializer, pointwise_initializer, bias_initializer : callable, str or array-like
-        As `initializer` of `get_variable`.
+    depthwise_initializer, pointwise_initializer, bias_initializer : callable, str or array-like, optional
+        As `initializer` of `get_variable`; of kernels that of the variable scope by default, else
+        ``"glorot_uniform"``, of biases ``"zeros"``.
     input_size, dtype, name
         As for `Conv2D`.
 
@@ -133,8 +135,8 @@ class SeparableConv2D(Convolution):
         depth_multiplier: int = 1,
         activation: Any = None,
         use_bias: bool = True,
-        depthwise_initializer: Any = "glorot_uniform",
-        pointwise_initializer: Any = "glorot_uniform",
+        depthwise_initializer: Any = None,
+        pointwise_initializer: Any = None,
         bias_initializer: Any = "zeros",
         input_size: int | None = None,
         dtype: Any = None,

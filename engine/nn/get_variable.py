@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,7 @@ from ..frontend.variables import Variable
 from ..ir import scopes
 from ..ir.apply import convert_to_tensor
 from ..ir.tensor import Tensor
-from .building import as_initializer
+from .by_name import as_initializer
 from .variable_scope import Store, get_variable_scope, nested, store_of
 
 
@@ -79,7 +80,7 @@ def get_variable(
         "trainable": trainable,
         "reuse": scope.reuse,
     }
-    get = partial(_get, scope.store)
+    get = partial(get_or_make_variable, scope.store)
     getter = custom_getter or scope.custom_getter
     if custom_getter is not None:
         getter = nested(custom_getter, scope.custom_getter)
@@ -87,7 +88,7 @@ def get_variable(
     return get(full, **given) if getter is None else getter(get, full, **given)
 
 
-def _get(
+def get_or_make_variable(
     store: Store,
     name: str,
     shape: Shape | None = None,
@@ -96,10 +97,23 @@ def _get(
     regularizer: Any = None,
     trainable: bool = True,
     reuse: Any = False,
+    *,
+    layer_name: str | None = None,
+    is_unique: bool = False,
 ) -> Variable:
-    with scopes.within(name=""):
-        found = store.variables.get(name)
-        if found is not None and not reuse and not has_made(name):
+    """Return the variable of a full name in a store, or make it: see `get_variable`.
+
+    Parameters
+    ----------
+    layer_name : str, optional
+        Of a variable of a layer: its name under the open name scope, which names a new one.
+    is_unique : bool
+        True for a layer outside of all variable scopes, whose variables are new, whatever was made by that name.
+    """
+    with scopes.within(name="") if layer_name is None else nullcontext():
+        own = layer_name or name
+        found = None if is_unique else store.find(name, reuse)
+        if found is not None and not reuse and not has_made(own):
             raise GraphError(
                 f"variable '{name}' exists already",
                 wanted="a new name, or a scope with reuse=True or AUTO_REUSE",
@@ -113,15 +127,15 @@ def _get(
         if reuse is True:
             raise GraphError(
                 f"there is no variable '{name}' to be reused",
-                wanted="one made by get_variable",
+                wanted="one made by get_variable, or by a layer, in this variable scope",
                 got=", ".join(store.variables) or "none",
-                hint="make it in a scope without reuse=True, or with AUTO_REUSE",
+                hint="make it in a scope without reuse=True, or with AUTO_REUSE; layers of one scope are told apart "
+                "by name=, or else by the order in which they are constructed",
             )
-        made = Variable(_initial(name, shape, as_dtype(dtype), initializer), trainable, name, dtype, shape)
-    if name not in store.variables:
-        store.variables[name] = made
-        if regularizer is not None:
-            store.regularized.append((regularizer, made))
+        is_new = not has_made(own)
+        made = Variable(_initial(name, shape, as_dtype(dtype), initializer), trainable, own, dtype, shape)
+    if is_new or not is_unique:
+        store.add(name, made, regularizer, is_unique)
     return made
 
 

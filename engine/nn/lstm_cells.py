@@ -31,7 +31,8 @@ class LSTMCell(WeightedCell):
     cell_clip : float, optional
         Bound of the cell state.
     initializer : callable, str or array-like, optional
-        Of the weights, as `initializer` of `get_variable`; ``"glorot_uniform"`` when None.
+        Of the weights, as `initializer` of `get_variable`; when None that of the variable scope, else
+        ``"glorot_uniform"``.
     num_proj : int, optional
         Size of the output, if that is a linear projection.
     proj_clip : float, optional
@@ -150,7 +151,8 @@ class LayerNormLSTMCell(WeightedCell):
         Probability to keep an element of the candidate.
     dropout_prob_seed : int, optional
     initializer : callable, str or array-like, optional
-        Of `kernel`, as `initializer` of `get_variable`; ``"glorot_uniform"`` when None.
+        Of `kernel`, as `initializer` of `get_variable`; when None that of the variable scope, else
+        ``"glorot_uniform"``.
     name : str, optional
 
     Attributes

@@ -11,6 +11,7 @@ from ..frontend.partitioned import PartitionedVariable
 from ..frontend.scopes import name_scope
 from ..frontend.variables import Variable
 from ..ir.entry import public
+from .places import Place, calling, constructing, place_of_new
 
 
 class Module:
@@ -52,13 +53,20 @@ class Module:
     12.0
     """
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "__init__" in vars(cls):
+            cls.__init__ = constructing(cls.__init__)  # type: ignore[method-assign]
+
+    @constructing
     def __init__(self, name: str | None = None) -> None:
         self.name: str = name or type(self).__name__.lower()
+        self._place: Place = place_of_new(self, self.name, bool(name))
 
     @public
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Build what ``forward`` says, under the module's name."""
-        with name_scope(self.name):
+        with name_scope(self.name), calling(self._place):
             return self.forward(*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:

@@ -94,9 +94,23 @@ class Store:
 
     def __init__(self) -> None:
         self.variables: dict[str, Variable] = {}
+        self.layers: dict[str, Variable] = {}  # of those outside of all scopes, which are new ones by whatever name
         self.opened: Counter[str] = Counter()
         self.regularized: list[tuple[Callable[[Any], Any], Variable]] = []
         self.root: VariableScope = VariableScope(self)
+
+    def find(self, name: str, reuse: Any) -> Variable | None:
+        """Return the variable of a full name; those of layers outside of all scopes are only found to be reused."""
+        found = self.variables.get(name)
+        return self.layers.get(name) if found is None and reuse else found
+
+    def add(self, name: str, variable: Variable, regularizer: Any, is_unique: bool) -> None:
+        """Keep a variable by its full name, unless one of that name is kept."""
+        kept = self.layers if is_unique else self.variables
+        if name not in kept:
+            kept[name] = variable
+            if regularizer is not None:
+                self.regularized.append((regularizer, variable))
 
     def unique(self, name: str) -> str:
         """Return a name that no scope was opened under since the scope around began."""

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import tagloom as tg
-from tagloom.nn.building import as_initializer
+from tagloom.nn.by_name import as_initializer
 
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
 
