@@ -19,8 +19,8 @@ from ..ops.math.elementwise import rsqrt, square
 from ..ops.math.reductions import reduce_sum
 from ..ops.math.trigonometry import tanh
 from ..ops.nn.losses import softmax
-from .layer_variables import layer_variable
 from .dense import Dense
+from .layer_variables import layer_variable
 from .module import Module
 
 

@@ -150,7 +150,9 @@ class Embedding(Lazy):
         self.prepare()
 
     def build(self, size: int) -> None:
-        self.embeddings: Variable = self.variable("embeddings", [size, self.size], self.initializer, default="random_uniform")
+        self.embeddings: Variable = self.variable(
+            "embeddings", [size, self.size], self.initializer, default="random_uniform"
+        )
 
     def forward(self, ids: Any) -> Tensor:
         """Return the rows of integers `ids`, a tensor of any shape: that shape and [size]."""

@@ -17,7 +17,7 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
-from ..support.arguments import index_dtype, only_scalars
+from ..support.arguments import check_rank, index_dtype, only_scalars
 from ..support.literals import f32, f64, i32, i64
 from .counting import ones_for
 
@@ -43,6 +43,8 @@ def _less(x: Any, y: Any) -> Any:
 
 
 def _search(xp: Any, rows: Any, values: Any, side: str, out_type: Any) -> Any:
+    check_rank(rows, 1, None, "searchsorted")
+    check_rank(values, 1, None, "searchsorted")
     if rows.shape[:-1] != values.shape[:-1]:
         raise ValueError(f"searchsorted: values {values.shape} do not fit sorted rows {rows.shape}")
     if xp is np and rows.ndim == 1:

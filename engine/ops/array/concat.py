@@ -195,6 +195,8 @@ def stack(values: Any, axis: Any = 0, name: str | None = None) -> Tensor:
 
 def _unstack_shape(op: Operation) -> list[Shape]:
     x, num = op.inputs[0].shape, op.attrs["num"]
+    if num < 0:
+        raise ShapeError("unstack makes one tensor for each row", wanted="0 or more", got=num, hint="leave num= out")
     if x.rank is None:
         return [x] * num
     axis = axis_within(op.attrs["axis"], x.rank)

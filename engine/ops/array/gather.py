@@ -18,7 +18,7 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.static_values import static_shape, static_value
 from ...ir.tensor import Tensor
-from ..support.arguments import as_sizes, axis_within, index_tensor, shape_in, shape_vector, static_int
+from ..support.arguments import as_sizes, axis_within, check_rank, index_tensor, shape_in, shape_vector, static_int
 from ..support.array_library import add_at, wide
 from ..support.batching import again
 from ..support.common import scalar_like, shape_of
@@ -49,14 +49,8 @@ def _gather_shape(op: Operation) -> Shape:
     params, indices = (t.shape for t in op.inputs)
     if params.rank is None or indices.rank is None:
         return Shape(None)
-    axis, batch = axis_within(op.attrs["axis"], params.rank), op.attrs["batch_dims"]
-    if not 0 <= batch <= min(axis, indices.rank):
-        raise ShapeError(
-            "gather: batch_dims has to be at most axis and the rank of the indices",
-            got=batch,
-            wanted=f"0 to {min(axis, indices.rank)}",
-            hint="leave batch_dims out if no dimension is shared",
-        )
+    batch = op.attrs["batch_dims"]
+    axis = _checked_axis(op.attrs["axis"], batch, params.rank, indices.rank)
     parts: list[Shape] = [params[batch:axis], indices[batch:], params[axis + 1 :]]
     return sum(parts, Shape(params[:batch]).merge(Shape(indices[:batch])))
 
@@ -69,7 +63,7 @@ def _rows(xp: Any, shape: tuple[int, ...], indices: Any, axis: int, batch: int) 
 
 
 def _gather(xp: Any, params: Any, indices: Any, axis: int, batch_dims: int) -> Any:
-    axis %= params.ndim
+    axis = _checked_axis(axis, batch_dims, params.ndim, indices.ndim)
     check_bounds(indices, params.shape[axis], "gather")
     if not batch_dims:
         return xp.asarray(xp.take(params, indices, axis=axis), dtype=params.dtype)
@@ -78,7 +72,25 @@ def _gather(xp: Any, params: Any, indices: Any, axis: int, batch_dims: int) -> A
     return params.reshape(math.prod(params.shape[: axis + 1]), inner)[rows].reshape(shape)
 
 
+def _checked_axis(axis: int, batch: int, rank: int, index_rank: int) -> int:
+    """Return the axis from 0 up; ShapeError where the ranks, which the step knows, do not have such dimensions."""
+    place = axis_within(axis, rank)
+    if not 0 <= batch <= min(place, index_rank):
+        raise _too_many_shared(batch, min(place, index_rank))
+    return place
+
+
+def _too_many_shared(batch: int, most: int) -> ShapeError:
+    return ShapeError(
+        "gather: batch_dims has to be at most axis and the rank of the indices",
+        got=batch,
+        wanted=f"0 to {most}",
+        hint="leave batch_dims out if no dimension is shared",
+    )
+
+
 def _gathered_size(params: Any, indices: Any, axis: int, batch_dims: int) -> int:
+    axis = _checked_axis(axis, batch_dims, params.ndim, indices.ndim)
     shared = math.prod(params.shape[:batch_dims]) * params.shape[axis]
     return int(params.size // max(shared, 1) * indices.size)
 
@@ -137,7 +149,7 @@ define(
 
 def _gather_grad(xp: Any, g: Any, indices: Any, shape: Any, axis: int, batch_dims: int) -> Any:
     sizes = as_sizes(shape)
-    axis %= len(sizes)
+    axis = _checked_axis(axis, batch_dims, len(sizes), indices.ndim)
     check_bounds(indices, sizes[axis], "gather")
     rows, inner = _rows(xp, sizes, indices, axis, batch_dims)
     updates = g.reshape(rows.size, inner)
@@ -248,6 +260,7 @@ def flat_rows(xp: Any, indices: Any, sizes: tuple[int, ...], what: str) -> Any:
 
 def _gather_nd(xp: Any, params: Any, indices: Any) -> Any:
     depth = indices.shape[-1]
+    check_rank(params, depth, None, f"gather_nd with index vectors of {depth} numbers")
     rows = flat_rows(xp, indices, params.shape[:depth], "gather_nd")
     table = params.reshape(math.prod(params.shape[:depth]), *params.shape[depth:])
     return xp.asarray(table[rows], dtype=params.dtype)
@@ -314,6 +327,8 @@ def _scatter_shape(op: Operation) -> Shape:
 
 def _scatter_nd(xp: Any, indices: Any, updates: Any, shape: Any) -> Any:
     sizes, depth = as_sizes(shape), indices.shape[-1]
+    if depth > len(sizes):
+        raise ValueError(f"scatter_nd: index vectors of {depth} numbers do not fit shape {list(sizes)}")
     rows = flat_rows(xp, indices, sizes[:depth], "scatter_nd")
     if updates.shape != rows.shape + sizes[depth:]:
         raise ValueError(f"scatter_nd: updates need shape {rows.shape + sizes[depth:]}, got {updates.shape}")

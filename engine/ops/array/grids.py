@@ -17,7 +17,7 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
-from ..support.arguments import as_sizes, index_tensor, shape_vector
+from ..support.arguments import as_sizes, check_rank, index_tensor, shape_vector
 from ..support.literals import i32, i64
 from ..support.partial_shapes import Part, joined, with_parts
 from .shapes import shape, size
@@ -86,6 +86,7 @@ def _unraveled_shape(op: Operation) -> Shape:
 
 
 def _unraveled(xp: Any, indices: Any, dims: Any) -> Any:
+    check_rank(indices, 0, 1, "unravel_index takes a number, or a vector of them")
     sizes = as_sizes(dims)
     count = math.prod(sizes)
     if indices.size and not (int(indices.min()) >= 0 and int(indices.max()) < count):

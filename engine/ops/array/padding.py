@@ -162,6 +162,8 @@ def _mirror_grad(xp: Any, g: Any, paddings: Any, mode: str) -> Any:
     for axis, (before, after) in enumerate(_checked(g, paddings)):
         rows = xp.moveaxis(g, axis, 0)
         size = rows.shape[0] - before - after
+        if size < 0:
+            raise ValueError(f"no result of {mode} padding by {before} and {after} has {rows.shape[0]} rows")
         core = rows[before : before + size].copy()
         core[skip : skip + before] += rows[:before][::-1]
         core[size - skip - after : size - skip] += rows[before + size :][::-1]

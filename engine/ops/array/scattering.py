@@ -16,7 +16,7 @@ from ...ir.definition import Gradient, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
-from ..support.arguments import index_tensor
+from ..support.arguments import check_rank, index_tensor
 from ..support.array_library import add_at, last_writers
 from ..support.common import scalar_like, shape_of
 from ..support.literals import f64, i32, i64
@@ -47,6 +47,7 @@ def change_rows(xp: Any, function: str, tensor: Any, indices: Any, updates: Any)
     updates : array of shape ``indices.shape[:-1] + tensor.shape[k:]``
     """
     depth = indices.shape[-1]
+    check_rank(tensor, depth, None, f"a scatter with index vectors of {depth} numbers")
     rows = flat_rows(xp, indices, tensor.shape[:depth], "scatter")
     if updates.shape != rows.shape + tensor.shape[depth:]:
         raise ValueError(f"the updates need shape {rows.shape + tensor.shape[depth:]}, got {updates.shape}")

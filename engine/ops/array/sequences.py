@@ -16,7 +16,7 @@ from ...ir.operation import Operation
 from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ..math.casting import cast
-from ..support.arguments import axis_within, index_tensor, static_int, static_ints
+from ..support.arguments import axis_within, check_rank, index_tensor, static_int, static_ints
 from ..support.common import shape_of, size_along
 from ..support.interpreter import repeated_numbers
 from ..support.literals import f64, i32, i64
@@ -185,13 +185,19 @@ def _rolled_shape(op: Operation) -> Shape:
     return x
 
 
+def _roll(xp: Any, x: Any, shift: Any, axis: Any) -> Any:
+    if len(shift) != len(axis):
+        raise ValueError(f"roll takes a shift for each axis: there are {len(axis)} axes and {len(shift)} shifts")
+    return xp.roll(x, tuple(shift.tolist()), axis)
+
+
 define(
     "Roll",
     "input: T, shift: host I -> output: T",
     where={"I": dtypes.INDEX},
     attrs={"axis": REQUIRED},
     shape=_rolled_shape,
-    kernel=lambda xp, x, shift, axis: xp.roll(x, tuple(shift.tolist()), axis),
+    kernel=_roll,
     gradient=lambda op, g: [apply("Roll", g, -op.inputs[1], axis=op.attrs["axis"]), None],
     samples=[
         Sample([_X[0], i32([1])], f64([[4, 5], [0, 1], [2, 3]]), {"axis": (0,)}),
@@ -250,6 +256,7 @@ def _repeated_shape(op: Operation) -> Shape:
 
 
 def _repeated(xp: Any, repeats: Any) -> Any:
+    check_rank(repeats, 1, 1, "repeat takes a number, or a vector of them")
     if repeats.size and int(repeats.min()) < 0:
         raise ValueError(f"repeat: an element can not be repeated {int(repeats.min())} times")
     return xp.asarray(repeated_numbers(repeats))

@@ -174,6 +174,11 @@ def _check_request(sizes: Any) -> None:
         )
 
 
+def _reshape(xp: Any, x: Any, shape: Any) -> Any:
+    _check_request(shape)
+    return x.reshape(as_sizes(shape))
+
+
 def _like_input(op: Operation, g: Tensor) -> list[Any]:
     return [apply("Reshape", g, shape_of(op.inputs[0])), *[None] * (len(op.inputs) - 1)]
 
@@ -185,7 +190,7 @@ define(
     where={"I": dtypes.INDEX},
     shape=_reshape_shape,
     keeps_size=True,
-    kernel=lambda xp, x, shape: x.reshape(as_sizes(shape)),
+    kernel=_reshape,
     gradient=_like_input,
     samples=[
         Sample([_X, i32([3, -1])], f64([[0, 1], [2, 3], [4, 5]])),

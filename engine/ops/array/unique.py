@@ -162,6 +162,8 @@ def _difference_shape(op: Operation) -> Shape:
 
 
 def _difference(xp: Any, x: Any, y: Any) -> Any:
+    arguments.check_rank(x, 1, 1, "setdiff1d takes vectors")
+    arguments.check_rank(y, 1, 1, "setdiff1d takes vectors")
     if not y.size:
         return xp.arange(x.size, dtype=xp.int64)
     known = xp.sort(y)
@@ -228,6 +230,7 @@ def _inverse_shape(op: Operation) -> Shape:
 
 
 def _inverse(xp: Any, x: Any) -> Any:
+    arguments.check_rank(x, 1, 1, "invert_permutation takes a vector")
     check_bounds(x, x.size, "invert_permutation")
     places = last_writers(xp, x, x.size)
     if x.size and int(places.min()) < 0:

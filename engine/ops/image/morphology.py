@@ -53,6 +53,8 @@ def _dilation(xp: Any, x: Any, filter: Any, attrs: Any) -> tuple[Any, Any]:
     """Return the largest sums of elements and filter, and at which place of the window the first of each is."""
     windows = windows_of(x.shape, attrs)
     check_not_empty(windows)
+    if filter.shape != (*attrs["window"], x.shape[-1]):
+        raise ValueError(f"a filter of shape {list(filter.shape)} does not fit images of shape {list(x.shape)}")
     shape = counts_in(x.shape, windows, attrs)
     rows = filter.reshape(-1, x.shape[-1])
     best, place = xp.full(shape, lowest(x.dtype), dtype=x.dtype), xp.full(shape, -1, dtype=xp.int32)

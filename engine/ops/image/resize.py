@@ -20,7 +20,7 @@ from ...ir.operation import Operation
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ..math.casting import cast
-from ..support.arguments import as_sizes, shape_vector
+from ..support.arguments import as_sizes, check_rank, shape_vector
 from ..support.common import shape_of
 from ..support.families import typed
 from ..support.literals import Array, f64, i32, i64
@@ -68,6 +68,7 @@ def _weighted(xp: Any, x: Any, axis: int, parts: Taps) -> Any:
 
 def _sizes(x: Any, size: Any) -> list[tuple[int, int]]:
     after = as_sizes(size)
+    check_rank(x, 4, 4, "images are resized as [batch, height, width, channels]")
     if len(after) != 2 or min(after) < 1 or min(x.shape[1:3]) < 1:
         raise ValueError(f"images are resized from and to at least one row and column, not {x.shape[1:3]} to {after}")
     return list(zip(x.shape[1:3], after, strict=True))

@@ -63,6 +63,8 @@ def _pade(xp: Any, x: Any) -> Any:
 
 
 def _expm(xp: Any, x: Any) -> Any:
+    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+        raise ValueError(f"expm takes square matrices, got shape {list(x.shape)}")
     if not x.size:
         return x.copy()
     times = _halvings(xp, x)

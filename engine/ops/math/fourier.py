@@ -19,7 +19,7 @@ from ...ir.definition import REQUIRED, Batched, Sample, define
 from ...ir.operation import Operation
 from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
-from ..support.arguments import only_scalars, with_dimension
+from ..support.arguments import check_rank, only_scalars, with_dimension
 from ..support.batching import again
 from ..support.common import size_along
 from ..support.literals import c128, f64
@@ -62,6 +62,7 @@ def _batch(op: Operation, varying: Sequence[bool]) -> Batched | None:
 
 
 def _transform(xp: Any, x: Any, rank: int, inverse: bool) -> Any:
+    check_rank(x, rank, None, f"a transform over {rank} dimensions")
     if not x.size:
         return x
     return (xp.fft.ifftn if inverse else xp.fft.fftn)(x, axes=last_axes(rank)).astype(x.dtype, copy=False)
@@ -110,6 +111,7 @@ def _real_shape(op: Operation) -> Shape:
 
 
 def _real_transform(xp: Any, x: Any, rank: int, dtype: Any) -> Any:
+    check_rank(x, rank, None, f"a transform over {rank} dimensions")
     kind = dtypes.as_dtype(dtype).numpy
     if not x.size:
         return xp.zeros((*x.shape[:-1], x.shape[-1] // 2 + 1), dtype=kind)
@@ -175,6 +177,7 @@ def _inverse_real_shape(op: Operation) -> Shape:
 
 
 def _inverse_real_transform(xp: Any, x: Any, size: Any, rank: int) -> Any:
+    check_rank(x, rank, None, f"a transform over {rank} dimensions")
     if x.shape[-1] != int(size) // 2 + 1:
         raise ValueError(f"{int(size) // 2 + 1} frequencies are needed for {int(size)} samples, got {x.shape[-1]}")
     shape = (*x.shape[-rank:-1], int(size))

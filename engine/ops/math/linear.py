@@ -17,6 +17,7 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ...kernels.cpu.product_sum import ProductSum
+from ..support.arguments import check_rank
 from ..support.batching import reshaped, swapped
 from ..support.common import sum_to
 from ..support.families import typed
@@ -75,6 +76,8 @@ def _matmul_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 
 def _product(xp: Any, a: Any, b: Any, transpose_a: bool, transpose_b: bool) -> Any:
+    check_rank(a, 2, None, "matmul multiplies matrices")
+    check_rank(b, 2, None, "matmul multiplies matrices")
     if xp is np and a.dtype.itemsize == 2 and a.dtype.kind not in "iu":  # which BLAS does not know, and a GPU's does
         a, b = a.astype(np.float32), b.astype(np.float32)
     return xp.matmul(a.swapaxes(-1, -2) if transpose_a else a, b.swapaxes(-1, -2) if transpose_b else b)

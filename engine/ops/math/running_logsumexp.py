@@ -18,7 +18,7 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ...kernels.elementary.functions import elementary_function
-from ..support.arguments import axis_within, same_with_axis, static_int
+from ..support.arguments import axis_within, check_same_shape, same_with_axis, static_int
 from ..support.array_library import wide
 from ..support.literals import f32, f64
 
@@ -80,6 +80,7 @@ def _exp_sum(op: Operation, g: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _exp_sums(xp: Any, g: Any, a: Any, b: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
+    check_same_shape("CumulativeExpSum", g, a, b)
     size, total = _sums(xp, wide(xp, b), wide(xp, g), axis, exclusive, reverse)
     with np.errstate(invalid="ignore"):
         factor = elementary_function(xp, "exp")(xp.moveaxis(wide(xp, a), axis, -1) + size)

@@ -9,7 +9,7 @@ from ...base.errors import ShapeError
 from ...base.shapes import Shape
 from ...ir.operation import Operation
 from ...ir.static_values import static_shape
-from ..support.windows import padding_of, spatial, windows_shape
+from ..support.windows import check_windows, padding_of, spatial, windows_shape
 
 
 def sliding_attrs(rank: int, strides: Any, padding: Any, dilations: Any, channels_first: bool) -> dict[str, Any]:
@@ -30,6 +30,7 @@ def windows_over(filters: Sequence[Any], attrs: Mapping[str, Any]) -> dict[str, 
 def _result_shape(images: Shape, filters: Shape, op: Operation) -> Shape:
     """Return the static shape of a convolution's result."""
     rank = len(op.attrs["strides"])
+    check_windows(windows_over([1] * (rank + 2), op.attrs))
     images, filters = _with_rank(images, rank, "the input", op), _with_rank(filters, rank, "the filter", op)
     _check_channels(images[-1], filters[-2], filters[-1], op)
     if None in filters[:-2].dims:

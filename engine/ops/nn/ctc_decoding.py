@@ -23,7 +23,7 @@ from ..array.slicing import boolean_mask
 from ..math.casting import cast
 from ..math.cumulative import cumsum
 from ..math.reductions import reduce_max, reduce_sum
-from ..support.arguments import index_tensor, static_int
+from ..support.arguments import check_rank, index_tensor, static_int
 from ..support.common import one_for_each, size_along
 from ..support.literals import Array, f64, i32, i64
 from .ctc_beams import search
@@ -148,6 +148,7 @@ def _sparse(rows: list[list[int]]) -> tuple[Array, Array, Array]:
 
 
 def _beams(xp: Any, inputs: Array, lengths: Array, beam_width: int, paths: int, merge_repeated: bool) -> list[Array]:
+    check_rank(inputs, 3, 3, "ctc_beam_search_decoder takes [time, batch, classes]")
     if lengths.shape != inputs.shape[1:2] or (lengths.size and not 0 <= lengths.min() <= lengths.max() <= len(inputs)):
         raise ValueError(f"ctc_beam_search_decoder: for inputs of shape {inputs.shape}, sequence_length is {lengths}")
     if inputs.shape[2] < 1:

@@ -17,7 +17,7 @@ from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ...kernels.elementary.functions import elementary_function
 from ..math.reductions import log_sum_exp, reduce_sum, reduced_shape
-from ..support.arguments import same_with_axis, static_int
+from ..support.arguments import axis_within, same_with_axis, static_int
 from ..support.array_library import wide
 from ..support.batching import along
 from ..support.common import shape_of
@@ -37,6 +37,7 @@ def _softmax_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 @typed
 def _softmax(xp: Any, x: Any, axis: int) -> Any:
+    axis_within(axis, x.ndim)
     if not x.size:
         return x
     x = wide(xp, x)
@@ -97,6 +98,12 @@ def _log_softmax_gradient(op: Operation, g: Tensor) -> list[Any]:
     return [g - apply("Exp", op.outputs[0]) * reduce_sum(g, op.attrs["axis"], keepdims=True)]
 
 
+@typed
+def _log_softmax(xp: Any, x: Any, axis: int) -> Any:
+    axis_within(axis, x.ndim)
+    return x - log_sum_exp(xp, x, axis, True) if x.size else x
+
+
 define(
     "LogSoftmax",
     "logits: T -> log_softmax: T",
@@ -104,7 +111,7 @@ define(
     where={"T": dtypes.FLOATING},
     attrs={"axis": -1},
     shape=same_with_axis,
-    kernel=typed(lambda xp, x, axis: x - log_sum_exp(xp, x, axis, True) if x.size else x),
+    kernel=_log_softmax,
     gradient=_log_softmax_gradient,
     samples=[
         Sample([_X], lambda x: np.log(np.exp(x) / np.exp(x).sum(1)[:, None])),

@@ -52,6 +52,11 @@ def _numbers(xp: Any, indices: Any, sizes: tuple[int, ...]) -> Any:
 
 def _to_dense(xp: Any, indices: Any, values: Any, shape: Any, default: Any, validate_indices: bool) -> Any:
     sizes = as_sizes(shape)
+    if indices.shape != (*values.shape[:1], len(sizes)) or values.ndim != 1:
+        raise ValueError(
+            f"sparse_to_dense: indices {list(indices.shape)} and values {list(values.shape)} do not fit "
+            f"shape {list(sizes)}; wanted are [n, {len(sizes)}] and [n]"
+        )
     numbers = _numbers(xp, indices, sizes)
     if validate_indices and xp.any(numbers[1:] <= numbers[:-1]):
         raise ValueError(

@@ -21,7 +21,7 @@ from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
 from ..array.gather import check_bounds
 from ..math.complex import conj
-from ..support.arguments import as_sizes
+from ..support.arguments import as_sizes, check_rank
 from ..support.array_library import add_at
 from ..support.common import size_along
 from ..support.literals import c128, f32, f64, i32, i64
@@ -64,6 +64,7 @@ def _product_shape(op: Operation) -> Shape:
 
 def _product(xp: Any, indices: Any, values: Any, sizes: Any, b: Any, adjoint: bool) -> Any:
     rows, columns = as_sizes(sizes)
+    check_rank(b, 2, 2, "sparse_tensor_dense_matmul multiplies matrices")
     if b.shape[0] != (rows if adjoint else columns):
         raise ValueError(f"sparse_tensor_dense_matmul: {rows} x {columns}, adjoint={adjoint}, times {b.shape}")
     row, column = indices[:, 0], indices[:, 1]

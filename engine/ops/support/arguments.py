@@ -121,6 +121,19 @@ def index_dtype(value: Any, what: str) -> DType:
     return wanted
 
 
+def check_rank(array: Any, least: int, most: int | None, what: str) -> None:
+    """Raise ValueError in a kernel whose operation did not know the rank of an array that does not fit."""
+    if not least <= array.ndim <= (array.ndim if most is None else most):
+        wanted = f"rank {least} or more" if most is None else f"rank {least}" + (f" to {most}" if most > least else "")
+        raise ValueError(f"{what}: wanted {wanted}, got shape {list(array.shape)}")
+
+
+def check_same_shape(what: str, *arrays: Any) -> None:
+    """Raise ValueError in a kernel whose operation did not know that shapes differ that have to be the same."""
+    if any(a.shape != arrays[0].shape for a in arrays):
+        raise ValueError(f"{what} takes arrays of one shape, got {' and '.join(str(list(a.shape)) for a in arrays)}")
+
+
 def axis_within(axis: int, rank: int, what: str = "axis") -> int:
     """Return a possibly negative axis as a number from 0 up; ShapeError when there is no such axis."""
     if not -rank <= axis < rank:

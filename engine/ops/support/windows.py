@@ -143,7 +143,7 @@ def check_fits(
 
 def windows_shape(shape: Shape, attrs: Mapping[str, Any]) -> Shape:
     """Return the static shape of one result for each window of an image of a shape."""
-    _check(attrs)
+    check_windows(attrs)
     image = list(shape.with_rank(len(attrs["window"]) + 2))
     each = zip(spatial_axes(attrs), attrs["window"], attrs["strides"], attrs["rates"], _paddings(attrs), strict=True)
     for axis, *how in each:
@@ -163,7 +163,7 @@ def _static_count(size: int, window: int, stride: int, rate: int, padding: Any) 
     return count
 
 
-def _check(attrs: Mapping[str, Any]) -> None:
+def check_windows(attrs: Mapping[str, Any]) -> None:
     """Raise GraphError for windows that there are not: a text may say anything."""
     numbers = [attrs[key] for key in ("window", "strides", "rates")]
     if any(not isinstance(n, int) or n < 1 for each in numbers for n in each) or len({len(n) for n in numbers}) != 1:
