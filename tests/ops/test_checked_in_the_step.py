@@ -13,8 +13,9 @@ from tagloom.ir.graph import Graph
 from tests.ops.evaluation import run_kernel
 from tests.ops.samples import DEFINITIONS, flat
 
-# Nothing is computed where there are no results.
-EXCEPT = {("Unstack", "num", 0), ("SplitV", "num", 0)}
+EXCEPT = {("Unstack", "num", 0), ("SplitV", "num", 0), ("FakeQuant", "num_bits", 2)}  # no public function asks for these
+# A kernel reads the only element of an array as a scalar, which means nothing else.
+ONE_ELEMENT = {"Fill", "LinSpace", "NonMaxSuppression", "OneHot", "Pad", "Range", "SparseToDense"}
 PYTHON = {"CustomGradient"}  # what calls Python while building has a number of its own for its results
 TYPES = [
     d.type
@@ -51,7 +52,7 @@ def changes(definition):
                     yield sample.inputs, {**sample.attrs, key: other}
         for n, x in enumerate(sample.inputs):
             if not isinstance(x, list):
-                for other in other_shapes(x):
+                for other in () if definition.type in ONE_ELEMENT and not np.ndim(x) else other_shapes(x):
                     yield [*sample.inputs[:n], other, *sample.inputs[n + 1 :]], sample.attrs
 
 
@@ -154,5 +155,5 @@ def test_strides_of_convolutions_with_filters_of_unknown_sizes(given, shape):
     """They ended the process by a division by zero."""
     with tg.Graph().as_default():
         x, filters = tg.placeholder("float32"), tg.placeholder("float32", shape)
-        with pytest.raises(tg.GraphError, match="positive numbers"):
+        with pytest.raises(tg.GraphError, match="positive number"):
             tg.conv2d(x, filters, padding="SAME", **given)
