@@ -207,6 +207,7 @@ from .ops.linalg.diagonals import matrix_diag, matrix_diag_part, matrix_set_diag
 from .ops.linalg.eigenvalues import self_adjoint_eig, self_adjoint_eigvals
 from .ops.linalg.einsum import einsum
 from .ops.linalg.exponential import expm
+from .ops.linalg.norms import norm
 from .ops.linalg.orthogonal import qr
 from .ops.linalg.singular_values import pinv, svd
 from .ops.linalg.solving import matrix_inverse, matrix_solve, matrix_triangular_solve
@@ -300,7 +301,7 @@ from .ops.math.fake_quantizing import (
 )
 from .ops.math.gamma import digamma, lbeta, lgamma, polygamma, zeta
 from .ops.math.incomplete import betainc, igamma, igammac
-from .ops.math.linear import l2_loss, matmul, norm
+from .ops.math.linear import l2_loss, matmul
 from .ops.math.quantizing import Quantized, dequantize, quantize, quantized_matmul
 from .ops.math.random import random_normal, random_uniform, set_random_seed, truncated_normal
 from .ops.math.reductions import (

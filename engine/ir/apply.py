@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..base import dtypes
-from ..base.array_like import as_array
+from ..base.array_like import as_array, as_fed_array
 from ..base.device_names import merge_devices
 from ..base.dtypes import DType
 from ..base.errors import DtypeError, GraphError, TagloomError
@@ -127,7 +127,7 @@ def convert_inputs(definition: OpDefinition, inputs: Any, operation: str) -> lis
 
 def _literal(value: Any, dtype: DType | None, operation: str) -> Tensor:
     try:
-        return constant(value, dtype)
+        return constant_of(value, dtype)
     except DtypeError as error:
         error.operation = operation
         raise
@@ -198,7 +198,7 @@ def convert_to_tensor(value: Any, dtype: Any = None, name: str | None = None) ->
     else:
         tensor = value if isinstance(value, Tensor) else value._as_tensor() if hasattr(value, "_as_tensor") else None
     if tensor is None:
-        return constant(value, wanted, name=name)
+        return constant_of(value, wanted, name=name)
     if wanted is not None and tensor.dtype is not wanted:
         raise DtypeError(
             "a tensor has another dtype",
@@ -234,7 +234,8 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None 
     value : array-like
         Python literals become int32, float32, bool or string; NumPy's scalars and arrays keep their dtype.
     dtype : dtype-like, optional
-        The dtype a literal or scalar takes, if its kind fits; an array must have it already.
+        The dtype of the result. Values are converted to it where their kind fits: an int becomes any number, a float
+        any floating or complex number, within the range of the dtype.
     shape : sequence of int, optional
         Shape to broadcast `value` to.
 
@@ -242,6 +243,11 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None 
     -------
     Tensor
         Of the value's shape.
+
+    Raises
+    ------
+    DtypeError
+        If the values are of a kind that `dtype` cannot hold, as floats of an integer dtype, or out of its range.
 
     Examples
     --------
@@ -257,8 +263,19 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None 
     Shape(2, 3)
     """
     if as_symbolic(value):
-        raise GraphError("a constant can not hold tensors", got=value, hint="use stack or convert_to_tensor")
-    array = as_array(value, None if dtype is None else dtypes.as_dtype(dtype))
+        raise GraphError("a constant cannot hold tensors", got=value, hint="use stack or convert_to_tensor")
+    array = as_array(value) if dtype is None else as_fed_array(value, dtypes.as_dtype(dtype))
+    return _constant(array, shape, name)
+
+
+def constant_of(value: Any, dtype: Any = None, name: str | None = None) -> Tensor:
+    """Make a constant tensor of an operand, whose dtype nobody has asked for: an array has to have it."""
+    if as_symbolic(value):
+        raise GraphError("a constant cannot hold tensors", got=value, hint="use stack or convert_to_tensor")
+    return _constant(as_array(value, None if dtype is None else dtypes.as_dtype(dtype)), None, name)
+
+
+def _constant(array: Any, shape: Any, name: str | None) -> Tensor:
     if shape is not None:
         array = np.broadcast_to(array, Shape(shape).as_tuple())
     array = np.array(array, order="C")

@@ -1,4 +1,4 @@
-"""Linear algebra: products of matrices, norms."""
+"""Products of matrices, and sums of squares."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...base import dtypes
-from ...base.errors import GraphError, ShapeError
+from ...base.errors import ShapeError
 from ...base.shapes import SCALAR, Shape
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.builder import Builder
@@ -23,7 +23,7 @@ from ..support.common import sum_to
 from ..support.families import typed
 from ..support.literals import f64, i32
 from .complex import conj
-from .reductions import reduce_max, reduce_sum
+from .reductions import reduce_sum
 
 _A = f64([[1, 2, -1], [0.5, -3, 2]])
 _B = f64([[2, 0.5], [-1, 4], [3, 1.5]])
@@ -250,52 +250,3 @@ def l2_loss(t: Any, name: str | None = None) -> Tensor:
     array(12.5, dtype=float32)
     """
     return apply("Mul", reduce_sum(apply("Square", t)), 0.5, name=name)  # type: ignore[no-any-return]
-
-
-@public
-def norm(
-    tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool = False, name: str | None = None
-) -> Tensor:
-    """Norm of vectors: all values taken as one vector, or along axes.
-
-    Parameters
-    ----------
-    tensor : Tensor of a floating or complex dtype
-    ord : {'euclidean', 1, 2, inf} or positive float
-        2 is the same as 'euclidean'.
-    axis, keepdims
-        As in `reduce_sum`.
-
-    Returns
-    -------
-    Tensor
-        Of the real dtype, without the reduced axes.
-
-    Raises
-    ------
-    GraphError
-        If `ord` is none of those.
-
-    Examples
-    --------
-    >>> import tagloom as tg
-    >>> tg.function(lambda: tg.norm([[3.0, 4.0], [6.0, 8.0]], axis=1)).sync()
-    array([ 5., 10.], dtype=float32)
-    >>> tg.function(lambda: tg.norm([3.0, -4.0], ord=1)).sync()
-    array(7., dtype=float32)
-    """
-    size = apply("Abs", convert_to_tensor(tensor))
-    if ord in ("euclidean", 2):
-        return apply("Sqrt", reduce_sum(apply("Square", size), axis, keepdims), name=name)  # type: ignore[no-any-return]
-    if ord == 1:
-        return reduce_sum(size, axis, keepdims, name)
-    if ord == float("inf"):
-        return reduce_max(size, axis, keepdims, name)
-    if isinstance(ord, (int, float)) and ord > 0:
-        return apply("Pow", reduce_sum(size ** float(ord), axis, keepdims), 1 / ord, name=name)  # type: ignore[no-any-return]
-    raise GraphError(
-        "no such norm",
-        wanted="'euclidean', inf or a positive number",
-        got=repr(ord),
-        hint="use 'euclidean' for the usual norm",
-    )

@@ -13,6 +13,7 @@ from ...base.errors import DtypeError
 from ...base.shapes import SCALAR, Shape
 from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.operation import Operation
+from ...ir.static_values import static_dimension
 from ...ir.traits import Effect
 from ..support.common import nothing, scalar
 from ..support.context import KernelContext
@@ -101,8 +102,9 @@ def _take(
 
 
 def _take_shapes(op: Operation) -> list[Shape]:
-    batches = [Shape(None) if s.rank is None else Shape([None, *s]) for s in op.attrs["shapes"]]
-    return [Shape([None]), Shape([None]), *batches]
+    count = None if op.attrs["small_batch"] else static_dimension(op.inputs[1])
+    batches = [Shape(None) if s.rank is None else Shape([count, *s]) for s in op.attrs["shapes"]]
+    return [Shape([count]), Shape([count]), *batches]
 
 
 define(

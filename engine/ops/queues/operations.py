@@ -13,6 +13,7 @@ from ...base.errors import DtypeError
 from ...base.shapes import SCALAR, Shape
 from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.operation import Operation
+from ...ir.static_values import static_dimension
 from ...ir.traits import Effect
 from ...kernels.cpu.queue_base import kept
 from ...kernels.memory.pool import Pool
@@ -167,8 +168,8 @@ define(
 
 
 def _batch_shapes(op: Operation) -> list[Shape]:
-    shapes = op.attrs["shapes"]
-    return [Shape(None) if shape.rank is None else Shape([None, *shape]) for shape in shapes]
+    count = None if op.attrs["up_to"] else static_dimension(op.inputs[1])
+    return [Shape(None) if shape.rank is None else Shape([count, *shape]) for shape in op.attrs["shapes"]]
 
 
 define(

@@ -189,9 +189,22 @@ def open_devices(wanted: Wanted, settings: Settings) -> tuple[SessionDevice, ...
                 hint="number them",
             )
         specs[spec] = each
+    _require_one_task(list(specs))
     if not specs:
         raise GraphError("a session needs a device", wanted="at least 1", got=wanted, hint="leave devices= out for one")
     return tuple(_opened(spec, each, settings) for spec, each in specs.items())
+
+
+def _require_one_task(specs: Sequence[DeviceSpec]) -> None:
+    """Raise GraphError if devices are those of several processes, of which a session is only one."""
+    tasks = {(spec.job, spec.replica or 0, spec.task): spec for spec in specs}
+    if len(tasks) > 1:
+        raise GraphError(
+            "the devices of a session belong to one process",
+            wanted="one job, replica and task for all, which is this process",
+            got=" and ".join(str(spec) for spec in tasks.values()),
+            hint="name local devices only, as devices=['/cpu:0', '/cpu:1']; a session does not reach other machines",
+        )
 
 
 def _opened(spec: DeviceSpec, wanted: str | Device, settings: Settings) -> SessionDevice:
