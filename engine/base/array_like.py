@@ -80,6 +80,32 @@ def as_fed_array(value: Any, dtype: DType) -> Array:
         raise DtypeError("a value is too large", wanted=dtype, got=largest, hint="scale or clip the values") from error
 
 
+def as_asked_array(value: Any, dtype: DType) -> Array:
+    """Convert to the dtype that a user has asked for by name: as `as_fed_array`, and where no value changes.
+
+    Booleans become numbers, and whole numbers of a floating dtype integers.
+    """
+    if _literal_kinds(value, dtype) is None:
+        array = _as_numpy(value)
+        if array.dtype.kind == "b" and dtype.is_numeric:
+            return array.astype(dtype.numpy)
+        if as_dtype(array.dtype).is_floating and dtype.is_integer:
+            return as_fed_array(_whole(array, dtype), dtype)
+    return as_fed_array(value, dtype)
+
+
+def _whole(array: Array, dtype: DType) -> Array:
+    wide = array.astype(np.float64)
+    if not (np.isfinite(wide) & (np.floor(wide) == wide) & (np.abs(wide) < 2.0**63)).all():
+        raise DtypeError(
+            "values that are no whole numbers do not fit an integer dtype",
+            wanted=dtype,
+            got=f"an array of {array.dtype}",
+            hint=f"round it, then numpy.asarray(value, '{dtype}')",
+        )
+    return wide.astype(np.int64)
+
+
 _CONVERT = "convert it with numpy.asarray(value, '{}')"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..base import dtypes
-from ..base.array_like import as_array, as_fed_array
+from ..base.array_like import as_array, as_asked_array, as_fed_array
 from ..base.device_names import merge_devices
 from ..base.dtypes import DType
 from ..base.errors import DtypeError, GraphError, TagloomError
@@ -169,7 +169,8 @@ def convert_to_tensor(value: Any, dtype: Any = None, name: str | None = None) ->
     value : Tensor, Variable, IndexedSlices, array-like, or nested lists with tensors in them
         Python literals become int32, float32, bool or string.
     dtype : dtype-like, optional
-        The dtype a literal or a scalar of NumPy takes; anything else must have it already.
+        The dtype that literals and arrays are converted to, where their kind fits, as values that are fed are; a
+        tensor must have it already.
 
     Returns
     -------
@@ -198,7 +199,8 @@ def convert_to_tensor(value: Any, dtype: Any = None, name: str | None = None) ->
     else:
         tensor = value if isinstance(value, Tensor) else value._as_tensor() if hasattr(value, "_as_tensor") else None
     if tensor is None:
-        return constant_of(value, wanted, name=name)
+        array = as_array(value) if wanted is None else as_fed_array(value, wanted)
+        return _constant(array, None, name)
     if wanted is not None and tensor.dtype is not wanted:
         raise DtypeError(
             "a tensor has another dtype",
@@ -234,8 +236,8 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None 
     value : array-like
         Python literals become int32, float32, bool or string; NumPy's scalars and arrays keep their dtype.
     dtype : dtype-like, optional
-        The dtype of the result. Values are converted to it where their kind fits: an int becomes any number, a float
-        any floating or complex number, within the range of the dtype.
+        The dtype of the result. Values of another dtype are converted to it: a bool or an int to any number, a float
+        to any floating or complex number, and to an integer where it is a whole number.
     shape : sequence of int, optional
         Shape to broadcast `value` to.
 
@@ -247,7 +249,7 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None 
     Raises
     ------
     DtypeError
-        If the values are of a kind that `dtype` cannot hold, as floats of an integer dtype, or out of its range.
+        If a value cannot become one of `dtype`: it is out of range, or a fraction for an integer dtype.
 
     Examples
     --------
@@ -264,7 +266,7 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None 
     """
     if as_symbolic(value):
         raise GraphError("a constant cannot hold tensors", got=value, hint="use stack or convert_to_tensor")
-    array = as_array(value) if dtype is None else as_fed_array(value, dtypes.as_dtype(dtype))
+    array = as_array(value) if dtype is None else as_asked_array(value, dtypes.as_dtype(dtype))
     return _constant(array, shape, name)
 
 
