@@ -6,9 +6,19 @@ from collections.abc import Callable
 from typing import Any
 
 from ..base import nest
+from ..base.dtypes import DType
 from ..base.errors import GraphError, ShapeError
+from ..base.shapes import Shape
 from ..ir.apply import apply, convert_to_tensor
+from ..ir.operation import Operation
 from ..ir.tensor import Tensor
+from ..ops.array.binning import searchsorted
+from ..ops.array.concat import stack, unstack
+from ..ops.array.gather import gather
+from ..ops.array.sorting import argsort
+from ..ops.math.casting import cast
+from ..ops.sparse.sparse_tensor import SparseTensor
+from ..ops.support.indexed_slices import IndexedSlices
 from .loops import while_loop
 from .scopes import control_dependencies
 from .tensor_array import TensorArray
@@ -20,7 +30,7 @@ class Elements:
     def __init__(self, elems: Any, function: str, reverse: bool = False, from_first: bool = False) -> None:
         self.function = function
         self.reverse = reverse
-        self.tensors: Any = nest.map_structure(convert_to_tensor, elems)
+        self.tensors: Any = _as_leaves(elems, function)
         tensors = nest.flatten(self.tensors)
         self.count: int | Tensor = _common_length(tensors, function)
         if from_first and isinstance(self.count, int) and self.count == 0:
@@ -30,7 +40,10 @@ class Elements:
                 got=0,
                 hint="give it an initializer",
             )
-        self.arrays: list[TensorArray] = [TensorArray(t.dtype, self.count).unstack(t) for t in tensors]
+        self.rows_given: list[Any] = tensors
+        self.rows: list[Any] = [
+            t if isinstance(t, SparseRows) else TensorArray(t.dtype, self.count).unstack(t) for t in tensors
+        ]
 
     def place(self, k: Any) -> Any:
         """Return the index of the element that is gone through as number `k`."""
@@ -38,7 +51,7 @@ class Elements:
 
     def read(self, k: Any) -> Any:
         """Return element number `k`, in the structure of `elems`."""
-        return nest.pack_as(self.tensors, [a.read(self.place(k)) for a in self.arrays])
+        return nest.pack_as(self.tensors, [rows.read(self.place(k)) for rows in self.rows])
 
     def start(self, initializer: Any) -> tuple[int, Any]:
         """Return the number of the element to begin with, and what has accumulated before it."""
@@ -66,6 +79,55 @@ class Elements:
             swap_memory=swap,
             checkpoint_every=checkpoint_every,
         )
+
+
+class SparseRows:
+    """A sparse tensor as the rows along its first dimension, each a sparse tensor of one rank less."""
+
+    _is_leaf = True
+
+    def __init__(self, sparse: SparseTensor) -> None:
+        self.dtype: DType = sparse.values.dtype
+        self.shape: Shape = sparse.shape
+        self.rank: int | None = self.shape.rank
+        self.op: Operation = sparse.values.op
+        numbers = sparse.indices[:, 0]
+        order = argsort(numbers, stable=True)
+        self.length: Tensor = cast(sparse.dense_shape[0], "int32")
+        self.indices: Tensor = gather(sparse.indices, order)[:, 1:]
+        self.values: Tensor = gather(sparse.values, order)
+        self.sizes: Tensor = sparse.dense_shape[1:]
+        self._sorted = gather(numbers, order)
+
+    def read(self, k: Any) -> SparseTensor:
+        """Return row number `k`; its places keep the order that they have in the whole."""
+        number = cast(convert_to_tensor(k), self._sorted.dtype)
+        begin, end = unstack(searchsorted(self._sorted, stack([number, number + 1])), 2)
+        return SparseTensor(self.indices[begin:end], self.values[begin:end], self.sizes)
+
+
+def _as_leaves(elems: Any, function: str) -> Any:
+    """Return elements as a structure of tensors, and of sparse rows where a function can go through those."""
+    if isinstance(elems, SparseTensor):
+        if function != "map_fn":
+            raise GraphError(
+                f"{function} does not go through a SparseTensor",
+                wanted="tensors",
+                got=elems,
+                hint="make it dense with sparse_tensor_to_dense; map_fn goes through its rows",
+            )
+        return SparseRows(elems)
+    if isinstance(elems, IndexedSlices):
+        return convert_to_tensor(elems)  # the rows of the tensor that it stands for, not its parts
+    parts = nest.children(elems)
+    if parts is None:
+        return convert_to_tensor(elems)
+    if not parts or not isinstance(elems, (list, tuple, dict)):
+        return nest.map_structure(convert_to_tensor, elems)
+    leaves = [_as_leaves(child, function) for _, child in parts]
+    if isinstance(elems, dict):
+        return type(elems)(zip(elems, leaves, strict=True))
+    return type(elems)(*leaves) if hasattr(elems, "_fields") else type(elems)(leaves)
 
 
 def _common_length(tensors: list[Tensor], function: str) -> int | Tensor:
@@ -96,7 +158,7 @@ def _common_length(tensors: list[Tensor], function: str) -> int | Tensor:
         )
     if not any(t.shape[0] is None for t in tensors):
         return int(known.pop())
-    return _checked_length([apply("Shape", t)[0] for t in tensors], function)
+    return _checked_length([t.length if isinstance(t, SparseRows) else apply("Shape", t)[0] for t in tensors], function)
 
 
 def _checked_length(lengths: list[Tensor], function: str) -> Tensor:

@@ -12,7 +12,9 @@ from ..base.errors import DtypeError, GraphError, LoopVariableError
 from ..base.settings import WINDOW
 from ..ir.entry import public
 from ..ir.tensor import Tensor
+from ..ops.support.common import shape_of
 from .elements import Elements
+from .empty_results import shapes_of_none
 from .leaves import to_tensor
 from .scopes import name_scope
 from .tensor_array import TensorArray
@@ -46,10 +48,11 @@ def map_fn(
     ----------
     fn : callable
         Takes one element, in the structure of `elems`; called once, while the graph is built.
-    elems : structure of Tensor
-        All with the same first dimension, the number of elements.
+    elems : structure of Tensor or SparseTensor
+        All with the same first dimension, the number of elements. An element of a SparseTensor is its row, a
+        SparseTensor of one rank less.
     dtype : structure of dtype-like, optional
-        What `fn` returns, if not the structure and dtypes of `elems`.
+        What `fn` returns, if not the structure and dtypes of `elems`, in which a SparseTensor counts as one tensor.
     parallel_iterations : int or 'auto', optional
         Most elements in flight, at least 1.
     back_prop, swap_memory : bool, optional
@@ -64,7 +67,8 @@ def map_fn(
     Returns
     -------
     structure of Tensor
-        The results, stacked along a new first dimension.
+        The results, stacked along a new first dimension. Of no elements they have the shape that `fn` makes of empty
+        ones, where that can be found without loops, branches and effects in `fn`, or else is known while building.
 
     Raises
     ------
@@ -85,13 +89,19 @@ def map_fn(
         source = Elements(elems, "map_fn")
         kinds = nest.map_structure(lambda t: t.dtype, source.tensors) if dtype is None else dtype
         arrays = [TensorArray(d, source.count, infer_shape=infer_shape) for d in nest.flatten(kinds)]
+        traced: list[Tensor] = []
+        elements: list[Tensor] = []
 
         def step(k: Tensor, arrays: list[TensorArray]) -> Any:
-            values = _mapped(call(fn, [source.read(k)], "the function of map_fn"), kinds)
+            element = source.read(k)
+            elements.extend(nest.flatten(element))
+            values = _mapped(call(fn, [element], "the function of map_fn"), kinds)
+            traced.extend(values)
             return k + 1, [a.write(k, v) for a, v in zip(arrays, values, strict=True)]
 
         _, arrays = source.loop(step, 0, (arrays,), parallel_iterations, back_prop, swap_memory, checkpoint_every)
-        return nest.pack_as(kinds, [a.stack() for a in arrays])
+        shapes = shapes_of_none(traced, elements, source)
+        return nest.pack_as(kinds, [a.stack_or(shape) for a, shape in zip(arrays, shapes, strict=True)])
 
 
 @public
@@ -294,7 +304,7 @@ def scan(
         _, _, arrays = source.loop(
             step, start, (first, arrays), parallel_iterations, back_prop, swap_memory, checkpoint_every
         )
-        return nest.pack_as(first, [a.stack() for a in arrays])
+        return nest.pack_as(first, [a.stack_or(shape_of(t)) for a, t in zip(arrays, nest.flatten(first), strict=True)])
 
 
 def _mapped(results: Any, kinds: Any) -> list[Tensor]:

@@ -22,7 +22,9 @@ from ..ops.state import tensor_array as _operations  # noqa: F401  declares the 
 class _Static:
     """What the graph builder knows of one array; shared by all objects that stand for it."""
 
-    def __init__(self, element_shape: Shape, size: int | None, infer_shape: bool) -> None:
+    def __init__(self, dtype: DType, element_shape: Shape, size: int | None, infer_shape: bool) -> None:
+        self.dtype = dtype
+        self.takes_any_dtype = False
         self.element_shape = element_shape
         self.size = size
         self.infer_shape = infer_shape
@@ -94,7 +96,7 @@ class TensorArray:
     """
 
     _is_leaf = True
-    __slots__ = ("_static", "dtype", "flow", "handle")
+    __slots__ = ("_static", "flow", "handle")
     handle: Tensor
     flow: Tensor
 
@@ -112,8 +114,7 @@ class TensorArray:
         element_shape: Any = None,
         name: str | None = None,
     ) -> None:
-        self.dtype: DType = dtypes.as_dtype(dtype)
-        self._static = _Static(Shape(element_shape), None, infer_shape)
+        self._static = _Static(dtypes.as_dtype(dtype), Shape(element_shape), None, infer_shape)
         if (handle is None) != (flow is None):
             raise GraphError(
                 "a TensorArray needs both its handle and its flow",
@@ -152,6 +153,19 @@ class TensorArray:
         return self.handle.graph
 
     @property
+    def dtype(self) -> DType:
+        """Dtype of the elements."""
+        return self._static.dtype
+
+    def of_first_written(self) -> TensorArray:
+        """Return the array, whose dtype will be that of the element written first while building; its own is a guess.
+
+        Literals take the guess. Nothing may have been built of the array but its handle.
+        """
+        self._static.takes_any_dtype = True
+        return self
+
+    @property
     def element_shape(self) -> Shape:
         """What is known of the shape of the elements, from the declaration and the writes so far."""
         return self._static.element_shape
@@ -170,7 +184,7 @@ class TensorArray:
             Sharing the handle, and what is known of the elements.
         """
         array = TensorArray.__new__(TensorArray)
-        array.dtype, array.handle, array.flow, array._static = self.dtype, self.handle, flow, self._static
+        array.handle, array.flow, array._static = self.handle, flow, self._static
         return array
 
     @public
@@ -232,16 +246,31 @@ class TensorArray:
         Tensor
             Of shape ``[size] + element shape``.
         """
+        return self._stack([], name)
+
+    def _stack(self, zeros: list[Tensor], name: str | None) -> Tensor:
         return apply(  # type: ignore[no-any-return]
             "TensorArrayStack",
             self.handle,
             self.flow,
-            [],
+            zeros,
             name=name,
             dtype=self.dtype,
             element_shape=self.element_shape,
             size=self._static.size,
         )
+
+    def stack_or(self, shape: Tensor | None) -> Tensor:
+        """Stack all elements; if there are none they count as ones of a shape that the step knows, where it is given.
+
+        Parameters
+        ----------
+        shape : int32 vector or None
+        """
+        if shape is None or self.element_shape.is_fully_known:
+            return self.stack()
+        count = apply("TensorArraySize", self.handle, self.flow)
+        return self._stack([apply("Concat", [apply("ExpandDims", count, axis=0), shape], axis=0)], None)
 
     @public
     def unstack(self, value: Any, name: str | None = None) -> TensorArray:
@@ -394,6 +423,9 @@ class TensorArray:
         return self.with_flow(flow)
 
     def _element(self, value: Any) -> Tensor:
+        if self._static.takes_any_dtype and hasattr(value, "dtype"):
+            self._static.dtype = self.handle.op.attrs["dtype"] = convert_to_tensor(value).dtype
+        self._static.takes_any_dtype = False
         return convert_to_tensor(value, self.dtype)
 
     def _rows(self, value: Any) -> Tensor:

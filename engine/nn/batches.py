@@ -14,7 +14,6 @@ from ..frontend.tensor_array import TensorArray
 from ..ir.apply import convert_to_tensor
 from ..ir.tensor import Tensor
 from ..ops.array.concat import concat
-from ..ops.array.creation import zeros
 from ..ops.array.layout import reverse, transpose
 from ..ops.array.padding import pad
 from ..ops.array.sequences import reverse_sequence
@@ -56,7 +55,7 @@ class Batch:
         if initial_state is None:
             initial_state = cell.zero_state(rows, dtype or first.dtype)
         self.state: Any = nest.map_structure(tensor_or_array, initial_state)
-        self.output_dtype: DType = state_dtype(self.state, first)
+        self.output_dtype: DType = state_dtype(self.state, first)  # of literals; else the cell's outputs say it
         self.output_sizes = _sizes(cell.output_size)
 
     def blocks(self, asked: int | None) -> int:
@@ -75,8 +74,6 @@ class Batch:
 
     def run(self, options: LoopOptions) -> tuple[Any, Any]:
         """Run all rows until the longest has ended; return outputs of all steps, time first, and the state."""
-        if isinstance(self.steps, int) and self.steps == 0:
-            return self._nothing(), self.state
         if self.lengths is None:
             return self._loop(self.inputs, self.state, None, self.steps, options)
         steps = minimum(self.steps, reduce_max(concat([self.lengths, [1]], 0)))
@@ -103,9 +100,13 @@ class Batch:
 
     def _loop(self, inputs: Any, state: Any, lengths: Any, steps: Any, options: LoopOptions) -> tuple[Any, Any]:
         """Run rows for some steps; return stacked outputs, time first, and the state."""
-        arrays = [TensorArray(x.dtype, shape(x)[0]).unstack(x) for x in nest.flatten(inputs)]
+        arrays_of = nest.flatten(inputs)
+        arrays = [TensorArray(x.dtype, shape(x)[0]).unstack(x) for x in arrays_of]
         rows = self._rows(state) if lengths is None else lengths.shape
-        made = [TensorArray(self.output_dtype, steps, element_shape=[*rows, *s]) for s in self.output_sizes]
+        made = [
+            TensorArray(self.output_dtype, steps, element_shape=[*rows, *s]).of_first_written()
+            for s in self.output_sizes
+        ]
         masks = Masks(lengths)
 
         def body(t: Any, written: Any, state: Any) -> tuple[Any, Any, Any]:
@@ -115,7 +116,9 @@ class Batch:
             return t + 1, [a.write(t, x) for a, x in zip(written, fresh, strict=True)], after
 
         _, made, state = while_loop(lambda t, *_: t < steps, body, (0, made, state), name="time", **options)
-        return self._packed([a.stack() for a in made]), state
+        batch = shape(arrays_of[0])[1:2]
+        stacked = [a.stack_or(concat([batch, size], 0)) for a, size in zip(made, self.output_sizes, strict=True)]
+        return self._packed(stacked), state
 
     def _rows(self, state: Any) -> Shape:
         """Return the static batch size, as a state of any leaves knows it, or else the inputs."""
@@ -130,10 +133,6 @@ class Batch:
         result: Tensor = pad(output, [[0, missing], *[[0, 0]] * ((output.rank or 1) - 1)])
         result.set_shape([None, *output.shape[1:]])
         return result
-
-    def _nothing(self) -> Any:
-        rows = self.size if self.size is not None else shape(nest.flatten(self.inputs)[0])[1]
-        return self._packed([zeros([0, rows, *size], self.output_dtype) for size in self.output_sizes])
 
     def as_given(self, output: Tensor) -> Tensor:
         """Return outputs with the dimensions in the order of the inputs."""
@@ -255,6 +254,12 @@ def _static_batch(leaves: list[Tensor], lengths: Tensor | None, time_major: bool
 def tensor_or_array(value: Any) -> Any:
     """Return a leaf of a state: a TensorArray as it is, anything else as a tensor."""
     return value if hasattr(value, "with_flow") else convert_to_tensor(value)
+
+
+def array_like(z: Tensor) -> TensorArray:
+    """Return an array for elements like a tensor, whose shape it has in the step even if nothing is written."""
+    array = TensorArray(z.dtype, 0, True, element_shape=z.shape)
+    return array if z.shape.is_fully_known else array.unstack(expand_dims(z, 0)[:0])
 
 
 def state_dtype(state: Any, inputs: Tensor) -> DType:

@@ -12,11 +12,11 @@ from ..frontend.tensor_array import TensorArray
 from ..ir.apply import convert_to_tensor
 from ..ir.entry import public
 from ..ir.tensor import Tensor
-from ..ops.array.creation import zeros_like
+from ..ops.array.creation import zeros, zeros_like
 from ..ops.array.where import where
 from ..ops.math.comparison import logical_not, logical_or
 from ..ops.math.reductions import reduce_all
-from .batches import loop_options, rows_chosen, swapped, tensor_or_array
+from .batches import array_like, loop_options, rows_chosen, swapped, tensor_or_array
 from .cell_wrappers import checked_cell
 from .decoding_helpers import Helper
 from .module import Module
@@ -304,7 +304,7 @@ class _Decoding:
 
     def run(self, maximum: Any, options: dict[str, Any]) -> tuple[Any, Any, Tensor]:
         """Return stacked outputs, time first, the state and the lengths."""
-        arrays = [TensorArray(x.dtype, 0, True, element_shape=x.shape) for x in nest.flatten(self.like)]
+        arrays = [self._array(x) for x in nest.flatten(self.like)]
         start = (0, arrays, self.state, self.inputs, self.finished, zeros_like(self.finished, dtype="int32"))
         _, arrays, state, _, _, lengths = while_loop(
             lambda t, a, s, x, finished, n: logical_not(reduce_all(finished)),
@@ -315,6 +315,12 @@ class _Decoding:
             **options,
         )
         return nest.pack_as(self.like, [a.stack() for a in arrays]), state, lengths
+
+    def _array(self, x: Tensor) -> TensorArray:
+        """Return an array for outputs like one of another loop, which is only known by its shape."""
+        if not x.rank or x.shape[0] is not None or not x.shape[1:].is_fully_known:
+            return TensorArray(x.dtype, 0, True, element_shape=x.shape)
+        return array_like(zeros([shape(self.finished)[0], *x.shape[1:]], x.dtype))
 
     def _step(self, t: Tensor, arrays: list[Any], state: Any, inputs: Any, finished: Tensor, lengths: Tensor) -> Any:
         outputs, after, following, ended = self.decoder.step(t, inputs, state)

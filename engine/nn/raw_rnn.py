@@ -10,15 +10,15 @@ from ..base.dtypes import DType
 from ..base.errors import GraphError
 from ..frontend.loops import while_loop
 from ..frontend.scopes import name_scope
-from ..frontend.tensor_array import TensorArray
 from ..ir.apply import constant, convert_to_tensor
 from ..ir.entry import public
 from ..ir.tensor import Tensor
 from ..ops.array.creation import zeros
 from ..ops.array.shapes import shape
+from ..ops.math.casting import cast
 from ..ops.math.comparison import logical_not, logical_or
 from ..ops.math.reductions import reduce_all
-from .batches import loop_options, rows_chosen, state_dtype, tensor_or_array
+from .batches import array_like, loop_options, rows_chosen, state_dtype, tensor_or_array
 from .cell_wrappers import checked_cell
 from .cells import map_sizes
 
@@ -118,7 +118,9 @@ class _Loop:
         rows = ended.shape[0] if ended.rank and ended.shape[0] is not None else shape(ended)[0]
         first = nest.map_structure(convert_to_tensor, x)
         self.empty = _emitted_zeros(cell, emit, state_dtype(state, nest.flatten(first)[0]), rows)
-        arrays = [TensorArray(z.dtype, 0, True, element_shape=z.shape) for z in nest.flatten(self.empty)]
+        arrays = [array_like(z) for z in nest.flatten(self.empty)]
+        if emit is None:  # the cell's outputs say of which dtype they are
+            arrays = [a.of_first_written() for a in arrays]
         self.has_state = loop_state is not None
         kept = loop_state if self.has_state else 0
         self.start = (0, ended, first, state, arrays, kept)
@@ -128,7 +130,10 @@ class _Loop:
         output, after = self.cell(x, state)
         made = self.loop_fn(time + 1, output, after, kept if self.has_state else None)
         fresh, x, after, emit, new = _five(made)
-        emitted = _chosen(ended, self.empty, output if emit is None else emit)
+        emit = output if emit is None else emit
+        pairs = zip(nest.flatten(self.empty), nest.flatten_as(self.empty, emit), strict=True)
+        empty = [cast(z, getattr(y, "dtype", z.dtype)) for z, y in pairs]
+        emitted = _chosen(ended, nest.pack_as(self.empty, empty), emit)
         arrays = [a.write(time, e) for a, e in zip(arrays, emitted, strict=True)]
         state = nest.pack_as(state, _chosen(ended, state, after))
         return time + 1, logical_or(ended, fresh), x, state, arrays, kept if new is None else new

@@ -10,7 +10,7 @@ import numpy as np
 from ...base import dtypes
 from ...base.errors import ShapeError
 from ...base.shapes import SCALAR, Shape
-from ...ir.apply import apply, convert_to_tensor
+from ...ir.apply import apply
 from ...ir.builder import Builder
 from ...ir.definition import REQUIRED, Batched, NotDifferentiable, Sample, define
 from ...ir.entry import public

@@ -281,6 +281,8 @@ class ArrayStorage(Elements, Resource):
                 got=f"shape {list(rows.shape)}",
                 hint="slice the rows, or give an index for each",
             )
+        if not len(rows):
+            self._learn_of_none(Shape(rows.shape[1:]))
         done = 0
         if isinstance(indices, range):
             self._make_room(len(indices))
@@ -295,6 +297,11 @@ class ArrayStorage(Elements, Resource):
             self.whole = rows if is_whole else None
         # Rows are arrays, where rows[k] might be a Python string.
         return self.write_all(((indices[k], rows[k, ...]) for k in range(done, len(rows))), context)
+
+    def _learn_of_none(self, shape: Shape) -> None:
+        """Keep the shape of rows of which there are none, so that no elements are stacked to what they came from."""
+        if self.identical_shapes and self.element_shape.is_compatible_with(shape):
+            self.element_shape = self.element_shape.merge(shape)
 
     def concat(self, like: Sequence[Any], context: KernelContext, static: Shape) -> Any:
         """Read all elements joined along their first dimension, and their lengths (rule 110), or what gives them."""
@@ -341,6 +348,8 @@ class ArrayStorage(Elements, Resource):
                 got=len(lengths),
                 hint="make the array of that size, or with dynamic_size=True",
             )
+        if not len(lengths):
+            self._learn_of_none(Shape([None, *value.shape[1:]]))
         ends = np.cumsum(lengths)
         pieces = (value[end - length : end] for end, length in zip(ends, lengths, strict=True))
         return self.write_all(enumerate(pieces), context)
