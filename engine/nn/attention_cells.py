@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import Any, NamedTuple
 
 from ..base import nest
@@ -125,6 +126,58 @@ class AttentionWrapper(CellWrapper):
                 hint="give attention_layer_size a list, or None",
             )
         return [Dense(size, use_bias=False, name="attention_layer") for size in wanted]
+
+    def with_memory(
+        self, memory: Any, memory_sequence_length: Any = None, initial_cell_state: Any = None
+    ) -> AttentionWrapper:
+        """Return a cell that reads another memory by the same variables: what was trained, for beam search.
+
+        Parameters
+        ----------
+        memory : Tensor of shape [batch, places, depth], or sequence of them
+            One for each attention mechanism, as for `AttentionMechanism.with_memory`.
+        memory_sequence_length : int32 Tensor of shape [batch], or sequence of them, optional
+        initial_cell_state : structure of Tensor, optional
+            What its `zero_state` begins with.
+
+        Returns
+        -------
+        AttentionWrapper
+
+        Raises
+        ------
+        GraphError
+            If there is not one memory for each mechanism.
+
+        Examples
+        --------
+        >>> import tagloom as tg
+        >>> with tg.Graph().as_default():
+        ...     memory = tg.ones([2, 5, 3])
+        ...     cell = tg.nn.AttentionWrapper(tg.nn.GRUCell(4), tg.nn.LuongAttention(4, memory), 6)
+        ...     output, _ = cell(tg.ones([2, 7]), cell.zero_state(2))
+        ...     searching = cell.with_memory(tg.nn.tile_batch(memory, 10))
+        ...     outputs, _ = searching(tg.ones([20, 7]), searching.zero_state(20))
+        >>> outputs.shape, searching.cell is cell.cell
+        (Shape(20, 6), True)
+        """
+        memories = list(memory) if isinstance(memory, (list, tuple)) else [memory]
+        is_listed = isinstance(memory_sequence_length, (list, tuple)) and not self.is_single
+        lengths = list(memory_sequence_length) if is_listed else [memory_sequence_length] * len(self.mechanisms)
+        if len(memories) != len(self.mechanisms) or len(lengths) != len(self.mechanisms):
+            raise GraphError(
+                "an AttentionWrapper reads a memory for each attention mechanism",
+                wanted=f"{len(self.mechanisms)} memories",
+                got=f"{len(memories)} memories and {len(lengths)} vectors of lengths",
+                hint="give a list of memories in the order of the mechanisms",
+            )
+        other = copy(self)
+        pairs = zip(self.mechanisms, memories, lengths, strict=True)
+        other.mechanisms = [mechanism.with_memory(m, n) for mechanism, m, n in pairs]
+        other.initial_cell_state = initial_cell_state
+        alignments = tuple(m.alignments_size for m in other.mechanisms)
+        other.state_size = self.state_size._replace(alignments=other._one_or_all(list(alignments)))
+        return other
 
     def zero_state(self, batch_size: Any, dtype: Any = "float32") -> AttentionWrapperState:
         """Return a state in which nothing was read, with `initial_cell_state` if there is one.

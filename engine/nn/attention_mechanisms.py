@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 from ..base.dtypes import float16
 from ..base.errors import GraphError, ShapeError
+from ..frontend.scopes import name_scope
 from ..frontend.variables import Variable
 from ..ir.apply import convert_to_tensor
 from ..ir.tensor import Tensor
@@ -81,6 +83,13 @@ class AttentionMechanism(Module):
     ) -> None:
         super().__init__(name)
         self.num_units = num_units
+        lowest = -3e4 if convert_to_tensor(memory).dtype is float16 else -1e30  # -inf has no maximum in empty rows
+        self.masked_score: float = lowest if score_mask_value is None else score_mask_value
+        self.probability_fn = probability_fn or softmax
+        self.memory_layer: Dense = Dense(num_units, use_bias=False, name="memory_layer")
+        self._read_memory(memory, memory_sequence_length)
+
+    def _read_memory(self, memory: Any, memory_sequence_length: Any) -> None:
         values = convert_to_tensor(memory)
         if values.rank != 3:
             raise ShapeError(
@@ -90,18 +99,48 @@ class AttentionMechanism(Module):
                 operation=values.op,
                 hint="give it the outputs of dynamic_rnn, batch first",
             )
-        lowest = -3e4 if values.dtype is float16 else -1e30  # a row without places has no maximum if all are infinite
-        self.masked_score: float = lowest if score_mask_value is None else score_mask_value
-        self.probability_fn = probability_fn or softmax
         self.is_read: Tensor | None = None
         if memory_sequence_length is not None:
             lengths = expand_dims(cast(memory_sequence_length, "int32"), 1)
             self.is_read = numbers(shape(values)[1]) < lengths
             values = where(expand_dims(self.is_read, 2), values, 0)
         self.values = values
-        self.memory_layer: Dense = Dense(num_units, use_bias=False, name="memory_layer")
         self.keys: Any = self.memory_layer(values)
         self.alignments_size: int | None = values.shape[1]
+
+    def with_memory(self, memory: Any, memory_sequence_length: Any = None) -> AttentionMechanism:
+        """Return attention to another memory by the same variables: what was trained, for beam search.
+
+        Parameters
+        ----------
+        memory : Tensor of shape [batch, places, depth]
+            Of the depth of the first one; its batch and its places may differ.
+        memory_sequence_length : int32 Tensor of shape [batch], optional
+
+        Returns
+        -------
+        AttentionMechanism
+            Its layers and variables are those of this one, and its parameters count once in what has both.
+
+        Raises
+        ------
+        ShapeError
+            If the memory has another rank than 3, or another depth.
+
+        Examples
+        --------
+        >>> import tagloom as tg
+        >>> with tg.Graph().as_default():
+        ...     memory = tg.ones([2, 5, 3])
+        ...     trained = tg.nn.LuongAttention(4, memory)
+        ...     searching = trained.with_memory(tg.nn.tile_batch(memory, 10))
+        >>> searching.keys.shape, searching.memory_layer is trained.memory_layer
+        (Shape(20, 5, 4), True)
+        """
+        other = copy(self)
+        with name_scope(self.name):
+            other._read_memory(memory, memory_sequence_length)
+        return other
 
     @property
     def places(self) -> Any:

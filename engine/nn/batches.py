@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..base import nest
-from ..base.dtypes import DType, int32
+from ..base.dtypes import DType, bool_, int32
 from ..base.errors import GraphError, ShapeError
 from ..base.settings import WINDOW
 from ..base.shapes import Shape
@@ -159,6 +159,8 @@ class Masks:
         x = convert_to_tensor(fresh)
         if x.rank == 0:
             return x
+        if isinstance(old, int) and not x.dtype.is_numeric:
+            old = False if x.dtype is bool_ else ""
         result = where(t < (self.column if x.rank == 2 else along_rows(self.lengths, x)), x, old)
         result.set_shape(getattr(old, "shape", x.shape))
         return result

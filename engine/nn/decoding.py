@@ -13,6 +13,7 @@ from ..ir.apply import convert_to_tensor
 from ..ir.entry import public
 from ..ir.tensor import Tensor
 from ..ops.array.creation import zeros, zeros_like
+from ..ops.array.shapes import shape
 from ..ops.array.where import where
 from ..ops.math.comparison import logical_not, logical_or
 from ..ops.math.reductions import reduce_all
