@@ -302,6 +302,7 @@ from .ops.math.fake_quantizing import (
 from .ops.math.gamma import digamma, lbeta, lgamma, polygamma, zeta
 from .ops.math.incomplete import betainc, igamma, igammac
 from .ops.math.linear import l2_loss, matmul
+from .ops.math.logaddexp import logaddexp
 from .ops.math.quantizing import Quantized, dequantize, quantize, quantized_matmul
 from .ops.math.random import random_normal, random_uniform, set_random_seed, truncated_normal
 from .ops.math.reductions import (
@@ -417,6 +418,8 @@ if not _typing.TYPE_CHECKING:  # for which a module with `__getattr__` has all n
     from .frontend.missing_names import __getattr__ as __getattr__
 
 bool: DType = _bool
+del compile
+
 __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, range, round, slice
     "AccumulatorStatistics",
     "Assert",
@@ -733,6 +736,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "log_sigmoid",
     "log_softmax",
     "log_uniform_candidate_sampler",
+    "logaddexp",
     "logdet",
     "logical_and",
     "logical_not",

@@ -3,6 +3,7 @@
 See docs/pipelines.md, and docs/design/0032-pipelines.md.
 """
 
+from ..frontend.missing_names import missing_in
 from .dataset import Dataset
 from .graph_iterator import GraphIterator
 from .images import decode_image, from_images, random_crop, random_distort, random_flip
@@ -19,6 +20,8 @@ from .sources import (
     zip_datasets,
 )
 from .tfrecord import TFRecordWriter, make_example, parse_example
+
+__getattr__ = missing_in("data")
 
 __all__ = [
     "Dataset",

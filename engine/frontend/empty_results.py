@@ -48,8 +48,10 @@ def shapes_of_none(results: Sequence[Tensor], elements: Sequence[Tensor], source
 def _shape_of_none(result: Tensor, elements: Sequence[Tensor], source: Elements) -> Tensor | None:
     body = elements[0].region
     needed = _operations(result, set(elements), body)
-    if needed is None or result.rank is None or any(
-        rows.rank is None or isinstance(rows, SparseRows) for rows in source.rows_given
+    if (
+        needed is None
+        or result.rank is None
+        or any(rows.rank is None or isinstance(rows, SparseRows) for rows in source.rows_given)
     ):
         return None
     rank = result.rank

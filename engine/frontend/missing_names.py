@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from difflib import get_close_matches
 from types import ModuleType
 from typing import Any, NoReturn
@@ -12,7 +13,22 @@ from ..ir.other_names import NAMES, name_here
 
 _PACKAGE = __name__.partition(".")[0]
 _MODULES = ("data", "losses", "metrics", "monitoring", "nn", "streams", "testing", "training")  # those for users
+_NEAR = 0.75  # of `get_close_matches`: below it names only share letters, as `jit` and `int32` do
 _FLAT = ("bitwise", "debugging", "linalg", "manip", "math", "random", "strings")
+
+
+_IN_MODULES = {
+    ("data", "DataLoader"): "data.Dataset.from_arrays(...).batch(n)",
+    ("data", "from_tensor_slices"): "data.Dataset.from_arrays",
+    ("losses", "BCELoss"): "losses.sigmoid_cross_entropy",
+    ("losses", "CrossEntropyLoss"): "losses.sparse_softmax_cross_entropy",
+    ("losses", "L1Loss"): "losses.absolute_difference",
+    ("losses", "MSELoss"): "losses.mean_squared_error",
+    ("losses", "mse"): "losses.mean_squared_error",
+    ("metrics", "Accuracy"): "metrics.accuracy",
+    ("training", "SGD"): "training.GradientDescentOptimizer",
+    ("training", "Saver"): "training.Checkpointer",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -23,10 +39,31 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"{_PACKAGE} has no '{name}'" + (f"\n  try: {hint}" if hint else ""), name=name)
 
 
-def missing_in_nn(name: str) -> NoReturn:
-    """Refuse a name that `tagloom.nn` does not have: functions are in one place."""
-    hint = f"{_PACKAGE}.{name}" if name in __dir__() else _hint(name)
-    raise AttributeError(f"{_PACKAGE}.nn has no '{name}'" + (f"\n  try: {hint}" if hint else ""), name=name)
+def missing_in(module: str) -> Callable[[str], NoReturn]:
+    """Return the ``__getattr__`` of a module for users: it names the nearest thing there, or anywhere in the package."""
+
+    def refuse(name: str) -> NoReturn:
+        """Refuse a name that the module does not have, with that of the same thing here, or with near ones."""
+        hint = _hint_in(module, name)
+        text = f"{_PACKAGE}.{module} has no '{name}'"
+        raise AttributeError(text + (f"\n  try: {hint}" if hint else ""), name=name)
+
+    return refuse
+
+
+def _hint_in(module: str, name: str) -> str | None:
+    if name.startswith("_"):
+        return None
+    known = _IN_MODULES.get((module, name))
+    if known is not None:
+        return f"{_PACKAGE}.{known}"
+    own = getattr(sys.modules[f"{_PACKAGE}.{module}"], "__all__", ())
+    # Keras and PyTorch leave out the word that the names here end in, or write it in another case.
+    same = [each for each in own if each.lower() in (name.lower(), f"{name}Optimizer".lower(), f"{name}_loss".lower())]
+    near = same or get_close_matches(name, own, 3, _NEAR)
+    if near:
+        return ", ".join(f"{_PACKAGE}.{module}.{each}" for each in near)
+    return f"{_PACKAGE}.{name}" if name in __dir__() else _hint(name)
 
 
 def __dir__() -> list[str]:
@@ -49,6 +86,8 @@ def _hint(name: str) -> str | None:
         return None  # asked by Python, of any module
     if name == "train":
         return f"{_PACKAGE}.training, which has the optimizers"
+    if name == "compat":
+        return f"{_PACKAGE}.f for tf.compat.v1.f; see docs/porting.md"
     if name == "sparse":
         return f"{_PACKAGE}.sparse_f for tf.sparse.f, as all functions are in one place"
     if name in _FLAT:
@@ -56,5 +95,5 @@ def _hint(name: str) -> str | None:
     known = name_here(name)
     if known is not None:
         return f"{_PACKAGE}.{known}"
-    near = get_close_matches(name, [*__dir__(), *NAMES], 3)
+    near = get_close_matches(name, [*__dir__(), *NAMES], 3, _NEAR)
     return ", ".join(f"{_PACKAGE}.{NAMES.get(each, each)}" for each in dict.fromkeys(near)) or None

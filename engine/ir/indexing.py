@@ -15,10 +15,12 @@ newaxis = None  # a dimension of size 1 in ``t[key]``, as NumPy and TensorFlow c
 
 
 def slice_tensor(tensor: Tensor, key: Any) -> Tensor:
-    """Build ``tensor[key]``: integers, slices, ellipsis, None and scalar tensors, or one boolean mask."""
+    """Build ``tensor[key]``: integers, slices, ellipsis, None and scalar tensors; one mask; or numbers of rows."""
     keys = key if isinstance(key, tuple) else (key,)
     if len(keys) == 1 and _is_mask(keys[0]):
         return apply("BooleanMask", tensor, keys[0])  # type: ignore[no-any-return]
+    if len(keys) == 1 and _is_rows(keys[0]):
+        return _rows(tensor, keys[0])
     spec: list[Any] = []
     dynamic: list[Any] = []
     for part in keys:
@@ -30,6 +32,33 @@ def _is_mask(key: Any) -> bool:
     if isinstance(key, np.ndarray):
         return bool(key.dtype == np.bool_)
     return as_symbolic(key) and convert_to_tensor(key).dtype is dtypes.bool_
+
+
+def _is_rows(key: Any) -> bool:
+    """True for a list or an array of the numbers of rows."""
+    if isinstance(key, list):
+        return bool(key) and all(isinstance(k, (list, int, np.integer)) or as_symbolic(k) for k in key)
+    if isinstance(key, np.ndarray):
+        return bool(key.ndim and key.dtype.kind in "iu")
+    if not as_symbolic(key):
+        return False
+    symbol = convert_to_tensor(key)
+    return symbol.dtype.is_integer and bool(symbol.rank)
+
+
+def _rows(tensor: Tensor, key: Any) -> Tensor:
+    """Take rows by their numbers, from the end where negative, as NumPy does."""
+    if isinstance(key, list) and not as_symbolic(key):
+        key = np.asarray(key)
+        if key.dtype == np.bool_:
+            return apply("BooleanMask", tensor, key)  # type: ignore[no-any-return]
+    indices = convert_to_tensor(key)
+    if indices.dtype not in dtypes.INDEX:
+        indices = apply("Cast", indices, dtype=dtypes.int64)
+    if not isinstance(key, np.ndarray) or (key < 0).any():
+        count = apply("Cast", apply("Shape", tensor)[0], dtype=indices.dtype)
+        indices = apply("Where", apply("Less", indices, 0), apply("Add", indices, count), indices)
+    return apply("Gather", tensor, indices, axis=0)  # type: ignore[no-any-return]
 
 
 class Dynamic:
@@ -56,7 +85,7 @@ def _slice_part(tensor: Tensor, part: Any, dynamic: list[Any]) -> Any:
             wanted="integers, slices, ..., None, scalar integer tensors or a mask",
             got=repr(value),
             operation=tensor.op,
-            hint="use gather, gather_nd or boolean_mask",
+            hint="use gather along an axis, gather_nd for places in several dimensions, boolean_mask for bools",
         )
 
     if part is Ellipsis or part is None:

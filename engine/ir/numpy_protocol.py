@@ -11,6 +11,7 @@ from ..base import dtypes
 from ..base.errors import GraphError
 from .entry import PUBLIC
 from .other_names import name_here
+from .products import product
 from .tensor import Operators
 
 _LOGICAL = {  # NumPy's functions of bits are those of truth values too
@@ -21,6 +22,7 @@ _LOGICAL = {  # NumPy's functions of bits are those of truth values too
 }
 _OTHERS: dict[str, Callable[..., Any]] = {
     "positive": lambda x: +x,
+    "matmul": product,
     "divmod": lambda x, y: (PUBLIC["floordiv"](x, y), PUBLIC["floormod"](x, y)),
 }
 _COMPARISONS = {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ..base.dtypes import DType
 from ..base.errors import GraphError, ShapeError
 from ..base.shapes import Shape
+from .methods import ArrayMethods
 
 if TYPE_CHECKING:
     from .graph import Graph
@@ -32,7 +33,7 @@ _NO_TRUTH = (
 )
 
 
-class Operators:
+class Operators(ArrayMethods):
     """What tensors and variables have in common: Python operators and slicing, each building an operation."""
 
     __slots__ = ()
@@ -145,10 +146,14 @@ class Operators:
         return _apply("Pow", other, self)
 
     def __matmul__(self, other: Any) -> Tensor:
-        return _apply("MatMul", self, other)
+        from .products import product
+
+        return product(self, other)
 
     def __rmatmul__(self, other: Any) -> Tensor:
-        return _apply("MatMul", other, self)
+        from .products import product
+
+        return product(other, self)
 
     def __neg__(self) -> Tensor:
         return _apply("Neg", self)
@@ -235,6 +240,14 @@ class Operators:
     def reshape(self, *shape: Any) -> Tensor:
         """Return the same elements in another `shape`: sizes, or a list or vector of them."""
         return _call("reshape", self, shape[0] if len(shape) == 1 else list(shape))
+
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        """Tensors do not change."""
+        self._refuse(
+            "does not change",
+            "t = tensor_scatter_update(t, [[0]], [value]) gives a tensor with another row 0, tensor_scatter_add adds to "
+            "rows, where(mask, value, t) chooses elements; a Variable has scatter_update",
+        )
 
     def __getitem__(self, key: Any) -> Tensor:
         from .apply import convert_to_tensor

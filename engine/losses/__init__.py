@@ -1,5 +1,6 @@
 """Losses: how far predictions are from labels, weighted and reduced to what an optimizer minimizes."""
 
+from ..frontend.missing_names import missing_in
 from .classification import (
     hinge_loss,
     log_loss,
@@ -16,6 +17,8 @@ from .regression import (
     mean_squared_error,
 )
 from .weighting import Reduction, compute_weighted_loss
+
+__getattr__ = missing_in("losses")
 
 __all__ = [
     "Reduction",

@@ -1,5 +1,6 @@
 """Metrics over many steps: each is a value, and an operation that takes one more step's labels and predictions in."""
 
+from ..frontend.missing_names import missing_in
 from .at_thresholds import (
     false_negatives_at_thresholds,
     false_positives_at_thresholds,
@@ -30,6 +31,8 @@ from .outcomes import (
     true_positives,
 )
 from .streaming import metric_variables, reset
+
+__getattr__ = missing_in("metrics")
 
 __all__ = [
     "accuracy",

@@ -1,7 +1,10 @@
 """What running sessions tell to those who look after them: metrics for Prometheus, spans for OpenTelemetry."""
 
+from ..frontend.missing_names import missing_in
 from ..runtime.observe.prometheus import prometheus_text
 from .spans import Spans
+
+__getattr__ = missing_in("monitoring")
 
 __all__ = ["Spans", "prometheus_text"]
 

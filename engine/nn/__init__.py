@@ -1,6 +1,6 @@
 """What models are made of: modules, which keep variables, and what is built of them."""
 
-from ..frontend.missing_names import missing_in_nn as __getattr__  # noqa: F401, of this module
+from ..frontend.missing_names import missing_in
 from .attention import MultiHeadAttention, TransformerEncoderLayer
 from .attention_cells import AttentionWrapper, AttentionWrapperState
 from .attention_mechanisms import AttentionMechanism, BahdanauAttention, LuongAttention
@@ -48,6 +48,8 @@ from .scaled_initializers import (
     variance_scaling_initializer,
 )
 from .variable_scope import AUTO_REUSE, VariableScope, get_variable_scope, variable_scope
+
+__getattr__ = missing_in("nn")
 
 __all__ = [
     "AUTO_REUSE",

@@ -1,5 +1,6 @@
 """Optimizers and what stands around them, built at user level from variables, gradients and primitive operations."""
 
+from ..frontend.missing_names import missing_in
 from .accumulation import GradientAccumulator
 from .adam import AdamOptimizer
 from .adam_with_decay import AdamWOptimizer, LambOptimizer
@@ -26,6 +27,8 @@ from .schedules import (
     piecewise_constant,
     polynomial_decay,
 )
+
+__getattr__ = missing_in("training")
 
 __all__ = [
     "AdadeltaOptimizer",

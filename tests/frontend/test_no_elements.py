@@ -127,7 +127,10 @@ def test_raw_rnn_takes_the_dtype_of_the_cell(evaluate):
 def test_bidirectional_outputs_of_several_dtypes(evaluate):
     outputs, _ = evaluate(
         lambda x: tg.nn.bidirectional_dynamic_rnn(
-            Count("float64"), Count("float32"), x[..., :1], initial_state_fw=tg.zeros([], "int32"),
+            Count("float64"),
+            Count("float32"),
+            x[..., :1],
+            initial_state_fw=tg.zeros([], "int32"),
             initial_state_bw=tg.zeros([], "int32"),
         ),
         np.ones((1, 3, 1), "f"),
@@ -162,9 +165,7 @@ def test_sparse_rows_beside_dense_ones_and_their_gradients(evaluate):
 
 def test_numbers_of_sparse_and_dense_rows_differ(evaluate):
     with pytest.raises(tg.TagloomError, match="different numbers of elements"):
-        evaluate(
-            lambda w: tg.map_fn(lambda e: e[1], (tg.SparseTensor(*SPARSE), w), dtype="float32"), np.ones(3, "f")
-        )
+        evaluate(lambda w: tg.map_fn(lambda e: e[1], (tg.SparseTensor(*SPARSE), w), dtype="float32"), np.ones(3, "f"))
 
 
 @pytest.mark.parametrize("function", ["scan", "foldl", "foldr"])

@@ -13,7 +13,11 @@ from tagloom.ir.graph import Graph
 from tests.ops.evaluation import run_kernel
 from tests.ops.samples import DEFINITIONS, flat
 
-EXCEPT = {("Unstack", "num", 0), ("SplitV", "num", 0), ("FakeQuant", "num_bits", 2)}  # no public function asks for these
+EXCEPT = {
+    ("Unstack", "num", 0),
+    ("SplitV", "num", 0),
+    ("FakeQuant", "num_bits", 2),
+}  # no public function asks for these
 # A kernel reads the only element of an array as a scalar, which means nothing else.
 ONE_ELEMENT = {"Fill", "LinSpace", "NonMaxSuppression", "OneHot", "Pad", "Range", "SparseToDense"}
 PYTHON = {"CustomGradient"}  # what calls Python while building has a number of its own for its results

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tagloom as tg
+from tagloom.compile.loops import input_blocks
 
 from tests.support.settings import ON
 
@@ -269,7 +270,7 @@ async def test_a_value_inside_what_would_be_fused(session):
 
 @pytest.mark.parametrize("limit", ["100KB", "8MB"])
 async def test_iterations_that_waited_for_one_block_are_shown_in_order(monkeypatch, limit):
-    monkeypatch.setattr("tagloom.compile.loops.input_blocks._SMALL", 1)
+    monkeypatch.setattr(input_blocks, "_SMALL", 1)
     shown = []
 
     def body(t, h):

@@ -1,0 +1,106 @@
+"""Methods of tensors and variables that NumPy's arrays have: each builds the operation of the public function."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+
+def _call(function: str, *arguments: Any) -> Any:
+    from .entry import PUBLIC
+
+    return PUBLIC[function](*arguments)
+
+
+class ArrayMethods:
+    """Reductions and other ways to lay elements out, called as NumPy's are; `axis` is None, an int or several."""
+
+    __slots__ = ()
+    dtype: Any
+
+    def sum(self, axis: Any = None, keepdims: bool = False) -> Tensor:
+        """Add elements up along axes: `reduce_sum`."""
+        return self._reduced("reduce_sum", axis, keepdims)
+
+    def mean(self, axis: Any = None, keepdims: bool = False) -> Tensor:
+        """Average elements along axes: `reduce_mean`; the mean of integers is truncated there, not here."""
+        if self.dtype.is_integer:
+            return _call("reduce_mean", _call("cast", self, "float32"), axis, keepdims)  # type: ignore[no-any-return]
+        return self._reduced("reduce_mean", axis, keepdims)
+
+    def prod(self, axis: Any = None, keepdims: bool = False) -> Tensor:
+        """Multiply elements along axes: `reduce_prod`."""
+        return self._reduced("reduce_prod", axis, keepdims)
+
+    def max(self, axis: Any = None, keepdims: bool = False) -> Tensor:
+        """Return the largest elements along axes: `reduce_max`."""
+        return self._reduced("reduce_max", axis, keepdims)
+
+    def min(self, axis: Any = None, keepdims: bool = False) -> Tensor:
+        """Return the smallest elements along axes: `reduce_min`."""
+        return self._reduced("reduce_min", axis, keepdims)
+
+    def std(self, axis: Any = None, keepdims: bool = False) -> Tensor:
+        """Return the standard deviation along axes: `reduce_std`."""
+        return self._reduced("reduce_std", axis, keepdims)
+
+    def var(self, axis: Any = None, keepdims: bool = False) -> Tensor:
+        """Return the variance along axes: `reduce_variance`."""
+        return self._reduced("reduce_variance", axis, keepdims)
+
+    def any(self, axis: Any = None, keepdims: bool = False) -> Tensor:
+        """Return a bool tensor: True where an element along the axes is true, or a number other than 0."""
+        return _call("reduce_any", self._truth(), axis, keepdims)  # type: ignore[no-any-return]
+
+    def all(self, axis: Any = None, keepdims: bool = False) -> Tensor:
+        """Return a bool tensor: True where all elements along the axes are true, or numbers other than 0."""
+        return _call("reduce_all", self._truth(), axis, keepdims)  # type: ignore[no-any-return]
+
+    def argmax(self, axis: int | None = None) -> Tensor:
+        """Return the places of the largest elements along an axis, or among all elements: `argmax`."""
+        return self._place("argmax", axis)
+
+    def argmin(self, axis: int | None = None) -> Tensor:
+        """Return the places of the smallest elements along an axis, or among all elements: `argmin`."""
+        return self._place("argmin", axis)
+
+    def cumsum(self, axis: int | None = None) -> Tensor:
+        """Return running sums along an axis, or of all elements in a row: `cumsum`."""
+        return self._running("cumsum", axis)
+
+    def cumprod(self, axis: int | None = None) -> Tensor:
+        """Return running products along an axis, or of all elements in a row: `cumprod`."""
+        return self._running("cumprod", axis)
+
+    def transpose(self, *axes: Any) -> Tensor:
+        """Return the dimensions in another order, given as numbers or as a list; reversed without any."""
+        order = (
+            None if not axes or axes == (None,) else list(axes[0]) if isinstance(axes[0], (list, tuple)) else list(axes)
+        )
+        return _call("transpose", self, order)  # type: ignore[no-any-return]
+
+    def squeeze(self, axis: Any = None) -> Tensor:
+        """Return the tensor without dimensions of size 1, all or those of the axes: `squeeze`."""
+        return _call("squeeze", self, axis)  # type: ignore[no-any-return]
+
+    def flatten(self) -> Tensor:
+        """Return all elements as a vector."""
+        return _call("reshape", self, [-1])  # type: ignore[no-any-return]
+
+    def ravel(self) -> Tensor:
+        """Return all elements as a vector."""
+        return self.flatten()
+
+    def _reduced(self, function: str, axis: Any, keepdims: bool) -> Tensor:
+        return _call(function, self, axis, keepdims)  # type: ignore[no-any-return]
+
+    def _truth(self) -> Any:
+        return self if self.dtype.name == "bool" else _call("not_equal", self, 0)
+
+    def _place(self, function: str, axis: int | None) -> Tensor:
+        return _call(function, self.flatten(), 0) if axis is None else _call(function, self, axis)  # type: ignore[no-any-return]
+
+    def _running(self, function: str, axis: int | None) -> Tensor:
+        return _call(function, self.flatten() if axis is None else self, axis or 0)  # type: ignore[no-any-return]
