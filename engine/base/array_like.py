@@ -131,7 +131,10 @@ def _as_numpy(value: Any) -> Array:
             "this can not become a tensor",
             wanted="numbers, strings, or an array of them",
             got=repr(value),
-            hint="give a list, a NumPy array, or a tensor",
+            hint="give a list, a NumPy array, or a tensor"
+            if value is not None
+            else "gradients() gives None for what the ys do not depend on, unconnected_gradients='zero' zeros instead; "
+            "a function without `return` gives None too",
         )
     return _of_objects(array)
 

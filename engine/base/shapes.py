@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from .errors import ShapeError
+from .errors import ShapeError, TagloomError
 
 Dimension = int | None
 
@@ -48,8 +49,12 @@ class Shape:
             self._dims: tuple[Dimension, ...] | None = dims._dims
         elif dims is None:
             self._dims = None
+        elif isinstance(dims, Integral) and not isinstance(dims, bool):
+            self._dims = (_dimension(dims),)
+        elif isinstance(getattr(dims, "shape", None), Shape):  # a TensorSpec
+            self._dims = dims.shape._dims  # type: ignore[attr-defined]
         else:
-            self._dims = tuple(_dimension(d) for d in dims)
+            self._dims = _dimensions(dims)
 
     @property
     def rank(self) -> int | None:
@@ -200,7 +205,22 @@ class Shape:
 
 
 UNKNOWN = Shape(None)
-SCALAR = Shape(())
+
+
+def _dimensions(dims: Any) -> tuple[Dimension, ...]:
+    try:
+        if isinstance(dims, (str, bytes, dict)):
+            raise TypeError
+        return tuple(_dimension(d) for d in dims)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, TagloomError):
+            raise
+        raise ShapeError(
+            "this is not a shape",
+            wanted="sizes of dimensions, None where one is open; None for any shape",
+            got=repr(dims),
+            hint="write [2, None] for two dimensions, [] for a scalar; of several shapes give a list, one for each",
+        ) from None
 
 
 def _dimension(value: Any) -> Dimension:
@@ -232,3 +252,6 @@ def _broadcast(a: Dimension, b: Dimension, left: Shape, right: Shape) -> Dimensi
         got=f"{left} and {right}",
         hint="reshape or expand_dims one of them",
     )
+
+
+SCALAR = Shape(())

@@ -40,7 +40,7 @@ def __getattr__(name: str) -> Any:
 
 
 def missing_in(module: str) -> Callable[[str], NoReturn]:
-    """Return the ``__getattr__`` of a module for users: it names the nearest thing there, or anywhere in the package."""
+    """Return the ``__getattr__`` of a module for users: it names the nearest thing, there or elsewhere."""
 
     def refuse(name: str) -> NoReturn:
         """Refuse a name that the module does not have, with that of the same thing here, or with near ones."""

@@ -102,7 +102,10 @@ def py_function(
 def _output_shapes(given: Any, count: int, single: bool) -> tuple[Shape, ...]:
     if given is None:
         return (Shape(None),) * count
-    shapes = tuple(Shape(shape) for shape in ([given] if single else given))
+    if single and isinstance(given, (list, tuple)) and len(given) == 1 and isinstance(given[0], (list, tuple, Shape)):
+        given = given[0]  # a list of one shape, as several results have a list
+    listed = given if not single and isinstance(given, (list, tuple)) else [given]
+    shapes = tuple(Shape(shape) for shape in listed)
     if len(shapes) != count:
         raise GraphError(
             "py_function needs one output shape for each dtype in Tout",

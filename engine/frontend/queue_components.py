@@ -101,7 +101,7 @@ def component_shapes(given: Any, count: int) -> tuple[Shape, ...]:
     """Return a shape for each component; GraphError if they are not so many."""
     if given is None:
         return (Shape(None),) * count
-    listed: Sequence[Any] = given
+    listed: Sequence[Any] = [given] if not hasattr(given, "__len__") or isinstance(given, str) else given
     if count == 1 and (
         len(listed) != 1 or isinstance(listed, Shape) or not isinstance(listed[0], (list, tuple, Shape))
     ):

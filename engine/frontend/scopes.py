@@ -118,7 +118,15 @@ def _device_name(asked: Any) -> str:
             got=repr(asked),
             hint="give a name, as '/cpu:0'",
         )
-    return str(parse_device(asked))
+    spec = parse_device(asked)
+    if not asked.strip().startswith("/") and spec.type not in (None, "CPU", "GPU"):
+        raise GraphError(
+            "no device has such a name",
+            wanted="a name as '/cpu:0' or '/job:worker/cpu:1', or a part of one",
+            got=repr(asked),
+            hint="devices of other types than CPU and GPU are named with a slash, as '/disk:0'",
+        )
+    return str(spec)
 
 
 def _device_function(function: Callable[[Operation], str | None]) -> Callable[[Operation], str]:
@@ -212,7 +220,7 @@ def name_scope(name: str | None, default_name: str | None = None, values: Any = 
     ('layer/', 'layer/x')
     """
     name = default_name if name is None else name
-    if name and not _SCOPE_NAME.fullmatch(name):
+    if name and not (isinstance(name, str) and _SCOPE_NAME.fullmatch(name)):
         raise GraphError(
             "not a name for a scope",
             wanted="letters, digits and _.\\/-",

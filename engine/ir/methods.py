@@ -76,10 +76,8 @@ class ArrayMethods:
 
     def transpose(self, *axes: Any) -> Tensor:
         """Return the dimensions in another order, given as numbers or as a list; reversed without any."""
-        order = (
-            None if not axes or axes == (None,) else list(axes[0]) if isinstance(axes[0], (list, tuple)) else list(axes)
-        )
-        return _call("transpose", self, order)  # type: ignore[no-any-return]
+        listed = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
+        return _call("transpose", self, list(listed) if listed else None)  # type: ignore[no-any-return]
 
     def squeeze(self, axis: Any = None) -> Tensor:
         """Return the tensor without dimensions of size 1, all or those of the axes: `squeeze`."""

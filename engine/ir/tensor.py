@@ -245,8 +245,8 @@ class Operators(ArrayMethods):
         """Tensors do not change."""
         self._refuse(
             "does not change",
-            "t = tensor_scatter_update(t, [[0]], [value]) gives a tensor with another row 0, tensor_scatter_add adds to "
-            "rows, where(mask, value, t) chooses elements; a Variable has scatter_update",
+            "t = tensor_scatter_update(t, [[0]], [value]) gives a tensor with another row 0, tensor_scatter_add "
+            "adds to rows, where(mask, value, t) chooses elements; a Variable has scatter_update",
         )
 
     def __getitem__(self, key: Any) -> Tensor:

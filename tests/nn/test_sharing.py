@@ -100,9 +100,9 @@ def test_auto_reuse_makes_then_shares(name):
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_nothing_to_reuse_is_refused(name):
-    with pytest.raises(tg.GraphError, match=r"there is no variable 'model/.*' to be reused"):
-        with variable_scope("model", reuse=True):
-            LAYERS[name]()
+    refused = pytest.raises(tg.GraphError, match=r"there is no variable 'model/.*' to be reused")
+    with refused, variable_scope("model", reuse=True):
+        LAYERS[name]()
 
 
 @pytest.mark.parametrize("name", LAYERS)

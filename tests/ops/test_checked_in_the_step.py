@@ -1,7 +1,7 @@
 """What is refused while a graph is built is refused in the step too, where only the step knows ranks and sizes.
 
 Every sample of every operation is changed so that the operation is refused with constants, in an attribute or in the
-shape of an input; then its kernel, which sees the same arrays without knowing what was asked while building, refuses it.
+shape of an input; then its kernel, which sees the same arrays without what was known while building, refuses it.
 """
 
 import numpy as np
@@ -56,7 +56,11 @@ def changes(definition):
                     yield sample.inputs, {**sample.attrs, key: other}
         for n, x in enumerate(sample.inputs):
             if not isinstance(x, list):
-                for other in () if definition.type in ONE_ELEMENT and not np.ndim(x) else other_shapes(x):
+                for other in (
+                    ()
+                    if definition.type in RANKS or (definition.type in ONE_ELEMENT and not np.ndim(x))
+                    else other_shapes(x)
+                ):
                     yield [*sample.inputs[:n], other, *sample.inputs[n + 1 :]], sample.attrs
 
 

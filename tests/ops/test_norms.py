@@ -60,7 +60,7 @@ def test_all_values_are_one_vector():
     np.testing.assert_allclose(value_of(A, [2, 3, 4], axis=(0, 1, 2)), np.linalg.norm(A.ravel()))
 
 
-@pytest.mark.parametrize("ord", [o for o in MATRIX])
+@pytest.mark.parametrize("ord", MATRIX)
 def test_gradients_of_matrix_norms(ord):
     x = A[:, :, :3]
 

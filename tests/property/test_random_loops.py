@@ -7,6 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 import tagloom as tg
+from tagloom.compile.loops import liftable
 from tagloom.base.errors import TensorArrayError
 
 from tests.support.running import machine_results
@@ -24,7 +25,7 @@ PROGRAMS = int(os.environ.get("TAGLOOM_PROGRAMS", "100"))
 
 @pytest.fixture(autouse=True)
 def every_product_is_worth_it(monkeypatch):
-    monkeypatch.setattr("tagloom.compile.loops.liftable.WORTH", 1)
+    monkeypatch.setattr(liftable, "WORTH", 1)
 
 
 class Cells:

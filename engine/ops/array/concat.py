@@ -29,6 +29,15 @@ _X = np.arange(6.0).reshape(2, 3)
 def _listed(values: Any, function: str) -> list[Any]:
     if isinstance(values, Tensor):
         return [values]
+    if not hasattr(values, "__len__") or isinstance(values, (str, bytes)):
+        raise GraphError(
+            f"{function} takes a list of tensors",
+            wanted="a list or tuple of tensors",
+            got=repr(values),
+            hint=f"{function}([a, b], axis=0)"
+            if function == "stack"
+            else f"{function}([a, b], axis=0), the list first",
+        )
     if not len(values):
         raise GraphError(
             f"{function} needs at least one tensor",

@@ -280,6 +280,8 @@ def quantized_matmul(
 ) -> Quantized:
     """Multiply matrices of quantized numbers, by sums that are exact.
 
+    It takes about three times as long as a product of the same size in float32: it saves memory, not time.
+
     Parameters
     ----------
     a, b : Tensor of dtype int8 or uint8, of rank 2 or more
