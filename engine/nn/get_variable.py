@@ -10,6 +10,7 @@ from ..base.dtypes import DType, as_dtype
 from ..base.errors import DtypeError, GraphError, ShapeError
 from ..base.shapes import Shape
 from ..frontend.function_scope import has_made
+from ..frontend.partitioned import PartitionedVariable
 from ..frontend.variables import Variable
 from ..ir import scopes
 from ..ir.apply import convert_to_tensor
@@ -26,6 +27,7 @@ def get_variable(
     regularizer: Any = None,
     trainable: bool = True,
     custom_getter: Any = None,
+    partitioner: Any = None,
 ) -> Variable:
     """Return the variable of a name in the open variable scope: a new one, or one that is shared.
 
@@ -47,10 +49,12 @@ def get_variable(
         As for `Variable`.
     custom_getter : callable, optional
         As for `variable_scope`.
+    partitioner : callable, optional
+        Makes the variable a PartitionedVariable, as `fixed_size_partitioner` does; that of the scope by default.
 
     Returns
     -------
-    Variable
+    Variable or PartitionedVariable
         In a function that is traced again those that it made the first time count as new.
 
     Raises
@@ -79,6 +83,7 @@ def get_variable(
         "regularizer": scope.regularizer if regularizer is None else regularizer,
         "trainable": trainable,
         "reuse": scope.reuse,
+        "partitioner": scope.partitioner if partitioner is None else partitioner,
     }
     get = partial(get_or_make_variable, scope.store)
     getter = custom_getter or scope.custom_getter
@@ -97,6 +102,7 @@ def get_or_make_variable(
     regularizer: Any = None,
     trainable: bool = True,
     reuse: Any = False,
+    partitioner: Any = None,
     *,
     layer_name: str | None = None,
     is_unique: bool = False,
@@ -133,7 +139,11 @@ def get_or_make_variable(
                 "by name=, or else by the order in which they are constructed",
             )
         is_new = not has_made(own)
-        made = Variable(_initial(name, shape, as_dtype(dtype), initializer), trainable, own, dtype, shape)
+        first = _initial(name, shape, as_dtype(dtype), initializer)
+        if partitioner is None or (shape is not None and shape.rank == 0):
+            made: Any = Variable(first, trainable, own, dtype, shape)
+        else:
+            made = PartitionedVariable(first, partitioner, trainable, own, dtype, shape)
     if is_new or not is_unique:
         store.add(name, made, regularizer, is_unique)
     return made

@@ -55,7 +55,7 @@ class VariableScope:
         The name scope of the operations that were built inside when it was first entered.
     reuse : bool or AUTO_REUSE
         Whether variables are shared.
-    initializer, regularizer, custom_getter, dtype
+    initializer, regularizer, custom_getter, dtype, partitioner
         As for `variable_scope`.
 
     Examples
@@ -79,6 +79,7 @@ class VariableScope:
         self.initializer: Any = None
         self.regularizer: Any = None
         self.custom_getter: Any = None
+        self.partitioner: Any = None
         self.dtype: DType = as_dtype("float32")
 
     def reuse_variables(self) -> None:
@@ -164,6 +165,7 @@ def variable_scope(
     reuse: Any = None,
     dtype: Any = None,
     auxiliary_name_scope: bool = True,
+    partitioner: Any = None,
 ) -> Iterator[VariableScope]:
     """Put a common prefix before the names that `get_variable` gives, and say whether variables are shared.
 
@@ -192,6 +194,8 @@ def variable_scope(
         Of variables that have none of their own.
     auxiliary_name_scope : bool, optional
         Whether to open a name scope.
+    partitioner : callable, optional
+        Of variables of `get_variable` that have none of their own, except scalars; layers have whole variables.
 
     Yields
     ------
@@ -223,6 +227,7 @@ def variable_scope(
         scope.name = "/".join(filter(None, [outer.name, shown]))
         shown = shown if name_or_scope is not None else str(default_name)
     scope.reuse = reuse or scope.reuse
+    scope.partitioner = scope.partitioner if partitioner is None else partitioner
     _change(scope, initializer, regularizer, custom_getter, dtype)
     opened = name_scope(shown, values=values) if shown and auxiliary_name_scope else nullcontext(_name_scope())
     with opened as prefix, _entered(scope, jumps=isinstance(name_or_scope, VariableScope)):

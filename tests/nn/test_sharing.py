@@ -311,3 +311,19 @@ def test_attention_over_another_memory_is_checked():
     assert len(two.with_memory([SEQUENCES, SEQUENCES]).mechanisms) == 2
     with pytest.raises(tg.ShapeError, match="another size"):
         one.with_memory(np.ones((2, 5, 7), "f"))
+
+
+def test_partitioners_of_variables_and_scopes():
+    with variable_scope("model", partitioner=tg.fixed_size_partitioner(2)):
+        w = get_variable("w", [4, 3])
+        step = get_variable("step", [], "int32")
+        own = get_variable("own", [3, 3], partitioner=tg.fixed_size_partitioner(3))
+        tg.nn.Dense(3)(X)
+    with variable_scope("model", reuse=True):
+        assert get_variable("w") is w
+    assert [len(list(v)) for v in (w, own)] == [2, 3]
+    assert isinstance(step, tg.Variable)
+    init = tg.global_variables_initializer()
+    with tg.SyncSession(tg.get_default_graph(), timeout=30) as session:
+        session.run(init)
+        assert session.run(tg.convert_to_tensor(w)).shape == (4, 3)

@@ -127,6 +127,7 @@ define(
     gradient=lambda op, g: [g] + [None] * (len(op.inputs) - 1),
     effects=Effect.SHOWS,
     ordered=lambda op: PYTHON,
+    unused="nobody uses what this print_ returned, so nothing is printed: go on with that, as in x = print_(x, [x])",
 )
 
 
@@ -159,7 +160,9 @@ def print_(input: Any, data: Any, message: str = "", summarize: int | None = 3, 
     >>> float(y)
     3.0
     """
-    return apply("Print", input, list(data), name=name, message=message, summarize=summarize)  # type: ignore[no-any-return]
+    result: Tensor = apply("Print", input, list(data), name=name, message=message, summarize=summarize)
+    must_be_used(result.op, name)
+    return result
 
 
 def _assert(xp: Any, context: KernelContext, condition: Any, *data: Any, message: str, summarize: int | None) -> None:
