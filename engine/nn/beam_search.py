@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ..base import nest
-from ..base.errors import GraphError
+from ..base.errors import GraphError, ShapeError
 from ..ir.apply import constant, convert_to_tensor
 from ..ir.tensor import Tensor
 from ..ops.array.creation import fill, zeros
@@ -116,6 +116,8 @@ class BeamSearchDecoder(Decoder):
 
     Raises
     ------
+    ShapeError
+        If the state is known not to have a row for each beam.
     GraphError
         If `cell` is no cell, `beam_width` no positive int, or the state has a TensorArray.
 
@@ -176,8 +178,24 @@ class BeamSearchDecoder(Decoder):
             )
         self.initial_state: Any = nest.map_structure(convert_to_tensor, initial_state)
         self.rows: Any = self.start.shape[0] if self.start.shape[0] is not None else shape(self.start)[0]
+        self._require_tiled()
         floating = [leaf.dtype for leaf in nest.flatten(self.initial_state) if leaf.dtype.is_floating]
         self.dtype: Any = (floating or [convert_to_tensor(0.0).dtype])[0]
+
+    def _require_tiled(self) -> None:
+        """Raise ShapeError if the state has not a row for each beam of each start token."""
+        if not isinstance(self.rows, int):
+            return
+        for path, leaf in nest.walk(self.initial_state, "initial_state"):
+            if leaf.rank and leaf.shape[0] not in (None, self.rows * self.width):
+                raise ShapeError(
+                    f"the state of a beam search has a row for each beam: {path} has not",
+                    wanted=f"{self.rows * self.width} rows, {self.width} beams for each of {self.rows} start tokens",
+                    got=leaf.shape,
+                    operation=leaf.op,
+                    hint=f"initial_state = tile_batch(state, {self.width}); the memory of attention is tiled too, as "
+                    "by cell.with_memory(tile_batch(memory, beam_width))",
+                )
 
     def initialize(self) -> tuple[Any, Any, Any]:
         """Return that nothing has finished, the start tokens, and a state in which the first beam alone is possible."""

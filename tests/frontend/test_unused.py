@@ -147,3 +147,11 @@ def test_as_an_error_where_warnings_are(graph):
     tg.Assert(x > 0.0)
     with pytest.raises(RuntimeWarning, match="never checked"), tg.SyncSession(graph) as session:
         session.run(x)
+
+
+def test_a_print_that_is_dropped(warned):
+    x = tg.constant(1.0)
+    tg.print_(x, [x])
+    y = tg.print_(x, [x], message="used")
+    (text,) = texts(warned(y + 1.0))
+    assert "x = print_(x, [x])" in text

@@ -327,3 +327,11 @@ def test_partitioners_of_variables_and_scopes():
     with tg.SyncSession(tg.get_default_graph(), timeout=30) as session:
         session.run(init)
         assert session.run(tg.convert_to_tensor(w)).shape == (4, 3)
+
+
+def test_a_state_that_is_not_tiled_names_tile_batch():
+    cell = tg.nn.GRUCell(4)
+    embedding = tg.ones([5, 4])
+    with pytest.raises(tg.ShapeError, match="tile_batch"):
+        tg.nn.BeamSearchDecoder(cell, embedding, [1, 1], 2, cell.zero_state(2), 3)
+    tg.nn.BeamSearchDecoder(cell, embedding, [1, 1], 2, tg.nn.tile_batch(cell.zero_state(2), 3), 3)
