@@ -302,7 +302,6 @@ from .ops.math.fake_quantizing import (
 from .ops.math.gamma import digamma, lbeta, lgamma, polygamma, zeta
 from .ops.math.incomplete import betainc, igamma, igammac
 from .ops.math.linear import l2_loss, matmul
-from .ops.math.logaddexp import logaddexp
 from .ops.math.quantizing import Quantized, dequantize, quantize, quantized_matmul
 from .ops.math.random import random_normal, random_uniform, set_random_seed, truncated_normal
 from .ops.math.reductions import (
@@ -344,6 +343,7 @@ from .ops.nn.dropout import dropout
 from .ops.nn.edit_distance import collapse_repeated, edit_distance
 from .ops.nn.likelihoods import log_poisson_loss, weighted_cross_entropy_with_logits
 from .ops.nn.local_response import lrn
+from .ops.nn.logaddexp import logaddexp
 from .ops.nn.losses import (
     log_softmax,
     sigmoid_cross_entropy_with_logits,

@@ -80,7 +80,7 @@ def _operations(result: Tensor, elements: set[Tensor], body: Region) -> list[Ope
     work = [result]
     while work:
         tensor = work.pop()
-        if tensor in elements or tensor.region is not body or tensor.op.type == "Param":
+        if tensor in elements or tensor.region is not body or tensor in body.params:
             continue
         op = tensor.op
         if op.regions or op.definition.effects not in _HARMLESS or op.control_inputs:

@@ -266,6 +266,11 @@ class TensorArray:
         Parameters
         ----------
         shape : int32 vector or None
+
+        Returns
+        -------
+        Tensor
+            As `stack` does.
         """
         if shape is None or self.element_shape.is_fully_known:
             return self.stack()

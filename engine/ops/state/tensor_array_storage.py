@@ -258,8 +258,7 @@ class ArrayStorage(Elements, Resource):
                 self._check_equal(indices, values, context)
                 return joined(partial(stacked, self.xp), values, put_back, context)
         shape = static if zeros is None else Shape(zeros[1:])
-        if not shape.is_fully_known:
-            shape = self.element_shape
+        shape = shape if shape.is_fully_known else self.element_shape
         if not shape.is_fully_known:
             raise self._error(
                 f"no elements of TensorArray '{self.name}' can be stacked without a known element shape",
@@ -281,8 +280,7 @@ class ArrayStorage(Elements, Resource):
                 got=f"shape {list(rows.shape)}",
                 hint="slice the rows, or give an index for each",
             )
-        if not len(rows):
-            self._learn_of_none(Shape(rows.shape[1:]))
+        self._learn_of_none(rows, Shape(rows.shape[1:]))
         done = 0
         if isinstance(indices, range):
             self._make_room(len(indices))
@@ -298,9 +296,9 @@ class ArrayStorage(Elements, Resource):
         # Rows are arrays, where rows[k] might be a Python string.
         return self.write_all(((indices[k], rows[k, ...]) for k in range(done, len(rows))), context)
 
-    def _learn_of_none(self, shape: Shape) -> None:
+    def _learn_of_none(self, rows: Any, shape: Shape) -> None:
         """Keep the shape of rows of which there are none, so that no elements are stacked to what they came from."""
-        if self.identical_shapes and self.element_shape.is_compatible_with(shape):
+        if not len(rows) and self.identical_shapes and self.element_shape.is_compatible_with(shape):
             self.element_shape = self.element_shape.merge(shape)
 
     def concat(self, like: Sequence[Any], context: KernelContext, static: Shape) -> Any:
@@ -348,8 +346,7 @@ class ArrayStorage(Elements, Resource):
                 got=len(lengths),
                 hint="make the array of that size, or with dynamic_size=True",
             )
-        if not len(lengths):
-            self._learn_of_none(Shape([None, *value.shape[1:]]))
+        self._learn_of_none(lengths, Shape([None, *value.shape[1:]]))
         ends = np.cumsum(lengths)
         pieces = (value[end - length : end] for end, length in zip(ends, lengths, strict=True))
         return self.write_all(enumerate(pieces), context)
@@ -431,8 +428,7 @@ class ArrayStorage(Elements, Resource):
         shape = Shape(None if zeros is None else [int(d) for d in zeros])
         if self.primal is not None and not shape.is_fully_known:
             shape = self.primal.shape_at(index)
-        if not shape.is_fully_known:
-            shape = self.element_shape
+        shape = shape if shape.is_fully_known else self.element_shape
         if not shape.is_fully_known:
             raise self._error(
                 f"could not read {self._at(index)}: it was never written, and its shape is not known",

@@ -12,7 +12,7 @@ from ..array.concat import stack
 from ..array.grids import broadcast_dynamic_shape, broadcast_static_shape
 from ..array.shapes import shape
 from ..support.arguments import alike
-from .reductions import reduce_logsumexp
+from ..math.reductions import reduce_logsumexp
 
 
 @public
