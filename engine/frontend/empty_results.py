@@ -77,10 +77,11 @@ def _zeros_like_rows(elements: Sequence[Tensor], source: Elements) -> list[Tenso
 def _operations(result: Tensor, elements: set[Tensor], body: Region) -> list[Operation] | None:
     """Return the operations of a body that compute a result of its elements; None if they cannot be copied."""
     found: set[Operation] = set()
+    given = elements | set(body.params)
     work = [result]
     while work:
         tensor = work.pop()
-        if tensor in elements or tensor.region is not body or tensor in body.params:
+        if tensor in given or tensor.region is not body:
             continue
         op = tensor.op
         if op.regions or op.definition.effects not in _HARMLESS or op.control_inputs:

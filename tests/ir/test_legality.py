@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tagloom.compile import pipeline
 from tagloom.base import dtypes
 from tagloom.base.errors import GraphError
 from tagloom.base.settings import Settings
 from tagloom.base.shapes import SCALAR
-from tagloom.compile import PIPELINE, Target
+from tagloom.compile import PIPELINE, Target, pipeline
 from tagloom.frontend.conditional import cond
 from tagloom.frontend.loops import while_loop
 from tagloom.ir import scopes

@@ -19,6 +19,7 @@ EXCEPT = {
     ("FakeQuant", "num_bits", 2),
 }  # no public function asks for these
 # A kernel reads the only element of an array as a scalar, which means nothing else.
+RANKS = {"FakeQuant", "SegmentCount"}  # public functions check these themselves
 ONE_ELEMENT = {"Fill", "LinSpace", "NonMaxSuppression", "OneHot", "Pad", "Range", "SparseToDense"}
 PYTHON = {"CustomGradient"}  # what calls Python while building has a number of its own for its results
 TYPES = [
@@ -56,11 +57,8 @@ def changes(definition):
                     yield sample.inputs, {**sample.attrs, key: other}
         for n, x in enumerate(sample.inputs):
             if not isinstance(x, list):
-                for other in (
-                    ()
-                    if definition.type in RANKS or (definition.type in ONE_ELEMENT and not np.ndim(x))
-                    else other_shapes(x)
-                ):
+                is_exempt = definition.type in RANKS or (definition.type in ONE_ELEMENT and not np.ndim(x))
+                for other in () if is_exempt else other_shapes(x):
                     yield [*sample.inputs[:n], other, *sample.inputs[n + 1 :]], sample.attrs
 
 

@@ -7,8 +7,8 @@ from random import Random
 import numpy as np
 import pytest
 import tagloom as tg
-from tagloom.compile.loops import liftable
 from tagloom.base.errors import TensorArrayError
+from tagloom.compile.loops import liftable
 
 from tests.support.running import machine_results
 from tests.support.settings import ON

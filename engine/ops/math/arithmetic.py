@@ -21,7 +21,7 @@ from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ..support import array_library as arrays
 from ..support.batching import again
-from ..support.common import broadcast_all, scalar_like, zeros_like
+from ..support.common import broadcast_all, zeros_like
 from ..support.families import Binary, binary, sampled, typed
 from ..support.fusing import elementwise
 from ..support.literals import f64, i32
@@ -156,14 +156,7 @@ def _power_gradient(x: Tensor, y: Tensor, z: Tensor, g: Tensor) -> tuple[Tensor,
     slope = y * pow(x, _lowered(x, y))
     defined = apply("NotEqual", x, 0) if x.dtype.is_complex else x > 0
     logarithm = apply("Log", apply("Where", defined, x, 1))
-    if x.dtype.is_complex:
-        return g * conj(slope), g * conj(z * logarithm)
-    return _unless_zero(g, slope), _unless_zero(g, z * logarithm)
-
-
-def _unless_zero(g: Tensor, slope: Tensor) -> Tensor:
-    """Return a cotangent times a slope, 0 where the cotangent is 0: in float16 a slope is infinite soon."""
-    return g * apply("Where", apply("Equal", g, 0), scalar_like(0, slope), slope)
+    return g * conj(slope), g * conj(z * logarithm)
 
 
 pow: Binary = binary(
@@ -308,9 +301,7 @@ def _x_log_y(xp: Any, x: Any, y: Any) -> Any:
 
 def _x_log_y_gradient(x: Tensor, y: Tensor, z: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
     used = apply("Cast", apply("NotEqual", x, 0), dtype=x.dtype)
-    if x.dtype.is_complex:
-        return g * conj(xlogy(used, y)), g * conj(div_no_nan(x, y))
-    return _unless_zero(g, xlogy(used, y)), _unless_zero(g, div_no_nan(x, y))
+    return g * conj(xlogy(used, y)), g * conj(div_no_nan(x, y))
 
 
 xlogy: Binary = binary(

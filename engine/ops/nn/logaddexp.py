@@ -11,8 +11,8 @@ from ..array.broadcasting import broadcast_to
 from ..array.concat import stack
 from ..array.grids import broadcast_dynamic_shape, broadcast_static_shape
 from ..array.shapes import shape
-from ..support.arguments import alike
 from ..math.reductions import reduce_logsumexp
+from ..support.arguments import alike
 
 
 @public

@@ -421,8 +421,7 @@ class ArrayStorage(Elements, Resource):
                 hint="make the array with infer_shape=False if its elements differ in shape",
             )
         if self.identical_shapes:
-            self.element_shape = shape
-            self.exact = shape.as_tuple()
+            self.element_shape, self.exact = shape, shape.as_tuple()
 
     def _zeros(self, index: int, zeros: Sequence[int] | None, context: KernelContext) -> Array:
         shape = Shape(None if zeros is None else [int(d) for d in zeros])
