@@ -51,8 +51,8 @@ class Shape:
             self._dims = None
         elif isinstance(dims, Integral) and not isinstance(dims, bool):
             self._dims = (_dimension(dims),)
-        elif isinstance(getattr(dims, "shape", None), Shape):  # a TensorSpec
-            self._dims = dims.shape._dims  # type: ignore[attr-defined]
+        elif isinstance(spec := getattr(dims, "shape", None), Shape):  # of a TensorSpec
+            self._dims = spec._dims
         else:
             self._dims = _dimensions(dims)
 

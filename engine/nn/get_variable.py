@@ -79,11 +79,11 @@ def get_variable(
     given = {
         "shape": None if shape is None else Shape([shape] if isinstance(shape, int) else shape),
         "dtype": as_dtype(dtype),
-        "initializer": scope.initializer if initializer is None else initializer,
-        "regularizer": scope.regularizer if regularizer is None else regularizer,
+        "initializer": _given(initializer, scope.initializer),
+        "regularizer": _given(regularizer, scope.regularizer),
         "trainable": trainable,
         "reuse": scope.reuse,
-        "partitioner": scope.partitioner if partitioner is None else partitioner,
+        "partitioner": _given(partitioner, scope.partitioner),
     }
     get = partial(get_or_make_variable, scope.store)
     getter = custom_getter or scope.custom_getter
@@ -91,6 +91,10 @@ def get_variable(
         getter = nested(custom_getter, scope.custom_getter)
     full = f"{scope.name}/{name}" if scope.name else name
     return get(full, **given) if getter is None else getter(get, full, **given)
+
+
+def _given(value: Any, default: Any) -> Any:
+    return default if value is None else value
 
 
 def get_or_make_variable(
@@ -140,13 +144,17 @@ def get_or_make_variable(
             )
         is_new = not has_made(own)
         first = _initial(name, shape, as_dtype(dtype), initializer)
-        if partitioner is None or (shape is not None and shape.rank == 0):
-            made: Any = Variable(first, trainable, own, dtype, shape)
-        else:
-            made = PartitionedVariable(first, partitioner, trainable, own, dtype, shape)
+        made = _new(first, partitioner, trainable, own, dtype, shape)
     if is_new or not is_unique:
         store.add(name, made, regularizer, is_unique)
     return made
+
+
+def _new(first: Any, partitioner: Any, trainable: bool, name: str, dtype: Any, shape: Shape | None) -> Any:
+    """Return a new variable, in shards where there is a partitioner; a scalar has none."""
+    if partitioner is None or (shape is not None and shape.rank == 0):
+        return Variable(first, trainable, name, dtype, shape)
+    return PartitionedVariable(first, partitioner, trainable, name, dtype, shape)
 
 
 def _check(found: Variable, shape: Shape | None, dtype: DType) -> None:
