@@ -101,7 +101,8 @@ class Lazy(Module):
         default: Any = "glorot_uniform",
     ) -> Variable:
         """Return a variable of the layer's dtype, or another: see `layer_variable`."""
-        return layer_variable(self, name, shape, dtype or self.dtype, initializer, trainable, default)
+        made: Variable = layer_variable(self, name, shape, dtype or self.dtype, initializer, trainable, default)
+        return made
 
 
 def as_number(value: Any, dtype: DType) -> Tensor:

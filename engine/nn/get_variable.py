@@ -144,7 +144,7 @@ def get_or_make_variable(
             )
         is_new = not has_made(own)
         first = _initial(name, shape, as_dtype(dtype), initializer)
-        made = _new(first, partitioner, trainable, own, dtype, shape)
+        made: Variable = _new(first, partitioner, trainable, own, dtype, shape)
     if is_new or not is_unique:
         store.add(name, made, regularizer, is_unique)
     return made

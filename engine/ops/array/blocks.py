@@ -290,6 +290,6 @@ def required_space_to_batch_paddings(
         behind = apply("Stack", [apply("Mul", missing, 0), missing], axis=1)
         return apply("Add", around, behind, name=name), behind
     sizes, blocks, around = known  # type: ignore[assignment]
-    missing = -(sizes + around.sum(1)) % blocks  # type: ignore[attr-defined]
+    missing = -(sizes + around.sum(1)) % blocks
     behind = np.stack([np.zeros_like(missing), missing], 1)
     return constant(around + behind, name=name), constant(behind)

@@ -90,7 +90,7 @@ def _late_variable(graph: Graph, read: Operation) -> str | None:
 
 
 _HINT = "see where its cause was raised, or fetch the operation's inputs to see the values it was given"
-_HINTS = {
+_HINTS: dict[type[Exception], str] = {
     IndexError: "fetch the indices to see which one is out of range: they count from 0, or from the end only in "
     "t[[-1]] and t[-1]; clip_by_value keeps them in, and a table may need one row more",
 }
