@@ -18,8 +18,8 @@ _FLAT = ("bitwise", "debugging", "linalg", "manip", "math", "random", "strings")
 
 
 _IN_MODULES = {
-    ("data", "DataLoader"): "data.Dataset.from_arrays(...).batch(n)",
-    ("data", "from_tensor_slices"): "data.Dataset.from_arrays",
+    ("data", "DataLoader"): "data.from_arrays(...).batch(n)",
+    ("data", "from_tensor_slices"): "data.from_arrays",
     ("losses", "BCELoss"): "losses.sigmoid_cross_entropy",
     ("losses", "CrossEntropyLoss"): "losses.sparse_softmax_cross_entropy",
     ("losses", "L1Loss"): "losses.absolute_difference",
