@@ -56,7 +56,7 @@ def test_a_function_that_is_looked_for_in_nn_is_said_to_be_outside_of_it(name, h
         ("losses.hinge", "losses.hinge_loss"),
         ("losses.relu", "relu"),
         ("metrics.Accuracy", "metrics.accuracy"),
-        ("data.DataLoader", "data.Dataset.from_arrays"),
+        ("data.DataLoader", "data.from_arrays"),
         ("data.Datasets", "data.Dataset"),
         ("monitoring.Span", "monitoring.Spans"),
     ],
