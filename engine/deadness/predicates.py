@@ -26,6 +26,8 @@ class Form(Enum):
     SYMBOL = "*"  # nothing is known of it
     RECURRENCE = "&,"  # operands (start, step): start holds, and step did in all iterations before this one
 
+    __hash__ = object.__hash__  # members are keys of what is looked up for each term; Enum hashes their names
+
 
 _DUAL = {Form.AND: Form.OR, Form.OR: Form.AND}
 
@@ -40,6 +42,7 @@ class Predicate:
     leaf : hashable
         Of a symbol, what it stands for: ("alive", value), ("true", tensor) or (number, tensor), the last two for
         "alive and true" and "alive and equal to the number". Of a recurrence the frames, innermost first.
+        At most one symbol of a number holds for each tensor, which is known when predicates are simplified.
     number : int
         In the order in which they were made.
     depth : int
@@ -104,11 +107,42 @@ def _symbol_text(what: Any, value: Any) -> str:
     return f"*{value.name}" if what == "true" else f"({value.name}={what})"
 
 
+def _numbered(form: Form, predicate: Predicate) -> tuple[int, Any] | None:
+    """Return the number and tensor of a symbol (form AND) or of a negated one (form OR); None of another predicate."""
+    if form is Form.OR:
+        if predicate.form is not Form.NOT:
+            return None
+        predicate = predicate.operands[0]
+    if predicate.form is not Form.SYMBOL or not isinstance(predicate.leaf[0], int):
+        return None
+    return predicate.leaf[0], predicate.leaf[1]
+
+
+def _numbers(form: Form, terms: Iterable[Predicate]) -> dict[Any, int] | None:
+    """Return the number that terms of an AND say a tensor is equal to, or terms of an OR that it is not equal to.
+
+    None if there are two for one tensor: (t=0) & (t=1) is false, and ~(t=0) | ~(t=1) is true.
+    """
+    numbers: dict[Any, int] = {}
+    for term in terms:
+        found = _numbered(form, term)
+        if found is not None and numbers.setdefault(found[1], found[0]) != found[0]:
+            return None
+    return numbers
+
+
+def _is_other(form: Form, predicate: Predicate, numbers: dict[Any, int]) -> bool:
+    """Whether a symbol (form AND) or a negated one (form OR) is about a tensor that has another of the `numbers`."""
+    found = _numbered(form, predicate) if numbers else None
+    return found is not None and numbers.get(found[1], found[0]) != found[0]
+
+
 class Predicates:
     """Makes predicates, simplified, each formula once."""
 
     def __init__(self) -> None:
         self._known: dict[Any, Predicate] = {}
+        self._combined: dict[tuple[Form, tuple[Predicate, ...]], Predicate] = {}  # regions ask again and again
         self.true: Predicate = self._intern(Form.AND, ())
         self.false: Predicate = self._intern(Form.OR, ())
 
@@ -150,6 +184,15 @@ class Predicates:
         return self.false if form is Form.AND else self.true
 
     def _combine(self, form: Form, predicates: Iterable[Predicate]) -> Predicate:
+        given = tuple(dict.fromkeys(predicates))
+        if len(given) == 1:
+            return given[0]
+        found = self._combined.get((form, given))
+        if found is None:
+            found = self._combined[form, given] = self._combine_terms(form, given)
+        return found
+
+    def _combine_terms(self, form: Form, predicates: Iterable[Predicate]) -> Predicate:
         terms = dict.fromkeys(part for p in predicates for part in p.parts(form))
         end = self._end(form)
         while len(terms) > 1:
@@ -165,27 +208,39 @@ class Predicates:
         """Return fewer or smaller terms that mean the same, None if no rule finds any."""
         if any(p.form not in _DUAL and self.negation(p) in terms for p in terms):
             return [self._end(form)]
+        numbers = _numbers(form, terms)
+        if numbers is None:
+            return [self._end(form)]
+        fewer = [p for p in terms if not _is_other(_DUAL[form], p, numbers)]
         return (
-            self._given_others(form, terms)
+            (fewer if len(fewer) < len(terms) else None)
+            or self._given_others(form, terms, numbers)
             or self._without_starts(form, terms)
             or self._factored(form, terms)
             or self._paired(form, terms)
         )
 
-    def _given_others(self, form: Form, terms: dict[Predicate, None]) -> list[Predicate] | None:
+    def _given_others(
+        self, form: Form, terms: dict[Predicate, None], numbers: dict[Any, int]
+    ) -> list[Predicate] | None:
         """Simplify a term by what the others say: A & (A | B) is A, and A & (~A | B) is A & B."""
+        dual = _DUAL[form]
+
+        def is_said(part: Predicate) -> bool:
+            return part in terms or _is_other(dual, part, numbers)
+
+        def is_denied(part: Predicate) -> bool:
+            return self.negation(part) in terms or _is_other(form, part, numbers)
+
         for term in terms:
-            if term.form is not _DUAL[form]:
+            if term.form is not dual:
                 continue
-            rest = [p for p in term.operands if not self._any_denied(p.parts(form), terms)]
-            if any(all(part in terms for part in p.parts(form)) for p in term.operands):
+            rest = [p for p in term.operands if not any(map(is_denied, p.parts(form)))]
+            if any(all(map(is_said, p.parts(form))) for p in term.operands):
                 return [p for p in terms if p is not term]
             if len(rest) < len(term.operands):
-                return [p for p in terms if p is not term] + [self._combine(_DUAL[form], rest)]
+                return [p for p in terms if p is not term] + [self._combine(dual, rest)]
         return None
-
-    def _any_denied(self, parts: Iterable[Predicate], terms: dict[Predicate, None]) -> bool:
-        return any(self.negation(part) in terms for part in parts)
 
     def _without_starts(self, form: Form, terms: dict[Predicate, None]) -> list[Predicate] | None:
         """Use that a recurrence is only alive if its start is, and all that this is the AND of."""

@@ -31,8 +31,9 @@ def chosen(predicates: Predicates, predicate: Tensor, side: int, count: int) -> 
     if predicate.dtype is dtypes.bool_:
         taken = _is(predicates, decides, "true")
         return taken if side == 1 else negation(taken)
-    others = [negation(_is(predicates, decides, k)) for k in range(side)]
-    return predicates.all_of(others if side == count - 1 else [*others, _is(predicates, decides, side)])
+    if side < count - 1:  # which is not another number besides, so that `count` branches have that many terms in all
+        return _is(predicates, decides, side)
+    return predicates.all_of(negation(_is(predicates, decides, k)) for k in range(side))
 
 
 def _is(predicates: Predicates, tensor: Tensor, what: str | int) -> Predicate:

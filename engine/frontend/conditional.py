@@ -222,16 +222,23 @@ def case(
         *pairs, (_, default) = pairs
         predicates = predicates[:-1]
     with scopes.within(control_inputs=(*scopes.current().control_inputs, *controls)):
-        if not pairs:
-            return build_branches(constant(0), [default], strict, name)
-        return _chain(list(zip(predicates, [fn for _, fn in pairs], strict=True)), default, strict, name)
+        functions = [fn for _, fn in pairs]
+        if len(pairs) == 1:
+            return cond(predicates[0], functions[0], lambda: call(default, (), f"the default of {name}"), strict, name)
+        roles = [f"function {i}" for i in range(len(pairs))]
+        return build_branches(_first_true(predicates), [*functions, default], strict, name, [*roles, "default"])
 
 
-def _chain(pairs: list[tuple[Tensor, Function]], default: Function, strict: bool, name: str) -> Any:
-    if not pairs:
-        return call(default, (), f"the default of {name}")
-    (predicate, function), rest = pairs[0], pairs[1:]
-    return cond(predicate, function, lambda: _chain(rest, default, strict, name), strict, name)
+def _first_true(predicates: Sequence[Tensor]) -> Tensor:
+    """Return the number of the first predicate that is true, or how many there are.
+
+    So all functions of a `case` are branches of one Cond. Conds in each other's false branches would take what is
+    used from outside through a Switch for each predicate before, and refuse more than a hundred.
+    """
+    index = constant(len(predicates), int32)
+    for number in reversed(range(len(predicates))):
+        index = apply("Where", predicates[number], constant(number, int32), index)
+    return index
 
 
 def _require(condition: Tensor, message: str, data: Sequence[Tensor]) -> Any:
@@ -257,7 +264,14 @@ def _predicate(value: Any, dtype: Any, construct: str) -> Tensor:
     return tensor
 
 
-def build_branches(predicate: Tensor, functions: Sequence[Function], strict: bool, name: str, **attrs: Any) -> Any:
+def build_branches(
+    predicate: Tensor,
+    functions: Sequence[Function],
+    strict: bool,
+    name: str,
+    roles: Sequence[str] | None = None,
+    **attrs: Any,
+) -> Any:
     """Build a Cond, and return what its branches do.
 
     Parameters
@@ -270,13 +284,15 @@ def build_branches(predicate: Tensor, functions: Sequence[Function], strict: boo
         As for :func:`cond`.
     name : str
         Of the Cond.
+    roles : sequence of str, optional
+        Labels of the branches in error messages.
     **attrs
         More attributes.
     """
     source = user_source()
-    roles = (
-        ["false branch", "true branch"] if predicate.dtype is bool_ else [f"branch {i}" for i in range(len(functions))]
-    )
+    if roles is None:
+        numbered = [f"branch {i}" for i in range(len(functions))]
+        roles = ["false branch", "true branch"] if predicate.dtype is bool_ else numbered
     regions = [new_region(role) for role in roles]
     count = len(functions)
     order = [1, 0] if predicate.dtype is bool_ else range(count)  # true_fn is called first

@@ -82,6 +82,10 @@ class Region:
         """Whether `other` is this region or inside it."""
         return other is self or any(region is self for region in other.ancestors())
 
+    def is_inside(self, op: Operation) -> bool:
+        """Whether this is a region of a Cond or While, or inside one; the number of its regions costs nothing."""
+        return any(region.owner is op for region in self.ancestors())
+
     def sees(self, tensor: Tensor) -> bool:
         """Whether operations of this region may use the tensor."""
         return tensor.op.region.encloses(self)

@@ -67,7 +67,7 @@ def captures(op: Operation, known: Captured) -> list[Operation]:
                 found.update(dict.fromkeys(tensor.op for tensor in region.results))
                 for each in region.operations:
                     found.update(dict.fromkeys(uses(each, known)))
-            known[owner] = [source for source in found if source.region not in owner.regions]
+            known[owner] = [source for source in found if source.region.owner is not owner]
     return known[op]
 
 

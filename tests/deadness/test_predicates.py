@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tagloom.deadness.predicates import MOST_DEPTH, Form, Predicates
 
 NAMES = "abcd"
+NUMBERS = "012"  # the symbols for a tensor k that is equal to them
 
 
 @dataclass(frozen=True)
@@ -19,13 +20,14 @@ class Value:
 
 
 class Formulas:
-    """Predicates over the symbols a to d."""
+    """Predicates over the symbols a to d, and those for a tensor k that is equal to a number."""
 
     def __init__(self):
         self.made = Predicates()
         self.true, self.false = self.made.true, self.made.false
         self.values = {name: Value(name) for name in NAMES}
         self.a, self.b, self.c, self.d = (self.made.symbol("alive", self.values[n]) for n in NAMES)
+        self.k = [self.made.symbol(int(number), Value("k")) for number in NUMBERS]
 
     def both(self, *terms):
         return self.made.all_of(terms)
@@ -45,7 +47,8 @@ def f():
 def value(predicate, given):
     """Return what a predicate is for values of the symbols."""
     if predicate.form is Form.SYMBOL:
-        return given[predicate.leaf[1].name]
+        what, tensor = predicate.leaf
+        return given["k"] == what if isinstance(what, int) else given[tensor.name]
     parts = [value(p, given) for p in predicate.operands]
     if predicate.form is Form.NOT:
         return not parts[0]
@@ -54,7 +57,7 @@ def value(predicate, given):
 
 # A formula is a name, ("~", formula), or ("&" or "|", formula, ...).
 formulas = st.recursive(
-    st.sampled_from(NAMES),
+    st.sampled_from(NAMES + NUMBERS),
     lambda inner: st.one_of(
         st.tuples(st.just("~"), inner),
         st.tuples(st.sampled_from("&|"), inner, inner),
@@ -66,19 +69,19 @@ formulas = st.recursive(
 
 def build(f, formula):
     if isinstance(formula, str):
-        return getattr(f, formula)
+        return f.k[int(formula)] if formula in NUMBERS else getattr(f, formula)
     parts = [build(f, part) for part in formula[1:]]
     return {"~": f.no, "&": f.both, "|": f.either}[formula[0]](*parts)
 
 
 def means(formula, given):
     if isinstance(formula, str):
-        return given[formula]
+        return given["k"] == int(formula) if formula in NUMBERS else given[formula]
     parts = [means(part, given) for part in formula[1:]]
     return {"~": not parts[0], "&": all(parts), "|": any(parts)}[formula[0]]
 
 
-ALL = [dict(zip(NAMES, values, strict=True)) for values in product([False, True], repeat=len(NAMES))]
+ALL = [dict(zip(NAMES + "k", values, strict=True)) for values in product(*[[False, True]] * len(NAMES), range(-1, 4))]
 
 
 @pytest.mark.rule(134)
@@ -123,6 +126,19 @@ def test_opposites_end_it(f):
 
 
 @pytest.mark.rule(134)
+def test_a_tensor_is_equal_to_one_number(f):
+    zero, one, _ = f.k
+    assert f.both(f.a, zero, one) is f.false
+    assert f.either(f.a, f.no(zero), f.no(one)) is f.true
+    assert f.both(f.no(zero), one) is one
+    assert f.either(f.no(zero), one) is f.no(zero)
+    assert f.both(one, f.either(zero, f.a)) is f.both(one, f.a)
+    assert f.both(one, f.either(f.no(zero), f.a)) is one
+    assert f.either(zero, one, f.both(f.no(zero), f.no(one))) is f.true
+    assert f.both(zero, f.made.symbol(1, Value("other"))) is not f.false
+
+
+@pytest.mark.rule(134)
 def test_de_morgan(f):
     assert f.no(f.both(f.a, f.b)) is f.either(f.no(f.a), f.no(f.b))
     assert f.no(f.either(f.a, f.no(f.b))) is f.both(f.no(f.a), f.b)
@@ -142,7 +158,7 @@ def test_common_factors_are_pulled_out(f):
 def test_deep_formulas_are_left_as_they_are(f):
     deep = f.a
     for k in range(2 * MOST_DEPTH):
-        deep = (f.both, f.either)[k % 2](deep, f.made.symbol(k, f.values["d"]))
+        deep = (f.both, f.either)[k % 2](deep, f.made.symbol("alive", Value(f"d{k}")))
     assert deep.depth > MOST_DEPTH
     assert f.both(deep, f.no(deep)) is not f.false
     assert f.no(f.no(deep)) is deep
@@ -152,7 +168,7 @@ def test_deep_formulas_are_left_as_they_are(f):
 def test_no_formula_is_too_deep_to_print(f):
     deep = f.a
     for k in range(3000):
-        deep = (f.both, f.either)[k % 2](deep, f.made.symbol(k, f.values["d"]))
+        deep = (f.both, f.either)[k % 2](deep, f.made.symbol("alive", Value(f"d{k}")))
     assert "#" in str(deep)
     assert f.no(deep).mentions(f.a)
 

@@ -110,7 +110,7 @@ def captured_tensors(op: Operation) -> Iterator[Tensor]:
     for region in op.regions:
         for inner in region.walk():
             used: Iterable[Tensor] = [*inner.inputs, *(t for r in inner.regions for t in r.results)]
-            yield from (t for t in used if not any(r.encloses(t.region) for r in op.regions))
+            yield from (t for t in used if not t.region.is_inside(op))
         yield from (t for t in region.results if not region.encloses(t.region))
 
 

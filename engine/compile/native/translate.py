@@ -69,7 +69,7 @@ class _Translator:
         self.operations = operations
         self.op = operations[-1]  # the loop, or the last of a cluster
         self.made = {t for op in operations for t in op.outputs}
-        self.inner = [region for op in operations for region in op.regions]
+        self.inner = {region for op in operations for region in op.regions}
         self.settings = settings
         self.registers: list[tuple[str, np.dtype[Any] | None]] = []
         self.homes: set[int] = set()  # registers that values are moved to
@@ -172,7 +172,7 @@ class _Translator:
 
     def is_inside(self, tensor: Tensor) -> bool:
         """Whether a tensor is made in the loop, or by the cluster."""
-        return tensor in self.made or any(region.encloses(tensor.region) for region in self.inner)
+        return tensor in self.made or not self.inner.isdisjoint(tensor.region.ancestors())
 
     def constant(self, tensor: Tensor) -> int:
         """Return the register of a constant."""
@@ -377,7 +377,7 @@ class _Translator:
                     self.results[tensor] = self.count
                 continue
             assert saved.value is not None
-            if saved.value.region is not op.regions[1] and any(r.encloses(saved.value.region) for r in op.regions):
+            if saved.value.region is not op.regions[1] and saved.value.region.is_inside(op):
                 raise NotNative(op, "saves what is not made in its body")
             own.append(saved.value)
             if op is not self.op:
