@@ -171,14 +171,22 @@ from .ops.array.sorting import argsort, sort
 from .ops.array.strided import strided_slice
 from .ops.array.unique import invert_permutation, setdiff1d, unique, unique_with_counts
 from .ops.array.where import where
-from .ops.control.checks import check_numerics, clip_by_global_norm, clip_by_norm, global_norm
-from .ops.control.effects import (
-    Assert,
+from .ops.control.assertions import (
     assert_equal,
     assert_greater,
     assert_greater_equal,
     assert_less,
     assert_less_equal,
+    assert_near,
+    assert_negative,
+    assert_non_negative,
+    assert_non_positive,
+    assert_none_equal,
+    assert_positive,
+)
+from .ops.control.checks import check_numerics, clip_by_global_norm, clip_by_norm, global_norm
+from .ops.control.effects import (
+    Assert,
     group,
     print_,
     tuple_,
@@ -194,6 +202,18 @@ from .ops.control.placeholders import (
 )
 from .ops.control.primitives import control_trigger, enter, loop_cond, merge, next_iteration, switch
 from .ops.control.primitives import exit as exit
+from .ops.control.shape_assertions import (
+    assert_integer,
+    assert_proper_iterable,
+    assert_rank,
+    assert_rank_at_least,
+    assert_rank_in,
+    assert_scalar,
+    assert_type,
+    is_non_decreasing,
+    is_numeric_tensor,
+    is_strictly_increasing,
+)
 from .ops.image.boxes import crop_and_resize, non_max_suppression
 from .ops.image.color import hsv_to_rgb, rgb_to_grayscale, rgb_to_hsv
 from .ops.image.measures import image_gradients, psnr, sobel_edges, ssim, total_variation
@@ -517,8 +537,21 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "assert_equal",
     "assert_greater",
     "assert_greater_equal",
+    "assert_integer",
     "assert_less",
     "assert_less_equal",
+    "assert_near",
+    "assert_negative",
+    "assert_non_negative",
+    "assert_non_positive",
+    "assert_none_equal",
+    "assert_positive",
+    "assert_proper_iterable",
+    "assert_rank",
+    "assert_rank_at_least",
+    "assert_rank_in",
+    "assert_scalar",
+    "assert_type",
     "atan",
     "atan2",
     "atanh",
@@ -716,6 +749,9 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "is_finite",
     "is_inf",
     "is_nan",
+    "is_non_decreasing",
+    "is_numeric_tensor",
+    "is_strictly_increasing",
     "is_variable_initialized",
     "jacobian",
     "jvp",

@@ -18,7 +18,7 @@ from ..ir.entry import public
 from ..ir.graph import Graph
 from ..ir.operation import Operation
 from ..ir.tensor import Operators, Tensor
-from ..ops.control.effects import assert_equal
+from ..ops.control.assertions import assert_equal
 from ..ops.control.weights import behind
 from ..ops.support.common import shape_of
 from .partitioners import Partitioner, known_dims

@@ -14,7 +14,7 @@ from ..ir.apply import apply, constant
 from ..ir.tensor import Tensor
 from ..ops.array.concat import stack
 from ..ops.array.shapes import reshape
-from ..ops.control.effects import assert_greater_equal, assert_less_equal
+from ..ops.control.assertions import assert_greater_equal, assert_less_equal
 from ..ops.control.weights import behind, in_dtype, of_one_shape
 from ..ops.math.linear import matmul
 from ..ops.math.reductions import reduce_sum

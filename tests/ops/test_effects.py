@@ -8,7 +8,8 @@ from tagloom.frontend.variables import Variable
 from tagloom.ir import scopes
 from tagloom.ir.apply import constant
 from tagloom.ir.region import Region
-from tagloom.ops.control.effects import Assert, assert_equal, assert_less, group, print_, tuple_
+from tagloom.ops.control.assertions import assert_equal, assert_less
+from tagloom.ops.control.effects import Assert, group, print_, tuple_
 from tagloom.ops.math import arithmetic, comparison  # noqa: F401
 
 from tests.ops.instances import Walk, cotangents

@@ -10,7 +10,7 @@ import numpy as np
 from ...base import nest
 from ...base.errors import GraphError, OpError
 from ...ir import scopes
-from ...ir.apply import apply, convert_to_tensor
+from ...ir.apply import apply
 from ...ir.definition import NotDifferentiable, define
 from ...ir.entry import public
 from ...ir.operation import Operation
@@ -229,85 +229,3 @@ def Assert(
     op: Operation = apply("Assert", condition, list(data), name=name, message=message, summarize=summarize)
     must_be_used(op, name)
     return op
-
-
-def _compare(type: str, words: str, x: Any, y: Any, message: str, name: str | None) -> Operation:
-    x = convert_to_tensor(x)
-    y = convert_to_tensor(y, x.dtype)
-    text = f"{message + ': ' if message else ''}{x.name} {words} {y.name} does not hold everywhere"
-    return Assert(apply(type, x, y), [x, y], message=text, name=name)
-
-
-@public
-def assert_equal(x: Any, y: Any, message: str = "", name: str | None = None) -> Operation:
-    """Return an operation that fails unless ``x == y`` everywhere, with `message`; any dtype, shapes broadcast.
-
-    Examples
-    --------
-    >>> import tagloom as tg
-    >>> tg.function(lambda: tg.assert_equal([1, 2], [1, 3], message="sizes")).sync()
-    Traceback (most recent call last):
-        ...
-    tagloom.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
-    """
-    return _compare("Equal", "==", x, y, message, name)
-
-
-@public
-def assert_less(x: Any, y: Any, message: str = "", name: str | None = None) -> Operation:
-    """Return an operation that fails unless ``x < y`` everywhere, with `message`; any real dtype, shapes broadcast.
-
-    Examples
-    --------
-    >>> import tagloom as tg
-    >>> tg.function(lambda: tg.assert_less([1, 2], 2, message="sizes")).sync()
-    Traceback (most recent call last):
-        ...
-    tagloom.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
-    """
-    return _compare("Less", "<", x, y, message, name)
-
-
-@public
-def assert_less_equal(x: Any, y: Any, message: str = "", name: str | None = None) -> Operation:
-    """Return an operation that fails unless ``x <= y`` everywhere, with `message`; any real dtype, shapes broadcast.
-
-    Examples
-    --------
-    >>> import tagloom as tg
-    >>> tg.function(lambda: tg.assert_less_equal([1, 3], 2, message="sizes")).sync()
-    Traceback (most recent call last):
-        ...
-    tagloom.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
-    """
-    return _compare("LessEqual", "<=", x, y, message, name)
-
-
-@public
-def assert_greater(x: Any, y: Any, message: str = "", name: str | None = None) -> Operation:
-    """Return an operation that fails unless ``x > y`` everywhere, with `message`; any real dtype, shapes broadcast.
-
-    Examples
-    --------
-    >>> import tagloom as tg
-    >>> tg.function(lambda: tg.assert_greater([1, 2], 1, message="sizes")).sync()
-    Traceback (most recent call last):
-        ...
-    tagloom.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
-    """
-    return _compare("Greater", ">", x, y, message, name)
-
-
-@public
-def assert_greater_equal(x: Any, y: Any, message: str = "", name: str | None = None) -> Operation:
-    """Return an operation that fails unless ``x >= y`` everywhere, with `message`; any real dtype, shapes broadcast.
-
-    Examples
-    --------
-    >>> import tagloom as tg
-    >>> tg.function(lambda: tg.assert_greater_equal([0, 1], 1, message="sizes")).sync()
-    Traceback (most recent call last):
-        ...
-    tagloom.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
-    """
-    return _compare("GreaterEqual", ">=", x, y, message, name)

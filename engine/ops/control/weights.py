@@ -14,7 +14,8 @@ from ..array.shapes import squeeze
 from ..math.arithmetic import multiply
 from ..math.reductions import reduce_all, reduce_sum
 from ..support.common import ones_like, scalar_like, shape_of
-from .effects import Assert, assert_equal
+from .assertions import assert_equal
+from .effects import Assert
 
 
 def in_dtype(value: Any, dtype: Any) -> Tensor:

@@ -1,0 +1,548 @@
+"""Checks of values: operations that fail the step unless what they say holds everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import ml_dtypes
+
+from ...base.errors import DtypeError
+from ...ir.apply import apply, as_typed, convert_to_tensor
+from ...ir.entry import public
+from ...ir.operation import Operation
+from ...ir.tensor import Tensor
+from ..support.common import scalar_like
+from .effects import Assert
+
+Data = Sequence[Any] | None
+
+
+def require(
+    condition: Tensor,
+    words: str,
+    shown: Sequence[Tensor],
+    message: str,
+    name: str | None,
+    data: Data,
+    summarize: int | None,
+) -> Operation:
+    """Return the Assert of a condition; the error shows `data`, or the tensors that were compared."""
+    text = f"{message + ': ' if message else ''}{words} does not hold everywhere"
+    return Assert(condition, shown if data is None else data, 3 if summarize is None else summarize, text, name)
+
+
+def _operands(x: Any, y: Any) -> tuple[Tensor, Tensor]:
+    """Return two tensors of one dtype; a literal takes that of the other, or of the first."""
+    second = as_typed(y)
+    first = as_typed(x)
+    if first is None:
+        first = convert_to_tensor(x, None if second is None else second.dtype)
+    return first, convert_to_tensor(y, first.dtype) if second is None else second
+
+
+def _compare(
+    type: str, words: str, x: Any, y: Any, message: str, name: str | None, data: Data, summarize: int | None
+) -> Operation:
+    """Return the Assert that a comparison of two tensors holds."""
+    x, y = _operands(x, y)
+    return require(apply(type, x, y), f"{x.name} {words} {y.name}", [x, y], message, name, data, summarize)
+
+
+def _compare_with_zero(
+    type: str, words: str, x: Any, message: str, name: str | None, data: Data, summarize: int | None
+) -> Operation:
+    tensor = convert_to_tensor(x)
+    condition = apply(type, tensor, scalar_like(0, tensor))
+    return require(condition, f"{tensor.name} {words} 0", [tensor], message, name, data, summarize)
+
+
+@public
+def assert_equal(
+    x: Any, y: Any, message: str = "", name: str | None = None, data: Data = None, summarize: int | None = None
+) -> Operation:
+    """Return an operation that fails unless ``x == y`` everywhere.
+
+    Parameters
+    ----------
+    x, y : Tensor of any dtype
+        Same dtype; shapes broadcast.
+    message : str
+        First words of the error.
+    name : str, optional
+        Name of the operation.
+    data : list of Tensor, optional
+        Shown in the error, instead of `x` and `y`.
+    summarize : int, optional
+        Elements shown of each tensor; 3 when None.
+
+    Returns
+    -------
+    Operation
+        Without outputs. What may only run after the check stands under ``control_dependencies([operation])``; functions
+        of :func:`function` wait for it anyway.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes are known not to broadcast.
+    OpError
+        When a step runs it, if the check fails.
+
+    Examples
+    --------
+    >>> import tagloom as tg
+    >>> tg.function(lambda: tg.assert_equal([1, 2], [1, 3], message="sizes")).sync()
+    Traceback (most recent call last):
+        ...
+    tagloom.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
+    """
+    return _compare("Equal", "==", x, y, message, name, data, summarize)
+
+
+@public
+def assert_none_equal(
+    x: Any, y: Any, message: str = "", name: str | None = None, data: Data = None, summarize: int | None = None
+) -> Operation:
+    """Return an operation that fails unless ``x != y`` everywhere.
+
+    Parameters
+    ----------
+    x, y : Tensor of any dtype
+        Same dtype; shapes broadcast.
+    message : str
+        First words of the error.
+    name : str, optional
+        Name of the operation.
+    data : list of Tensor, optional
+        Shown in the error, instead of `x` and `y`.
+    summarize : int, optional
+        Elements shown of each tensor; 3 when None.
+
+    Returns
+    -------
+    Operation
+        Without outputs. What may only run after the check stands under ``control_dependencies([operation])``; functions
+        of :func:`function` wait for it anyway.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes are known not to broadcast.
+    OpError
+        When a step runs it, if the check fails.
+
+    Examples
+    --------
+    >>> import tagloom as tg
+    >>> tg.function(lambda: tg.assert_none_equal([1, 2], [3, 2], message="sizes")).sync()
+    Traceback (most recent call last):
+        ...
+    tagloom.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
+    """
+    return _compare("NotEqual", "!=", x, y, message, name, data, summarize)
+
+
+@public
+def assert_less(
+    x: Any, y: Any, message: str = "", name: str | None = None, data: Data = None, summarize: int | None = None
+) -> Operation:
+    """Return an operation that fails unless ``x < y`` everywhere.
+
+    Parameters
+    ----------
+    x, y : Tensor of a real dtype
+        Same dtype; shapes broadcast.
+    message : str
+        First words of the error.
+    name : str, optional
+        Name of the operation.
+    data : list of Tensor, optional
+        Shown in the error, instead of `x` and `y`.
+    summarize : int, optional
+        Elements shown of each tensor; 3 when None.
+
+    Returns
+    -------
+    Operation
+        Without outputs. What may only run after the check stands under ``control_dependencies([operation])``; functions
+        of :func:`function` wait for it anyway.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes are known not to broadcast.
+    OpError
+        When a step runs it, if the check fails.
+
+    Examples
+    --------
+    >>> import tagloom as tg
+    >>> tg.function(lambda: tg.assert_less([1, 2], 2, message="sizes")).sync()
+    Traceback (most recent call last):
+        ...
+    tagloom.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
+    """
+    return _compare("Less", "<", x, y, message, name, data, summarize)
+
+
+@public
+def assert_less_equal(
+    x: Any, y: Any, message: str = "", name: str | None = None, data: Data = None, summarize: int | None = None
+) -> Operation:
+    """Return an operation that fails unless ``x <= y`` everywhere.
+
+    Parameters
+    ----------
+    x, y : Tensor of a real dtype
+        Same dtype; shapes broadcast.
+    message : str
+        First words of the error.
+    name : str, optional
+        Name of the operation.
+    data : list of Tensor, optional
+        Shown in the error, instead of `x` and `y`.
+    summarize : int, optional
+        Elements shown of each tensor; 3 when None.
+
+    Returns
+    -------
+    Operation
+        Without outputs. What may only run after the check stands under ``control_dependencies([operation])``; functions
+        of :func:`function` wait for it anyway.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes are known not to broadcast.
+    OpError
+        When a step runs it, if the check fails.
+
+    Examples
+    --------
+    >>> import tagloom as tg
+    >>> tg.function(lambda: tg.assert_less_equal([1, 3], 2, message="sizes")).sync()
+    Traceback (most recent call last):
+        ...
+    tagloom.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
+    """
+    return _compare("LessEqual", "<=", x, y, message, name, data, summarize)
+
+
+@public
+def assert_greater(
+    x: Any, y: Any, message: str = "", name: str | None = None, data: Data = None, summarize: int | None = None
+) -> Operation:
+    """Return an operation that fails unless ``x > y`` everywhere.
+
+    Parameters
+    ----------
+    x, y : Tensor of a real dtype
+        Same dtype; shapes broadcast.
+    message : str
+        First words of the error.
+    name : str, optional
+        Name of the operation.
+    data : list of Tensor, optional
+        Shown in the error, instead of `x` and `y`.
+    summarize : int, optional
+        Elements shown of each tensor; 3 when None.
+
+    Returns
+    -------
+    Operation
+        Without outputs. What may only run after the check stands under ``control_dependencies([operation])``; functions
+        of :func:`function` wait for it anyway.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes are known not to broadcast.
+    OpError
+        When a step runs it, if the check fails.
+
+    Examples
+    --------
+    >>> import tagloom as tg
+    >>> tg.function(lambda: tg.assert_greater([1, 2], 1, message="sizes")).sync()
+    Traceback (most recent call last):
+        ...
+    tagloom.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
+    """
+    return _compare("Greater", ">", x, y, message, name, data, summarize)
+
+
+@public
+def assert_greater_equal(
+    x: Any, y: Any, message: str = "", name: str | None = None, data: Data = None, summarize: int | None = None
+) -> Operation:
+    """Return an operation that fails unless ``x >= y`` everywhere.
+
+    Parameters
+    ----------
+    x, y : Tensor of a real dtype
+        Same dtype; shapes broadcast.
+    message : str
+        First words of the error.
+    name : str, optional
+        Name of the operation.
+    data : list of Tensor, optional
+        Shown in the error, instead of `x` and `y`.
+    summarize : int, optional
+        Elements shown of each tensor; 3 when None.
+
+    Returns
+    -------
+    Operation
+        Without outputs. What may only run after the check stands under ``control_dependencies([operation])``; functions
+        of :func:`function` wait for it anyway.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes are known not to broadcast.
+    OpError
+        When a step runs it, if the check fails.
+
+    Examples
+    --------
+    >>> import tagloom as tg
+    >>> tg.function(lambda: tg.assert_greater_equal([0, 1], 1, message="sizes")).sync()
+    Traceback (most recent call last):
+        ...
+    tagloom.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
+    """
+    return _compare("GreaterEqual", ">=", x, y, message, name, data, summarize)
+
+
+@public
+def assert_positive(
+    x: Any, message: str = "", name: str | None = None, data: Data = None, summarize: int | None = None
+) -> Operation:
+    """Return an operation that fails unless ``x > 0`` everywhere.
+
+    Parameters
+    ----------
+    x : Tensor of a real dtype
+    message : str
+        First words of the error.
+    name : str, optional
+        Name of the operation.
+    data : list of Tensor, optional
+        Shown in the error, instead of `x`.
+    summarize : int, optional
+        Elements shown of each tensor; 3 when None.
+
+    Returns
+    -------
+    Operation
+        Without outputs. What may only run after the check stands under ``control_dependencies([operation])``; functions
+        of :func:`function` wait for it anyway.
+
+    Raises
+    ------
+    DtypeError
+        If the dtype has no order.
+    OpError
+        When a step runs it, if the check fails.
+
+    Examples
+    --------
+    >>> import tagloom as tg
+    >>> tg.function(lambda: tg.assert_positive([1, 0], message="sizes")).sync()
+    Traceback (most recent call last):
+        ...
+    tagloom.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
+    """
+    return _compare_with_zero("Greater", ">", x, message, name, data, summarize)
+
+
+@public
+def assert_negative(
+    x: Any, message: str = "", name: str | None = None, data: Data = None, summarize: int | None = None
+) -> Operation:
+    """Return an operation that fails unless ``x < 0`` everywhere.
+
+    Parameters
+    ----------
+    x : Tensor of a real dtype
+    message : str
+        First words of the error.
+    name : str, optional
+        Name of the operation.
+    data : list of Tensor, optional
+        Shown in the error, instead of `x`.
+    summarize : int, optional
+        Elements shown of each tensor; 3 when None.
+
+    Returns
+    -------
+    Operation
+        Without outputs. What may only run after the check stands under ``control_dependencies([operation])``; functions
+        of :func:`function` wait for it anyway.
+
+    Raises
+    ------
+    DtypeError
+        If the dtype has no order.
+    OpError
+        When a step runs it, if the check fails.
+
+    Examples
+    --------
+    >>> import tagloom as tg
+    >>> tg.function(lambda: tg.assert_negative([-1, 0], message="sizes")).sync()
+    Traceback (most recent call last):
+        ...
+    tagloom.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
+    """
+    return _compare_with_zero("Less", "<", x, message, name, data, summarize)
+
+
+@public
+def assert_non_negative(
+    x: Any, message: str = "", name: str | None = None, data: Data = None, summarize: int | None = None
+) -> Operation:
+    """Return an operation that fails unless ``x >= 0`` everywhere.
+
+    Parameters
+    ----------
+    x : Tensor of a real dtype
+    message : str
+        First words of the error.
+    name : str, optional
+        Name of the operation.
+    data : list of Tensor, optional
+        Shown in the error, instead of `x`.
+    summarize : int, optional
+        Elements shown of each tensor; 3 when None.
+
+    Returns
+    -------
+    Operation
+        Without outputs. What may only run after the check stands under ``control_dependencies([operation])``; functions
+        of :func:`function` wait for it anyway.
+
+    Raises
+    ------
+    DtypeError
+        If the dtype has no order.
+    OpError
+        When a step runs it, if the check fails.
+
+    Examples
+    --------
+    >>> import tagloom as tg
+    >>> tg.function(lambda: tg.assert_non_negative([0, -1], message="sizes")).sync()
+    Traceback (most recent call last):
+        ...
+    tagloom.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
+    """
+    return _compare_with_zero("GreaterEqual", ">=", x, message, name, data, summarize)
+
+
+@public
+def assert_non_positive(
+    x: Any, message: str = "", name: str | None = None, data: Data = None, summarize: int | None = None
+) -> Operation:
+    """Return an operation that fails unless ``x <= 0`` everywhere.
+
+    Parameters
+    ----------
+    x : Tensor of a real dtype
+    message : str
+        First words of the error.
+    name : str, optional
+        Name of the operation.
+    data : list of Tensor, optional
+        Shown in the error, instead of `x`.
+    summarize : int, optional
+        Elements shown of each tensor; 3 when None.
+
+    Returns
+    -------
+    Operation
+        Without outputs. What may only run after the check stands under ``control_dependencies([operation])``; functions
+        of :func:`function` wait for it anyway.
+
+    Raises
+    ------
+    DtypeError
+        If the dtype has no order.
+    OpError
+        When a step runs it, if the check fails.
+
+    Examples
+    --------
+    >>> import tagloom as tg
+    >>> tg.function(lambda: tg.assert_non_positive([0, 1], message="sizes")).sync()
+    Traceback (most recent call last):
+        ...
+    tagloom.base.errors.OpError: assertion failed: sizes: ... does not hold everywhere...
+    """
+    return _compare_with_zero("LessEqual", "<=", x, message, name, data, summarize)
+
+
+@public
+def assert_near(
+    x: Any,
+    y: Any,
+    rtol: Any = None,
+    atol: Any = None,
+    message: str = "",
+    name: str | None = None,
+    data: Data = None,
+    summarize: int | None = None,
+) -> Operation:
+    """Return an operation that fails unless ``abs(x - y) <= atol + rtol * abs(y)`` everywhere.
+
+    Parameters
+    ----------
+    x, y : Tensor of a floating dtype
+        Same dtype; shapes broadcast.
+    rtol, atol : scalar of that dtype, optional
+        Ten times the dtype's epsilon when None.
+    message : str
+        First words of the error.
+    name : str, optional
+        Name of the operation.
+    data : list of Tensor, optional
+        Shown in the error, instead of `x` and `y`.
+    summarize : int, optional
+        Elements shown of each tensor; 3 when None.
+
+    Returns
+    -------
+    Operation
+        Without outputs. What may only run after the check stands under ``control_dependencies([operation])``; functions
+        of :func:`function` wait for it anyway.
+
+    Raises
+    ------
+    DtypeError
+        If the dtype is not a floating one.
+    OpError
+        When a step runs it, if the check fails.
+
+    Examples
+    --------
+    >>> import tagloom as tg
+    >>> tg.function(lambda: tg.assert_near([1.0, 2.0], [1.0, 2.1], atol=0.01)).sync()
+    Traceback (most recent call last):
+        ...
+    tagloom.base.errors.OpError: assertion failed: ... is near ... does not hold everywhere...
+    """
+    x, y = _operands(x, y)
+    if not x.dtype.is_floating:
+        raise DtypeError(
+            "assert_near compares numbers of a floating dtype",
+            wanted="a floating dtype",
+            got=x.dtype,
+            operation=x.op,
+            hint="use assert_equal for integers",
+        )
+    default = 10 * float(ml_dtypes.finfo(x.dtype.numpy).eps)  # type: ignore[no-untyped-call]
+    relative, absolute = (scalar_like(default, x) if each is None else each for each in (rtol, atol))
+    allowed = convert_to_tensor(absolute, x.dtype) + apply("Abs", y) * relative
+    condition = apply("LessEqual", apply("Abs", x - y), allowed)
+    return require(condition, f"{x.name} is near {y.name}", [x, y], message, name, data, summarize)
