@@ -60,8 +60,38 @@ def _boxes(random):
     )
 
 
+def _cut(random):
+    x = _image(random, _rank(random), 3, 8)
+    height, width = x.shape[-3:-1]
+    kind = random.integers(4)
+    if kind == 0:
+        sizes = [int(random.integers(1, height + 1)), int(random.integers(1, width + 1))]
+        offsets = [int(random.integers(height - sizes[0] + 1)), int(random.integers(width - sizes[1] + 1))]
+        return Call("crop_to_bounding_box", [x, *offsets, *sizes], theirs="image.crop_to_bounding_box")
+    if kind == 1:
+        offsets = [int(n) for n in random.integers(0, 3, 2)]
+        sizes = [height + offsets[0] + int(random.integers(3)), width + offsets[1] + int(random.integers(3))]
+        return Call("pad_to_bounding_box", [x, *offsets, *sizes], theirs="image.pad_to_bounding_box")
+    if kind == 2:
+        return Call("central_crop", [x, float(random.choice([0.3, 0.5, 0.75, 1.0]))], theirs="image.central_crop")
+    sizes = [int(n) for n in random.integers(1, 11, 2)]
+    return Call("resize_image_with_crop_or_pad", [x, *sizes], theirs="image.resize_image_with_crop_or_pad")
+
+
+def _adjusted(random):
+    name = str(random.choice(["brightness", "contrast", "gamma", "hue", "saturation"]))
+    x = random.uniform(0.05, 0.95, (*random.integers(2, 5, 2), 3)).astype(np.float32)
+    amount = float(random.uniform(-0.4, 0.4) if name in ("brightness", "hue") else random.uniform(0.3, 1.7))
+    return Call(
+        f"adjust_{name}",
+        [x, amount],
+        theirs=f"image.adjust_{name}",
+        differentiable=name not in ("hue", "saturation"),  # whose kernels are one, without a gradient, there
+    )
+
+
 @family
 def images(random):
     """Draw a call of a function of images."""
-    kinds = [_turned, _measured, _recoloured, _compared, _boxes]
+    kinds = [_turned, _measured, _recoloured, _compared, _boxes, _cut, _adjusted]
     return kinds[int(random.integers(len(kinds)))](random)
