@@ -231,7 +231,7 @@ def assert_scalar(tensor: Any, message: str = "", name: str | None = None) -> Te
             source=user_source(),
             hint="take one element of it, as t[0]",
         )
-    return x if x.rank == 0 else apply("EnsureShape", x, name=name, shape=Shape([]))  # type: ignore[no-any-return]
+    return x if x.rank == 0 else apply("EnsureShape", x, name=name, shape=Shape([]))
 
 
 @public
@@ -316,6 +316,10 @@ def assert_proper_iterable(values: Any) -> None:
     ----------
     values : object
         Where a list of tensors is wanted, a single tensor is a mistake that iterating over it would hide.
+
+    Returns
+    -------
+    None
 
     Raises
     ------
