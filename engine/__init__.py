@@ -222,12 +222,6 @@ from .ops.image.adjusting import (
     adjust_saturation,
     convert_image_dtype,
     grayscale_to_rgb,
-    random_brightness,
-    random_contrast,
-    random_flip_left_right,
-    random_flip_up_down,
-    random_hue,
-    random_saturation,
     transpose_image,
 )
 from .ops.image.boxes import crop_and_resize, non_max_suppression
@@ -236,6 +230,14 @@ from .ops.image.cropping import central_crop, crop_to_bounding_box, pad_to_bound
 from .ops.image.measures import image_gradients, psnr, sobel_edges, ssim, total_variation
 from .ops.image.morphology import dilation2d, erosion2d
 from .ops.image.patches import extract_image_patches, extract_volume_patches
+from .ops.image.random_changes import (
+    random_brightness,
+    random_contrast,
+    random_flip_left_right,
+    random_flip_up_down,
+    random_hue,
+    random_saturation,
+)
 from .ops.image.resize import resize_area, resize_bicubic, resize_bilinear, resize_nearest_neighbor
 from .ops.image.transforms import flip_left_right, flip_up_down, per_image_standardization, rot90
 from .ops.linalg.cholesky import cholesky, cholesky_solve, logdet

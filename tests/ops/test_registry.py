@@ -342,7 +342,7 @@ def compare(moved, pulled, wanted):
         np.testing.assert_allclose(value, slopes, rtol=2e-5, atol=2e-7 * max(1.0, np.abs(slopes).max(initial=0)))
 
 
-HELPERS = {"arguments", "common", "families", "leaves", "literals", "windows"}
+HELPERS = {"arguments", "common", "families", "late_axes", "leaves", "literals", "windows"}
 
 
 def public_functions():

@@ -7,13 +7,14 @@ from typing import Any
 from ...base import dtypes
 from ...base.dtypes import as_dtype
 from ...base.shapes import Shape
-from ...ir.apply import apply
+from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import REQUIRED, NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ..math.reductions import reduced_shape
 from ..support.arguments import index_dtype, static_int
+from ..support.late_axes import axis_to_end, late_axis
 from ..support.literals import f64, i32, i64
 
 _X = f64([[3, 9, 9], [4, -1, 0]])
@@ -57,7 +58,7 @@ def argmax(input: Any, axis: Any = None, name: str | None = None, output_type: A
     Parameters
     ----------
     input : Tensor of an integer, floating or bool dtype, of rank at least 1
-    axis : int, optional
+    axis : int, or int32 or int64 scalar, optional
         0 when None.
     output_type : dtype-like
         int32 or int64.
@@ -102,5 +103,9 @@ def argmin(input: Any, axis: Any = None, name: str | None = None, output_type: A
 
 
 def _find(type: str, input: Any, axis: Any, name: str | None, output_type: Any) -> Tensor:
-    axis = 0 if axis is None else static_int(axis)
-    return apply(type, input, name=name, axis=axis, output_type=index_dtype(output_type, "output_type"))  # type: ignore[no-any-return]
+    dtype = index_dtype(output_type, "output_type")
+    late = late_axis(axis)
+    if late is None:
+        return apply(type, input, name=name, axis=0 if axis is None else static_int(axis), output_type=dtype)  # type: ignore[no-any-return]
+    moved, _ = axis_to_end(convert_to_tensor(input), late)
+    return apply(type, moved, name=name, axis=-1, output_type=dtype)  # type: ignore[no-any-return]

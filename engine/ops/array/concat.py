@@ -21,6 +21,7 @@ from ..support.arguments import axis_within, index_tensor, partial_values, stati
 from ..support.batching import along
 from ..support.common import cotangents_of, size_along
 from ..support.fusing import first_input, has_rows, is_along_last, is_register
+from ..support.late_axes import axis_to_front, concatenated, late_axis, permuted
 from ..support.literals import f64, i32, i64
 
 _X = np.arange(6.0).reshape(2, 3)
@@ -129,7 +130,7 @@ def concat(values: Any, axis: Any, name: str | None = None) -> Tensor:
     ----------
     values : sequence of Tensor
         One dtype, one rank (at least 1), equal sizes except along `axis`.
-    axis : int
+    axis : int, or int32 or int64 scalar
 
     Returns
     -------
@@ -149,6 +150,9 @@ def concat(values: Any, axis: Any, name: str | None = None) -> Tensor:
            [3, 4],
            [5, 6]], dtype=int32)
     """
+    late = late_axis(axis)
+    if late is not None:
+        return concatenated(_listed(values, "concat"), late, name)
     return apply("Concat", _listed(values, "concat"), name=name, axis=static_int(axis))  # type: ignore[no-any-return]
 
 
@@ -383,7 +387,7 @@ def split(
     value : Tensor of any dtype and rank at least 1
     num_or_size_splits : int, or int32 or int64 vector
         Number of equal pieces; or their sizes, of which one may be -1.
-    axis : int
+    axis : int, or int32 or int64 scalar
     num : int, optional
         Number of pieces, when the length of a vector of sizes is not known statically.
 
@@ -405,6 +409,10 @@ def split(
     >>> tg.function(lambda: tg.split(tg.range(4), [1, -1])).sync()
     [array([0], dtype=int32), array([1, 2, 3], dtype=int32)]
     """
+    late = late_axis(axis)
+    if late is not None:
+        moved, back = axis_to_front(convert_to_tensor(value), late)
+        return [permuted(piece, back, name) for piece in split(moved, num_or_size_splits, 0, num)]
     axis = static_int(axis)
     if isinstance(num_or_size_splits, (int, np.integer)):
         return apply("Split", value, name=name, num=int(num_or_size_splits), axis=axis)  # type: ignore[no-any-return]

@@ -23,6 +23,7 @@ from ..support.array_library import add_at, wide
 from ..support.batching import again
 from ..support.common import scalar_like, shape_of
 from ..support.indexed_slices import IndexedSlices
+from ..support.late_axes import gathered, late_axis
 from ..support.literals import f64, i32, i64
 
 _X = np.arange(12.0).reshape(3, 4)
@@ -203,8 +204,8 @@ def gather(
         From 0 up; always checked when the step runs.
     validate_indices : None
         Has no meaning; it keeps TensorFlow's argument order.
-    axis : int, optional
-        `batch_dims` when None.
+    axis : int, or int32 or int64 scalar, optional
+        `batch_dims` when None. An axis that only a step knows is for no `batch_dims`.
     batch_dims : int
         Leading dimensions that `params` and `indices` share.
 
@@ -223,6 +224,9 @@ def gather(
     array([[3, 1],
            [6, 4]], dtype=int32)
     """
+    late = late_axis(axis)
+    if late is not None and not batch_dims:
+        return gathered(params, index_tensor(indices), late, name)
     axis = batch_dims if axis is None else static_int(axis)
     return apply("Gather", params, index_tensor(indices), name=name, axis=axis, batch_dims=batch_dims)  # type: ignore[no-any-return]
 

@@ -17,9 +17,10 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
-from ..support.arguments import as_sizes, axis_within, partial_values, shape_vector, static_ints
+from ..support.arguments import as_sizes, axis_within, known_rank, partial_values, shape_vector, static_ints
 from ..support.batching import again, along
 from ..support.common import shape_of
+from ..support.late_axes import among, from_zero, late_axes, rank_of
 from ..support.literals import f64, i32, i64
 
 _X = np.arange(6.0).reshape(2, 3)
@@ -74,6 +75,40 @@ define(
 )
 
 
+def _permuted_shape(op: Operation) -> Shape:
+    x, perm = op.inputs[0].shape, op.inputs[1].shape
+    if not perm.is_compatible_with(Shape([x.rank])):
+        raise ShapeError(
+            "transpose needs each axis once", wanted=Shape([x.rank]), got=perm, hint="perm is a vector of all axes"
+        )
+    known = partial_values(op.inputs[1])
+    if known is None or x.rank is None or None in known:
+        rank = x.rank if x.rank is not None else perm[0] if perm.rank == 1 else None
+        return Shape(None) if rank is None else Shape([None] * rank)
+    return Shape([x[i] for i in _order(known, x.rank)])
+
+
+def _permute(xp: Any, x: Any, perm: Any) -> Any:
+    order = as_sizes(perm)
+    if sorted(order) != list(range(x.ndim)):
+        raise ValueError(f"an array of {x.ndim} dimensions has no such axes, or not each of them once: {order}")
+    return xp.transpose(x, order)
+
+
+define(
+    "Permute",
+    "x: T, perm: host I -> y: T",
+    where={"I": dtypes.INDEX},
+    shape=_permuted_shape,
+    kernel=_permute,
+    gradient=lambda op, g: [apply("Permute", g, apply("ArgSort", op.inputs[1])), None],
+    samples=[
+        Sample([_X, i32([1, 0])], f64([[0, 3], [1, 4], [2, 5]])),
+        Sample([_X[None], i64([1, 2, 0])], lambda x, _: np.einsum("abc->bca", x)),
+    ],
+)
+
+
 @public
 def transpose(a: Any, perm: Any = None, name: str | None = None, conjugate: bool = False) -> Tensor:
     """Permute the dimensions.
@@ -81,7 +116,7 @@ def transpose(a: Any, perm: Any = None, name: str | None = None, conjugate: bool
     Parameters
     ----------
     a : Tensor of any dtype and shape
-    perm : sequence of int, optional
+    perm : sequence of int, or int32 or int64 vector, optional
         Dimension i of the result is dimension ``perm[i]`` of `a`; reversed order when None.
     conjugate : bool
         Conjugate complex elements too.
@@ -107,6 +142,9 @@ def transpose(a: Any, perm: Any = None, name: str | None = None, conjugate: bool
     x = convert_to_tensor(a)
     if conjugate and x.dtype.is_complex:
         x = apply("Conj", x)
+    late = late_axes(perm)
+    if late is not None:
+        return apply("Permute", x, from_zero(late, rank_of(x)), name=name)  # type: ignore[no-any-return]
     return apply("Transpose", x, name=name, perm=None if perm is None else static_ints(perm, "perm"))  # type: ignore[no-any-return]
 
 
@@ -145,7 +183,8 @@ def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
     Parameters
     ----------
     tensor : Tensor of any dtype and shape
-    axis : int or sequence of int
+    axis : int or sequence of int, or int32 or int64 Tensor
+        Of a tensor that only a step knows, the rank of `tensor` has to be known.
 
     Returns
     -------
@@ -164,7 +203,15 @@ def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
     array([[3, 2, 1],
            [6, 5, 4]], dtype=int32)
     """
-    return apply("Reverse", tensor, name=name, axis=static_ints(axis))  # type: ignore[no-any-return]
+    late = late_axes(axis)
+    if late is None:
+        return apply("Reverse", tensor, name=name, axis=static_ints(axis))  # type: ignore[no-any-return]
+    x = convert_to_tensor(tensor)
+    rank = known_rank(x, "reverse by axes that only a step knows")
+    chosen = among(late, rank_of(x))
+    for each in range(rank):
+        x = apply("Where", apply("StridedSlice", chosen, [], spec=(each,)), apply("Reverse", x, axis=(each,)), x)
+    return apply("Identity", x, name=name)  # type: ignore[no-any-return]
 
 
 def _tile_shape(op: Operation) -> Shape:

@@ -19,6 +19,7 @@ from ..math.casting import cast
 from ..support.arguments import axis_within, check_rank, index_tensor, static_int, static_ints
 from ..support.common import shape_of, size_along
 from ..support.interpreter import repeated_numbers
+from ..support.late_axes import axis_to_end, late_axis, permuted
 from ..support.literals import f64, i32, i64
 
 _X = np.arange(12.0).reshape(2, 3, 2)
@@ -217,7 +218,7 @@ def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Tensor:
     input : Tensor of any dtype, of rank at least 1
     shift : int32 or int64 scalar, or vector
         By how many places, for each axis; negative ones move towards the front.
-    axis : int or sequence of int
+    axis : int or sequence of int, or int32 or int64 scalar
         What is given twice is moved by the sum.
 
     Returns
@@ -239,6 +240,10 @@ def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Tensor:
     shifts = index_tensor(shift)
     if shifts.rank == 0:
         shifts = apply("ExpandDims", shifts, axis=0)
+    late = late_axis(axis)
+    if late is not None:
+        moved, back = axis_to_end(convert_to_tensor(input), late)
+        return permuted(apply("Roll", moved, shifts, axis=(-1,)), back, name)
     return apply("Roll", input, shifts, name=name, axis=static_ints(axis))  # type: ignore[no-any-return]
 
 

@@ -20,6 +20,7 @@ from ..math.casting import cast
 from ..support.arguments import as_sizes, axis_within, shape_vector, static_int, static_ints
 from ..support.batching import to_known_shape
 from ..support.common import scalar, shape_of
+from ..support.late_axes import expanded, late_axis
 from ..support.literals import f64, i32
 
 _X = np.arange(6.0).reshape(2, 3)
@@ -260,7 +261,7 @@ def expand_dims(input: Any, axis: Any, name: str | None = None) -> Tensor:
     Parameters
     ----------
     input : Tensor of any dtype and shape
-    axis : int
+    axis : int, or int32 or int64 scalar
         Position of the new dimension in the result; negative counts from the end.
 
     Returns
@@ -276,6 +277,9 @@ def expand_dims(input: Any, axis: Any, name: str | None = None) -> Tensor:
     ...     tg.expand_dims(x, 0).shape, tg.expand_dims(x, -1).shape
     (Shape(1, 2, 3), Shape(2, 3, 1))
     """
+    late = late_axis(axis)
+    if late is not None:
+        return expanded(input, late, name)
     return apply("ExpandDims", input, name=name, axis=static_int(axis))  # type: ignore[no-any-return]
 
 

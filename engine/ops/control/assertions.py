@@ -110,20 +110,13 @@ def assert_none_equal(
     ----------
     x, y : Tensor of any dtype
         Same dtype; shapes broadcast.
-    message : str
-        First words of the error.
-    name : str, optional
-        Name of the operation.
-    data : list of Tensor, optional
-        Shown in the error, instead of `x` and `y`.
-    summarize : int, optional
-        Elements shown of each tensor; 3 when None.
+    message, name, data, summarize
+        As for :func:`assert_equal`.
 
     Returns
     -------
     Operation
-        Without outputs. What may only run after the check stands under ``control_dependencies([operation])``; functions
-        of :func:`function` wait for it anyway.
+        Without outputs; see :func:`assert_equal`.
 
     Raises
     ------
@@ -153,20 +146,13 @@ def assert_less(
     ----------
     x, y : Tensor of a real dtype
         Same dtype; shapes broadcast.
-    message : str
-        First words of the error.
-    name : str, optional
-        Name of the operation.
-    data : list of Tensor, optional
-        Shown in the error, instead of `x` and `y`.
-    summarize : int, optional
-        Elements shown of each tensor; 3 when None.
+    message, name, data, summarize
+        As for :func:`assert_equal`.
 
     Returns
     -------
     Operation
-        Without outputs. What may only run after the check stands under ``control_dependencies([operation])``; functions
-        of :func:`function` wait for it anyway.
+        Without outputs; see :func:`assert_equal`.
 
     Raises
     ------
@@ -196,20 +182,13 @@ def assert_less_equal(
     ----------
     x, y : Tensor of a real dtype
         Same dtype; shapes broadcast.
-    message : str
-        First words of the error.
-    name : str, optional
-        Name of the operation.
-    data : list of Tensor, optional
-        Shown in the error, instead of `x` and `y`.
-    summarize : int, optional
-        Elements shown of each tensor; 3 when None.
+    message, name, data, summarize
+        As for :func:`assert_equal`.
 
     Returns
     -------
     Operation
-        Without outputs. What may only run after the check stands under ``control_dependencies([operation])``; functions
-        of :func:`function` wait for it anyway.
+        Without outputs; see :func:`assert_equal`.
 
     Raises
     ------
@@ -239,20 +218,13 @@ def assert_greater(
     ----------
     x, y : Tensor of a real dtype
         Same dtype; shapes broadcast.
-    message : str
-        First words of the error.
-    name : str, optional
-        Name of the operation.
-    data : list of Tensor, optional
-        Shown in the error, instead of `x` and `y`.
-    summarize : int, optional
-        Elements shown of each tensor; 3 when None.
+    message, name, data, summarize
+        As for :func:`assert_equal`.
 
     Returns
     -------
     Operation
-        Without outputs. What may only run after the check stands under ``control_dependencies([operation])``; functions
-        of :func:`function` wait for it anyway.
+        Without outputs; see :func:`assert_equal`.
 
     Raises
     ------
@@ -282,20 +254,13 @@ def assert_greater_equal(
     ----------
     x, y : Tensor of a real dtype
         Same dtype; shapes broadcast.
-    message : str
-        First words of the error.
-    name : str, optional
-        Name of the operation.
-    data : list of Tensor, optional
-        Shown in the error, instead of `x` and `y`.
-    summarize : int, optional
-        Elements shown of each tensor; 3 when None.
+    message, name, data, summarize
+        As for :func:`assert_equal`.
 
     Returns
     -------
     Operation
-        Without outputs. What may only run after the check stands under ``control_dependencies([operation])``; functions
-        of :func:`function` wait for it anyway.
+        Without outputs; see :func:`assert_equal`.
 
     Raises
     ------
@@ -324,20 +289,13 @@ def assert_positive(
     Parameters
     ----------
     x : Tensor of a real dtype
-    message : str
-        First words of the error.
-    name : str, optional
-        Name of the operation.
-    data : list of Tensor, optional
-        Shown in the error, instead of `x`.
-    summarize : int, optional
-        Elements shown of each tensor; 3 when None.
+    message, name, data, summarize
+        As for :func:`assert_equal`.
 
     Returns
     -------
     Operation
-        Without outputs. What may only run after the check stands under ``control_dependencies([operation])``; functions
-        of :func:`function` wait for it anyway.
+        Without outputs; see :func:`assert_equal`.
 
     Raises
     ------
@@ -366,20 +324,13 @@ def assert_negative(
     Parameters
     ----------
     x : Tensor of a real dtype
-    message : str
-        First words of the error.
-    name : str, optional
-        Name of the operation.
-    data : list of Tensor, optional
-        Shown in the error, instead of `x`.
-    summarize : int, optional
-        Elements shown of each tensor; 3 when None.
+    message, name, data, summarize
+        As for :func:`assert_equal`.
 
     Returns
     -------
     Operation
-        Without outputs. What may only run after the check stands under ``control_dependencies([operation])``; functions
-        of :func:`function` wait for it anyway.
+        Without outputs; see :func:`assert_equal`.
 
     Raises
     ------
@@ -408,20 +359,13 @@ def assert_non_negative(
     Parameters
     ----------
     x : Tensor of a real dtype
-    message : str
-        First words of the error.
-    name : str, optional
-        Name of the operation.
-    data : list of Tensor, optional
-        Shown in the error, instead of `x`.
-    summarize : int, optional
-        Elements shown of each tensor; 3 when None.
+    message, name, data, summarize
+        As for :func:`assert_equal`.
 
     Returns
     -------
     Operation
-        Without outputs. What may only run after the check stands under ``control_dependencies([operation])``; functions
-        of :func:`function` wait for it anyway.
+        Without outputs; see :func:`assert_equal`.
 
     Raises
     ------
@@ -450,20 +394,13 @@ def assert_non_positive(
     Parameters
     ----------
     x : Tensor of a real dtype
-    message : str
-        First words of the error.
-    name : str, optional
-        Name of the operation.
-    data : list of Tensor, optional
-        Shown in the error, instead of `x`.
-    summarize : int, optional
-        Elements shown of each tensor; 3 when None.
+    message, name, data, summarize
+        As for :func:`assert_equal`.
 
     Returns
     -------
     Operation
-        Without outputs. What may only run after the check stands under ``control_dependencies([operation])``; functions
-        of :func:`function` wait for it anyway.
+        Without outputs; see :func:`assert_equal`.
 
     Raises
     ------
@@ -502,20 +439,13 @@ def assert_near(
         Same dtype; shapes broadcast.
     rtol, atol : scalar of that dtype, optional
         Ten times the dtype's epsilon when None.
-    message : str
-        First words of the error.
-    name : str, optional
-        Name of the operation.
-    data : list of Tensor, optional
-        Shown in the error, instead of `x` and `y`.
-    summarize : int, optional
-        Elements shown of each tensor; 3 when None.
+    message, name, data, summarize
+        As for :func:`assert_equal`.
 
     Returns
     -------
     Operation
-        Without outputs. What may only run after the check stands under ``control_dependencies([operation])``; functions
-        of :func:`function` wait for it anyway.
+        Without outputs; see :func:`assert_equal`.
 
     Raises
     ------

@@ -23,6 +23,16 @@ from .assertions import Data, require
 from .placeholders import no_op
 
 
+def _rank_tensor(value: Any) -> Tensor:
+    """Return a rank to compare with as a tensor; an error if it is no integer scalar."""
+    tensor = index_tensor(value)
+    if tensor.rank not in (0, None):
+        raise ShapeError("a rank is a scalar", wanted="[]", got=tensor.shape, hint="assert_rank_in takes several")
+    if not tensor.dtype.is_integer:
+        raise DtypeError("a rank is an integer", wanted="int32", got=tensor.dtype, hint="give a Python integer")
+    return tensor
+
+
 def _check_rank(
     x: Any,
     ranks: Sequence[Any],
@@ -35,14 +45,8 @@ def _check_rank(
     summarize: int | None,
 ) -> Operation:
     """Check that the rank of a tensor compares with one of several, at once if all of them are known."""
-    tensor = convert_to_tensor(x)
-    wanted = [index_tensor(each) for each in ranks]
+    tensor, wanted = convert_to_tensor(x), [_rank_tensor(each) for each in ranks]
     known = [static_value(each) for each in wanted]
-    for each, value in zip(wanted, known, strict=True):
-        if each.rank not in (0, None):
-            raise ShapeError("a rank is a scalar", wanted="[]", got=each.shape, hint="assert_rank_in takes several")
-        if value is not None and not each.dtype.is_integer:
-            raise DtypeError("a rank is an integer", wanted="int32", got=each.dtype, hint="give a Python integer")
     if tensor.rank is not None and all(value is not None for value in known):
         numbers = [int(value) for value in known if value is not None]
         if not any(holds(tensor.rank, number) for number in numbers):

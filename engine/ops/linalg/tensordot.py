@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from ...base.errors import GraphError, ShapeError
-from ...ir.apply import apply
+from ...ir.apply import apply, as_symbolic
 from ...ir.entry import public
 from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ..array.concat import stack, unstack
-from ..support.arguments import alike, axis_within, static_int, static_ints
+from ..support.arguments import alike, axis_within, index_tensor, static_int, static_ints
 from .contracting import Labelled, contract
+from .late_tensordot import late_tensordot
 
 
 @public
@@ -21,8 +22,8 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
     Parameters
     ----------
     a, b : Tensor of any numeric dtype
-        Same dtype, of known rank.
-    axes : int, or pair of int or of sequences of int
+        Same dtype.
+    axes : int, or pair of int or of sequences of int, or int32 or int64 Tensor of such
         The dimensions of `a`, and those of `b` that belong to them; a number stands for so many of the last of `a` and
         the first of `b`. 0 multiplies all elements with all.
 
@@ -34,9 +35,11 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
     Raises
     ------
     ShapeError
-        If a rank is not known, there is no such dimension, or two that belong together differ.
+        If there is no such dimension, or two that belong together differ.
     GraphError
         If `axes` names a dimension twice, or not as many of one as of the other.
+    OpError
+        When a step runs it, for the same reasons, where a rank or `axes` was not known before.
 
     Examples
     --------
@@ -47,15 +50,8 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
     (3, 5)
     """
     x, y = alike(a, b)
-    for tensor in (x, y):
-        if tensor.rank is None:
-            raise ShapeError(
-                "tensordot needs tensors of known rank",
-                wanted="a known number of dimensions",
-                got=tensor.shape,
-                operation=tensor.op,
-                hint="give it a shape with set_shape or reshape",
-            )
+    if x.rank is None or y.rank is None or (as_symbolic(axes) and static_value(index_tensor(axes)) is None):
+        return late_tensordot(x, y, axes, name)
     ours, theirs = _axes(axes, len(x.shape), len(y.shape))
     for i, j in zip(ours, theirs, strict=True):
         if None not in (x.shape[i], y.shape[j]) and x.shape[i] != y.shape[j]:

@@ -17,6 +17,7 @@ from ...ir.tensor import Tensor
 from ..support.arguments import axis_within, same_with_axis, static_int, static_ints
 from ..support.common import ones_like, shape_of
 from ..support.families import typed
+from ..support.late_axes import along_last, late_axes, late_axis, reduced
 from ..support.literals import c128, f64, i32
 from .complex import conj
 from .reductions import reduced_axes, reduced_shape, spread
@@ -69,7 +70,7 @@ def cumsum(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False
     Parameters
     ----------
     x : Tensor of any numeric dtype, of rank at least 1
-    axis : int
+    axis : int, or int32 or int64 scalar
         Axis to run along.
     exclusive : bool
         Leave each element out of its own sum: ``[a, b, c]`` gives ``[0, a, a + b]``.
@@ -91,13 +92,16 @@ def cumsum(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False
     >>> tg.function(lambda: tg.cumsum([1, 2, 3], reverse=True)).sync()
     array([6, 5, 3], dtype=int32)
     """
-    return _run("Cumsum", x, axis, exclusive, reverse, name)
+    return running("Cumsum", x, axis, exclusive, reverse, name)
 
 
-def _run(type: str, x: Any, axis: Any, exclusive: bool, reverse: bool, name: str | None) -> Tensor:
-    return apply(  # type: ignore[no-any-return]
-        type, x, name=name, axis=static_int(axis), exclusive=bool(exclusive), reverse=bool(reverse)
-    )
+def running(type: str, x: Any, axis: Any, exclusive: bool, reverse: bool, name: str | None) -> Tensor:
+    """Apply an operation that goes from element to element of an axis."""
+    how = {"exclusive": bool(exclusive), "reverse": bool(reverse)}
+    late = late_axis(axis)
+    if late is not None:
+        return along_last(type, x, late, name, **how)
+    return apply(type, x, name=name, axis=static_int(axis), **how)  # type: ignore[no-any-return]
 
 
 def _factors_gradient(x: Tensor, g: Tensor, axis: int, comparison: str) -> Tensor:
@@ -159,7 +163,7 @@ def reduce_prod(input_tensor: Any, axis: Any = None, keepdims: bool = False, nam
     Parameters
     ----------
     input_tensor : Tensor of any numeric dtype
-    axis : int or sequence of int, optional
+    axis : int or sequence of int, or int32 or int64 Tensor, optional
         Axes to reduce; all when None.
     keepdims : bool
         Keep the reduced axes, with size 1.
@@ -180,6 +184,9 @@ def reduce_prod(input_tensor: Any, axis: Any = None, keepdims: bool = False, nam
     x = convert_to_tensor(input_tensor)
     if axis is None:
         return _full_product(x, keepdims, name)
+    late = late_axes(axis)
+    if late is not None:
+        return reduced("Prod", x, late, bool(keepdims), name)
     axes = static_ints(axis)
     if x.rank is not None:
         reduced_axes(axes, x.rank)
@@ -244,4 +251,4 @@ def cumprod(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = Fals
     >>> tg.function(lambda: tg.cumprod([2, 3, 4], exclusive=True)).sync()
     array([1, 2, 6], dtype=int32)
     """
-    return _run("Cumprod", x, axis, exclusive, reverse, name)
+    return running("Cumprod", x, axis, exclusive, reverse, name)

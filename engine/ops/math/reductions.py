@@ -1,4 +1,4 @@
-"""Reductions over axes, which are known when the graph is built."""
+"""Reductions over axes. Kernels take those known when the graph is built; see `support/late_axes.py` for others."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from ..support.batching import along
 from ..support.common import scalar_like, shape_of
 from ..support.families import describe, example_section, typed
 from ..support.fusing import broadcast, reduces_last, reduction
+from ..support.late_axes import late_axes, reduced
 from ..support.literals import c128, f64, flags, i32
 
 _X = f64([[[1, 2, -1], [0.5, 4, 1.5]], [[3, -2, 7], [2.5, 6, 0.25]]])
@@ -152,6 +153,9 @@ def _reduction(
     )
 
     def public(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
+        late = late_axes(axis)
+        if late is not None:
+            return reduced(type, input_tensor, late, bool(keepdims), name)
         axes = None if axis is None else static_ints(axis)
         return apply(type, input_tensor, name=name, axis=axes, keepdims=bool(keepdims))  # type: ignore[no-any-return]
 
@@ -161,8 +165,8 @@ def _reduction(
     Parameters
     ----------
     input_tensor : Tensor of {describe(where)}
-    axis : int or sequence of int, optional
-        Axes to reduce; all when None.
+    axis : int or sequence of int, or int32 or int64 Tensor, optional
+        Axes to reduce; all when None. Axes that only a step knows leave the rank of the result open.
     keepdims : bool
         Keep the reduced axes, with size 1.
     name : str, optional

@@ -18,9 +18,10 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ...kernels.elementary.functions import elementary_function
-from ..support.arguments import axis_within, check_same_shape, same_with_axis, static_int
+from ..support.arguments import axis_within, check_same_shape, same_with_axis
 from ..support.array_library import wide
 from ..support.literals import f32, f64
+from .cumulative import running
 
 _X = f64([[0.5, -1, 2], [3, 0.25, -2]])
 _RUNNING = {"axis": 0, "exclusive": False, "reverse": False}
@@ -176,6 +177,4 @@ def cumulative_logsumexp(
     >>> tg.function(lambda: tg.cumulative_logsumexp(np.array([1000.0, 1000.0]))).sync()
     array([1000.        , 1000.69314718])
     """
-    return apply(  # type: ignore[no-any-return]
-        "CumulativeLogsumexp", x, name=name, axis=static_int(axis), exclusive=bool(exclusive), reverse=bool(reverse)
-    )
+    return running("CumulativeLogsumexp", x, axis, exclusive, reverse, name)

@@ -1,0 +1,89 @@
+"""``tensordot`` of tensors whose ranks, or over dimensions that, only a step knows: one product of matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...base.errors import GraphError, ShapeError
+from ...ir import scopes
+from ...ir.apply import apply
+from ...ir.operation import Operation
+from ...ir.tensor import Tensor
+from ..control.effects import Assert
+from ..support.arguments import index_tensor
+from ..support.common import shape_of
+from ..support.late_axes import among, from_zero, joined, numbers, permuted, rank_of
+
+
+def late_tensordot(a: Tensor, b: Tensor, axes: Any, name: str | None) -> Tensor:
+    """Return ``tensordot(a, b, axes)``; the dimensions are found when the step runs."""
+    ours, theirs = _pairs(axes, rank_of(a), rank_of(b))
+    left_free, right_free = _others(a, ours), _others(b, theirs)
+    with scopes.within(control_inputs=(*scopes.current().control_inputs, _check_sizes(a, b, ours, theirs))):
+        left = _matrix(a, left_free, ours, first=True)
+        right = _matrix(b, right_free, theirs, first=False)
+    product = apply("MatMul", left, right, transpose_a=False, transpose_b=False)
+    return apply("Reshape", product, joined(_sizes(a, left_free), _sizes(b, right_free)), name=name)  # type: ignore[no-any-return]
+
+
+def _pairs(axes: Any, rank_a: Tensor, rank_b: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the dimensions of both that are summed over, as int32 vectors of numbers from 0 up."""
+    if isinstance(axes, (list, tuple)) and len(axes) == 2:
+        parts = [index_tensor(each) for each in axes]
+    else:
+        tensor = index_tensor(axes)
+        if tensor.rank is None:
+            raise ShapeError(
+                "axes of tensordot have a known rank",
+                wanted="a scalar, or two vectors",
+                got=tensor.shape,
+                operation=tensor.op,
+                hint="set_shape says it",
+            )
+        if tensor.rank == 0:
+            count = apply("Cast", tensor, dtype="int32")
+            return numbers(rank_a - count, rank_a), numbers(0, count)
+        if tensor.rank > 2 or tensor.shape[0] not in (2, None):
+            raise GraphError(
+                "axes of tensordot are pairs of dimensions",
+                wanted="a number, or as many different dimensions of a as of b: [[...], [...]]",
+                got=tensor.shape,
+                hint="axes=1 is the product of matrices",
+            )
+        parts = [apply("Gather", tensor, index_tensor(row), axis=0, batch_dims=0) for row in (0, 1)]
+    vectors = [apply("Reshape", apply("Cast", each, dtype="int32"), np.array([-1], np.int32)) for each in parts]
+    return from_zero(vectors[0], rank_a), from_zero(vectors[1], rank_b)
+
+
+def _others(x: Tensor, axes: Tensor) -> Tensor:
+    """Return the dimensions that are not among the axes."""
+    rank = rank_of(x)
+    return apply("BooleanMask", numbers(0, rank), apply("LogicalNot", among(axes, rank)))  # type: ignore[no-any-return]
+
+
+def _sizes(x: Tensor, axes: Tensor) -> Tensor:
+    return apply("Gather", shape_of(x), axes, axis=0, batch_dims=0)  # type: ignore[no-any-return]
+
+
+def _check_sizes(a: Tensor, b: Tensor, ours: Tensor, theirs: Tensor) -> Operation:
+    """Check that there are as many dimensions of one as of the other, of the same sizes."""
+    shown = [_sizes(a, ours), _sizes(b, theirs)]
+    enough = Assert(
+        apply("Equal", apply("Size", ours), apply("Size", theirs)),
+        shown,
+        message="tensordot sums over as many dimensions of a as of b; their sizes are",
+    )
+    with scopes.within(control_inputs=(*scopes.current().control_inputs, enough)):
+        left = apply("Identity", shown[0])
+    return Assert(
+        apply("Equal", left, shown[1]), shown, message="tensordot sums over dimensions of one size; their sizes are"
+    )
+
+
+def _matrix(x: Tensor, free: Tensor, summed: Tensor, first: bool) -> Tensor:
+    """Return a tensor as a matrix whose columns (or rows) are what is summed over."""
+    order = (free, summed) if first else (summed, free)
+    sizes = [apply("Prod", _sizes(x, each), axis=(0,), keepdims=False) for each in order]
+    return apply("Reshape", permuted(x, joined(*order)), apply("Stack", sizes, axis=0))  # type: ignore[no-any-return]

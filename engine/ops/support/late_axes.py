@@ -1,0 +1,145 @@
+"""Axes that only a step knows: dimensions are permuted so that the operation goes along one that is known.
+
+Kernels take their axes as attributes, so that shapes, fusion and native programs know them while a step is compiled. An
+axis that is a tensor is rare; it costs two transpositions instead of a second form of every operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...base.dtypes import int32
+from ...base.errors import DtypeError, ShapeError
+from ...ir.apply import apply, as_symbolic, convert_to_tensor
+from ...ir.static_values import static_value
+from ...ir.tensor import Tensor
+from .arguments import index_tensor
+from .common import shape_of
+
+
+def late_axis(axis: Any) -> Tensor | None:
+    """Return an axis that only a step knows as an int32 scalar; None for an axis that is known, or missing."""
+    tensor = _late(axis)
+    if tensor is not None and tensor.rank not in (0, None):
+        raise ShapeError("an axis is a scalar", wanted="[]", got=tensor.shape, hint="take one element of it, as t[0]")
+    return tensor
+
+
+def late_axes(axis: Any) -> Tensor | None:
+    """Return axes of which a step alone knows one as an int32 vector; None if all are known, or missing."""
+    tensor = _late(axis)
+    if tensor is not None and tensor.rank not in (0, 1, None):
+        raise ShapeError("axes are a vector", wanted="[n]", got=tensor.shape, hint="reshape(axes, [-1])")
+    return None if tensor is None else apply("Reshape", tensor, [-1])
+
+
+def _late(axis: Any) -> Tensor | None:
+    if axis is None or not as_symbolic(axis):
+        return None
+    tensor = index_tensor(axis)
+    if static_value(tensor) is not None:
+        return None
+    if not tensor.dtype.is_integer:
+        raise DtypeError("an axis is an integer", wanted="int32 or int64", got=tensor.dtype, hint="cast(axis, 'int32')")
+    return apply("Cast", tensor, dtype=int32)  # type: ignore[no-any-return]
+
+
+def rank_of(x: Tensor) -> Tensor:
+    """Return the rank of a tensor as an int32 scalar."""
+    return convert_to_tensor(x.rank, int32) if x.rank is not None else apply("Rank", x)
+
+
+def from_zero(axes: Tensor, rank: Tensor) -> Tensor:
+    """Return axes, of which negative ones count from the end, as numbers from 0 up."""
+    return apply("Where", axes < 0, axes + rank, axes)  # type: ignore[no-any-return]
+
+
+def numbers(start: Any, end: Any) -> Tensor:
+    """Return the integers from `start` up to, not including, `end`."""
+    return apply("Range", *(convert_to_tensor(each, int32) for each in (start, end, 1)))  # type: ignore[no-any-return]
+
+
+def joined(*vectors: Any) -> Tensor:
+    """Return int32 vectors as one."""
+    return apply("Concat", [convert_to_tensor(each, int32) for each in vectors], axis=0)  # type: ignore[no-any-return]
+
+
+def permuted(x: Tensor, perm: Tensor, name: str | None = None) -> Tensor:
+    """Return a tensor whose dimension i is dimension ``perm[i]`` of `x`."""
+    return apply("Permute", x, perm, name=name)  # type: ignore[no-any-return]
+
+
+def axis_to_end(x: Tensor, axis: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a tensor with one axis moved to the end, and the permutation that moves it back."""
+    rank = rank_of(x)
+    place = from_zero(axis, rank)
+    perm = joined(numbers(0, place), numbers(place + 1, rank), [place])
+    back = joined(numbers(0, place), [rank - 1], numbers(place, rank - 1))
+    return permuted(x, perm), back
+
+
+def axis_to_front(x: Tensor, axis: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a tensor with one axis moved to the front, and the permutation that moves it back."""
+    rank = rank_of(x)
+    place = from_zero(axis, rank)
+    perm = joined([place], numbers(0, place), numbers(place + 1, rank))
+    back = joined(numbers(1, place + 1), [0], numbers(place + 1, rank))
+    return permuted(x, perm), back
+
+
+def along_last(type: str, x: Any, axis: Tensor, name: str | None, **attrs: Any) -> Tensor:
+    """Apply an operation that keeps the shape along an axis that only a step knows."""
+    moved, back = axis_to_end(convert_to_tensor(x), axis)
+    return permuted(apply(type, moved, axis=-1, **attrs), back, name)
+
+
+def among(axes: Tensor, rank: Tensor) -> Tensor:
+    """Return for each of `rank` dimensions whether it is one of the axes."""
+    each, every = apply("ExpandDims", numbers(0, rank), axis=1), apply("ExpandDims", from_zero(axes, rank), axis=0)
+    return apply("Any", apply("Equal", each, every), axis=(1,), keepdims=False)  # type: ignore[no-any-return]
+
+
+def reduced(type: str, x: Any, axes: Tensor, keepdims: bool, name: str | None) -> Tensor:
+    """Reduce a tensor over axes that only a step knows: over the last dimension, which holds all of them."""
+    tensor = convert_to_tensor(x)
+    rank, sizes = rank_of(tensor), shape_of(tensor)
+    gone = among(axes, rank)
+    kept = apply("BooleanMask", numbers(0, rank), apply("LogicalNot", gone))
+    # With an axis that there is not, or one twice, this is no permutation, which Permute refuses.
+    moved = permuted(tensor, joined(kept, from_zero(axes, rank)))
+    kept_sizes = apply("Gather", sizes, kept, axis=0, batch_dims=0)
+    count = apply("Prod", apply("Where", gone, sizes, 1), axis=(0,), keepdims=False)
+    rows = apply("Reshape", moved, joined(kept_sizes, [count]))
+    found = apply(type, rows, axis=(-1,), keepdims=False)
+    if tensor.rank is not None and axes.shape == [1]:
+        found.set_shape([None] * (tensor.rank - 1))
+    if not keepdims:
+        return apply("Identity", found, name=name)  # type: ignore[no-any-return]
+    return apply("Reshape", found, apply("Where", gone, 1, sizes), name=name)  # type: ignore[no-any-return]
+
+
+def concatenated(values: Sequence[Any], axis: Tensor, name: str | None) -> Tensor:
+    """Join tensors of one rank along an axis that only a step knows."""
+    moved = [axis_to_front(each, axis) for each in values]
+    return permuted(apply("Concat", [each for each, _ in moved], axis=0), moved[0][1], name)
+
+
+def gathered(params: Any, indices: Tensor, axis: Tensor, name: str | None) -> Tensor:
+    """Take rows along an axis that only a step knows."""
+    tensor = convert_to_tensor(params)
+    moved, _ = axis_to_front(tensor, axis)
+    rows = apply("Gather", moved, indices, axis=0, batch_dims=0)
+    rank, depth = rank_of(tensor), rank_of(indices)
+    place = from_zero(axis, rank)
+    order = joined(numbers(depth, depth + place), numbers(0, depth), numbers(depth + place, depth + rank - 1))
+    return permuted(rows, order, name)
+
+
+def expanded(x: Any, axis: Tensor, name: str | None) -> Tensor:
+    """Insert a dimension of size 1 at a place that only a step knows."""
+    tensor = convert_to_tensor(x)
+    rank, sizes = rank_of(tensor), shape_of(tensor)
+    place = from_zero(axis, rank + 1)
+    parts = [apply("Gather", sizes, each, axis=0, batch_dims=0) for each in (numbers(0, place), numbers(place, rank))]
+    return apply("Reshape", tensor, joined(parts[0], [1], parts[1]), name=name)  # type: ignore[no-any-return]
