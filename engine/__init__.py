@@ -111,6 +111,7 @@ from .frontend.vocabularies import (
 )
 from .gradients import batch_jacobian, gradients, hessian_vector_product, hessians, jacobian, jvp
 from .ir.apply import constant, convert_to_tensor
+from .ir.gradient_overrides import RegisterGradient
 from .ir.graph import Graph
 from .ir.indexing import newaxis
 from .ir.operation import Operation
@@ -501,6 +502,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "QueueClosed",
     "QueueStatistics",
     "RandomShuffleQueue",
+    "RegisterGradient",
     "Report",
     "Runner",
     "RunnerStatistics",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ..base.dtypes import resource, series
+from ..ir.gradient_overrides import has_gradient
 from ..ir.operation import Operation
 from ..ir.region import Region
 from ..ir.structured import is_structured, num_results, saved_outputs
@@ -39,14 +40,14 @@ def _carries(tensor: Tensor) -> bool:
 def _through(op: Operation, tensor: Tensor) -> list[Tensor]:
     if op.is_while:
         return [t for i, init in enumerate(op.inputs) if init is tensor for t in _variable(op, i)]
-    if is_structured(op) or not (op.type in RULES or op.definition.is_differentiable):
+    if is_structured(op) or not (op.type in RULES or has_gradient(op)):
         return []
     return op.outputs
 
 
 def stops_in_loop(op: Operation) -> bool:
     """Whether an operation stops gradients in the body of a loop, where a path is zero and not none."""
-    stops = op.role is Role.IDENTITY and not op.definition.is_differentiable
+    stops = op.role is Role.IDENTITY and not has_gradient(op)
     return stops and any(r.owner is not None and r.owner.is_while for r in op.region.ancestors())
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..base.errors import GraphError
 from ..ir import scopes
+from ..ir.gradient_overrides import cotangents_of_inputs, has_gradient
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
 from .cotangents import Cotangents, densify
@@ -44,14 +45,14 @@ class Backward:
             RULES[op.type](self, op, cotangents)
         elif op.is_param:
             self._parameter(op)
-        elif op.definition.is_differentiable and any(t in self.active for t in op.inputs):
+        elif has_gradient(op) and any(t in self.active for t in op.inputs):
             self._plain(op, cotangents)
 
     def _plain(self, op: Operation, cotangents: Cotangents) -> None:
         sums = [self.total(cotangents, t) for t in op.outputs]
         if not op.definition.sparse_gradient:
             sums = [None if s is None else densify(s) for s in sums]
-        results = list(op.definition.gradient(op, *sums))  # type: ignore[operator]
+        results = cotangents_of_inputs(op, sums)
         if len(results) != len(op.inputs):
             raise GraphError(
                 "a gradient function returned the wrong number of cotangents",

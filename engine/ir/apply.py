@@ -18,6 +18,7 @@ from .accesses import note_access
 from .builder import append, infer_shapes
 from .definition import REQUIRED, OpDefinition, definition_of
 from .entry import opened_for, public
+from .gradient_overrides import OVERRIDE
 from .operation import Operation
 from .region import Region
 from .signature import Parameter
@@ -84,8 +85,11 @@ def build(type: str, tensors: list[Tensor], *, name: str | None = None, **attrs:
 
 
 def place(op: Operation) -> None:
-    """Give a new operation the device and the colocation of the current scope."""
+    """Give a new operation the device, the colocation and the gradient of the current scope."""
     scope = scopes.current()
+    for type, gradient in scope.gradients:
+        if type == op.type:
+            op.attrs[OVERRIDE] = gradient
     for asked in reversed(scope.device):
         op.device = merge_devices(op.device, asked(op) if callable(asked) else asked)
     if scope.colocate is not None:

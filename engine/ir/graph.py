@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from os import PathLike
@@ -15,6 +15,7 @@ import numpy as np
 
 from ..base.errors import GraphError
 from . import scopes
+from .gradient_overrides import checked_overrides
 from .operation import Operation
 from .region import Region
 from .tensor import Tensor
@@ -139,6 +140,36 @@ class Graph:
         """Make this the graph that new operations go to, in this task or thread only."""
         with scopes.enter(scopes.Scope(region=self.root)):
             yield self
+
+    @contextmanager
+    def gradient_override_map(self, op_type_map: Mapping[str, str]) -> Iterator[None]:
+        """Give operations that are built inside of a `with` block other gradients than those of their types.
+
+        Parameters
+        ----------
+        op_type_map : dict from str to str
+            Types of operations, as ``op.type`` says them, and names of gradients: registered by
+            :class:`RegisterGradient`, or types whose gradient is taken.
+
+        Raises
+        ------
+        GraphError
+            If there is no such type or gradient.
+
+        Examples
+        --------
+        >>> import tagloom as tg
+        >>> with tg.Graph().as_default() as graph:
+        ...     x = tg.placeholder("float32", [])
+        ...     with graph.gradient_override_map({"Floor": "Identity"}):
+        ...         y = tg.floor(x)
+        ...     slope = tg.gradients(y * y, x)
+        >>> with tg.SyncSession(graph) as session:
+        ...     [float(value) for value in session.run([y, *slope], {x: 3.7})]
+        [3.0, 6.0]
+        """
+        with scopes.within(gradients=(*scopes.current().gradients, *checked_overrides(op_type_map))):
+            yield
 
     def get_operations(self) -> list[Operation]:
         """Return all operations, those inside regions included."""

@@ -139,6 +139,11 @@ class Operation:
         return self.region.graph
 
     @property
+    def own_attrs(self) -> dict[str, Any]:
+        """The attributes that its type declares, without what scopes and passes note: those of another operation."""
+        return {key: self.attrs[key] for key in self.definition.attrs}
+
+    @property
     def definition(self) -> OpDefinition:
         """The block that declares its type."""
         return definition_of(self.type)

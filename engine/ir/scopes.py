@@ -26,6 +26,7 @@ class Scope:
     device: tuple[str | Callable[[Operation], str], ...] = ()  # the outermost first
     control_inputs: tuple[Operation, ...] = ()
     colocate: Operation | None = None
+    gradients: tuple[tuple[str, str], ...] = ()  # types of operations, and the names of gradients for them
 
 
 _OPEN = "build inside `with graph.as_default():`, where graph is yours or a new one, tagloom.Graph()"

@@ -50,7 +50,7 @@ def _switch_gradient(op: Operation, *cotangents: Any) -> list[Any]:
         zeros = zeros_like(data)
         cotangents = tuple(zeros if each is None else each for each in cotangents)
     # A cotangent may be live although its side is dead, as ones of a known shape are.
-    sides = [apply(op.type, each, predicate, **op.attrs)[i] for i, each in enumerate(cotangents)]
+    sides = [apply(op.type, each, predicate, **op.own_attrs)[i] for i, each in enumerate(cotangents)]
     return [apply("Merge", sides)[0], None]
 
 

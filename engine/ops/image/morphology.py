@@ -68,8 +68,8 @@ def _dilation(xp: Any, x: Any, filter: Any, attrs: Any) -> tuple[Any, Any]:
 
 def _dilation_gradient(op: Operation, g: Tensor) -> list[Any]:
     x, filter = op.inputs
-    place = apply("DilationPlace", x, filter, **op.attrs)
-    return [apply("MaxPoolGrad", g, place, shape_of(x), **op.attrs), apply("PlaceSum", g, place, **op.attrs)]
+    place = apply("DilationPlace", x, filter, **op.own_attrs)
+    return [apply("MaxPoolGrad", g, place, shape_of(x), **op.own_attrs), apply("PlaceSum", g, place, **op.own_attrs)]
 
 
 define(

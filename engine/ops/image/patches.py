@@ -69,7 +69,7 @@ define(
     shape=_patches_shape,
     elements=lambda x, **attrs: x.size * patch_size(attrs) // math.prod(attrs["strides"]),
     kernel=_extract,
-    gradient=lambda op, g: [apply("ExtractPatchesGrad", g, shape_of(op.inputs[0]), **op.attrs)],
+    gradient=lambda op, g: [apply("ExtractPatchesGrad", g, shape_of(op.inputs[0]), **op.own_attrs)],
     samples=[
         Sample([_X], f64([[0, 1, 3, 4], [1, 2, 4, 5], [3, 4, 6, 7], [4, 5, 7, 8]]).reshape(1, 2, 2, 4), _TWO),
         Sample([f64([[[1, 10], [2, 20], [3, 30]]])], f64([[[0, 0, 1, 10, 2, 20], [2, 20, 3, 30, 0, 0]]]), _SAME),
@@ -89,7 +89,7 @@ define(
     shape=lambda op: static_shape(op.inputs[1]),
     elements=shape_in(1),
     kernel=_extract_grad,
-    gradient=lambda op, g: [apply("ExtractPatches", g, **op.attrs), None],
+    gradient=lambda op, g: [apply("ExtractPatches", g, **op.own_attrs), None],
     samples=[
         Sample([np.ones((1, 2, 2, 4)), i32([1, 3, 3, 1])], f64([1, 2, 1, 2, 4, 2, 1, 2, 1]).reshape(1, 3, 3, 1), _TWO),
         Sample([f64([[[1, 2, 3], [4, 5, 6]]]), i32([1, 3, 1])], f64([[[2], [3 + 4], [5]]]), _SAME),

@@ -93,7 +93,7 @@ def _elements(x: Any, size: Any, **_: Any) -> int:
 
 
 def _other(type: str) -> Any:
-    return lambda op, g: [apply(type, g, shape_of(op.inputs[0])[1:3], **op.attrs), None]
+    return lambda op, g: [apply(type, g, shape_of(op.inputs[0])[1:3], **op.own_attrs), None]
 
 
 def _linear_by_hand(x: Array, size: Array) -> Array:

@@ -43,7 +43,7 @@ def _running(scan: str) -> Kernel:
 
 
 def _cumsum_gradient(op: Operation, g: Tensor) -> list[Any]:
-    return [apply("Cumsum", g, **{**op.attrs, "reverse": not op.attrs["reverse"]})]
+    return [apply("Cumsum", g, **{**op.own_attrs, "reverse": not op.attrs["reverse"]})]
 
 
 define(

@@ -110,7 +110,7 @@ define(
     elements=shape_in(1),
     kernel=_unreduce_kernel,
     fuse=broadcast(reduces_last),
-    gradient=lambda op, g: [apply("Sum", g, **op.attrs), None],
+    gradient=lambda op, g: [apply("Sum", g, **op.own_attrs), None],
     samples=[
         Sample([f64([5, 7]), i32([2, 3])], f64([[5, 5, 5], [7, 7, 7]]), {"axis": (1,)}),
         Sample([f64(2), i32([2, 2])], f64([[2, 2], [2, 2]])),

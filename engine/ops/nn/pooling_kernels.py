@@ -70,7 +70,7 @@ def _max_pool(xp: Any, x: Any, **attrs: Any) -> Any:
 
 def _max_pool_gradient(op: Operation, g: Tensor) -> list[Any]:
     (x,) = op.inputs
-    return [apply("MaxPoolGrad", g, apply("MaxPoolPlace", x, **op.attrs), shape_of(x), **op.attrs)]
+    return [apply("MaxPoolGrad", g, apply("MaxPoolPlace", x, **op.own_attrs), shape_of(x), **op.own_attrs)]
 
 
 define(
@@ -115,7 +115,7 @@ define(
     attrs=_MEANS,
     shape=_pooled_shape,
     kernel=_avg_pool,
-    gradient=lambda op, g: [apply("AvgPoolGrad", g, shape_of(op.inputs[0]), **op.attrs)],
+    gradient=lambda op, g: [apply("AvgPoolGrad", g, shape_of(op.inputs[0]), **op.own_attrs)],
     samples=[
         Sample([_X], f64([2.5, 4.75, 3.5, 6.375]).reshape(1, 2, 2, 1), _TWO),
         Sample([_X], f64(3.625).reshape(1, 1, 1, 1), {**_TWO, "rates": (2, 2)}),
@@ -159,7 +159,7 @@ define(
     shape=lambda op: static_shape(op.inputs[1]),
     elements=shape_in(1),
     kernel=_avg_pool_grad,
-    gradient=lambda op, g: [apply("AvgPool", g, **op.attrs), None],
+    gradient=lambda op, g: [apply("AvgPool", g, **op.own_attrs), None],
     samples=[
         Sample([f64([[[3, 4], [6, 2]]]), i32([1, 2, 4])], f64([[[1, 1, 3, 2], [2, 2, 3, 1]]]), _THREE),
         Sample([f64([[[3, 4]]]), i32([1, 1, 4])], f64([[[3, 3, 7, 4]]]), {**_THREE, "mean": False}),

@@ -116,7 +116,7 @@ define(
     shape=_of_image,
     elements=shape_in(2),
     kernel=_grad,
-    gradient=lambda op, g: [apply("MaxPoolPick", g, op.inputs[1], **op.attrs), None, None],
+    gradient=lambda op, g: [apply("MaxPoolPick", g, op.inputs[1], **op.own_attrs), None, None],
     spreads=True,
     samples=[
         Sample(
@@ -145,7 +145,7 @@ define(
     attrs=WINDOWS,
     shape=lambda op: windows_shape(op.inputs[0].shape, op.attrs).merge(op.inputs[1].shape),
     kernel=_pick,
-    gradient=lambda op, g: [apply("MaxPoolGrad", g, op.inputs[1], shape_of(op.inputs[0]), **op.attrs), None],
+    gradient=lambda op, g: [apply("MaxPoolGrad", g, op.inputs[1], shape_of(op.inputs[0]), **op.own_attrs), None],
     samples=[
         Sample([_X, i32([0, 1, 2, 3]).reshape(1, 2, 2, 1)], f64([3, 4, 2, 5]).reshape(1, 2, 2, 1), _TWO),
         Sample([f64([[[5, 7, 1, 2]]]), i32([[[2, 0]]])], f64([[[1, 1]]]), _SAME),
@@ -208,7 +208,7 @@ define(
     attrs=WINDOWS,
     shape=_filter_shape,
     kernel=_summed,
-    gradient=lambda op, g: [apply("PlacePick", g, op.inputs[1], **op.attrs), None],
+    gradient=lambda op, g: [apply("PlacePick", g, op.inputs[1], **op.own_attrs), None],
     samples=[
         Sample(
             [f64([[[[1, 2], [3, 4]]]]), i32([[[[0, 3], [0, 1]]]])],
@@ -232,7 +232,7 @@ define(
     attrs=WINDOWS,
     shape=lambda op: op.inputs[1].shape,
     kernel=_picked,
-    gradient=lambda op, g: [apply("PlaceSum", g, op.inputs[1], **op.attrs), None],
+    gradient=lambda op, g: [apply("PlaceSum", g, op.inputs[1], **op.own_attrs), None],
     samples=[
         Sample(
             [np.arange(8.0).reshape(2, 2, 2), i32([[[[0, 3], [0, 1]]]])],

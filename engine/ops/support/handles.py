@@ -44,4 +44,4 @@ def make_shared(graph: Graph, resources: Resources, names: Container[str]) -> No
         only_makes = definition.outlives_step and definition.effects is Effect.READS
         if only_makes and op.attrs["shared_name"] in names:
             assert definition.kernel is not None
-            definition.kernel(np, _NoStep(step, op.name), **op.attrs)
+            definition.kernel(np, _NoStep(step, op.name), **op.own_attrs)
