@@ -1,7 +1,7 @@
 """Gradients that replace those of operation types inside a scope: ``graph.gradient_override_map``.
 
-An operation keeps the name of its gradient in an attribute, which copies, texts and pickles of graphs keep too. The function
-is looked up by that name when `gradients` reaches the operation.
+An operation keeps the name of its gradient in an attribute, which copies, texts and pickles of graphs keep too. The
+function is looked up by that name when `gradients` reaches the operation.
 """
 
 from __future__ import annotations

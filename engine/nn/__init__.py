@@ -14,7 +14,7 @@ from .beam_search import (
 from .beams import gather_tree, tile_batch
 from .cell_wrappers import DeviceWrapper, MultiRNNCell, ResidualWrapper
 from .cells import BasicRNNCell, GRUCell, LSTMStateTuple, RNNCell
-from .convolution import Conv1D, Conv2D, Conv2DTranspose, Conv3D
+from .convolution import Conv1D, Conv1DTranspose, Conv2D, Conv2DTranspose, Conv3D, Conv3DTranspose
 from .decoding import BasicDecoder, BasicDecoderOutput, Decoder, dynamic_decode
 from .decoding_helpers import GreedyEmbeddingHelper, Helper, SampleEmbeddingHelper, TrainingHelper
 from .dense import Dense, Embedding, Flatten
@@ -35,6 +35,20 @@ from .lstm_cells import LayerNormLSTMCell, LSTMCell
 from .module import Module, Sequential
 from .normalization import GroupNorm, InstanceNorm, LayerNorm, RMSNorm
 from .orthogonal_initializers import delta_orthogonal_initializer, identity_initializer, orthogonal_initializer
+from .pooling import (
+    AveragePooling1D,
+    AveragePooling2D,
+    AveragePooling3D,
+    GlobalAveragePooling1D,
+    GlobalAveragePooling2D,
+    GlobalAveragePooling3D,
+    GlobalMaxPooling1D,
+    GlobalMaxPooling2D,
+    GlobalMaxPooling3D,
+    MaxPooling1D,
+    MaxPooling2D,
+    MaxPooling3D,
+)
 from .raw_rnn import raw_rnn
 from .recurrent import bidirectional_dynamic_rnn, dynamic_rnn, static_rnn
 from .recurrent_layers import GRU, LSTM
@@ -56,6 +70,9 @@ __all__ = [
     "AttentionMechanism",
     "AttentionWrapper",
     "AttentionWrapperState",
+    "AveragePooling1D",
+    "AveragePooling2D",
+    "AveragePooling3D",
     "BahdanauAttention",
     "BasicDecoder",
     "BasicDecoderOutput",
@@ -65,9 +82,11 @@ __all__ = [
     "BeamSearchDecoderOutput",
     "BeamSearchDecoderState",
     "Conv1D",
+    "Conv1DTranspose",
     "Conv2D",
     "Conv2DTranspose",
     "Conv3D",
+    "Conv3DTranspose",
     "Decoder",
     "Dense",
     "DepthwiseConv2D",
@@ -79,6 +98,12 @@ __all__ = [
     "Flatten",
     "GRU",
     "GRUCell",
+    "GlobalAveragePooling1D",
+    "GlobalAveragePooling2D",
+    "GlobalAveragePooling3D",
+    "GlobalMaxPooling1D",
+    "GlobalMaxPooling2D",
+    "GlobalMaxPooling3D",
     "GreedyEmbeddingHelper",
     "GroupNorm",
     "Helper",
@@ -90,6 +115,9 @@ __all__ = [
     "LayerNorm",
     "LayerNormLSTMCell",
     "LuongAttention",
+    "MaxPooling1D",
+    "MaxPooling2D",
+    "MaxPooling3D",
     "Module",
     "MultiHeadAttention",
     "MultiRNNCell",

@@ -12,10 +12,12 @@ from ..ir.tensor import Tensor
 from ..ops.array.shapes import reshape
 from ..ops.array.shapes import shape as shape_of
 from ..ops.nn.convolution import convolution
-from ..ops.nn.convolution_transpose import conv2d_transpose
+from ..ops.nn.convolution_transpose import conv1d_transpose, conv2d_transpose, conv3d_transpose
 from ..ops.support.windows import LAYOUTS, check_padding, is_channels_first, padding_of, spatial
 from .building import Lazy
 from .by_name import as_activation
+
+_TRANSPOSED = {1: conv1d_transpose, 2: conv2d_transpose, 3: conv3d_transpose}
 
 
 class Convolution(Lazy):
@@ -183,7 +185,51 @@ class Conv3D(Convolution):
     rank = 3
 
 
-class Conv2DTranspose(Convolution):
+class TransposedConvolution(Convolution):
+    """The way back from the result of a convolution: what layers of it share."""
+
+    def channels(self, size: int) -> list[int]:
+        """Return the last two dimensions of the kernel, for a `size` of the input channels."""
+        return [self.filters // self.groups, size]
+
+    def forward(self, inputs: Any) -> Tensor:
+        """Return the convolution of `inputs` with its bias and activation."""
+        x = self.ready(inputs)
+        known = x.shape.merge(Shape([None] * (self.rank + 2)))
+        dims = [shape_of(x)[i] if d is None else d for i, d in enumerate(known)]
+        first = 2 if self.channels_first else 1
+        larger = [self._larger(dims[first + i], i) for i in range(self.rank)]
+        shape = [dims[0], self.filters, *larger] if self.channels_first else [dims[0], *larger, self.filters]
+        transpose = _TRANSPOSED[self.rank]
+        y = transpose(x, self.kernel, shape, self.strides, self.padding, self.data_format, self.dilation_rate)
+        y.set_shape([d if isinstance(d, int) else None for d in shape])
+        return self.finish(y)
+
+    def _larger(self, size: Any, i: int) -> Any:
+        """Return the size of the result along a dimension."""
+        stride, length = self.strides[i], (self.kernel_size[i] - 1) * self.dilation_rate[i] + 1
+        if self.padding == "SAME":
+            return size * stride
+        padded = 0 if self.padding == "VALID" else sum(self.padding[i])
+        return size * stride + max(length - stride, 0) - padded
+
+
+class Conv1DTranspose(TransposedConvolution):
+    """The way back from the result of a convolution to longer sequences: see `Conv2DTranspose`, `conv1d_transpose`.
+
+    Examples
+    --------
+    >>> import tagloom as tg
+    >>> with tg.Graph().as_default():
+    ...     y = tg.nn.Conv1DTranspose(8, 3, strides=2, padding="SAME")(tg.ones([1, 7, 16]))
+    >>> y.shape
+    Shape(1, 14, 8)
+    """
+
+    rank = 1
+
+
+class Conv2DTranspose(TransposedConvolution):
     """The way back from the result of a convolution to larger images: see `conv2d_transpose`.
 
     Parameters
@@ -211,26 +257,19 @@ class Conv2DTranspose(Convolution):
     Shape(1, 14, 14, 8)
     """
 
-    def channels(self, size: int) -> list[int]:
-        """Return the last two dimensions of the kernel, for a `size` of the input channels."""
-        return [self.filters // self.groups, size]
+    rank = 2
 
-    def forward(self, inputs: Any) -> Tensor:
-        """Return the convolution of `inputs` with its bias and activation."""
-        x = self.ready(inputs)
-        known = x.shape.merge(Shape([None] * 4))
-        dims = [shape_of(x)[i] if d is None else d for i, d in enumerate(known)]
-        first = 2 if self.channels_first else 1
-        larger = [self._larger(dims[first + i], i) for i in range(2)]
-        shape = [dims[0], self.filters, *larger] if self.channels_first else [dims[0], *larger, self.filters]
-        y = conv2d_transpose(x, self.kernel, shape, self.strides, self.padding, self.data_format, self.dilation_rate)
-        y.set_shape([d if isinstance(d, int) else None for d in shape])
-        return self.finish(y)
 
-    def _larger(self, size: Any, i: int) -> Any:
-        """Return the size of the result along a dimension."""
-        stride, length = self.strides[i], (self.kernel_size[i] - 1) * self.dilation_rate[i] + 1
-        if self.padding == "SAME":
-            return size * stride
-        padded = 0 if self.padding == "VALID" else sum(self.padding[i])
-        return size * stride + max(length - stride, 0) - padded
+class Conv3DTranspose(TransposedConvolution):
+    """The way back from the result of a convolution to larger volumes: see `Conv2DTranspose`, `conv3d_transpose`.
+
+    Examples
+    --------
+    >>> import tagloom as tg
+    >>> with tg.Graph().as_default():
+    ...     y = tg.nn.Conv3DTranspose(8, 3, strides=[1, 2, 2])(tg.ones([1, 5, 7, 7, 16]))
+    >>> y.shape
+    Shape(1, 7, 15, 15, 8)
+    """
+
+    rank = 3
