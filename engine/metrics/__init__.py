@@ -1,6 +1,7 @@
 """Metrics over many steps: each is a value, and an operation that takes one more step's labels and predictions in."""
 
 from ..frontend.missing_names import missing_in
+from .at_k import average_precision_at_k, precision_at_k, precision_at_top_k, recall_at_k, recall_at_top_k
 from .at_thresholds import (
     false_negatives_at_thresholds,
     false_positives_at_thresholds,
@@ -37,6 +38,7 @@ __getattr__ = missing_in("metrics")
 __all__ = [
     "accuracy",
     "auc",
+    "average_precision_at_k",
     "false_negatives",
     "false_negatives_at_thresholds",
     "false_positives",
@@ -52,9 +54,13 @@ __all__ = [
     "metric_variables",
     "percentage_below",
     "precision",
+    "precision_at_k",
     "precision_at_thresholds",
+    "precision_at_top_k",
     "recall",
+    "recall_at_k",
     "recall_at_thresholds",
+    "recall_at_top_k",
     "reset",
     "root_mean_squared_error",
     "sensitivity_at_specificity",

@@ -14,13 +14,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 FLOAT32 = "A float32 scalar"
 AS_VALUES = "A scalar, float32 or, where one of the values is float64, float64"
 
-_RESULT = """value : Tensor
+RESULT = """value : Tensor
     {}, of all steps so far; 0 before the first. In a step that also does the
     update, what that gives.
 update_op : Tensor
     Takes this step in; the same, with it."""
 
-_SHARED = {
+SHARED = {
     "weights": """Tensor of any real dtype, optional
     How much each element counts, 1 by default: a scalar, or of the same dimensions or 1 in their place. Without the
     last dimension, one for each row.""",
@@ -32,18 +32,18 @@ _ONE_SHAPE = "of one shape, but for a last dimension of 1."
 _RAISES = {"ShapeError": "If the shapes differ, or the weights do not fit."}
 
 NUMBERS = Family(
-    {"labels, predictions": f"Tensor of any real dtypes\n    {_ONE_SHAPE.capitalize()}", **_SHARED}, _RESULT, _RAISES
+    {"labels, predictions": f"Tensor of any real dtypes\n    {_ONE_SHAPE.capitalize()}", **SHARED}, RESULT, _RAISES
 )
-ANSWERS = Family({"labels, predictions": f"Tensor\n    Cast to bool; {_ONE_SHAPE}", **_SHARED}, _RESULT, _RAISES)
+ANSWERS = Family({"labels, predictions": f"Tensor\n    Cast to bool; {_ONE_SHAPE}", **SHARED}, RESULT, _RAISES)
 SCORES = Family(
     {
         "labels": "Tensor\n    Cast to bool.",
         "predictions": """Tensor of a floating dtype
     In [0, 1], which a step checks; of the shape of the labels, but for a last dimension of 1.""",
         "num_thresholds": "int\n    At equal distances, from 2 up.",
-        **_SHARED,
+        **SHARED,
     },
-    _RESULT,
+    RESULT,
     {**_RAISES, "OpError": "When a step runs it, if a prediction is not in [0, 1]."},
 )
 _EXAMPLE = """
@@ -93,6 +93,6 @@ def metric(
         if arguments is not None:
             call = f"{function.__name__}({arguments})"
             function.__doc__ = f"{function.__doc__}".rstrip() + _EXAMPLE.format(call=call, line=line, shown=shown)
-        return builds(replace(family, returns=_RESULT.format(result)).complete(function))
+        return builds(replace(family, returns=RESULT.format(result)).complete(function))
 
     return completed

@@ -1,0 +1,269 @@
+"""Precision, recall and average precision of the k best classes, and accuracy where one of these is the label."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..base.docstrings import Family
+from ..base.dtypes import float32, int32, int64
+from ..base.errors import DtypeError, GraphError, ShapeError
+from ..frontend.scopes import name_scope
+from ..ir.apply import apply, convert_to_tensor
+from ..ir.tensor import Tensor
+from ..ops.array.ranking import top_k
+from ..ops.array.shapes import expand_dims
+from ..ops.control.weights import in_dtype
+from ..ops.math.arithmetic import div_no_nan, minimum
+from ..ops.math.comparison import equal, greater, logical_and, logical_not
+from ..ops.math.cumulative import cumsum
+from ..ops.math.reductions import reduce_any, reduce_sum
+from ..ops.sparse.dense import sparse_tensor_to_dense
+from ..ops.sparse.sparse_tensor import SparseTensor, SparseTensorValue
+from ..ops.support.arguments import known_rank, static_int
+from ..ops.support.common import shape_of
+from .family import RESULT, SHARED, metric
+from .streaming import Collections, Metric, streamed, weighted
+
+_MISSING = np.iinfo(np.int64).min  # what stands where a sparse row of labels has ended
+
+RANKED = Family(
+    {
+        "labels": """int32 or int64 Tensor or SparseTensor
+    Of shape [..., num_labels]: the classes that are right for each row, each counted once; or of shape [...], one for
+    each row. Numbers that are no class, as -1 behind the last, are never predicted.""",
+        "predictions": """Tensor of a floating dtype, of shape [..., num_classes]
+    The score of each class; of equal scores, the first class is the better.""",
+        "predictions_idx": """int32 or int64 Tensor of shape [..., k]
+    The best classes of each row, the best first.""",
+        "k": "int\n    How many of the best classes to look at.",
+        "class_id": "int, optional\n    Count this class alone.",
+        **SHARED,
+        "weights": "Tensor of any real dtype, optional\n    How much each row counts, 1 by default.",
+    },
+    RESULT,
+    {"ShapeError": "If the shapes are known not to fit.", "GraphError": "If a rank is not known."},
+)
+
+
+class _Sets:
+    """For each row, the best classes and the right ones, each once.
+
+    Attributes
+    ----------
+    best, right : bool Tensor
+        Which of the numbers count, of shapes [..., k] and [..., num_labels].
+    matches : bool Tensor of shape [..., k, num_labels]
+        Which of the best classes is which of the right ones.
+    """
+
+    def __init__(self, labels: Any, best: Tensor, class_id: int | None) -> None:
+        classes = _classes(labels, best)
+        self.best: Tensor = _once(best)
+        self.right: Tensor = logical_and(_once(classes), logical_not(equal(classes, _MISSING)))
+        if class_id is not None:
+            wanted = np.int64(static_int(class_id, "class_id"))
+            self.best = logical_and(self.best, equal(best, wanted))
+            self.right = logical_and(self.right, equal(classes, wanted))
+        counted = logical_and(expand_dims(self.best, -1), expand_dims(self.right, -2))
+        self.matches: Tensor = logical_and(counted, equal(expand_dims(best, -1), expand_dims(classes, -2)))
+
+    def counts(self, *kinds: str) -> Mapping[str, Tensor]:
+        """Return for each row the number of true positives, false positives or false negatives."""
+        is_right, is_found = reduce_any(self.matches, -1), reduce_any(self.matches, -2)
+        found = {
+            "true_positives": is_right,
+            "false_positives": logical_and(self.best, logical_not(is_right)),
+            "false_negatives": logical_and(self.right, logical_not(is_found)),
+        }
+        return {kind: reduce_sum(in_dtype(found[kind], float32), -1) for kind in kinds}
+
+
+def _classes(labels: Any, best: Tensor) -> Tensor:
+    """Return the right classes as int64 numbers of shape [..., num_labels]."""
+    if isinstance(labels, (SparseTensor, SparseTensorValue)):
+        values = _integers(labels.values, "labels")
+        labels = sparse_tensor_to_dense(
+            SparseTensor(labels.indices, values, labels.dense_shape), convert_to_tensor(np.int64(_MISSING)), False
+        )
+        labels.set_shape([None] * known_rank(best, "a metric at k"))
+    found = _integers(labels, "labels")
+    rank = known_rank(found, "a metric at k")
+    if best.rank == rank + 1:
+        found, rank = expand_dims(found, -1), rank + 1
+    if rank != best.rank or not found.shape[:-1].is_compatible_with(best.shape[:-1]):
+        raise ShapeError(
+            "labels and predictions have other rows",
+            wanted=f"[..., num_labels] with the first dimensions of {best.shape}",
+            got=found.shape,
+            operation=found.op,
+            hint="labels have a row for each row of predictions",
+        )
+    return found
+
+
+def _integers(value: Any, what: str) -> Tensor:
+    tensor = convert_to_tensor(value)
+    if not tensor.dtype.is_integer:
+        raise DtypeError(
+            f"{what} are numbers of classes", wanted="int32 or int64", got=tensor.dtype, hint="argmax of one-hot rows"
+        )
+    return in_dtype(tensor, int64)
+
+
+def _once(numbers: Tensor) -> Tensor:
+    """Return which numbers of each row do not come before in it."""
+    places = apply("Range", *(convert_to_tensor(each, int32) for each in (0, shape_of(numbers)[-1], 1)))
+    is_before = greater(expand_dims(places, -1), places)
+    same = equal(expand_dims(numbers, -1), expand_dims(numbers, -2))
+    return logical_not(reduce_any(logical_and(same, is_before), -1))
+
+
+def _best(predictions: Any, k: Any) -> Tensor:
+    """Return the numbers of the k best classes of each row, the best first."""
+    count = static_int(k, "k")
+    if count < 1:
+        raise GraphError("'k' is a number of classes", wanted="1 or more", got=count, hint="as k=5")
+    scores = convert_to_tensor(predictions)
+    if not scores.dtype.is_floating:
+        raise DtypeError("scores are of a floating dtype", wanted="float32", got=scores.dtype, hint="cast them")
+    return in_dtype(top_k(scores, count)[1], int64)
+
+
+def _share(part: Tensor, rest: Tensor) -> Tensor:
+    return div_no_nan(part, part + rest)
+
+
+def _ratio(
+    kinds: tuple[str, str],
+    labels: Any,
+    best: Tensor,
+    class_id: int | None,
+    weights: Any,
+    metrics: Collections,
+    updates: Collections,
+) -> Metric:
+    """Return which part the counts of the first kind are of both kinds, over all steps."""
+    counts = _Sets(labels, best, class_id).counts(*kinds)
+    sums = {kind: reduce_sum(weighted(count, weights)[0]) for kind, count in counts.items()}
+    return streamed(_share, sums, float32, metrics, updates)
+
+
+_SCORES = "[[0.1, 0.7, 0.2], [0.3, 0.1, 0.6]]"
+
+
+@metric(f"[[0], [2]], {_SCORES}, k=2", "0.25", family=RANKED)
+def precision_at_k(
+    labels: Any,
+    predictions: Any,
+    k: int,
+    class_id: int | None = None,
+    weights: Any = None,
+    metrics_collections: Collections = None,
+    updates_collections: Collections = None,
+    name: str | None = None,
+) -> Metric:
+    """Fraction of the k best classes of all rows that are right."""
+    with name_scope(name, "precision_at_k"):
+        best, kinds = _best(predictions, k), ("true_positives", "false_positives")
+        return _ratio(kinds, labels, best, class_id, weights, metrics_collections, updates_collections)
+
+
+@metric("[[0], [2]], [[1, 2], [2, 0]]", "0.25", family=RANKED)
+def precision_at_top_k(
+    labels: Any,
+    predictions_idx: Any,
+    k: int | None = None,
+    class_id: int | None = None,
+    weights: Any = None,
+    metrics_collections: Collections = None,
+    updates_collections: Collections = None,
+    name: str | None = None,
+) -> Metric:
+    """Fraction of best classes that are right, where `predictions_idx` holds these already.
+
+    Parameters
+    ----------
+    k : int, optional
+        Only the first k of them; all when None.
+    """
+    with name_scope(name, "precision_at_top_k"):
+        best, kinds = _first(predictions_idx, k), ("true_positives", "false_positives")
+        return _ratio(kinds, labels, best, class_id, weights, metrics_collections, updates_collections)
+
+
+@metric(f"[[0, 1], [2, 0]], {_SCORES}, k=1", "0.5", family=RANKED)
+def recall_at_k(
+    labels: Any,
+    predictions: Any,
+    k: int,
+    class_id: int | None = None,
+    weights: Any = None,
+    metrics_collections: Collections = None,
+    updates_collections: Collections = None,
+    name: str | None = None,
+) -> Metric:
+    """Fraction of the right classes of all rows that are among the k best.
+
+    Of one label for each row this is the accuracy of the k best classes.
+    """
+    with name_scope(name, "recall_at_k"):
+        best, kinds = _best(predictions, k), ("true_positives", "false_negatives")
+        return _ratio(kinds, labels, best, class_id, weights, metrics_collections, updates_collections)
+
+
+@metric("[[0, 1], [2, 0]], [[1], [2]]", "0.5", family=RANKED)
+def recall_at_top_k(
+    labels: Any,
+    predictions_idx: Any,
+    k: int | None = None,
+    class_id: int | None = None,
+    weights: Any = None,
+    metrics_collections: Collections = None,
+    updates_collections: Collections = None,
+    name: str | None = None,
+) -> Metric:
+    """Fraction of right classes that are among the best, where `predictions_idx` holds these already.
+
+    Parameters
+    ----------
+    k : int, optional
+        Only the first k of them; all when None.
+    """
+    with name_scope(name, "recall_at_top_k"):
+        best, kinds = _first(predictions_idx, k), ("true_positives", "false_negatives")
+        return _ratio(kinds, labels, best, class_id, weights, metrics_collections, updates_collections)
+
+
+@metric(f"[[0, 1], [2, 0]], {_SCORES}, k=3", "0.9167", "round(float(session.run(update)), 4)", family=RANKED)
+def average_precision_at_k(
+    labels: Any,
+    predictions: Any,
+    k: int,
+    weights: Any = None,
+    metrics_collections: Collections = None,
+    updates_collections: Collections = None,
+    name: str | None = None,
+) -> Metric:
+    """Mean over all rows of their average precision: of the precision at the place of each right class.
+
+    The precisions of a row are added up over the right classes among its k best, and divided by the number of its
+    labels, or k if that is less; a row without labels counts as 0.
+    """
+    with name_scope(name, "average_precision_at_k"):
+        sets = _Sets(labels, _best(predictions, k), None)
+        is_right = in_dtype(reduce_any(sets.matches, -1), float32)
+        places = cumsum(in_dtype(sets.best, float32), axis=-1)
+        precisions = reduce_sum(is_right * div_no_nan(cumsum(is_right, axis=-1), places), -1)
+        most = minimum(reduce_sum(in_dtype(sets.right, float32), -1), convert_to_tensor(float(static_int(k, "k"))))
+        products, factors = weighted(div_no_nan(precisions, most), weights)
+        sums = {"total": reduce_sum(products), "count": reduce_sum(factors)}
+        return streamed(div_no_nan, sums, float32, metrics_collections, updates_collections)
+
+
+def _first(predictions_idx: Any, k: int | None) -> Tensor:
+    """Return the first k of the best classes; all when k is None."""
+    best = _integers(predictions_idx, "predictions_idx")
+    return best if k is None else best[..., : static_int(k, "k")]
