@@ -226,6 +226,7 @@ from .ops.image.adjusting import (
     transpose_image,
 )
 from .ops.image.boxes import crop_and_resize, non_max_suppression
+from .ops.image.coding import decode_image, encode_jpeg, encode_png
 from .ops.image.color import hsv_to_rgb, rgb_to_grayscale, rgb_to_hsv
 from .ops.image.cropping import central_crop, crop_to_bounding_box, pad_to_bounding_box, resize_image_with_crop_or_pad
 from .ops.image.measures import image_gradients, psnr, sobel_edges, ssim, total_variation
@@ -664,6 +665,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "dawsn",
     "dct",
     "decode_base64",
+    "decode_image",
     "depth_to_space",
     "depthwise_conv2d",
     "dequantize",
@@ -683,6 +685,8 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "embedding_lookup",
     "embedding_lookup_sparse",
     "encode_base64",
+    "encode_jpeg",
+    "encode_png",
     "ensure_shape",
     "enter",
     "equal",

@@ -5,19 +5,17 @@ Functions that draw take a `numpy.random.Generator`, as ``Dataset.map(f, seed=..
 
 from __future__ import annotations
 
-import importlib
-import io
 from typing import Any
 
 import numpy as np
 
-from ..base.errors import GraphError, ShapeError
+from ..base.errors import ShapeError
+from ..base.pixels import decode, mode_of
 from ..runtime.functions.arguments import TensorSpec
 from .dataset import Dataset
 from .sources import Files, from_files
 
 Array = np.ndarray[Any, Any]
-_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 _GRAY = np.array([0.299, 0.587, 0.114], np.float32)  # ITU-R BT.601
 
 
@@ -49,7 +47,7 @@ def from_images(files: Files, channels: int = 3, parallel: int = 2) -> Dataset:
     ...     asyncio.run(main(directory))
     [(4, 6, 3)]
     """
-    _mode(channels)
+    mode_of(channels)
 
     def read(path: str) -> tuple[str, Array]:
         with open(path, "rb") as file:
@@ -93,33 +91,8 @@ def decode_image(data: bytes, channels: int = 3) -> Array:
     >>> tg.data.decode_image(file.getvalue(), channels=1)[:, :, 0].tolist()
     [[7, 7], [7, 7]]
     """
-    mode = _mode(channels)
-    with _pillow().open(io.BytesIO(data)) as image:
-        pixels = np.asarray(_of_bytes(image).convert(mode))
-    return pixels.reshape(*pixels.shape[:2], channels)
-
-
-def _of_bytes(image: Any) -> Any:
-    """Return an image of 16 bits per pixel with the upper 8: Pillow itself would make white of all that is above."""
-    if not image.mode.startswith("I"):
-        return image
-    upper = np.clip(np.asarray(image), 0, 0xFFFF) >> 8
-    return _pillow().fromarray(upper.astype(np.uint8))
-
-
-def _mode(channels: int) -> str:
-    if channels not in _MODES:
-        raise GraphError("images have no such channels", wanted="1, 3 or 4", got=channels, hint="3 for RGB")
-    return _MODES[channels]
-
-
-def _pillow() -> Any:
-    try:
-        return importlib.import_module("PIL.Image")
-    except ImportError as error:
-        raise GraphError(
-            "images are decoded by Pillow", got="none installed", hint="pip install 'tagloom[images]'"
-        ) from error
+    mode_of(channels)
+    return decode(data, channels)
 
 
 def random_crop(image: Array, size: tuple[int, int], rng: np.random.Generator) -> Array:

@@ -7,13 +7,8 @@ from tagloom import metrics
 
 RANDOM = np.random.default_rng(12)
 CLASSES, LABELS, ROWS = 6, 3, 5
-BATCHES = [
-    (
-        RANDOM.integers(-1, CLASSES, (ROWS, LABELS)),
-        RANDOM.permuted(np.tile(np.arange(CLASSES), (ROWS, 1)), axis=1) / 7.0,
-    )
-    for _ in range(3)
-]
+SCORES = np.tile(np.arange(CLASSES) / 7.0, (ROWS, 1))
+BATCHES = [(RANDOM.integers(-1, CLASSES, (ROWS, LABELS)), RANDOM.permuted(SCORES, axis=1)) for _ in range(3)]
 WEIGHTS = [RANDOM.integers(0, 3, ROWS).astype(np.float32) for _ in range(3)]
 
 
@@ -99,7 +94,7 @@ def test_sparse_labels(name):
     scores = BATCHES[0][1]
     rows = [[1, 2], [], [5], [0, 3, 4], [2]]
     indices = [[i, j] for i, row in enumerate(rows) for j in range(len(row))]
-    sparse = tg.SparseTensorValue(np.int64(indices), np.int64(sum(rows, [])), np.int64([5, 3]))
+    sparse = tg.SparseTensorValue(np.int64(indices), np.int64([c for row in rows for c in row]), np.int64([5, 3]))
     found = value(lambda: getattr(metrics, name)(sparse, scores, k=2))
     best = np.argsort(-scores, axis=-1)[:, :2].tolist()
     pairs = [(b, set(r)) for b, r in zip(best, rows, strict=True)]

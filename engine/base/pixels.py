@@ -1,0 +1,73 @@
+"""Images as files have them, by Pillow (``pip install tagloom[images]``)."""
+
+from __future__ import annotations
+
+import importlib
+import io
+from typing import Any
+
+import numpy as np
+
+from .errors import GraphError
+
+Array = np.ndarray[Any, Any]
+_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+
+
+def pillow() -> Any:
+    """Return the module PIL.Image; GraphError where Pillow is not installed."""
+    try:
+        return importlib.import_module("PIL.Image")
+    except ImportError as error:
+        raise GraphError(
+            "images are decoded by Pillow", got="none installed", hint="pip install 'tagloom[images]'"
+        ) from error
+
+
+def mode_of(channels: int) -> str:
+    """Return Pillow's mode for a number of channels; GraphError unless that is 1, 3 or 4."""
+    if channels not in _MODES:
+        raise GraphError("images have no such channels", wanted="1, 3 or 4", got=channels, hint="3 for RGB")
+    return _MODES[channels]
+
+
+def decode(data: Any, channels: int) -> Array:
+    """Return the pixels of an image of a file; with 0 channels, as many as the file has.
+
+    Parameters
+    ----------
+    data : bytes-like
+    channels : {0, 1, 3, 4}
+
+    Returns
+    -------
+    numpy.ndarray
+        uint8, of shape [height, width, channels].
+    """
+    with pillow().open(io.BytesIO(data)) as image:
+        pixels = np.asarray(_of_bytes(image).convert(mode_of(channels) if channels else _own_mode(image)))
+    return pixels.reshape(*pixels.shape[:2], -1)
+
+
+def _own_mode(image: Any) -> str:
+    """Return the mode of an image without a palette, and with whole bytes."""
+    is_transparent = "transparency" in image.info or image.mode in ("LA", "PA", "RGBA", "La", "RGBa")
+    if is_transparent:
+        return "RGBA"
+    return "L" if image.mode in ("1", "L", "F") or image.mode.startswith("I") else "RGB"
+
+
+def _of_bytes(image: Any) -> Any:
+    """Return an image of 16 bits per pixel with the upper 8: Pillow itself would make white of all that is above."""
+    if not image.mode.startswith("I"):
+        return image
+    upper = np.clip(np.asarray(image), 0, 0xFFFF) >> 8
+    return pillow().fromarray(upper.astype(np.uint8))
+
+
+def encode(pixels: Array, form: str, **options: Any) -> bytes:
+    """Return an image of shape [height, width, channels] as a file of a format that Pillow knows."""
+    image = pillow().fromarray(np.ascontiguousarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels))
+    file = io.BytesIO()
+    image.save(file, form, **options)
+    return file.getvalue()
