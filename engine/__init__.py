@@ -185,7 +185,7 @@ from .ops.control.assertions import (
     assert_none_equal,
     assert_positive,
 )
-from .ops.control.checks import check_numerics, clip_by_global_norm, clip_by_norm, global_norm
+from .ops.control.checks import check_numerics, clip_by_average_norm, clip_by_global_norm, clip_by_norm, global_norm
 from .ops.control.effects import (
     Assert,
     group,
@@ -622,6 +622,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "check_numerics",
     "cholesky",
     "cholesky_solve",
+    "clip_by_average_norm",
     "clip_by_global_norm",
     "clip_by_norm",
     "clip_by_value",

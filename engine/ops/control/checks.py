@@ -108,6 +108,34 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
 
 
 @public
+def clip_by_average_norm(t: Any, clip_norm: Any, name: str | None = None) -> Tensor:
+    """Scale a tensor down to an average norm, if its own is larger.
+
+    The average norm is the Euclidean norm divided by the number of elements.
+
+    Parameters
+    ----------
+    t : Tensor of a floating dtype
+    clip_norm : Tensor of the same dtype, scalar
+        Largest average norm allowed.
+
+    Returns
+    -------
+    Tensor
+        Same dtype and shape.
+
+    Examples
+    --------
+    >>> import numpy as np, tagloom as tg
+    >>> tg.function(lambda: tg.clip_by_average_norm(np.array([3.0, 4.0]), 0.5)).sync()  # a norm of 5, for 2 elements
+    array([0.6, 0.8])
+    """
+    t = convert_to_tensor(t)
+    count = apply("Cast", apply("Size", t), dtype=t.dtype)
+    return clip_by_norm(t, convert_to_tensor(clip_norm, t.dtype) * count, name=name)
+
+
+@public
 def global_norm(t_list: Sequence[Any], name: str | None = None) -> Tensor:
     """Euclidean norm of all values of several tensors.
 

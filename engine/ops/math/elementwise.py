@@ -18,7 +18,7 @@ from ...ir.tensor import Tensor
 from ...kernels.elementary.functions import elementary_function
 from ..support import array_library as arrays
 from ..support.common import same_as, zeros_like
-from ..support.families import Unary, sampled, typed, unary
+from ..support.families import Unary, is_sparse, sampled, typed, unary
 from ..support.fusing import elementwise
 from ..support.literals import f64, flags, i32
 from .arithmetic import div_no_nan, maximum, minimum
@@ -34,6 +34,7 @@ negative: Unary = unary(
     "Change the sign, elementwise.",
     where=dtypes.NUMERIC,
     kernel=Ufunc("negative"),
+    keeps_zero=True,
     gradient=lambda x, y, g: -g,
     samples=[*sampled(lambda x: 0 - x, _X), Sample([i32([3, -4])], i32([-3, 4]))],
     examples={"[1.5, -2.0]": "array([-1.5,  2. ], dtype=float32)"},
@@ -65,11 +66,11 @@ def abs(x: Any, name: str | None = None) -> Tensor:
 
     Parameters
     ----------
-    x : Tensor of any numeric dtype
+    x : Tensor or SparseTensor of any numeric dtype
 
     Returns
     -------
-    Tensor
+    Tensor or SparseTensor
         Same shape; same dtype, but of a complex one the real dtype.
 
     Examples
@@ -80,6 +81,8 @@ def abs(x: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.abs([3 + 4j])).sync()
     array([5.], dtype=float32)
     """
+    if is_sparse(x):
+        return x.with_values(apply("Abs", x.values, name=name))  # type: ignore[no-any-return]
     return apply("Abs", x, name=name)  # type: ignore[no-any-return]
 
 
@@ -96,6 +99,7 @@ sign: Unary = unary(
     "-1, 0 or 1 by the sign, elementwise; ``x / abs(x)`` of complex numbers.",
     where=dtypes.NUMERIC,
     kernel=Ufunc("sign", elsewhere=arrays.signs),
+    keeps_zero=True,
     gradient=_sign_gradient,
     samples=[
         *sampled(lambda x: math.copysign(1.0, x), _X, lambda z: z / math.hypot(z.real, z.imag), _Z),
@@ -110,6 +114,7 @@ square: Unary = unary(
     "Square, elementwise.",
     where=dtypes.NUMERIC,
     kernel=Ufunc("square"),
+    keeps_zero=True,
     gradient=lambda x, y, g: g * conj(x * 2),
     samples=sampled(lambda x: x * x, _X, lambda x: x * x, _Z),
     examples={"[3, -4]": "array([ 9, 16], dtype=int32)"},
@@ -120,6 +125,7 @@ sqrt: Unary = unary(
     "sqrt",
     "Square root, elementwise; NaN for negative real numbers.",
     kernel=Ufunc("sqrt"),
+    keeps_zero=True,
     gradient=lambda x, y, g: g / conj(y * 2),
     samples=sampled(math.sqrt, _POSITIVE, cmath.sqrt, _Z),
     examples={"[9.0, 2.25]": "array([3. , 1.5], dtype=float32)"},
@@ -166,6 +172,7 @@ expm1: Unary = unary(
     "expm1",
     "``exp(x) - 1`` without loss of digits near 0, elementwise.",
     kernel=Ufunc("expm1"),
+    keeps_zero=True,
     gradient=lambda x, y, g: g * conj(y + 1),
     samples=sampled(math.expm1, [*_X[0], 1e-12], lambda z: cmath.exp(z) - 1, _Z),
     examples={"np.array([1e-20])": "array([1.e-20])"},
@@ -186,6 +193,7 @@ log1p: Unary = unary(
     "log1p",
     "``log(1 + x)`` without loss of digits near 0, elementwise.",
     kernel=Ufunc("log1p"),
+    keeps_zero=True,
     gradient=lambda x, y, g: g / conj(x + 1),
     samples=sampled(math.log1p, [0.5, 2.0, -0.3, 1e-5], lambda z: cmath.log(1 + z), _Z),
     examples={"np.array([1e-20])": "array([1.e-20])"},
@@ -200,6 +208,7 @@ erf: Unary = unary(
     "Error function, elementwise.",
     where=dtypes.FLOATING,
     kernel=typed(arrays.by_special("erf")),
+    keeps_zero=True,
     gradient=lambda x, y, g: g * (exp(-square(x)) * _SLOPE),
     samples=sampled(math.erf, _X),
     examples={"np.array([0.0, 1.0, 10.0])": "array([0.        , 0.84270079, 1.        ])"},
@@ -222,6 +231,7 @@ floor: Unary = unary(
     "Round towards minus infinity, elementwise.",
     where=dtypes.FLOATING,
     kernel=Ufunc("floor"),
+    keeps_zero=True,
     gradient=lambda x, y, g: zeros_like(x),
     samples=sampled(lambda x: float(math.floor(x)), [0.5, -1.25, 2.7]),
     examples={"[1.7, -1.7]": "array([ 1., -2.], dtype=float32)"},
@@ -233,6 +243,7 @@ ceil: Unary = unary(
     "Round towards plus infinity, elementwise.",
     where=dtypes.FLOATING,
     kernel=Ufunc("ceil"),
+    keeps_zero=True,
     gradient=lambda x, y, g: zeros_like(x),
     samples=sampled(lambda x: float(math.ceil(x)), [0.5, -1.25, 2.7]),
     examples={"[1.7, -1.7]": "array([ 2., -1.], dtype=float32)"},
@@ -244,6 +255,7 @@ rint: Unary = unary(
     "Round to the nearest whole number, halves to the even one, elementwise.",
     where=dtypes.FLOATING,
     kernel=Ufunc("rint"),
+    keeps_zero=True,
     gradient=lambda x, y, g: zeros_like(x),
     samples=[
         Sample([f64([0.3, -1.25, 2.6])], f64([0, -1, 3])),

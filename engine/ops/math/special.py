@@ -26,6 +26,7 @@ erfinv: Unary = unary(
     "Inverse of ``erf``, elementwise; NaN outside of [-1, 1].",
     where=dtypes.FLOATING,
     kernel=typed(arrays.by_special("erfinv")),
+    keeps_zero=True,
     gradient=lambda x, y, g: g * (exp(square(y)) * (math.sqrt(math.pi) / 2)),
     samples=[
         *sampled(lambda x: NormalDist().inv_cdf((x + 1) / 2) / math.sqrt(2), [0.5, -0.9, 0.1]),

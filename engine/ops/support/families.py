@@ -49,6 +49,11 @@ _DTYPES = {
 _RESULTS = {"T": "Of the same dtype", "bool": "Of dtype bool", "T.real": "Of the real dtype"}
 
 
+def is_sparse(x: Any) -> bool:
+    """Return True for a SparseTensor, whose module is above this one."""
+    return hasattr(x, "with_values") and hasattr(x, "dense_shape")
+
+
 def unary(
     type: str,
     function: str,
@@ -61,6 +66,7 @@ def unary(
     output: str = "T",
     on_host: bool = False,
     fuse: Fusion | None = None,
+    keeps_zero: bool = False,
     examples: Mapping[str, str] | None = None,
 ) -> Unary:
     """Declare an elementwise operation of one operand.
@@ -79,6 +85,8 @@ def unary(
         Type expression of the result.
     on_host : bool
         Whether it is computed in the host's memory, since CuPy does not have it.
+    keeps_zero : bool
+        Whether 0 becomes 0: then it is for sparse tensors too.
     examples : mapping of str to str, optional
         For the docstring: arguments, as a call is written, and what Python shows of the result.
 
@@ -102,9 +110,11 @@ def unary(
     )
 
     def public(x: Any, name: str | None = None) -> Tensor:
+        if keeps_zero and is_sparse(x):
+            return x.with_values(apply(type, x.values, name=name))  # type: ignore[no-any-return]
         return apply(type, x, name=name)  # type: ignore[no-any-return]
 
-    operand = f"x : Tensor of {describe(where)}"
+    operand = f"x : Tensor{' or SparseTensor' if keeps_zero else ''} of {describe(where)}"
     return _publish(public, function, summary, operand, f"{_RESULTS[output]} and its shape.", examples)
 
 
