@@ -24,7 +24,7 @@ from ..ir.tensor import Tensor
 from ..ops.control.effects import group
 from ..ops.state.variables import variable_key
 from .function_scope import get_or_make
-from .scattering import Scattered
+from .parts import Indexed
 
 _INITIALIZERS = "initializers"  # the collection of what initializes all variables
 
@@ -42,7 +42,7 @@ class _Kept(type):
     __call__ = public(__call__)
 
 
-class Variable(Scattered, metaclass=_Kept):
+class Variable(Indexed, metaclass=_Kept):
     """A value that a session keeps between steps, and that operations update.
 
     Used as a tensor it is the value it has where it is used: what a step reads and writes of one variable happens in

@@ -33,6 +33,9 @@ _NO_TRUTH = (
 )
 
 
+PART = "part of a variable"  # what is noted of a tensor that was made by indexing one
+
+
 class Operators(ArrayMethods):
     """What tensors and variables have in common: Python operators and slicing, each building an operation."""
 
@@ -282,6 +285,33 @@ class Tensor(Operators):
         self.shape: Shape = shape
         self._consumers: dict[Operation, None] = {}
         self._derived: dict[str, Any] = {}  # what was found out about it, or made of it, once
+
+    def assign(self, value: Any, name: str | None = None, *, ordered: bool = True) -> Tensor:
+        """Replace the part of a variable that the tensor is, as in ``v[1:3].assign(x)``.
+
+        Parameters
+        ----------
+        value : Tensor of the variable's dtype
+            Its shape broadcasts to that of the part.
+        name : str, optional
+            Name of the operation.
+        ordered : bool, optional
+            As in `Variable.assign`.
+
+        Returns
+        -------
+        Tensor
+            The new value of the whole variable; run its ``op`` to update only.
+
+        Raises
+        ------
+        GraphError
+            If the tensor was not made by indexing a variable.
+        """
+        if PART not in self._derived:
+            self._refuse("is no variable, and no part of one", "assign to a Variable v, or to v[1:3]")
+        variable, key = self._derived[PART]
+        return variable.assign_part(key, value, name, ordered=ordered)  # type: ignore[no-any-return]
 
     @property
     def name(self) -> str:

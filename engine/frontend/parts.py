@@ -1,0 +1,116 @@
+"""Parts of variables that are assigned: ``v[1:3].assign(x)`` as one update at index vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..base.dtypes import int32
+from ..base.errors import GraphError, ShapeError
+from ..ir.apply import apply, convert_to_tensor
+from ..ir.entry import public
+from ..ir.indexing import slice_tensor
+from ..ir.tensor import PART, Tensor
+from ..ops.array.broadcasting import broadcast_to
+from ..ops.array.grids import meshgrid
+from ..ops.array.shapes import reshape
+from ..ops.support.common import shape_of
+from ..ops.support.late_axes import joined
+from .scattering import Scattered
+
+
+class Indexed(Scattered):
+    """What a variable inherits: indexing that gives parts which can be assigned."""
+
+    __slots__ = ()
+
+    def __getitem__(self, key: Any) -> Tensor:
+        part = super().__getitem__(key)
+        part._derived[PART] = (self, key)
+        return part
+
+    @public
+    def assign_part(self, key: Any, value: Any, name: str | None = None, *, ordered: bool = True) -> Tensor:
+        """Replace a part: ``v.assign_part(key, value)`` is ``v[key].assign(value)``.
+
+        Parameters
+        ----------
+        key : int, slice, ellipsis, integer scalar, or tuple of them
+            As in ``v[key]``; without new axes.
+        value : Tensor of the variable's dtype
+            Its shape broadcasts to that of the part.
+        ordered : bool, optional
+            As in `assign`.
+
+        Returns
+        -------
+        Tensor
+            The new value of the whole variable; run its ``op`` to update only.
+
+        Raises
+        ------
+        GraphError
+            If the rank is not known, or `key` has new axes.
+        ShapeError
+            If the value is known not to fit the part.
+        """
+        whole = convert_to_tensor(self)
+        if whole.rank is None:
+            raise GraphError(
+                "the rank of a variable of which a part is assigned is not known",
+                wanted="a shape with dimensions, which may be open",
+                got=whole.shape,
+                hint="give the variable a shape",
+            )
+        parts = _spread(key, whole.rank)
+        part = slice_tensor(whole, key)
+        new = convert_to_tensor(value, whole.dtype)
+        if not _broadcasts(new, part):
+            raise ShapeError(
+                "a value does not fit the part of the variable that it is assigned to",
+                wanted=part.shape,
+                got=new.shape,
+                hint="sizes are equal, or 1 in the value",
+            )
+        new = broadcast_to(new, shape_of(part))
+        if not parts:
+            return self._whole(new, whole, name, ordered)
+        sizes = shape_of(whole)
+        places = [_places(sizes[axis], each) for axis, each in enumerate(parts)]
+        grid = meshgrid(*places, indexing="ij") if len(places) > 1 else places
+        indices = apply("Stack", [reshape(each, [-1]) for each in grid], axis=1)
+        return self.scatter_nd_update(
+            indices, reshape(new, joined([-1], sizes[len(parts) :])), name=name, ordered=ordered
+        )
+
+    def _whole(self, new: Tensor, whole: Tensor, name: str | None, ordered: bool) -> Tensor:
+        """Assign what is as large as the variable."""
+        return self.assign(reshape(new, shape_of(whole)), name, ordered=ordered)  # type: ignore[attr-defined, no-any-return]
+
+
+def _spread(key: Any, rank: int) -> list[Any]:
+    """Return what a key takes of each dimension, up to the last of which it does not take all."""
+    parts = list(key) if isinstance(key, tuple) else [key]
+    if any(each is None for each in parts):
+        raise GraphError(
+            "a part of a variable has no new axes", got=key, wanted="numbers, slices and ...", hint="reshape the value"
+        )
+    dots = next((i for i, each in enumerate(parts) if each is Ellipsis), len(parts))
+    after = parts[dots + 1 :]
+    parts = [*parts[:dots], *[slice(None)] * (rank - dots - len(after)), *after]
+    while parts and isinstance(parts[-1], slice) and parts[-1] == slice(None):
+        parts.pop()
+    return parts
+
+
+def _places(size: Tensor, part: Any) -> Tensor:
+    """Return which indices of a dimension a key takes, as a vector."""
+    every = apply("Range", *(convert_to_tensor(each, int32) for each in (0, size, 1)))
+    return reshape(slice_tensor(every, part), [-1])
+
+
+def _broadcasts(value: Tensor, part: Tensor) -> bool:
+    """Return False if a value is known not to broadcast to a part."""
+    if value.rank is None or part.rank is None:
+        return True
+    pairs = zip(reversed(value.shape.dims or ()), reversed(part.shape.dims or ()), strict=False)
+    return value.rank <= part.rank and all(v in (1, None, p) or p is None for v, p in pairs)
