@@ -22,6 +22,7 @@ from .depthwise import DepthwiseConv2D, SeparableConv2D
 from .dropout import Dropout
 from .dropout_wrapper import DropoutWrapper
 from .get_variable import get_regularization_losses, get_variable
+from .highway_wrapper import HighwayWrapper
 from .initializers import (
     Initializer,
     constant_initializer,
@@ -61,6 +62,7 @@ from .scaled_initializers import (
     lecun_uniform_initializer,
     variance_scaling_initializer,
 )
+from .stacked import stack_bidirectional_dynamic_rnn
 from .variable_scope import AUTO_REUSE, VariableScope, get_variable_scope, variable_scope
 
 __getattr__ = missing_in("nn")
@@ -107,6 +109,7 @@ __all__ = [
     "GreedyEmbeddingHelper",
     "GroupNorm",
     "Helper",
+    "HighwayWrapper",
     "Initializer",
     "InstanceNorm",
     "LSTM",
@@ -151,6 +154,7 @@ __all__ = [
     "random_normal_initializer",
     "random_uniform_initializer",
     "raw_rnn",
+    "stack_bidirectional_dynamic_rnn",
     "static_rnn",
     "tile_batch",
     "truncated_normal_initializer",
