@@ -416,6 +416,7 @@ from .ops.sparse.arithmetic import sparse_add, sparse_eye, sparse_maximum, spars
 from .ops.sparse.dense import sparse_from_dense, sparse_tensor_to_dense, sparse_to_dense, sparse_to_indicator
 from .ops.sparse.layout import sparse_concat, sparse_expand_dims, sparse_reshape, sparse_split, sparse_transpose
 from .ops.sparse.masking import sparse_mask
+from .ops.sparse.merging import sparse_merge, sparse_reset_shape
 from .ops.sparse.product import sparse_tensor_dense_matmul
 from .ops.sparse.reducing import (
     sparse_reduce_max,
@@ -983,6 +984,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "sparse_from_dense",
     "sparse_mask",
     "sparse_maximum",
+    "sparse_merge",
     "sparse_minimum",
     "sparse_placeholder",
     "sparse_reduce_max",
@@ -990,6 +992,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "sparse_reduce_sum",
     "sparse_reduce_sum_sparse",
     "sparse_reorder",
+    "sparse_reset_shape",
     "sparse_reshape",
     "sparse_retain",
     "sparse_segment_mean",

@@ -77,12 +77,13 @@ def stack_bidirectional_dynamic_rnn(
                 backward,
                 outputs,
                 sequence_length,
-                *initial,
+                initial[0],
+                initial[1],
                 dtype,
                 parallel_iterations,
                 swap_memory,
                 time_major,
-                name=f"layer_{i}",
+                f"layer_{i}",
             )
             outputs = concat(list(both), -1)
             lasts.append(last)
