@@ -87,9 +87,9 @@ def build(type: str, tensors: list[Tensor], *, name: str | None = None, **attrs:
 def place(op: Operation) -> None:
     """Give a new operation the device, the colocation and the gradient of the current scope."""
     scope = scopes.current()
-    for type, gradient in scope.gradients:
-        if type == op.type:
-            op.attrs[OVERRIDE] = gradient
+    gradient = scope.gradients.get(op.type)
+    if gradient is not None:
+        op.attrs[OVERRIDE] = gradient
     for asked in reversed(scope.device):
         op.device = merge_devices(op.device, asked(op) if callable(asked) else asked)
     if scope.colocate is not None:

@@ -85,8 +85,8 @@ def _types() -> set[str]:
     return {definition.type for definition in all_definitions()}
 
 
-def checked_overrides(op_type_map: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return a map from operation types to names of gradients as pairs; GraphError for what there is not."""
+def checked_overrides(op_type_map: Mapping[str, str]) -> dict[str, str]:
+    """Return a copy of a map from operation types to names of gradients; GraphError for what there is not."""
     if not isinstance(op_type_map, Mapping):
         raise GraphError(
             "gradient_override_map takes a dict",
@@ -104,7 +104,7 @@ def checked_overrides(op_type_map: Mapping[str, str]) -> tuple[tuple[str, str], 
                 hint="custom_gradient is for functions of several operations",
             )
         _function(name)
-    return tuple(op_type_map.items())
+    return dict(op_type_map)
 
 
 def _function(name: str) -> Callable[..., Any]:

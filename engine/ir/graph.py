@@ -151,6 +151,10 @@ class Graph:
             Types of operations, as ``op.type`` says them, and names of gradients: registered by
             :class:`RegisterGradient`, or types whose gradient is taken.
 
+        Returns
+        -------
+        context manager
+
         Raises
         ------
         GraphError
@@ -168,7 +172,7 @@ class Graph:
         ...     [float(value) for value in session.run([y, *slope], {x: 3.7})]
         [3.0, 6.0]
         """
-        with scopes.within(gradients=(*scopes.current().gradients, *checked_overrides(op_type_map))):
+        with scopes.within(gradients={**scopes.current().gradients, **checked_overrides(op_type_map)}):
             yield
 
     def get_operations(self) -> list[Operation]:

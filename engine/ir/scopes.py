@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..base.errors import GraphError
@@ -26,7 +26,7 @@ class Scope:
     device: tuple[str | Callable[[Operation], str], ...] = ()  # the outermost first
     control_inputs: tuple[Operation, ...] = ()
     colocate: Operation | None = None
-    gradients: tuple[tuple[str, str], ...] = ()  # types of operations, and the names of gradients for them
+    gradients: Mapping[str, str] = field(default_factory=dict)  # for types of operations, names of gradients
 
 
 _OPEN = "build inside `with graph.as_default():`, where graph is yours or a new one, tagloom.Graph()"
