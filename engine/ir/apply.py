@@ -18,7 +18,7 @@ from .accesses import note_access
 from .builder import append, infer_shapes
 from .definition import REQUIRED, OpDefinition, definition_of
 from .entry import opened_for, public
-from .gradient_overrides import OVERRIDE
+from .gradient_overrides import note_override
 from .operation import Operation
 from .region import Region
 from .signature import Parameter
@@ -87,9 +87,8 @@ def build(type: str, tensors: list[Tensor], *, name: str | None = None, **attrs:
 def place(op: Operation) -> None:
     """Give a new operation the device, the colocation and the gradient of the current scope."""
     scope = scopes.current()
-    gradient = scope.gradients.get(op.type)
-    if gradient is not None:
-        op.attrs[OVERRIDE] = gradient
+    if scope.gradients:
+        note_override(op, scope.gradients)
     for asked in reversed(scope.device):
         op.device = merge_devices(op.device, asked(op) if callable(asked) else asked)
     if scope.colocate is not None:

@@ -124,6 +124,13 @@ def _function(name: str) -> Callable[..., Any]:
     )
 
 
+def note_override(op: Operation, overrides: Mapping[str, str]) -> None:
+    """Note the gradient that replaces an operation's own, if the user named its type."""
+    type = op.type
+    if type in overrides:
+        op.attrs[OVERRIDE] = overrides[type]
+
+
 def has_gradient(op: Operation) -> bool:
     """Return True if cotangents pass through an operation, by its type or by what replaces its gradient."""
     return OVERRIDE in op.attrs or op.definition.is_differentiable
