@@ -1,6 +1,6 @@
 VENV ?= .venv
 PYTHON := $(VENV)/bin/python
-BUILD_REQUIRES := 'setuptools>=77' 'cython>=3.1,<4' 'numpy>=2.0' 'scipy>=1.13'
+BUILD_REQUIRES := 'setuptools>=77' 'cython>=3.1,<4' 'numpy>=2.0'
 INSTALL := $(VENV)/bin/pip install --no-build-isolation
 BENCH ?= counter_loop --quick
 TEXTS ?= 100000

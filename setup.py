@@ -8,8 +8,6 @@ import multiprocessing
 import os
 from pathlib import Path
 
-import numpy
-from Cython.Build import cythonize
 from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
 
@@ -64,7 +62,7 @@ def extension(source):
     return Extension(
         ".".join(["tagloom", *path.with_suffix("").parts]),
         [str(path)],
-        include_dirs=[numpy.get_include(), "kernels"],
+        include_dirs=["kernels"],
         define_macros=MACROS,
         depends=[str(p) for p in Path("kernels").rglob("*.h")],
         extra_compile_args=FLAGS,
@@ -73,13 +71,18 @@ def extension(source):
 
 
 def extensions():
-    """Translate all kernels to C, with the annotated listings beside it in ``build/cython``."""
-    sources = sorted(Path("kernels").rglob("*.pyx"))
-    if not sources:
-        return []
+    """Describe all kernels."""
+    return [extension(source) for source in sorted(Path("kernels").rglob("*.pyx"))]
+
+
+def translate(found):
+    """Translate kernels to C, with the annotated listings beside it in ``build/cython``."""
+    import numpy
+    from Cython.Build import cythonize
+
     stage()
-    return cythonize(
-        [extension(s) for s in sources],
+    translated = cythonize(
+        found,
         include_path=[str(CIMPORT_ROOT)],
         build_dir=str(BUILD / "cython" / FLAVOUR),
         compiler_directives=DIRECTIVES,
@@ -87,6 +90,9 @@ def extensions():
         quiet=True,
         nthreads=CORES if multiprocessing.get_start_method() == "fork" else 0,  # others would run this file again
     )
+    for ext, in_c in zip(found, translated, strict=True):
+        ext.sources, ext.depends = in_c.sources, in_c.depends
+        ext.include_dirs = [numpy.get_include(), *ext.include_dirs]
 
 
 def last_flavour():
@@ -95,7 +101,10 @@ def last_flavour():
 
 
 class BuildKernels(build_ext):
-    """Compiles on all cores; in place, only what has changed since the last time, which an editable install forgets."""
+    """Translates and compiles on all cores.
+
+    In place, only what has changed since the last time, which an editable install forgets.
+    """
 
     def finalize_options(self):
         super().finalize_options()
@@ -105,6 +114,8 @@ class BuildKernels(build_ext):
             self.build_lib, self.build_temp = str(BUILD / "in_place"), str(BUILD / "objects")
 
     def run(self):
+        if self.extensions:
+            translate(self.extensions)  # only now: mere metadata, as `uv lock` wants it, takes no compiler
         super().run()
         BUILD.mkdir(exist_ok=True)
         STAMP.write_text(FLAVOUR)  # only now: who asks for metadata makes this command too, and builds nothing

@@ -45,10 +45,15 @@ def test_names_of_the_design_are_exported(name):
     assert callable(getattr(tagloom, name))
 
 
-def test_dir_is_what_the_package_imports():
-    tree = ast.parse(Path(tagloom.__file__).read_text())
-    imported = [a.asname or a.name for node in tree.body if isinstance(node, ast.ImportFrom) for a in node.names]
-    assert dir(tagloom) == sorted({*imported, "bool", "__version__"} - {"_bool"})
+def imported_names(path):
+    """Return the names that the list of public names imports."""
+    tree = ast.parse(path.read_text())
+    return {a.asname or a.name for node in tree.body if isinstance(node, ast.ImportFrom) for a in node.names}
+
+
+def test_dir_is_what_the_list_of_public_names_imports():
+    names = imported_names(Path(tagloom.__file__).with_name("public.py")) - {"_bool", "_iterators"}
+    assert dir(tagloom) == sorted(names | MODULES | {"bool", "__version__"})
     assert {name for name in dir(tagloom) if isinstance(getattr(tagloom, name), ModuleType)} == MODULES
 
 
@@ -56,6 +61,15 @@ def test_dir_is_what_the_package_imports():
 def test_dir_of_a_module_is_its_public_names(module):
     assert dir(module) == sorted(module.__all__)
     assert not any(isinstance(getattr(module, name), ModuleType) for name in dir(module))
+
+
+def test_type_checkers_are_told_of_all_names():
+    """The names that a star gives them, those of Python's own, and the modules."""
+    face = ast.parse(Path(tagloom.__file__).read_text())
+    (block,) = [node for node in face.body if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)]
+    named = {alias.asname or alias.name for node in block.body for alias in node.names} - {"*", "__all__"}
+    assert named | set(tagloom.__all__) == set(dir(tagloom))
+    assert named == set(dir(tagloom)) & set(dir(builtins)) | MODULES
 
 
 def test_all_is_what_hides_nothing_of_pythons():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from difflib import get_close_matches
-from types import ModuleType
+from importlib import import_module
 from typing import Any, NoReturn
 
 from ..base.errors import TagloomError
@@ -31,7 +31,7 @@ _IN_MODULES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def find_or_refuse(name: str) -> Any:
     """Refuse a name with that of the same thing here, or with near ones; see `docs/renaming.md` for the alias."""
     if name == "TagflowError":
         return TagloomError  # programs written under the project's former name catch it
@@ -63,22 +63,13 @@ def _hint_in(module: str, name: str) -> str | None:
     near = same or get_close_matches(name, own, 3, _NEAR)
     if near:
         return ", ".join(f"{_PACKAGE}.{module}.{each}" for each in near)
-    return f"{_PACKAGE}.{name}" if name in __dir__() else _hint(name)
+    return f"{_PACKAGE}.{name}" if name in public_names() else _hint(name)
 
 
-def __dir__() -> list[str]:
-    """Return the public names."""
-    return sorted(name for name, value in _contents().items() if not _is_internal(name, value))
-
-
-def _contents() -> dict[str, Any]:
-    return vars(sys.modules[_PACKAGE])
-
-
-def _is_internal(name: str, value: Any) -> bool:
-    if isinstance(value, ModuleType):
-        return name not in _MODULES
-    return name.startswith("_") and name != "__version__"
+def public_names() -> list[str]:
+    """Return the public names of the package."""
+    loaded = vars(import_module(f"{_PACKAGE}.public"))
+    return sorted([*(name for name in loaded if not name.startswith("_")), *_MODULES, "__version__"])
 
 
 def _hint(name: str) -> str | None:
@@ -95,5 +86,5 @@ def _hint(name: str) -> str | None:
     known = name_here(name)
     if known is not None:
         return f"{_PACKAGE}.{known}"
-    near = get_close_matches(name, [*__dir__(), *NAMES], 3, _NEAR)
+    near = get_close_matches(name, [*public_names(), *NAMES], 3, _NEAR)
     return ", ".join(f"{_PACKAGE}.{NAMES.get(each, each)}" for each in dict.fromkeys(near)) or None

@@ -6,6 +6,7 @@ here. A registry test fails on any block with a hole.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -349,19 +350,28 @@ def define(
 
 def definition_of(type: str) -> OpDefinition:
     """Return the definition of an operation type."""
-    try:
-        return _REGISTRY[type]
-    except KeyError:
+    found = _REGISTRY.get(type)
+    if found is None:
+        _declare_all()
+        found = _REGISTRY.get(type)
+    if found is None:
         raise GraphError(
             "no such operation type",
             got=type,
             hint="import the module that declares it, or look for a spelling mistake",
-        ) from None
+        )
+    return found
 
 
 def all_definitions() -> list[OpDefinition]:
     """Return every declared operation type, by name."""
+    _declare_all()
     return sorted(_REGISTRY.values(), key=lambda d: d.type)
+
+
+def _declare_all() -> None:
+    """Import the modules that declare operations: a pickle of a graph may be the first that uses the package."""
+    importlib.import_module(f"{__name__.partition('.')[0]}.public")
 
 
 def runs_on(op: Operation) -> str:

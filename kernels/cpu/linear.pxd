@@ -43,6 +43,7 @@ cdef bint are_parts_alike(Compute compute, const uint64_t* arguments) noexcept n
 cdef const Product* product_in(Compute compute, const uint64_t* arguments) noexcept nogil
 cdef int seen_by_product(Compute compute, uint64_t* arguments, Seen* seen) noexcept nogil
 cdef object pack_once(Compute compute, uint64_t* arguments, int64_t times)
-cdef void multiply_columns(
+cdef int require_blas_for_sums(int columns) except -1
+cdef int multiply_columns(
     const Table* table, ArrayObject* a, ArrayObject* b, int rows, ArrayObject* more_a, ArrayObject* more_b,
-    ArrayObject* total, const void* before, Work* work) noexcept nogil
+    ArrayObject* total, const void* before, Work* work) except -1 nogil

@@ -11,7 +11,6 @@ from libc.limits cimport INT_MAX
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy
-from scipy.linalg.cython_blas cimport dgemm, sgemm
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from tagloom.kernels.cpu.arrays cimport (
     ArrayObject, PyArray_CompareLists, PyArray_DATA, PyArray_DIM, PyArray_DIMS, PyArray_FLAGS, PyArray_ITEMSIZE,
     PyArray_NDIM, array_in, is_unshared, is_usable, new_array, plain_in,
 )
+from tagloom.kernels.cpu.blas cimport dgemm, require_blas, sgemm
 from tagloom.kernels.cpu.registry cimport register
 from tagloom.kernels.cpu.seen cimport Seen
 
@@ -343,10 +343,11 @@ cdef double product_cost(int64_t rows, int64_t inner, int64_t columns, size_t it
     return itemsize * max(rows * columns * inner * (PACE / sizeof(float)), moved * MOVE)
 
 
-cdef inline void _compute(const Table* table, Product* p, Work* work, real* _) noexcept nogil:
+cdef inline int _compute(const Table* table, Product* p, Work* work, real* _) except -1 nogil:
     """Compute a product, the work's arguments, or leave that to be done."""
-    cdef int64_t inner = <int64_t>p.inner + (0 if p.more_a == NULL else p.more_inner)
-    cdef double cost = product_cost(p.rows, inner, p.columns, sizeof(real))
+    cdef double cost = product_cost(p.rows, _terms(p), p.columns, sizeof(real))
+    if not _is_own(p) and <int64_t>p.rows * p.columns * _terms(p) > TINY:
+        require_blas()
     if cost >= table.at_once and real is float:
         leave(work, _part_float, cost, _most_parts(p))
     elif cost >= table.at_once:
@@ -354,11 +355,12 @@ cdef inline void _compute(const Table* table, Product* p, Work* work, real* _) n
     else:
         _block(p, 0, p.rows, 0, p.columns, <real*>p.data, p.scratch)
         Py_CLEAR(work.kept)
+    return 0
 
 
-cdef void multiply_columns(
+cdef int multiply_columns(
         const Table* table, ArrayObject* a, ArrayObject* b, int rows, ArrayObject* more_a, ArrayObject* more_b,
-        ArrayObject* total, const void* before, Work* work) noexcept nogil:
+        ArrayObject* total, const void* before, Work* work) except -1 nogil:
     """Add the product of the first `rows` rows of `a`, transposed, and of `b` to `total`, or leave that to be done.
 
     All are plain matrices of one floating-point type, which fit. The rows go on in `more_a` and `more_b` unless these
@@ -375,11 +377,19 @@ cdef void multiply_columns(
     p.adds, p.data, p.total = True, PyArray_DATA(total), before
     if p.rows == 0 or p.columns == 0:
         Py_CLEAR(work.kept)
-        return
+        return 0
     if PyArray_ITEMSIZE(total) == sizeof(float):
         _compute(table, p, work, <float*>NULL)
     else:
         _compute(table, p, work, <double*>NULL)
+    return 0
+
+
+cdef int require_blas_for_sums(int columns) except -1:
+    """Load BLAS if products of so many columns may be computed by it, however many rows are multiplied."""
+    if not _bits or columns < FEW:
+        require_blas()
+    return 0
 
 
 cdef const Product* product_in(Compute compute, const uint64_t* arguments) noexcept nogil:
@@ -466,6 +476,8 @@ def is_own_product(int64_t terms):
 def limit_vectors(int bits):
     """Compute with vectors of at most so many bits, for tests; return how many they have now, 0 for BLAS alone."""
     global _bits
+    if min(bits, product_bits()) == 0:
+        require_blas()  # for products that are prepared already
     _bits = min(bits, product_bits())
     if 0 < _bits < 512 and product_bits() == 512:
         _bits = 256
@@ -474,6 +486,8 @@ def limit_vectors(int bits):
 
 cdef Native _find_matmul(str type, dict attrs, list inputs, list outputs, int64_t* params, list kept) except *:
     """Return the kernel of a product, NULL where there is none."""
+    if not _bits:
+        require_blas()
     params[0], params[1], params[2] = attrs["transpose_a"], attrs["transpose_b"], type == "MatMulAdd"
     if inputs[0] == np.float32:
         return _multiply_float

@@ -15,7 +15,7 @@ from tagloom.kernels.cpu.arrays cimport (
     ArrayObject, PyArray_DATA, PyArray_DIM, PyArray_ITEMSIZE, PyArray_NBYTES, array_in, is_plain, new_array,
     same_shape,
 )
-from tagloom.kernels.cpu.linear cimport are_parts_alike, multiply_columns, product_cost
+from tagloom.kernels.cpu.linear cimport are_parts_alike, multiply_columns, product_cost, require_blas_for_sums
 from tagloom.kernels.cpu.product_sum cimport ProductSum, is_tiny, most_rows, sum_in
 from tagloom.kernels.native.compiled cimport Instruction
 from tagloom.kernels.native.run cimport (
@@ -48,6 +48,7 @@ cdef int record_add(Run run, const Instruction* each) except -1:
         raise Refusal("a sum is added to already")
     if a == NULL or b == NULL or not is_plain(a) or not is_plain(b) or not given.fits(a, b) or PyArray_DIM(a, 0) == 0:
         raise Refusal("what is added to a sum does not fit")
+    require_blas_for_sums(<int>PyArray_DIM(b, 1))  # here: the run itself has no way to raise an error
     made = copy_of_sum(given)
     drop(&run.held, &held.value)
     hold(&run.held, &held.value, object_value(<PyObject*>made))

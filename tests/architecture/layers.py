@@ -7,7 +7,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 FOLDERS = {"engine": "tagloom", "kernels": "tagloom.kernels", "streams": "tagloom.streams", "swap": "tagloom.swap"}
 
-# A room may import itself and rooms of lower layers. `tagloom` is engine/__init__.py; above it stand its users.
+# A room may import itself and rooms of lower layers. `tagloom` is engine/__init__.py, which loads the list in
+# engine/public.py; above it stand its users.
 LAYERS = {
     "tagloom.base": 0,
     "tagloom.kernels": 1,  # its rooms have floors
@@ -44,12 +45,13 @@ LAYERS = {
     "tagloom.testing": 7,
     "tagloom.training": 7,
     "tagloom.operations": 7,
+    "tagloom.public": 8,
     "tagloom.distributed": 7,
     "tagloom.profiling": 7,
-    "tagloom": 8,
-    "tagloom.demo": 9,
-    "tagloom.cli": 10,
-    "tagloom.__main__": 11,
+    "tagloom": 9,
+    "tagloom.demo": 10,
+    "tagloom.cli": 11,
+    "tagloom.__main__": 12,
 }
 
 # Within one layer these rooms stand on each other: each may import those of lower floors.

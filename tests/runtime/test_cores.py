@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tagloom as tg
+from tagloom.kernels.cpu.blas import load_blas
 from tagloom.runtime.scheduling.worker_pool import WakeupFd, WorkerPool, _blas
 
 from tests.support.settings import ON
@@ -245,6 +246,7 @@ async def test_a_guard_sees_what_the_workers_made():
 
 
 def blas_threads():
+    load_blas()
     return [controller.num_threads for controller in _blas().lib_controllers]
 
 

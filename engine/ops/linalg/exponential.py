@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 
 from ...ir.apply import apply
 from ...ir.definition import Sample, define
@@ -13,6 +12,7 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ..math.casting import cast
+from ..support.array_library import scipy_linalg
 from ..support.common import size_along, zeros_like
 from ..support.literals import c128, f64
 from .common import LAPACK, cubic, lapack, square
@@ -94,6 +94,10 @@ def _size_of_each(g: Tensor) -> Tensor:
     return cast(apply("Where", is_size, total, 1), g.dtype)
 
 
+def _expm_by_scipy(matrix: Any) -> Any:
+    return scipy_linalg().expm(matrix)
+
+
 define(
     "Expm",
     "input: T -> output: T",
@@ -104,9 +108,9 @@ define(
     kernel=_expm,
     gradient=_expm_gradient,
     samples=[
-        Sample([_A], scipy.linalg.expm),
-        Sample([np.stack([_A, 20 * _A, np.zeros((3, 3))])], scipy.linalg.expm, differentiable=False),
-        Sample([_Z], scipy.linalg.expm),
+        Sample([_A], _expm_by_scipy),
+        Sample([np.stack([_A, 20 * _A, np.zeros((3, 3))])], _expm_by_scipy, differentiable=False),
+        Sample([_Z], _expm_by_scipy),
         Sample([f64([[0, 1], [0, 0]])], f64([[1, 1], [0, 1]])),
         Sample([f64([[0, np.pi / 2], [-np.pi / 2, 0]])], f64([[0, 1], [-1, 0]])),
         Sample([f64([[np.nan]])], f64([[np.nan]]), differentiable=False),

@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 
 from ...base.errors import ShapeError
 from ...base.shapes import Shape
@@ -15,6 +14,7 @@ from ...ir.definition import Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
+from ..support.array_library import scipy_linalg
 from ..support.common import sum_to
 from ..support.literals import c128, f64
 from .common import LAPACK, cubic, lapack, matrices, product, square
@@ -144,8 +144,9 @@ def _each_triangular(a: Any, b: Any, lower: bool, adjoint: bool) -> Any:
     n, k = b.shape[-2:]
     x = np.empty(b.shape, b.dtype)
     matrices = zip(a.reshape(-1, n, n), b.reshape(-1, n, k), x.reshape(-1, n, k), strict=True)
+    solve = scipy_linalg().solve_triangular
     for matrix, right, out in matrices:
-        out[...] = scipy.linalg.solve_triangular(matrix, right, 2 if adjoint else 0, lower, check_finite=False)
+        out[...] = solve(matrix, right, 2 if adjoint else 0, lower, check_finite=False)
     return x
 
 

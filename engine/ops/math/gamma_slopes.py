@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from ...ir.definition import Kernel
+from ..support.array_library import special
 from ..support.families import typed
 
 Array = np.ndarray[Any, Any]
@@ -21,7 +22,13 @@ Array = np.ndarray[Any, Any]
 _EPSILON = 1e-15
 _TERMS = 12
 _LARGE, _NEAR = 1e8, 1e-2  # parameters, and relative distances of `x`, where two expansions have many terms
-_BERNOULLI = special.bernoulli(2 * _TERMS)[2::2]
+
+
+@cache
+def _bernoulli_numbers() -> Array:
+    """Return the Bernoulli numbers of even order, from the second on."""
+    numbers: Array = special(np, "bernoulli")(2 * _TERMS)[2::2]
+    return numbers
 
 
 def _times(x: Array, y: Array) -> Array:
@@ -56,9 +63,9 @@ def _series(order: int, *coefficients: Any) -> Array:
 
 def _power_over_gamma(a: Array, x: Array, order: int) -> Array:
     """Return the series of ``x ** e * gamma(a) / gamma(a + e)``."""
-    exponent = _series(order, np.zeros_like(a), np.log(x) - special.digamma(a))
+    exponent = _series(order, np.zeros_like(a), np.log(x) - special(np, "digamma")(a))
     for m in range(2, order + 1):
-        exponent[m] = (-1) ** (m + 1) * special.zeta(m, a) / m
+        exponent[m] = (-1) ** (m + 1) * special(np, "zeta")(m, a) / m
     return _exp(exponent)
 
 
@@ -165,7 +172,7 @@ def _euler_maclaurin(x: Array, q: Array, order: int) -> Array:
     last = q + _TERMS
     power, rising = _power(last, x, order), _series(order, x, np.ones_like(x))
     total += _divided(power * last, _series(order, x - 1, np.ones_like(x))) + power / 2
-    for j, bernoulli in enumerate(_BERNOULLI, 1):
+    for j, bernoulli in enumerate(_bernoulli_numbers(), 1):
         total += bernoulli / math.factorial(2 * j) * _times(rising, power) * last ** (1.0 - 2 * j)
         for k in (2 * j - 1, 2 * j):
             rising = _times(rising, _series(order, x + k, np.ones_like(x)))

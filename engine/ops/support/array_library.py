@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...kernels.cpu.blas import load_blas
 from .interpreter import give_way
 
 _PIECE = 1 << 16  # elements that are added without a break, which take a fraction of a millisecond
@@ -16,6 +17,12 @@ _PIECE = 1 << 16  # elements that are added without a break, which take a fracti
 def special(xp: Any, function: str) -> Any:
     """Return a function of ``scipy.special``, of which CuPy has its own."""
     return getattr(importlib.import_module("scipy.special" if xp is np else "cupyx.scipy.special"), function)
+
+
+def scipy_linalg() -> Any:
+    """Return the module ``scipy.linalg``, whose BLAS is then kept to as many threads as that of products."""
+    load_blas()
+    return importlib.import_module("scipy.linalg")
 
 
 def wide(xp: Any, x: Any) -> Any:

@@ -8,15 +8,17 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import finalize
-
-from threadpoolctl import ThreadpoolController
 
 from ...base.forks import when_forked
 from ...base.settings import Settings
+from ...kernels.cpu.blas import is_blas_loaded, on_load_of_blas
 from ...kernels.scheduler.workers import Workers
 from .blocking_calls import BlockingCalls
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
 
 
 class WorkerPool:
@@ -140,7 +142,7 @@ class WakeupFd:
 
 
 class _OneBlasThread:
-    """Keeps the BLAS that the kernels call to one thread as long as somebody holds on to it."""
+    """Keeps the BLAS that the kernels call, once it is loaded, to one thread as long as somebody holds on to it."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -150,15 +152,24 @@ class _OneBlasThread:
     def hold(self) -> None:
         with self._lock:
             self._holders += 1
-            if self._holders == 1:
-                self._limit = _blas().limit(limits=1)
+            if is_blas_loaded():
+                self._limit_if_held()
 
     def release(self) -> None:
         with self._lock:
             self._holders -= 1
-            if self._holders == 0:
+            if self._holders == 0 and self._limit is not None:
                 self._limit.restore_original_limits()
                 self._limit = None
+
+    def limit_if_held(self) -> None:
+        """Keep the BLAS that is being loaded to one thread if there are holders."""
+        with self._lock:
+            self._limit_if_held()
+
+    def _limit_if_held(self) -> None:
+        if self._holders and self._limit is None:
+            self._limit = _blas().limit(limits=1)
 
     def forget_threads(self, _: int) -> None:
         """Let nobody wait for a thread of the parent, in a child process."""
@@ -166,12 +177,15 @@ class _OneBlasThread:
 
 
 _one_blas_thread = _OneBlasThread()
+on_load_of_blas(_one_blas_thread.limit_if_held)
 when_forked(_one_blas_thread.forget_threads)
 
 
 @cache
 def _blas() -> ThreadpoolController:
-    """Find the BLAS that SciPy brought along; all that are loaded if it uses one that others use too."""
+    """Find the BLAS that SciPy brought along, which has to be loaded; all that are loaded if it uses one of others."""
+    from threadpoolctl import ThreadpoolController
+
     found = ThreadpoolController().select(user_api="blas")
     own = [c.filepath for c in found.lib_controllers if "scipy" in Path(c.filepath).parent.name]
     return found.select(filepath=own) if own else found

@@ -1,0 +1,12 @@
+"""Products by BLAS."""
+
+from collections.abc import Callable
+
+def load_blas() -> None:
+    """Import SciPy's BLAS unless it is loaded, and call the listeners before any product is computed by it."""
+
+def is_blas_loaded() -> bool:
+    """Return True if products may be computed by BLAS from now on."""
+
+def on_load_of_blas(listener: Callable[[], None]) -> None:
+    """Have a function called when BLAS is loaded, before its first product; in whatever thread loads it."""

@@ -1,0 +1,96 @@
+"""Importing the package loads nothing of the engine; using it loads no library that most programs never need."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+LOADED = """
+import json, sys
+before = set(sys.modules)
+{code}
+print(json.dumps(sorted(set(sys.modules) - before)))
+"""
+NEEDED = {"numpy", "ml_dtypes"}  # outside of the standard library, to build a graph and run it
+MOST_MODULES = 100  # of these libraries; the number may only fall
+WINGS = ("data", "losses", "metrics", "monitoring", "nn", "training")
+RUN = """
+import tagloom as tg
+with tg.Graph().as_default() as graph:
+    x = tg.placeholder("float32", [2, 2])
+    y = tg.reduce_sum(tg.matmul(x, x))
+with tg.SyncSession(graph) as session:
+    assert session.run(y, {x: [[1, 2], [3, 4]]}) == 54
+"""
+
+
+def loaded_by(code):
+    """Return the names of the modules that some code loads in a process of its own."""
+    done = subprocess.run([sys.executable, "-c", LOADED.format(code=code)], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def others(names):
+    """Return the packages among modules that are neither ours nor the standard library's."""
+    return {name.partition(".")[0] for name in names} - sys.stdlib_module_names - {"tagloom"}
+
+
+def test_the_package_loads_nothing_but_its_version():
+    names = loaded_by("import tagloom")
+    assert others(names) == set()
+    assert [n for n in names if n.startswith("tagloom")] == ["tagloom", "tagloom.base", "tagloom.base.version"]
+    assert {"asyncio", "dataclasses", "inspect", "logging"}.isdisjoint(names)
+
+
+def test_the_first_name_loads_numpy_and_no_module_for_users():
+    names = loaded_by("import tagloom; tagloom.constant")
+    assert {name for name in others(names) if "cython" not in name} <= NEEDED  # modules that Cython makes
+    assert sum(name.partition(".")[0] in NEEDED for name in names) <= MOST_MODULES
+    assert {f"tagloom.{wing}" for wing in WINGS}.isdisjoint(names)
+
+
+def test_a_program_that_multiplies_needs_no_scipy():
+    """Where products are computed by vector instructions; BLAS, which SciPy brings, is for others."""
+    from tagloom.kernels.cpu.linear import is_own_product
+
+    if not is_own_product(2):
+        pytest.skip("all products are BLAS's here")
+    names = loaded_by(RUN)
+    assert {"scipy", "threadpoolctl", "llvmlite", "PIL", "rich"}.isdisjoint(others(names))
+
+
+@pytest.mark.parametrize("module", [*WINGS, "streams"])
+def test_modules_for_users_are_imported_in_any_way(module):
+    loaded_by(f"import tagloom; assert tagloom.{module}.__name__ == 'tagloom.{module}'")
+    loaded_by(f"from tagloom import {module}; assert {module}.__all__")
+    loaded_by(f"import tagloom.{module}; assert tagloom.{module}.__all__")
+
+
+def test_a_public_name_is_the_function_though_a_module_is_called_the_same():
+    loaded_by("import tagloom.gradients.api, tagloom; assert tagloom.gradients.__name__ == 'gradients'")
+    loaded_by("from tagloom.training import Optimizer; from tagloom import gradients; assert callable(gradients)")
+
+
+def test_all_operations_are_declared_with_the_public_names():
+    loaded_by(
+        "import pkgutil, sys, tagloom.ops, tagloom.public\n"
+        "rooms = pkgutil.walk_packages(tagloom.ops.__path__, 'tagloom.ops.')\n"
+        "assert {r.name for r in rooms} - set(sys.modules) <= {'tagloom.ops.verified'}"
+    )
+
+
+def test_a_pickled_graph_may_be_the_first_that_uses_the_package(tmp_path):
+    path = tmp_path / "graph"
+    make = "import pickle, tagloom as tg\nwith tg.Graph().as_default() as g: tg.cos(tg.constant(1.0)) + 1\n"
+    loaded_by(make + f"open({str(path)!r}, 'wb').write(pickle.dumps(g))")
+    load = f"import pickle; g = pickle.load(open({str(path)!r}, 'rb'))"
+    loaded_by(f"{load}; assert 'Cos' in {{op.type for op in g.get_operations()}}")
+
+
+def test_a_name_that_does_not_exist_is_refused_with_a_hint_before_any_other_is_used():
+    loaded_by(
+        "import tagloom\n"
+        "try: tagloom.konstant\n"
+        "except AttributeError as error: assert 'try: tagloom.constant' in str(error)"
+    )
