@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
-import platform
 import sys
 from collections.abc import Coroutine, Sequence
-from dataclasses import fields
-from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from . import Graph, TagloomError, __version__
+from . import __version__
+
+# The engine is imported by the commands that need it, so that `--version` and `--help` answer at once.
 
 _INTERRUPTED = 130
-_PACKAGES = ("numpy", "scipy", "ml_dtypes", "uvloop", "rich")
+_CLOSED = 141  # as of a process that SIGPIPE has ended
+_PACKAGES = ("numpy", "scipy", "ml_dtypes")
+_EXTRAS = (
+    ("uvloop", "demo"),
+    ("rich", "top"),
+    ("llvmlite", "jit"),
+    ("pillow", "images"),
+    ("opentelemetry-api", "opentelemetry"),
+    ("prometheus_client", "prometheus"),
+)
 _HALF = "float16 and bfloat16 halve memory; on a CPU, NumPy computes with them far more slowly than with float32"
 
 
@@ -25,11 +31,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status: 0, 1 after an error, 130 when interrupted."""
     parsed = _parser().parse_args(arguments)
     try:
-        return parsed.command(parsed)  # type: ignore[no-any-return]
+        status: int = parsed.command(parsed)
+        sys.stdout.flush()  # here, where an error is understood
+        return status
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return _INTERRUPTED
-    except (TagloomError, OSError, ValueError) as error:
+    except BrokenPipeError:  # the reader, as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # where Python flushes what is left
+        return _CLOSED
+    except (OSError, ValueError) as error:  # most errors of the engine are other ones
+        print(f"tagloom: {error}", file=sys.stderr)
+        return 1
+    except Exception as error:
+        from .base.errors import TagloomError
+
+        if not isinstance(error, TagloomError):
+            raise
         print(f"tagloom: {error}", file=sys.stderr)
         return 1
 
@@ -60,6 +78,8 @@ def _add_graph(parser: argparse.ArgumentParser) -> None:
 
 
 def _graph(parsed: argparse.Namespace) -> int:
+    from . import Graph
+
     output = parsed.output or parsed.file.with_suffix(".html")
     Graph.from_text(parsed.file.read_text(encoding="utf-8")).save(output)
     print(output)
@@ -104,7 +124,7 @@ def _top(parsed: argparse.Namespace) -> int:
 
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:
-    from .demo import Options
+    from .demo.options import Options
 
     default = Options()
     for name, meaning in (
@@ -137,14 +157,16 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
 
 
 def _demo(parsed: argparse.Namespace) -> int:
+    from dataclasses import fields
+
     from threadpoolctl import threadpool_limits
 
-    if find_spec("rich") is None:
-        raise TagloomError(
-            "the demo shows its progress with rich, which is not installed", hint="pip install '.[demo]'"
-        )
+    from .base.errors import TagloomError
+    from .base.extras import install_hint, is_installed
     from .demo import Options, run
 
+    if not is_installed("rich"):
+        raise TagloomError("the demo shows its progress with rich, which is not installed", hint=install_hint("demo"))
     given = {f.name: getattr(parsed, f.name) for f in fields(Options) if hasattr(parsed, f.name)}
     # The matrices are small: a second BLAS thread gains little, and waits by spinning when the cores are busy.
     with threadpool_limits(1, user_api="blas"):
@@ -154,6 +176,8 @@ def _demo(parsed: argparse.Namespace) -> int:
 
 def _run(coroutine: Coroutine[Any, Any, Any]) -> Any:
     """Run under uvloop where there is one, else under asyncio's own loop."""
+    import asyncio
+
     try:
         import uvloop
     except ImportError:
@@ -175,6 +199,8 @@ def _operations() -> list[tuple[str, str]]:
 
 
 def _facts() -> list[tuple[str, str]]:
+    import platform
+
     from .kernels.scheduler.state import live_counts
 
     flavour = "debug" if "allocated" in live_counts() else "release"  # only a debug build counts both
@@ -182,19 +208,39 @@ def _facts() -> list[tuple[str, str]]:
     return [
         ("tagloom", f"{__version__} ({flavour} build)"),
         ("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
-        *((name, _version(name)) for name in _PACKAGES),
+        *((name, _version(name) or "not installed") for name in _PACKAGES),
+        *((name, _version_or_hint(name, extra)) for name, extra in _EXTRAS),
+        ("vectors", _vectors()),
+        ("cache", _cache()),
         ("devices", f"cpu:0 ({cores} cores)"),
         ("half", _HALF),
         *(("cuda", line) for line in _cuda()),
     ]
 
 
+def _vectors() -> str:
+    """Describe what products and elementary functions compute with."""
+    from .kernels.cpu.linear import vector_bits
+
+    bits = vector_bits()
+    return f"{bits} bits; products by our own kernels" if bits else "none of our own here; products by BLAS"
+
+
+def _cache() -> str:
+    """Return the directory of compiled code."""
+    from .kernels.native.jit.cache import directory
+
+    found = directory()
+    return "off: TAGLOOM_CACHE is empty" if found is None else str(found)
+
+
 def _cuda() -> list[str]:
     """Describe the GPUs that pycuda finds, or say why there are none; only here is it imported to look."""
+    from .base.extras import install_hint, is_installed
     from .streams import CudaUnavailable, cuda_devices
 
-    if find_spec("pycuda") is None:
-        return ["pycuda is not installed: the extra `cuda` in the README"]
+    if not is_installed("pycuda"):
+        return [f"pycuda is not installed: {install_hint('cuda')}"]
     try:
         found = cuda_devices()
     except CudaUnavailable as error:
@@ -205,8 +251,16 @@ def _cuda() -> list[str]:
     ] or ["pycuda finds no device"]
 
 
-def _version(package: str) -> str:
+def _version(package: str) -> str | None:
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version(package)
     except PackageNotFoundError:
-        return "not installed"
+        return None
+
+
+def _version_or_hint(package: str, extra: str) -> str:
+    from .base.extras import install_hint
+
+    return _version(package) or f"not installed: {install_hint(extra)}"

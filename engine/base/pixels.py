@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .errors import GraphError
+from .extras import install_hint
 
 Array = np.ndarray[Any, Any]
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
@@ -19,9 +20,7 @@ def pillow() -> Any:
     try:
         return importlib.import_module("PIL.Image")
     except ImportError as error:
-        raise GraphError(
-            "images are decoded by Pillow", got="none installed", hint="pip install 'tagloom[images]'"
-        ) from error
+        raise GraphError("images are decoded by Pillow", got="none installed", hint=install_hint("images")) from error
 
 
 def mode_of(channels: int) -> str:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 
 import tagloom as tg
 
+from ..base.extras import install_hint, is_installed
+
 
 def require_matplotlib() -> None:
     """Raise TagloomError, before any work is done for nothing, unless matplotlib can be imported."""
-    if importlib.util.find_spec("matplotlib") is None:
-        raise tg.TagloomError("--plot needs matplotlib, which is not installed", hint="pip install matplotlib")
+    if not is_installed("matplotlib"):
+        raise tg.TagloomError("--plot needs matplotlib, which is not installed", hint=install_hint("bench"))
 
 
 def plot_losses(path: str | Path, losses: Sequence[float], before: float, after: float) -> None:

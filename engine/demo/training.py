@@ -6,18 +6,20 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tagloom as tg
 from tagloom.training import AdamOptimizer
 
 from .model import CharacterModel, initial_weights
+from .options import Options
 from .plot import plot_losses, require_matplotlib
-from .progress import Meter
 from .storage import load_weights, save_weights
 from .text import Alphabet, epochs, load_text, split, windows
+
+if TYPE_CHECKING:
+    from .progress import Meter
 
 Array = np.ndarray[Any, Any]
 
@@ -25,59 +27,6 @@ _LARGEST_NORM = 1.0
 _JUDGING_LENGTH = 64
 _PROMPT = "\n\nThe "
 _SHORTEST, _LONGEST = 500, 1000
-
-
-@dataclass(frozen=True)
-class Options:
-    """What the demo may be asked for; the defaults were chosen by measuring.
-
-    Attributes
-    ----------
-    units, embedding : int
-        Size of the state, and of the vector that stands for a character.
-    batch, length, steps : int
-        Streams read side by side, characters of each in a step, and steps.
-    rate : float
-        Highest learning rate; it rises during the first tenth, then falls to zero along a cosine.
-    seed : int
-        Of the weights, the order of the text, and what is written.
-    temperature : float
-        Below 1 the text written is more probable, above more varied.
-    memory_limit : str or int, optional
-        Bytes that training may take, as 100_000_000 or "100MB". The loss is then summed up in the loop.
-    swap : bool
-        Whether what the loop saves for the gradient may leave that memory.
-    plot, save, load : path, optional
-        Where to draw the loss, write the weights, read them.
-    """
-
-    units: int = 192
-    embedding: int = 48
-    batch: int = 32
-    length: int = 32
-    steps: int = 900
-    rate: float = 1e-2
-    seed: int = 0
-    temperature: float = 0.5
-    memory_limit: str | int | None = None
-    swap: bool = False
-    plot: Path | None = None
-    save: Path | None = None
-    load: Path | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("units", "embedding", "batch", "length"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.steps < 0 or self.seed < 0:
-            raise ValueError("steps and seed must not be negative")
-        if self.temperature <= 0:
-            raise ValueError(f"temperature must be above 0, got {self.temperature}")
-        if self.swap and self.memory_limit is None:
-            raise ValueError("swap needs a memory limit, as --memory-limit 100MB: without one nothing has to leave")
-        for path in (self.plot, self.save):
-            if path is not None and not path.absolute().parent.is_dir():
-                raise ValueError(f"there is no folder {path.absolute().parent} to write {path.name} in")
 
 
 @dataclass(frozen=True)
@@ -236,6 +185,8 @@ async def train(session: tg.Session, program: Program, numbers: Array, options: 
     step = session.make_step([program.loss, *program.next_state, program.train], feeds)
     zeros = state = program.fresh_state()
     texts = islice(epochs(numbers, options.batch, options.length, options.seed), options.steps)
+    from .progress import Meter  # which imports rich
+
     with Meter(options.steps, options.batch * options.length) as meter:
         for i, window in enumerate(texts):
             state = state if window.continues else zeros

@@ -2,11 +2,12 @@
 
 from ..frontend.missing_names import missing_in
 from ..runtime.observe.prometheus import prometheus_text
+from .collector import Collector
 from .spans import Spans
 
 __getattr__ = missing_in("monitoring")
 
-__all__ = ["Spans", "prometheus_text"]
+__all__ = ["Collector", "Spans", "prometheus_text"]
 
 
 def __dir__() -> list[str]:

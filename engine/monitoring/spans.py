@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from time import time_ns
 from typing import Any
 
-from ..base.errors import TagloomError
+from ..base.extras import import_extra
 from ..base.version import VERSION
 from ..runtime.steps.outcomes import StepRecord
 
@@ -142,12 +141,4 @@ def _fail(span: Any, error: BaseException) -> None:
 
 
 def _api() -> Any:
-    try:
-        return importlib.import_module("opentelemetry.trace")
-    except ImportError as error:
-        raise TagloomError(
-            "spans are those of OpenTelemetry, whose API is not installed",
-            wanted="the package opentelemetry-api",
-            got=str(error),
-            hint='pip install "tagloom[opentelemetry]"',
-        ) from error
+    return import_extra("opentelemetry.trace", "opentelemetry", "spans are those of OpenTelemetry")

@@ -6,11 +6,11 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from importlib.util import find_spec
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from ..base.errors import TagloomError
+from ..base.extras import install_hint, is_installed
 from ..base.sizes import format_size
 from ..base.wording import short_device
 from .client import Answer, ask_all, sockets_of
@@ -99,9 +99,9 @@ def _print_json(answers: list[Answer]) -> None:
 @contextmanager
 def _shown(live: bool) -> Iterator[Callable[[list[Answer]], None]]:
     """Have what shows answers on the terminal, in one place if it is one and `live` says so."""
-    if find_spec("rich") is None:
+    if not is_installed("rich"):
         raise TagloomError(
-            "tables are shown by rich, which is not installed", hint='pip install "tagloom[top]", or give --json'
+            "tables are shown by rich, which is not installed", hint=f"{install_hint('top')}, or give --json"
         )
     from rich.console import Console
     from rich.live import Live

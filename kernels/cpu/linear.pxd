@@ -37,7 +37,7 @@ cdef inline bint is_small(const Product* p) noexcept nogil:
     return p != NULL and p.more_a == NULL and <int64_t>p.rows * p.columns * p.inner <= TINY
 
 
-cdef int vector_bits() noexcept nogil
+cpdef int vector_bits() noexcept nogil
 cdef double product_cost(int64_t rows, int64_t inner, int64_t columns, size_t itemsize) noexcept nogil
 cdef bint are_parts_alike(Compute compute, const uint64_t* arguments) noexcept nogil
 cdef const Product* product_in(Compute compute, const uint64_t* arguments) noexcept nogil

@@ -1,5 +1,8 @@
 """Products of matrices."""
 
+def vector_bits() -> int:
+    """Return the bits of the vectors that products compute with, 0 where BLAS computes them."""
+
 def is_own_product(terms: int) -> bool:
     """Say whether sums of so many terms are computed by vector instructions of our own, and in one piece."""
 

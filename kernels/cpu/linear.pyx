@@ -463,8 +463,8 @@ cdef int _multiply_double(
     return _multiply(table, node, inputs, live, outputs, work, <double*>NULL)
 
 
-cdef int vector_bits() noexcept nogil:
-    """Return the bits of the vectors that products compute with, 0 for none."""
+cpdef int vector_bits() noexcept nogil:
+    """Return the bits of the vectors that products compute with, 0 where BLAS computes them."""
     return _bits
 
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ...base.extras import install_hint
 from ..event import Event
 from .core import Core
 from .driver import CudaUnavailable
@@ -49,7 +50,7 @@ def load_cupy(wanted: bool | None) -> Any:
         if wanted is None:
             return None
         raise CudaUnavailable(
-            f"CuPy, which computes on a GPU, can not be imported: {error}", hint="pip install '.[cuda]'"
+            f"CuPy, which computes on a GPU, can not be imported: {error}", hint=install_hint("cuda")
         ) from error
     return cupy
 

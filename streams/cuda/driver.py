@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...base.errors import TagloomError
+from ...base.extras import install_hint
 
 _PORTABLE = 1  # CU_MEMHOSTREGISTER_PORTABLE: page-locked for all contexts
-_HINT = "pip install '.[cuda]', as docs/gpu.md says, on a machine with an NVIDIA driver"
+_HINT = f"{install_hint('cuda')}, as docs/gpu.md says, on a machine with an NVIDIA driver"
 
 
 class CudaUnavailable(TagloomError):

@@ -237,7 +237,7 @@ def test_an_interval_is_a_time(capsys):
 
 
 def test_without_rich_there_is_json(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(top, "find_spec", lambda name: None)
+    monkeypatch.setattr("tagloom.base.extras.find_spec", lambda name: None)
     with busy_session(tmp_path):
         assert main(["top", "--once"]) == 1
         assert 'pip install "tagloom[top]"' in capsys.readouterr().err

@@ -21,7 +21,7 @@ def test_without_it_a_device_copies(monkeypatch):
 
 def test_who_asks_for_it_is_told_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
-    with pytest.raises(CudaUnavailable, match=r"pip install '\.\[cuda\]'"):
+    with pytest.raises(CudaUnavailable, match=r'pip install "tagloom\[cuda\]"'):
         load_cupy(True)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 
 from ...base import dtypes
 from ...base.dtypes import DType
+from ...base.extras import is_installed
 from ...base.settings import Settings
 from ...ir.loops import change_of
 from ...ir.operation import Operation
@@ -428,7 +428,7 @@ class _Translator:
 @cache
 def _has_llvm() -> bool:
     """Whether LLVM is installed, which is not loaded before a loop wants it."""
-    return find_spec("llvmlite") is not None
+    return is_installed("llvmlite")
 
 
 def _is_counted(op: Operation) -> bool:

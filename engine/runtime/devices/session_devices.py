@@ -11,6 +11,7 @@ import numpy as np
 
 from ...base.device_names import DeviceSpec, parse_device
 from ...base.errors import GraphError
+from ...base.extras import install_hint
 from ...base.settings import Settings
 from ...base.wording import short_device
 from ...compile import DeviceTarget
@@ -239,7 +240,7 @@ def _listed(wanted: object) -> list[str | Device]:
                 f"{each.name} copies, but can not compute",
                 wanted="a device with an array library",
                 got=repr(each),
-                hint="a GPU computes where CuPy is installed: pip install '.[cuda]'",
+                hint=f"a GPU computes where CuPy is installed: {install_hint('cuda')}",
             )
     devices = [each for each in listed if isinstance(each, (str, HostDevice)) or _has_arrays(each)]
     if isinstance(wanted, str) or len(devices) != len(listed):

@@ -22,6 +22,9 @@ class HasStatistics(Protocol):
         """Return its figures."""
 
 
+Sessions = HasStatistics | Mapping[str, HasStatistics]
+
+
 class Metric(NamedTuple):
     """One figure, as it is read from what it is a figure of.
 
@@ -154,7 +157,7 @@ _FAMILIES: tuple[tuple[str, Callable[[Statistics], Mapping[str, Any]], tuple[Met
 )
 
 
-def prometheus_text(sessions: HasStatistics | Mapping[str, HasStatistics]) -> str:
+def prometheus_text(sessions: Sessions) -> str:
     """Return the statistics of sessions in Prometheus' text format, for the answer to its scrapes.
 
     Parameters
@@ -184,9 +187,22 @@ def prometheus_text(sessions: HasStatistics | Mapping[str, HasStatistics]) -> st
     ['# HELP tagloom_steps_started_total Steps that began.', '# TYPE tagloom_steps_started_total counter', \
 'tagloom_steps_started_total{session="demo"} 1']
     """
-    named = sessions.items() if isinstance(sessions, Mapping) else [("", sessions)]
     families: dict[str, list[str]] = {}
-    for name, session in named:
+    for metric, labels, value in samples(sessions):
+        lines = families.setdefault(
+            f"tagloom_{metric.name}",
+            [
+                f"# HELP tagloom_{metric.name} {_escaped(metric.help)}",
+                f"# TYPE tagloom_{metric.name} {metric.type}",
+            ],
+        )
+        lines.append(f"tagloom_{metric.name}{_in_braces(labels)} {_number(value)}")
+    return "".join(f"{line}\n" for lines in families.values() for line in lines)
+
+
+def samples(sessions: Sessions) -> Iterator[tuple[Metric, Labels, Any]]:
+    """Yield each metric of sessions with its labels and its value, one session after the other."""
+    for name, session in sessions.items() if isinstance(sessions, Mapping) else [("", sessions)]:
         if not hasattr(session, "statistics"):
             raise GraphError(
                 "there are no statistics of this",
@@ -195,16 +211,7 @@ def prometheus_text(sessions: HasStatistics | Mapping[str, HasStatistics]) -> st
                 hint="prometheus_text(session)",
             )
         for metric, labels, value in _samples(session.statistics()):
-            lines = families.setdefault(
-                f"tagloom_{metric.name}",
-                [
-                    f"# HELP tagloom_{metric.name} {_escaped(metric.help)}",
-                    f"# TYPE tagloom_{metric.name} {metric.type}",
-                ],
-            )
-            own = {"session": name, **labels} if name else labels
-            lines.append(f"tagloom_{metric.name}{_in_braces(own)} {_number(value)}")
-    return "".join(f"{line}\n" for lines in families.values() for line in lines)
+            yield metric, {"session": name, **labels} if name else labels, value
 
 
 def _samples(found: Statistics) -> Iterator[tuple[Metric, Labels, Any]]:

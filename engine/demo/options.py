@@ -1,0 +1,59 @@
+"""What the demo may be asked for; read by the command line, so nothing of the engine is imported here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the demo may be asked for; the defaults were chosen by measuring.
+
+    Attributes
+    ----------
+    units, embedding : int
+        Size of the state, and of the vector that stands for a character.
+    batch, length, steps : int
+        Streams read side by side, characters of each in a step, and steps.
+    rate : float
+        Highest learning rate; it rises during the first tenth, then falls to zero along a cosine.
+    seed : int
+        Of the weights, the order of the text, and what is written.
+    temperature : float
+        Below 1 the text written is more probable, above more varied.
+    memory_limit : str or int, optional
+        Bytes that training may take, as 100_000_000 or "100MB". The loss is then summed up in the loop.
+    swap : bool
+        Whether what the loop saves for the gradient may leave that memory.
+    plot, save, load : path, optional
+        Where to draw the loss, write the weights, read them.
+    """
+
+    units: int = 192
+    embedding: int = 48
+    batch: int = 32
+    length: int = 32
+    steps: int = 900
+    rate: float = 1e-2
+    seed: int = 0
+    temperature: float = 0.5
+    memory_limit: str | int | None = None
+    swap: bool = False
+    plot: Path | None = None
+    save: Path | None = None
+    load: Path | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("units", "embedding", "batch", "length"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.steps < 0 or self.seed < 0:
+            raise ValueError("steps and seed must not be negative")
+        if self.temperature <= 0:
+            raise ValueError(f"temperature must be above 0, got {self.temperature}")
+        if self.swap and self.memory_limit is None:
+            raise ValueError("swap needs a memory limit, as --memory-limit 100MB: without one nothing has to leave")
+        for path in (self.plot, self.save):
+            if path is not None and not path.absolute().parent.is_dir():
+                raise ValueError(f"there is no folder {path.absolute().parent} to write {path.name} in")
