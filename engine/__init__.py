@@ -36,10 +36,10 @@ if _typing.TYPE_CHECKING:
 else:  # for type checkers a module with `__getattr__` has all names
 
     class _Package(_types.ModuleType):
-        """The package, in which a public name is no module of the engine that is called the same: `gradients`."""
+        """The package, without modules of the engine that have the name of a function, here or elsewhere."""
 
         def __setattr__(self, name, value):
-            if name != "gradients" or not isinstance(value, _types.ModuleType):
+            if name not in ("compile", "gradients") or not isinstance(value, _types.ModuleType):
                 super().__setattr__(name, value)
 
     _sys.modules[__name__].__class__ = _Package

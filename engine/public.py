@@ -448,7 +448,6 @@ from .runtime.sync import SyncSession
 from .swap import SwapPolicy, SwapReport
 
 bool: DType = _bool
-del compile
 
 __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, range, round, slice
     "AccumulatorStatistics",
