@@ -6,6 +6,8 @@ import gc
 import pytest
 import tagloom as tg
 
+from tests.support.waiting import until
+
 
 @pytest.mark.filterwarnings("ignore:unclosed")
 @pytest.mark.parametrize("bare", [False, True])
@@ -30,9 +32,6 @@ async def test_tasks_and_generators_of_a_dropped_iterator_end(bare):
     before = asyncio.all_tasks()
     await read()
     gc.collect()
-    for _ in range(200):
-        if story and asyncio.all_tasks() == before:
-            break
-        await asyncio.sleep(0.01)
+    await until(lambda: story and asyncio.all_tasks() == before)
     assert story == ["cleaned up"]
     assert asyncio.all_tasks() == before

@@ -7,6 +7,8 @@ import pytest
 import tagloom as tg
 from tagloom.streams.cpu import CpuDevice
 
+from tests.support.waiting import turns, until
+
 N = 50_000
 SIZE = 4 * N
 PLAIN = tg.Settings(fuse=False, straight=False)
@@ -147,7 +149,8 @@ async def test_one_that_leaves_the_line_leaves_nothing():
         y = tg.py_function(wait, [tg.reduce_sum(x)], "float32") + x[0]
     async with tg.Session(graph, memory_limit=SIZE + SIZE // 2) as session:
         first = asyncio.ensure_future(session.run(y, {x: ones()}))
-        await asyncio.sleep(0.01)
+        await until(lambda: live(session) >= SIZE)
+        await turns()
         held = live(session)
         waiting = [asyncio.ensure_future(session.run(y, {x: ones()})) for _ in range(3)]
         await asyncio.sleep(0)
@@ -162,7 +165,7 @@ async def test_one_that_leaves_the_line_leaves_nothing():
         assert live(session) == 0
         release.clear()
         first = asyncio.ensure_future(session.run(y, {x: ones()}))
-        await asyncio.sleep(0.01)
+        await until(lambda: live(session) >= SIZE)
         last = asyncio.ensure_future(session.run(y, {x: ones()}))
         await asyncio.sleep(0)
     for each in (first, last):
@@ -174,11 +177,11 @@ async def test_a_step_that_is_cancelled_as_it_is_admitted_lets_the_next_in():
     with tg.Graph().as_default() as graph:
         x = tg.placeholder("float32", [None])
         y = tg.py_function(soon, [tg.reduce_sum(x)], "float32") + x[0]
-    for turns in range(8):
+    for moment in range(8):
         async with tg.Session(graph, memory_limit=SIZE + SIZE // 2) as session:
             first, second, third = (asyncio.ensure_future(session.run(y, {x: ones()})) for _ in range(3))
             await first
-            for _ in range(turns):
+            for _ in range(moment):
                 await asyncio.sleep(0)
             second.cancel()
             assert await third == N + 1
@@ -196,7 +199,7 @@ async def test_who_puts_does_not_wait_for_who_waits_to_take():
     async with tg.Session(graph, memory_limit=12 * SIZE, settings=PLAIN) as session:
         for _ in range(2):  # not known at first, then known
             takers = [asyncio.ensure_future(session.run(total)) for _ in range(3)]
-            await asyncio.sleep(0.01)
+            await turns()
             async with asyncio.timeout(60):
                 await served(session.run(put, {x: ones()}) for _ in range(3))
                 assert await served(takers) == [2 * 2 * N] * 3

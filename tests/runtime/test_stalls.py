@@ -5,6 +5,8 @@ import asyncio
 import pytest
 import tagloom as tg
 
+from tests.support.waiting import turns
+
 
 class Meeting:
     """Two functions of which the first waits for the second, and a third."""
@@ -59,8 +61,7 @@ async def test_a_step_that_stands_still_is_told_of(executor, caplog, monkeypatch
         step = asyncio.create_task(session.run(meeting.fetches))
         while "stands still" not in caplog.text:
             await asyncio.sleep(0.01)
-        for _ in range(5):
-            await asyncio.sleep(0.01)
+        await turns(1000)
         meeting.met.set()
         await step
     assert caplog.text.count("stands still") == 1

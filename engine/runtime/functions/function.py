@@ -493,10 +493,8 @@ _function = function  # its parameter has the same name
 def _graph_of(graph: Graph | None, session: Session | SyncSession | None) -> Graph:
     if session is not None and graph is not None and session.graph is not graph:
         raise GraphError("the session is of another graph", wanted=graph, got=session.graph, hint="leave graph= out")
-    if session is not None:
-        found: Graph = session.graph
+    found: Graph | None = graph if session is None else session.graph
+    if found is not None:
         return found
-    if graph is not None:
-        return graph
     region = scopes.current().region
     return _common if region is None else region.graph

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 from weakref import ref
 
 import numpy as np
@@ -449,3 +449,13 @@ class _Both:
 async def _room(full: list[Awaitable[None]]) -> None:
     """Wait until there is room everywhere."""
     await asyncio.gather(*full)
+
+
+def refuse_watch(tensor: Tensor) -> NoReturn:
+    """Raise the error about a tensor that a step does not compute."""
+    raise GraphError(
+        f"the step does not compute {tensor.name}",
+        wanted="a tensor that the fetches need, or one in a loop or branch that they need",
+        operation=tensor.op,
+        hint="fetch what the loop or branch that it is in returns",
+    )

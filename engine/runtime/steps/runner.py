@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from math import inf
 from time import perf_counter
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from ..devices.device_values import copied_out
 from ..devices.session_devices import peak_bytes
 from ..memory.claims import MemoryClaim
 from ..observe.trace import Trace
-from ..observe.watch import SessionWatches, WatchBuffer, watchers
+from ..observe.watch import SessionWatches, WatchBuffer, refuse_watch, watchers
 from ..scheduling.admission import Admission, Place
 from ..scheduling.boundary import StepBoundary
 from ..scheduling.time_slices import time_slices_of
@@ -206,7 +206,7 @@ class StepRunner:
         step = self.compiler.compiled(request, feeds, watched, partial_run, observed)
         for watch in watches:
             if watch.tensor not in set(step.watched):
-                _refuse_watch(watch.tensor)
+                refuse_watch(watch.tensor)
         return step
 
     def run(
@@ -402,17 +402,8 @@ class StepRunner:
         environment = self.environment
         seed = self.graph.seed if self._seed is None else self._seed
         watching = watchers(watches) if watches else _UNWATCHED
-        context = StepContext._make(
-            (
-                self.counts.started,
-                seed,
-                *self._offered,
-                watching,
-                state,
-                None,
-                self._drawn,
-            )  # a third of what names cost
-        )
+        values = (self.counts.started, seed, *self._offered, watching, state, None, self._drawn)
+        context = StepContext._make(values)  # a third of what names cost
         execution = self._executor(step, context, feeds, environment, trace, self.enter_loop())
         self.compiler.cache.last = step, execution.counts
         self.counts.started += 1
@@ -447,11 +438,8 @@ class StepRunner:
         known, slices = self._here
         if loop is known and slices is not None:
             return slices
-        if (
-            known is not None
-            and not known.is_closed()
-            and (self.running or (self.admission and self.admission.waiting))
-        ):
+        others = self.running or (self.admission and self.admission.waiting)
+        if known is not None and not known.is_closed() and others:
             raise TagloomError(
                 "a session serves one event loop at a time, and steps of another one are under way",
                 hint="await them first, or open a session in each loop",
@@ -508,12 +496,3 @@ class StepRunner:
     async def _released(releasing: asyncio.Task[None]) -> None:
         await wait_shielded(lambda: [] if releasing.done() else [releasing])
         releasing.result()
-
-
-def _refuse_watch(tensor: Tensor) -> NoReturn:
-    raise GraphError(
-        f"the step does not compute {tensor.name}",
-        wanted="a tensor that the fetches need, or one in a loop or branch that they need",
-        operation=tensor.op,
-        hint="fetch what the loop or branch that it is in returns",
-    )
