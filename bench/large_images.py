@@ -58,7 +58,22 @@ def suppressed(n: int) -> Program:
     return call("NonMaxSuppression", boxes, scores, np.int32(100), np.float32(0.5), np.float32(0))
 
 
+def pixels(n: int) -> np.ndarray:
+    """Return an image of about `n` bytes."""
+    side = max(1, int((n / 3) ** 0.5))
+    return numbers(side, side, 3, below=255).astype(np.uint8)
+
+
+def decoding(n: int) -> Program:
+    """Return the decoding of such an image."""
+    from tagloom.base.pixels import encode
+
+    return call("DecodeImage", np.frombuffer(encode(pixels(n), "PNG"), np.uint8))
+
+
 IMAGES: dict[str, Build] = {
+    "DecodeImage": decoding,
+    "EncodeImage": lambda n: call("EncodeImage", pixels(n), form="PNG"),
     "AvgPool": lambda n: call("AvgPool", images(n), **POOLED),
     "AvgPool: at each": lambda n: call("AvgPool", images(n), **AT_EACH),
     "AvgPoolGrad": lambda n: call("AvgPoolGrad", images(n, 2), sizes(*shape(n)), **POOLED),

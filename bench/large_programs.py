@@ -183,6 +183,20 @@ def on_stack(n: int) -> Program:
         return Program(tg.stack_pop(handle), {x: floats(n)})
 
 
+def tabled(use: Callable[[Any, Any], Any]) -> Build:
+    """Return what builds a table of many numbers, filled once, and a use of it."""
+
+    def program(n: int) -> Program:
+        import tagloom as tg
+
+        table = tg.MutableHashTable("int64", "float32", 0.0)
+        keys = np.arange(n // 10)
+        x = tg.placeholder("int64", [None])
+        return Program(use(table, x), {x: keys}, prepare=table.insert(keys, floats(n // 10)))
+
+    return program
+
+
 def through_queue(many: bool) -> Build:
     """Return what builds a queue, and what goes in and comes out: one array, or its rows."""
 
@@ -431,6 +445,10 @@ def watched(n: int) -> Program:
 
 
 PROGRAMS: dict[str, Build] = {
+    "TableExport": tabled(lambda table, x: table.export()),
+    "TableFind": tabled(lambda table, x: table.lookup(x)),
+    "TableInsert": tabled(lambda table, x: table.insert(x, table.lookup(x))),
+    "TableRemove": tabled(lambda table, x: table.remove(x)),
     "Assert": of_placeholder(lambda tg, x: tg.assert_less(x, 1.0)),
     "AssignAddVariable": updated(lambda tg, v, x: v.assign_add(x).op),
     "AssignAddVariable: fetched": updated(lambda tg, v, x: v.assign_add(x)),

@@ -118,4 +118,4 @@ def test_what_is_refused(graph):
     with pytest.raises(tg.GraphError, match="no new axes"):
         v[:, None].assign(1.0)
     with pytest.raises(tg.DtypeError):
-        v[0, 0].assign(np.ones(4))
+        v[0, 0].assign(np.ones(4) * 1j)

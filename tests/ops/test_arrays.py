@@ -173,7 +173,6 @@ def test_contradiction_is_refused_while_building(case, graph):
 
 REFUSED = {
     "no tensors": lambda: joining.concat([], 0),
-    "symbolic axis": lambda: joining.concat([floats(2)], number()),
     "pad mode": lambda: padding.pad(floats(2), [[1, 1]], "wrap"),
     "half a where": lambda: selecting.where(placeholder("bool", [2]), floats(2)),
     "lengths": lambda: strided.strided_slice(floats(2, 3), [0], [1, 2]),

@@ -331,8 +331,6 @@ def test_axes_of_reductions_are_checked(reduce):
         reduce(x, 2)
     with pytest.raises(ShapeError, match="twice"):
         reduce(x, [0, -2])
-    with pytest.raises(GraphError, match="known while the graph is built"):
-        reduce(x, placeholder("int32", []))
 
 
 @pytest.mark.parametrize("axis", [None, 0, 2, -1, (0, 2), (-1, -3), (2, 0, 1)])
@@ -444,9 +442,7 @@ def test_matmul_says_what_does_not_fit():
     with pytest.raises(ShapeError, match="inner dimensions") as caught:
         a @ placeholder("float32", [4, 3])
     assert "transpose_b=True" in caught.value.hint
-    with pytest.raises(ShapeError, match="matrices") as caught:
-        a @ placeholder("float32", [3])
-    assert "expand_dims" in caught.value.hint
+    assert (a @ placeholder("float32", [3])).shape == [2]
     with pytest.raises(ShapeError, match="broadcast"):
         linear.matmul(placeholder("float32", [2, 2, 3]), placeholder("float32", [3, 3, 2]))
 

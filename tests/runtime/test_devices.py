@@ -116,7 +116,7 @@ def test_a_gpu_wants_what_computes_there(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(tg.GraphError, match="CuPy") as caught:
         tg.Session(devices=["/cpu:0", "/gpu:0"])
-    assert "'.[cuda]'" in caught.value.hint
+    assert '"tagloom[cuda]"' in caught.value.hint
 
 
 @pytest.mark.parametrize("devices", [2, np.int64(2), ["/cpu:0", "cpu:1"], (f"/cpu:{i}" for i in range(2))])

@@ -30,6 +30,7 @@ def choose_tier(config: pytest.Config) -> None:
     """Note the tier for all modules that are imported from now on."""
     if config.option.thorough:
         os.environ[_THOROUGH] = "1"
+        os.environ.setdefault(_CHECK, "1")  # before tagloom is imported: settings that modules keep check passes too
 
 
 def deselect_repetitions(config: pytest.Config, items: list[pytest.Item]) -> None:

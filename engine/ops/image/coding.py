@@ -20,10 +20,18 @@ _PER_BYTE = 50  # about as many elements elsewhere take as long as a byte of a c
 
 
 def _decode(xp: Any, contents: Any, channels: int) -> Any:
+    if contents.ndim != 1:
+        raise ShapeError(
+            "the bytes of a file are a vector",
+            wanted=Shape([None]),
+            got=Shape(contents.shape),
+            hint="decode one file after the other, by map_fn",
+        )
     return pixels.decode(np.ascontiguousarray(contents).data, channels)
 
 
 def _encode(xp: Any, image: Any, form: str, quality: int) -> Any:
+    _check_image(Shape(image.shape), form)
     options = {"quality": quality} if form == "JPEG" else {} if quality < 0 else {"compress_level": quality}
     return np.frombuffer(pixels.encode(image, form, **options), np.uint8)
 
@@ -34,17 +42,21 @@ def _decoded_shape(op: Operation) -> Shape:
 
 
 def _encoded_shape(op: Operation) -> Shape:
-    image = op.inputs[0].shape
-    known = {"PNG": (1, 3, 4, None), "JPEG": (1, 3, None)}[op.attrs["form"]]
+    _check_image(op.inputs[0].shape, op.attrs["form"], op)
+    return Shape([None])
+
+
+def _check_image(image: Shape, form: str, op: Operation | None = None) -> None:
+    """Raise ShapeError for a shape that files of a format do not have."""
+    known = {"PNG": (1, 3, 4, None), "JPEG": (1, 3, None)}[form]
     if image.rank not in (3, None) or (image.rank == 3 and image[2] not in known):
         raise ShapeError(
-            f"a {op.attrs['form']} is an image with a height, a width and channels",
+            f"a {form} is an image with a height, a width and channels",
             wanted=f"[height, width, {' or '.join(str(n) for n in known if n)}]",
             got=image,
             operation=op,
             hint="encode one image after the other, by map_fn",
         )
-    return Shape([None])
 
 
 def _sample() -> tuple[Any, Any]:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tagloom as tg
 from tagloom.base.errors import TensorArrayError
+from tagloom.compile.loops import input_blocks
 from tagloom.ir.program import Program
 
 from tests.support.compiling import optimized
@@ -76,7 +77,7 @@ def test_gradients_are_the_same_whatever_the_size(count, swap):
 
 
 def test_rows_are_cut_out_of_blocks_under_swap(monkeypatch):
-    monkeypatch.setattr("tagloom.compile.loops.input_blocks._SMALL", 1)
+    monkeypatch.setattr(input_blocks, "_SMALL", 1)
     fetches, feeds = recurrent(swap_memory=True)
     assert counted(fetches, feeds) == ([2], ["TensorArray_1"])
     fetches += tg.gradients(fetches[1], feeds[2:])  # for these the rows are joined with the state
@@ -85,7 +86,7 @@ def test_rows_are_cut_out_of_blocks_under_swap(monkeypatch):
 
 
 def test_rows_that_are_saved_are_read_one_by_one(monkeypatch):
-    monkeypatch.setattr("tagloom.compile.loops.input_blocks._SMALL", 1)
+    monkeypatch.setattr(input_blocks, "_SMALL", 1)
     x = tg.placeholder("float32", [LENGTH, BATCH, UNITS])
     xs = tg.TensorArray("float32", LENGTH).unstack(x)
     w = tg.placeholder("float32", [UNITS, UNITS])
@@ -121,7 +122,7 @@ def test_a_loop_may_begin_and_end_within_a_block(start, length):
 
 
 def test_reading_beyond_the_end_names_the_array(monkeypatch):
-    monkeypatch.setattr("tagloom.compile.loops.input_blocks._SMALL", 1)
+    monkeypatch.setattr(input_blocks, "_SMALL", 1)
     for swap in (False, True):
         fetches, feeds = recurrent(length=LENGTH + 1, swap_memory=swap)
         with pytest.raises(TensorArrayError, match=r"index 7 of TensorArray .* is out of bounds"):
@@ -129,7 +130,7 @@ def test_reading_beyond_the_end_names_the_array(monkeypatch):
 
 
 def test_a_row_that_something_waits_for_is_read_as_it_is(monkeypatch):
-    monkeypatch.setattr("tagloom.compile.loops.input_blocks._SMALL", 1)
+    monkeypatch.setattr(input_blocks, "_SMALL", 1)
     x = tg.placeholder("float32", [LENGTH, BATCH, UNITS])
     xs = tg.TensorArray("float32", LENGTH).unstack(x)
 
@@ -157,7 +158,7 @@ def test_blocks_are_no_reason_why_iterations_wait():
 
 
 def test_an_element_may_be_read_once(monkeypatch):
-    monkeypatch.setattr("tagloom.compile.loops.input_blocks._SMALL", 1)
+    monkeypatch.setattr(input_blocks, "_SMALL", 1)
     x = tg.placeholder("float32", [LENGTH, BATCH, UNITS])
     xs = tg.TensorArray("float32", LENGTH).unstack(x)
     zeros = np.zeros((BATCH, UNITS), np.float32)
@@ -172,7 +173,7 @@ def test_an_element_may_be_read_once(monkeypatch):
 
 def test_what_was_never_written_is_zeros_all_the_same(monkeypatch):
     """Rule 108: an array may have more elements than a feed has rows."""
-    monkeypatch.setattr("tagloom.compile.loops.input_blocks._SMALL", 1)
+    monkeypatch.setattr(input_blocks, "_SMALL", 1)
     x = tg.placeholder("float32", [LENGTH, BATCH, UNITS])
     for options in ({"size": LENGTH + 3}, {"size": 0, "dynamic_size": True}):
         xs = tg.TensorArray("float32", element_shape=[BATCH, UNITS], **options).unstack(x)
@@ -189,7 +190,7 @@ def test_what_was_never_written_is_zeros_all_the_same(monkeypatch):
     "keep", [lambda row: tg.reshape(row, [UNITS, BATCH]), lambda row: row[1:], lambda row: tg.split(row, 2)[0]]
 )
 def test_a_row_of_which_there_may_be_views_is_read_by_itself(monkeypatch, keep):
-    monkeypatch.setattr("tagloom.compile.loops.input_blocks._SMALL", 1)
+    monkeypatch.setattr(input_blocks, "_SMALL", 1)
     x, y = (tg.placeholder("float32", [LENGTH, BATCH, UNITS]) for _ in range(2))
     xs, ys = (tg.TensorArray("float32", LENGTH).unstack(each) for each in (x, y))
     body = lambda t, h: (t + 1, h + tg.reduce_sum(tg.square(keep(xs.read(t)))) + tg.reduce_sum(ys.read(t) * 2.0))  # noqa: E731
@@ -198,7 +199,7 @@ def test_a_row_of_which_there_may_be_views_is_read_by_itself(monkeypatch, keep):
 
 
 def test_all_blocks_of_a_loop_together_have_the_bytes_that_one_may_have(monkeypatch):
-    monkeypatch.setattr("tagloom.compile.loops.input_blocks._SMALL", 1)
+    monkeypatch.setattr(input_blocks, "_SMALL", 1)
     feeds = [tg.placeholder("float32", [LENGTH, BATCH, UNITS]) for _ in range(4)]
     arrays = [tg.TensorArray("float32", LENGTH).unstack(x) for x in feeds]
     body = lambda t, h: (t + 1, tg.add_n([h, *(tg.tanh(xs.read(t)) for xs in arrays)]))  # noqa: E731
@@ -212,7 +213,7 @@ def test_all_blocks_of_a_loop_together_have_the_bytes_that_one_may_have(monkeypa
 
 
 def test_loops_that_read_one_array_have_blocks_of_their_own(monkeypatch):
-    monkeypatch.setattr("tagloom.compile.loops.input_blocks._SMALL", 1)
+    monkeypatch.setattr(input_blocks, "_SMALL", 1)
     shapes = ([LENGTH, BATCH, UNITS], [BATCH, UNITS], [2 * UNITS, 4 * UNITS])
     feeds = x, h, w = [tg.placeholder("float32", shape) for shape in shapes]
     array = tg.TensorArray("float32", LENGTH, clear_after_read=False).unstack(x)

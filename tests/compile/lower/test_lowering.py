@@ -23,6 +23,7 @@ from tests.ops.instances import make_step
 from tests.support.compiling import lowered, plan_of
 from tests.support.execute import Calls, execute
 from tests.support.settings import MACHINE
+from tests.support.tiers import is_thorough
 
 pytestmark = pytest.mark.usefixtures("graph")
 
@@ -425,5 +426,5 @@ async def test_captures_reach_through_loops_and_branches():
     assert await execute([y], {n: 4, x: 3, p: False}) == [-12]
 
 
-def test_settings_of_the_suite_check_all_passes():
-    assert DEFAULTS.check_passes
+def test_settings_of_the_thorough_tier_check_all_passes():
+    assert DEFAULTS.check_passes or not is_thorough()
