@@ -55,8 +55,8 @@ else:  # for type checkers a module with `__getattr__` has all names
             loaded = vars(_import_module(".public", __name__))
             names.update({each: value for each, value in loaded.items() if not each.startswith("_")})
             names["__all__"] = loaded["__all__"]
-            if name in names:
-                return names[name]
+        if name in names:  # by this call, or meanwhile by one in another thread
+            return names[name]
         return _import_module(".frontend.missing_names", __name__).find_or_refuse(name)
 
     def __dir__():

@@ -72,6 +72,16 @@ def test_a_public_name_is_the_function_though_a_module_is_called_the_same():
     loaded_by("from tagloom.training import Optimizer; from tagloom import gradients; assert callable(gradients)")
 
 
+def test_threads_may_use_the_first_names_at_once():
+    loaded_by(
+        "import tagloom\n"
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "names = ['constant', 'Graph', 'nn', 'while_loop', 'float32', 'TagloomError', 'Session', 'training'] * 4\n"
+        "with ThreadPoolExecutor(len(names)) as threads:\n"
+        "    assert all(threads.map(lambda name: getattr(tagloom, name), names))"
+    )
+
+
 def test_all_operations_are_declared_with_the_public_names():
     loaded_by(
         "import pkgutil, sys, tagloom.ops, tagloom.public\n"
