@@ -1,4 +1,4 @@
-"""The public names of `tagloom` but for its modules: a list of imports, in which every new name gets its line.
+"""The public names of `tagloom` except its modules: a list of imports, in which every new name gets its line.
 
 The package loads this list when the first of the names is used: see `engine/__init__.py`.
 """

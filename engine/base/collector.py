@@ -37,7 +37,7 @@ def paused() -> Iterator[None]:
 
 
 def _forget_threads(_: int) -> None:
-    """Let the collector go on in a child process, which has no thread that would end a pause of the parent's."""
+    """Resume garbage collection in a child process, which has no thread that would end a pause of the parent's."""
     global _lock, _pauses
     _lock = Lock()
     if _pauses and _was_enabled:

@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 
 
 class Stranded(Protocol):
-    """An object that a child process can not use as it is."""
+    """An object that a child process cannot use as it is."""
 
     def strand(self, parent: int) -> None:
         """Note that this process is a child of the one that made the object, whose number is `parent`."""
@@ -26,7 +26,7 @@ _called: list[Callable[[int], object]] = []
 
 
 def strand_in_children(each: Stranded) -> None:
-    """Have an object told in each child process that is forked while it lives."""
+    """Notify an object in each child process that is forked while the object lives."""
     _living[id(each)] = each
 
 
@@ -79,7 +79,7 @@ class Hold:
         self._change.wait_for(lambda: all(thread == own for thread in self._threads), self._seconds)
 
     def after_in_parent(self) -> None:
-        """Let others begin."""
+        """Release the lock for the next thread."""
         self._change.release()
 
     def after_in_child(self) -> None:

@@ -132,7 +132,7 @@ def _numbers(form: Form, terms: Iterable[Predicate]) -> dict[Any, int] | None:
 
 
 def _is_other(form: Form, predicate: Predicate, numbers: dict[Any, int]) -> bool:
-    """Whether a symbol (form AND) or a negated one (form OR) is about a tensor that has another of the `numbers`."""
+    """Return True if a symbol (form AND) or a negated one (form OR) compares a tensor with another of the `numbers`."""
     found = _numbered(form, predicate) if numbers else None
     return found is not None and numbers.get(found[1], found[0]) != found[0]
 

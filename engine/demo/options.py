@@ -1,4 +1,4 @@
-"""What the demo may be asked for; read by the command line, so nothing of the engine is imported here."""
+"""Options of the demo; read by the command line, so nothing of the engine is imported here."""
 
 from __future__ import annotations
 

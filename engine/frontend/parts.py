@@ -19,7 +19,7 @@ from .scattering import Scattered
 
 
 class Indexed(Scattered):
-    """What a variable inherits: indexing that gives parts which can be assigned."""
+    """Base class of variables: indexing returns parts that can be assigned."""
 
     __slots__ = ()
 

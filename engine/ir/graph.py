@@ -82,7 +82,7 @@ class Graph:
                 self.guarded = self.finalized or before is not None
 
     def forget_builder(self) -> None:
-        """Let the graph be built in a process that was forked while a thread of its parent built it."""
+        """Unlock the graph in a process that was forked while a thread of its parent built it."""
         self._building, self._builder, self.guarded = threading.RLock(), None, self.finalized
 
     def check_open(self) -> None:

@@ -83,7 +83,7 @@ class Region:
         return other is self or any(region is self for region in other.ancestors())
 
     def is_inside(self, op: Operation) -> bool:
-        """Whether this is a region of a Cond or While, or inside one; the number of its regions costs nothing."""
+        """Return True if this region is a region of `op`, or inside one, however many regions `op` has."""
         return any(region.owner is op for region in self.ancestors())
 
     def sees(self, tensor: Tensor) -> bool:

@@ -1,4 +1,4 @@
-"""What layers share: parameters made when they are first called."""
+"""Base of all layers: parameters made at the first call."""
 
 from __future__ import annotations
 

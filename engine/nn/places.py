@@ -42,7 +42,7 @@ class Place:
             self.path_in(self._scope)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Let a copy be a module of its own: it has a new number in the variable scope it is copied in."""
+        """Return a copy that is a module of its own, with a new number in the variable scope it is copied in."""
         args = self.name, self.is_named, self.parent, Counter({self.name: self._number})
         return Place, args, {"children": self.children, "constructed": self.constructed}
 

@@ -14,7 +14,7 @@ from .module import Module
 
 
 class Pooling(Module):
-    """What layers that pool windows share."""
+    """Base class of layers that pool windows."""
 
     rank = 2
     function: Any = None
@@ -42,7 +42,7 @@ class Pooling(Module):
 
 
 class GlobalPooling(Module):
-    """What layers that pool all pixels share."""
+    """Base class of layers that pool all pixels."""
 
     rank = 2
     function: Any = None

@@ -230,7 +230,7 @@ class SessionState:
 
     @property
     def is_adrift(self) -> bool:
-        """Whether it is neither closed nor can go on by itself: the event loop that it was used on is closed."""
+        """True if the session is open but the event loop that it was used on is closed."""
         return self._steps.is_adrift
 
     def names_in_use(self) -> set[str]:

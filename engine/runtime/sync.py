@@ -120,7 +120,7 @@ class SyncSession:
 
     @property
     def blocking(self) -> bool | None:
-        """Whether calls may keep an event loop of their thread waiting; None if only that of a notebook."""
+        """True if calls may keep an event loop of their thread waiting; None if only that of a notebook."""
         return self._blocking
 
     @property

@@ -9,4 +9,4 @@ def is_blas_loaded() -> bool:
     """Return True if products may be computed by BLAS from now on."""
 
 def on_load_of_blas(listener: Callable[[], None]) -> None:
-    """Have a function called when BLAS is loaded, before its first product; in whatever thread loads it."""
+    """Register a function to call when BLAS is loaded, before its first product, in the thread that loads it."""

@@ -40,7 +40,7 @@ def is_blas_loaded() -> bool:
 
 
 def on_load_of_blas(listener: Callable[[], None]) -> None:
-    """Have a function called when BLAS is loaded, before its first product; in whatever thread loads it."""
+    """Register a function to call when BLAS is loaded, before its first product, in the thread that loads it."""
     _blas_listeners.append(listener)
 
 

@@ -93,7 +93,7 @@ class TensorFile(Mapping[str, "StoredTensor"]):
             raise
 
     def strand(self, _: int) -> None:
-        """Let nobody wait for a thread of the parent that reads, in a child process."""
+        """Replace the lock in a child process, where no thread of the parent will release it."""
         self._lock, self._readers = threading.Lock(), 0
 
     def __getitem__(self, name: str) -> StoredTensor:

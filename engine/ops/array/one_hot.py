@@ -34,7 +34,7 @@ def _one_hot_shape(op: Operation) -> Shape:
 
 def _one_hot(xp: Any, indices: Any, depth: Any, on: Any, off: Any, axis: int) -> Any:
     if int(depth) < 0:
-        raise ValueError(f"one_hot: a depth can not be negative, got {int(depth)}")
+        raise ValueError(f"one_hot: a depth cannot be negative, got {int(depth)}")
     hot = xp.moveaxis(indices[..., None] == xp.arange(int(depth)), -1, axis)
     return xp.where(hot, on, off)
 

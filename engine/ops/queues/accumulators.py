@@ -378,7 +378,7 @@ def _take(
 
 
 def _for_good(taken: Taken) -> Taken:
-    """Let a mean that is made at once be made in place of the sum; one made by a thread may still be given back."""
+    """Divide the sum in place where the mean is made at once; a mean made by a thread may still be given back."""
     if not taken.is_long:
         taken.make = _reduced_in_place
     return taken

@@ -52,7 +52,7 @@ class WholeElements(QueueStorage):
         super().__init__(name, spec)
 
     def serve_now(self) -> None:
-        """Let all go on who can, and end waits that would never end."""
+        """Wake all waits that can be served, and end those that never can."""
         super().serve_now()
         first = self.takers.first_waiting
         if first is not None and self.is_hopeless(first):

@@ -360,7 +360,7 @@ class MapStorage(SharedResource):
         self._insert(put.key, entry)
 
     def _insert(self, key: int, entry: Entry) -> None:
-        """Let a whole element stand where its serial belongs, before all of its key that became whole later."""
+        """Insert a whole element where its serial belongs, before all of its key that became whole later."""
         there = self.whole.get(key)
         if there is not None:
             first, *others = sorted([there, entry, *self.behind.get(key, ())], key=serial_of)

@@ -252,7 +252,7 @@ class ReaderStorage(SharedResource):
         return Taken([record], _key_and_value, self._put_back, record.number)
 
     def _put_back(self, records: list[Record], number: int) -> None:
-        """Let a record be the next one again, before all that came after it."""
+        """Put a record back as the next one, before all that came after it."""
         if number >= self._oldest:
             self.produced -= 1
             insort(self._returned, records[0], key=lambda record: record.number)

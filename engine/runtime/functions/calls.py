@@ -104,7 +104,7 @@ class Call(Coroutine[Any, Any, Any]):
 
     @property
     def cr_running(self) -> bool:
-        """Whether the coroutine runs now."""
+        """True while the coroutine runs."""
         return self._coroutine.cr_running  # type: ignore[attr-defined, no-any-return]
 
     @property
@@ -127,7 +127,7 @@ class Call(Coroutine[Any, Any, Any]):
 
 
 def is_unbegun(coroutine: Any) -> bool:
-    """Whether nobody has awaited a coroutine yet."""
+    """Return True if a coroutine has not been awaited yet."""
     return inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED
 
 

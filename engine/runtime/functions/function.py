@@ -199,7 +199,7 @@ class Function:
         return await step(*arguments.leaves)
 
     def _used(self, session: Session, concrete: ConcreteFunction) -> AbstractContextManager[None]:
-        """Have the variables of a trace in a session as long as a call lasts."""
+        """Keep the variables of a trace in a session as long as a call lasts."""
         if self._session is not None or not concrete.kept:
             return nullcontext()
         return self._state.used(session, concrete.kept, self._name)

@@ -29,7 +29,7 @@ _sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Graph, _Held]] = We
 
 
 class FunctionState:
-    """What the functions of one graph keep from call to call, and the sessions that they are called in.
+    """State of the functions of one graph from call to call, and the sessions that they are called in.
 
     Each variable, by its name, is in one session at a time. A call brings those that it uses into its own session,
     which takes a copy. Two event loops that use one variable at the same time are refused.
@@ -65,7 +65,7 @@ class FunctionState:
         self.opened(session)
 
     def opened(self, session: Session) -> None:
-        """Let a new session draw the random numbers that follow those of the others."""
+        """Register a new session, whose random draws follow those of the others."""
         session.call_before_release(partial(_close_in, ref(self), session))  # which lasts as long as the functions do
         with self._lock:
             for each in [other for other in self._places if other.is_adrift]:
@@ -92,7 +92,7 @@ class FunctionState:
 
     @contextmanager
     def used(self, session: Session, names: frozenset[str], function: str) -> Iterator[None]:
-        """Have what a call uses in its session, until it ends; to be entered on the session's event loop.
+        """Bring the variables of a call into its session until the call ends; enter it on the session's event loop.
 
         Parameters
         ----------

@@ -251,7 +251,7 @@ class MemoryArbiter:
             raise MemoryLimitError(size, pool.live_bytes, pool.limit or 0, pool.name)
 
     def _serve(self) -> None:
-        """Let steps go on, and begin, that can, those that came first before others."""
+        """Resume and begin the steps for which there is memory, in the order in which they came."""
         parts = self._all()
         if not any(part._line or part._resuming for part in parts):
             return
@@ -366,7 +366,7 @@ class MemoryArbiter:
             self._resume_one(parts)
 
     def _resume_one(self, parts: set[MemoryArbiter]) -> bool:
-        """Let the oldest step go on that waits for `resume`, if any, though there may be too little memory."""
+        """Resume the oldest step that waits for `resume`, if any, though there may be too little memory."""
         resuming = [(each, part) for part in parts for each in part._resuming]
         if not resuming:
             return False
@@ -378,7 +378,7 @@ class MemoryArbiter:
         return True
 
     def _admit_one(self, parts: set[MemoryArbiter]) -> bool:
-        """Let the first in line begin, if there is room for its feeds: nobody else can go on."""
+        """Begin the first step in line if there is room for its feeds: no other can go on."""
         in_line = sorted(((each, part) for part in parts for each in part._line), key=_by_number)
         for claim, part in in_line:
             waiter = part._line[claim]

@@ -319,7 +319,7 @@ class WatchBuffer:
         self._follow_nobody()
 
     def _follow_nobody(self) -> None:
-        """Let go of the tasks that have read."""
+        """Forget the tasks that have read."""
         self._readers.clear()
         while self._followed:
             task, callback = self._followed.popitem()
@@ -331,7 +331,7 @@ class WatchBuffer:
         return self._was_left and not self._readers
 
     def _admit(self) -> None:
-        """Let values that wait for room in, the oldest first; when the watch has ended their steps just go on."""
+        """Admit values that wait for room, the oldest first; when the watch has ended their steps just go on."""
         while self._blocked and (self.has_ended or self._is_unread or len(self._values) < self._limit):
             copy, room = self._blocked.popleft()
             if not room.done():

@@ -340,7 +340,7 @@ class Runner:
         return _result_of(done, "an async iterable of feeds")
 
     def _give_back(self) -> None:
-        """Let those that share an iterable have what was drawn; what a step was given is noted, as it may be used."""
+        """Return drawn elements to the iterable; note those that a step was given, as it may have used them."""
         if isinstance(self._feeds, DrawnFeeds | AwaitedFeeds):
             if self._is_given:
                 self.unfed += self._fed

@@ -31,18 +31,18 @@ def refuse_running_loop(
         return
     if running is own:
         raise TagloomError(
-            f"{what} can not be used in a function that its own steps call",
+            f"{what} cannot be used in a function that its own steps call",
             wanted="an await on the session's event loop, which this call would keep waiting for itself",
             got=f"a call in thread {threading.current_thread().name}",
             hint="fetch the value in the step itself, or make the function async and await another Session there",
         )
     if blocking or (blocking is None and is_of_notebook(running)):
         return
-    raise TagloomError(f"{what} can not be used inside a running event loop", hint=hint)
+    raise TagloomError(f"{what} cannot be used inside a running event loop", hint=hint)
 
 
 def is_of_notebook(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether an event loop, which runs in this thread, is the one in which IPython's kernel runs cells.
+    """Return True if the event loop of this thread is the one in which IPython's kernel runs cells.
 
     Nothing of the user's waits there for the end of a cell, as it would on the loop of a server.
     """

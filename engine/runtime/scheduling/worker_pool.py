@@ -172,7 +172,7 @@ class _OneBlasThread:
             self._limit = _blas().limit(limits=1)
 
     def forget_threads(self, _: int) -> None:
-        """Let nobody wait for a thread of the parent, in a child process."""
+        """Replace the lock in a child process, where no thread of the parent will release it."""
         self._lock = Lock()
 
 

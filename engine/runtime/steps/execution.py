@@ -272,12 +272,12 @@ class Execution:
 
     @property
     def is_parked(self) -> bool:
-        """Whether nothing goes on before memory is given back."""
+        """True if no part of the step can go on before memory is given back."""
         return bool(self.machine.blocked_on_memory)
 
     @property
     def is_computing(self) -> bool:
-        """Whether the step goes on by itself, or waits for memory."""
+        """True if the step goes on by itself, or waits for memory."""
         return self.waiter is None or self.waiter.done() or bool(self.machine.offloaded) or self.is_parked
 
     def _waits_for_copies(self) -> bool:

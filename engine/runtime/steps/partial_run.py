@@ -71,7 +71,7 @@ class PartialRunState:
         return self._execution.loop  # type: ignore[no-any-return]
 
     def start(self, execution: Any, give_back: Callable[[], object]) -> asyncio.Task[Any]:
-        """Let the step run in a task of its own; `give_back` undoes takes whose values nobody has got."""
+        """Run the step in a task of its own; `give_back` undoes takes whose values no caller has."""
         self._execution, self._give_back = execution, give_back
         self._loop = execution.loop
         self.number = execution.context.number

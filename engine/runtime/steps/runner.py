@@ -135,7 +135,7 @@ class StepRunner:
 
     @property
     def is_adrift(self) -> bool:
-        """Whether the event loop that steps ran on last was closed while the session stays open."""
+        """True if the event loop that steps ran on last was closed while the session stays open."""
         loop = self._here[0]
         return not self._closed and loop is not None and loop.is_closed()
 

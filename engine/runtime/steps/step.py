@@ -169,7 +169,7 @@ class Step:
         return [value for key, given in zip(feeds, values, strict=True) for _, value in fed_parts(key, given)]
 
     def forget(self, elements: Container[Any]) -> None:
-        """Let the session forget what it has compiled for steps that feed or fetch one of some graph elements."""
+        """Drop the compiled steps that feed or fetch one of some graph elements."""
         self._runner.compiler.cache.forget(elements)
 
     def to_text(self) -> str:

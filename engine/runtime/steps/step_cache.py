@@ -74,7 +74,7 @@ class StepCache:
         return True
 
     def forget(self, tensors: Container[Any]) -> None:
-        """Let go of the steps that fetch or feed one of some tensors, which nobody asks for any longer."""
+        """Drop the steps that fetch or feed one of some tensors, which no caller asks for any longer."""
         for key in list(self._steps):
             if any(each in tensors for elements in key[:3] for each in elements):
                 self._steps.pop(key, None)

@@ -177,7 +177,7 @@ class StepStream:
         )
 
     def _follow(self) -> None:
-        """Let the run end with the task that reads, should that fail or be cancelled between two values."""
+        """End the run with the task that reads, if that fails or is cancelled between two values."""
         reader = asyncio.current_task()
         if reader is not None and (self._reader is None or self._reader() is not reader):
             self._follow_nobody()

@@ -81,6 +81,6 @@ def _carry_out(call: Future[T], function: Callable[[], T]) -> None:
 
 
 def is_being_cancelled() -> bool:
-    """Whether the running task is asked to end, as opposed to what it waits for."""
+    """Return True if the running task itself is cancelled, not the future that it waits for."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

@@ -80,7 +80,7 @@ class Saving:
         strand_in_children(self)
 
     def strand(self, parent: int) -> None:
-        """Have failed in a child process, if the parent still writes: nobody here would tell how that ends."""
+        """Fail in a child process if the parent still writes: no thread here learns how that ends."""
         if not self._ended.done():
             self._ended = Future()
             self._ended.set_exception(

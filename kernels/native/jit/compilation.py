@@ -217,7 +217,7 @@ class _Linker:
             return library.link(self._jit, str(self._linked))
 
     def strand(self, _: int) -> None:
-        """Let nobody wait for a thread of the parent, in a child process."""
+        """Replace the lock in a child process, where no thread of the parent will release it."""
         self._lock = threading.Lock()
 
 
