@@ -1,8 +1,10 @@
 """Sessions and functions that wait for results where an event loop runs: in notebooks, and where they are told to."""
 
 import asyncio
+import re
 import sys
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -147,19 +149,35 @@ assert losses == sorted(losses, reverse=True), losses
 ]
 
 
-def test_cells_run_in_a_real_kernel(tmp_path, monkeypatch):
+def execute(cells, directory, monkeypatch):
+    """Run cells in a real kernel; return them with their outputs."""
     pytest.importorskip("ipykernel")
     nbformat = pytest.importorskip("nbformat")
     client = pytest.importorskip("nbclient")
-    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell.strip()) for cell in CELLS])
+    monkeypatch.setenv("IPYTHONDIR", str(directory))
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell.strip()) for cell in cells])
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     client.NotebookClient(notebook, timeout=120).execute()
+    return notebook.cells
+
+
+def test_cells_run_in_a_real_kernel(tmp_path, monkeypatch):
     shown = [
         "".join(each["data"]["text/plain"] for each in cell.outputs if each["output_type"] == "execute_result")
-        for cell in notebook.cells
+        for cell in execute(CELLS, tmp_path, monkeypatch)
     ]
     assert [float(part.split("(")[1].split(",")[0]) for part in shown[1].split("array")[1:]] == [1, 2, 3]
     assert "await it" in shown[3]
     assert "5." in shown[5]
     assert threading.active_count() < 50
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/start.md"])
+def test_blocks_of_the_first_pages_run_in_a_real_kernel(page, tmp_path, monkeypatch):
+    """As they stand, except that a notebook awaits where a script calls ``asyncio.run``."""
+    text = (Path(__file__).parents[2] / page).read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
+    cells = execute([re.sub(r"asyncio\.run\((\w+\(\))\)", r"await \1", each) for each in blocks], tmp_path, monkeypatch)
+    printed = [part["text"] for cell in cells for part in cell.outputs if part["output_type"] == "stream"]
+    assert len(cells) > 2
+    assert printed
