@@ -2,7 +2,10 @@
 
 import asyncio
 import os
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +16,7 @@ from tagloom.runtime.scheduling.worker_pool import WakeupFd, WorkerPool, _blas
 from tests.support.settings import ON
 from tests.support.waiting import until
 
+ROOT = Path(__file__).parents[2]
 SIZE = 192  # of matrices whose product is long enough to be left to the workers
 ALWAYS = replace(ON, workers=3, offload_seconds=0.0)
 NEVER = replace(ON, workers=0)
@@ -250,7 +254,15 @@ def blas_threads():
     return [controller.num_threads for controller in _blas().lib_controllers]
 
 
-async def test_blas_has_one_thread_while_any_session_is_open():
+@pytest.mark.parametrize("check", ["blas_while_sessions_are_open", "blas_after_a_session_is_dropped"])
+def test_blas_has_one_thread_while_any_session_is_open(check):
+    """In a process of its own: sessions of functions, which other tests have called, hold BLAS as long as they live."""
+    code = f"import asyncio; from tests.runtime import test_cores as t; asyncio.run(t.{check}())"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+async def blas_while_sessions_are_open():
     before = blas_threads()
     with tg.Graph().as_default() as graph:
         y = tg.constant(1.0) + 1.0
@@ -266,7 +278,7 @@ async def test_blas_has_one_thread_while_any_session_is_open():
         assert blas_threads() == before
 
 
-def test_a_session_that_is_dropped_gives_blas_its_threads_back():
+async def blas_after_a_session_is_dropped():
     before = blas_threads()
     cores = WorkerPool(ALWAYS)
     cores.limit_blas()

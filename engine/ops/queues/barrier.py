@@ -79,6 +79,7 @@ class BarrierStorage(SharedResource):
 
     __slots__ = (
         "_is_inserting",
+        "_is_patient",
         "_patient",
         "closed",
         "incomplete",
@@ -94,6 +95,7 @@ class BarrierStorage(SharedResource):
         self.spec: BarrierSpec = spec
         about = (dtypes.int64, dtypes.int64, dtypes.string)
         whole = ElementSpec((*about, *spec.elements.dtypes), (SCALAR, SCALAR, SCALAR, *spec.elements.shapes))
+        self._is_patient = False  # of the take that begins and is in no set yet
         self._patient: set[Take] = set()  # takers that wait for incomplete elements, as long as there are some
         self._is_inserting = False
         self.incomplete: dict[str, Incomplete] = {}
@@ -246,7 +248,11 @@ class BarrierStorage(SharedResource):
         """
         if self.closed and small_batch and not wait_for_incomplete and count > 0:
             count = max(1, min(count, len(self.ready)))
-        taken = self.ready.take_many(count, operation, small_batch)
+        self._is_patient = small_batch and wait_for_incomplete
+        try:
+            taken = self.ready.take_many(count, operation, small_batch)
+        finally:
+            self._is_patient = False
         if not isinstance(taken, AsyncResult):
             return _without_numbers(taken)
         self._patient &= self.ready.takers.waiting.keys()
@@ -286,7 +292,7 @@ class BarrierStorage(SharedResource):
         if not self.closed or self.ready.closed or self._is_inserting:
             return False  # then the elements themselves say when there are too few
         if take.up_to:
-            return take not in self._patient
+            return take not in self._patient and not self._is_patient
         return take.need > self.ready.free() + len(self.incomplete)
 
     def _closed_error(self, what: str, operation: str) -> QueueClosed:
