@@ -170,9 +170,6 @@ class _OneBlasThread:
     def _limit_if_held(self) -> None:
         if self._holders and self._limit is None:
             self._limit = _blas().limit(limits=1)
-        elif self._holders:  # another library may have given BLAS more threads meanwhile
-            for controller in _blas().lib_controllers:
-                controller.set_num_threads(1)
 
     def forget_threads(self, _: int) -> None:
         """Replace the lock in a child process, where no thread of the parent will release it."""

@@ -427,4 +427,6 @@ async def test_captures_reach_through_loops_and_branches():
 
 
 def test_settings_of_the_thorough_tier_check_all_passes():
-    assert DEFAULTS.check_passes or not is_thorough()
+    if not is_thorough():
+        pytest.skip("the default tier checks passes in some tests only: tests/architecture/test_tiers.py")
+    assert DEFAULTS.check_passes
