@@ -19,6 +19,9 @@ GOLDEN = Path(__file__).parent / "golden"
 def pytest_addoption(parser):
     parser.addoption("--rules", action="store_true", help=f"print which tests cover rules {FIRST}-{LAST}; run none")
     parser.addoption("--thorough", action="store_true", help="run all cases of all families, and all random programs")
+    parser.addoption(
+        "--sampled", action="store_true", help="sample families of the default tier though -k chooses tests"
+    )
     parser.addoption("--update-golden", action="store_true", help="write the golden texts anew")
 
 

@@ -15,6 +15,7 @@ from tagloom.compile import PIPELINE
 from tagloom.ir.definition import _REGISTRY, all_definitions
 
 from tests.architecture.layers import LAYERS
+from tests.support.cases import each
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
@@ -92,7 +93,7 @@ def test_every_page_with_code_is_tried():
     assert {p.values[0] for p in EXAMPLES} >= {"README.md", "docs/errors.md"}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_paths_and_links_lead_somewhere(name):
     text = NAMES[name]
     paths = re.findall(r"`((?:engine|kernels|tests|bench|examples|docs|\.ci)/[\w./]*)`", text)
@@ -101,14 +102,12 @@ def test_paths_and_links_lead_somewhere(name):
     assert [p for p in links if not ((ROOT / name).parent / p).exists()] == []
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_names_exist(name):
     assert [n for n in re.findall(r"`tg\.(\w+)", NAMES[name]) if not hasattr(tg, n)] == []
 
 
-@pytest.mark.parametrize(
-    "name", sorted(name for name in NAMES if name.startswith(("docs/", "README")) and "design" not in name)
-)
+@each("name", sorted(name for name in NAMES if name.startswith(("docs/", "README")) and "design" not in name))
 def test_blocks_of_code_are_not_cut_off(name):
     inside = re.findall(r"^```(?:python|text)\n(.*?)^```", NAMES[name], re.M | re.S)
     assert [line for block in inside for line in block.splitlines() if len(line) > 88] == []

@@ -17,6 +17,8 @@ import tagloom.ops
 from tagloom import data, losses, metrics, monitoring, nn, streams, testing, training
 from tagloom.ir.entry import PUBLIC as PUBLIC_NAMES
 
+from tests.support.cases import each
+
 CONSTRUCTION = """
     Graph placeholder constant Variable global_variables_initializer cond case switch_case while_loop map_fn foldl foldr
     scan TensorArray gradients hessians stop_gradient custom_gradient control_dependencies device colocate_with
@@ -39,7 +41,7 @@ CALLABLE = {n: v for n, v in PUBLIC.items() if inspect.isfunction(v)}
 CLASSES = {n: v for n, v in PUBLIC.items() if inspect.isclass(v)}
 
 
-@pytest.mark.parametrize("name", (CONSTRUCTION + RUNNING + ERRORS).split())
+@each("name", (CONSTRUCTION + RUNNING + ERRORS).split())
 def test_names_of_the_design_are_exported(name):
     assert name in dir(tagloom)
     assert callable(getattr(tagloom, name))
@@ -129,14 +131,14 @@ def test_no_other_room_defines_a_public_name():
     assert {name for name, places in homes.items() if len(places) > 1} == HOMONYMS
 
 
-@pytest.mark.parametrize("name", [*CALLABLE, *CLASSES])
+@each("name", [*CALLABLE, *CLASSES])
 def test_docstring_begins_with_a_sentence(name):
     text = inspect.getdoc(PUBLIC[name])
     assert text, name
     assert text.split("\n\n")[0].rstrip().endswith((".", "::")), text
 
 
-@pytest.mark.parametrize("name", CALLABLE)
+@each("name", CALLABLE)
 def test_docstring_of_a_function_is_whole(name):
     function, text = PUBLIC[name], inspect.getdoc(PUBLIC[name])
     signature = inspect.signature(function)
@@ -157,7 +159,7 @@ SHOWN |= {
 }
 
 
-@pytest.mark.parametrize("name", SHOWN)
+@each("name", SHOWN)
 def test_docstring_has_an_example_that_shows_a_result(name):
     _, _, examples = inspect.getdoc(SHOWN[name]).partition("\n\nExamples\n--------\n")
     found = doctest.DocTestParser().get_examples(examples)
@@ -181,7 +183,7 @@ METHODS = {
 }
 
 
-@pytest.mark.parametrize("name", METHODS)
+@each("name", METHODS)
 def test_docstring_of_a_method_names_its_arguments(name):
     text = inspect.getdoc(METHODS[name])
     takes = [p for p in inspect.signature(METHODS[name]).parameters if p not in ("self", "name")]

@@ -60,6 +60,7 @@ def test_a_program_that_multiplies_needs_no_scipy():
     assert {"scipy", "threadpoolctl", "llvmlite", "PIL", "rich"}.isdisjoint(others(names))
 
 
+@pytest.mark.sampled(every=7)
 @pytest.mark.parametrize("module", [*WINGS, "streams"])
 def test_modules_for_users_are_imported_in_any_way(module):
     loaded_by(f"import tagloom; assert tagloom.{module}.__name__ == 'tagloom.{module}'")

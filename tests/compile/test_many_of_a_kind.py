@@ -92,7 +92,7 @@ def calls_to_compile(build, n):
 @pytest.mark.parametrize("build", BUILDERS)
 def test_the_calls_grow_with_the_size(build):
     calls_to_compile(build, 4)  # what is found once and kept
-    few, many = calls_to_compile(build, 20), calls_to_compile(build, 80)
+    few, many = calls_to_compile(build, 10), calls_to_compile(build, 40)
     assert many < 5 * few
 
 

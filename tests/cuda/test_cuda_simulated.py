@@ -5,6 +5,7 @@ import pytest
 from tests.cuda.host import compiler
 from tests.simcuda.child import run_simulated
 from tests.simcuda.library import simulated_cuda
+from tests.support.tiers import choose
 
 pytestmark = [
     pytest.mark.skipif(simulated_cuda() is not None, reason=str(simulated_cuda())),
@@ -13,8 +14,8 @@ pytestmark = [
 
 
 def test_steps_mean_the_same():
-    assert run_simulated("-p", "tests.cuda.simulated", "tests/cuda/test_sessions.py") > 15
+    assert run_simulated("-p", "tests.cuda.simulated", "tests/cuda/test_sessions.py") > choose(thorough=15, default=5)
 
 
 def test_loops_are_kernels():
-    assert run_simulated("-p", "tests.cuda.simulated", "tests/cuda/test_native.py") > 60
+    assert run_simulated("-p", "tests.cuda.simulated", "tests/cuda/test_native.py") > choose(thorough=60, default=20)

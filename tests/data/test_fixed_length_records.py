@@ -12,6 +12,7 @@ from tests.data.running import collect, rest_of, run, through_a_file
 LARGE = BLOCK_BYTES + 1
 
 
+@pytest.mark.sampled(every=6)
 @pytest.mark.parametrize("compression", ["", "gzip", "zlib"])
 @pytest.mark.parametrize(("size", "count"), [(1, 0), (1, 1), (3, 100_000), (LARGE, 3), (BLOCK_BYTES, 2)])
 @pytest.mark.parametrize(("header", "footer"), [(0, 0), (5, 0), (0, 7), (LARGE, LARGE)])

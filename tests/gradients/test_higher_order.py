@@ -110,7 +110,7 @@ VALUE = np.array([0.6, -0.3])
 NAMED = pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 
 
-@pytest.mark.sampled(every=4)
+@pytest.mark.sampled(every=10)
 @NAMED
 @pytest.mark.rule(98, 113)
 def test_third_order_is_that_of_the_unrolled_program(run, program):
@@ -126,7 +126,7 @@ def second_order(flow, program, shape):
     return [h, *tg.gradients(h * np.array([[1.0, 2.0], [-3.0, 0.5]]), [x])]
 
 
-@pytest.mark.sampled(every=4)
+@pytest.mark.sampled(every=10)
 @NAMED
 @pytest.mark.rule(98)
 def test_hessians_and_their_gradient_are_those_of_the_unrolled_program(run, program):
@@ -173,6 +173,7 @@ def test_a_gradient_loop_over_a_cond_outside_it(run, shape, taken):
     assert_near(run(total(Dynamic(), shape)), run(total(Unrolled(), [2])))
 
 
+@pytest.mark.sampled(every=4)
 @SHAPES
 def test_a_gradient_loop_over_a_loop_in_a_cond(run, shape):
     """As above, with whole series saved from the branch."""

@@ -8,7 +8,7 @@ from tests.gradients.building import Dynamic, Unrolled, assert_near, choose, der
 from tests.gradients.nested_programs import PROGRAMS
 
 
-@pytest.mark.sampled(every=4)
+@pytest.mark.sampled(every=8)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 @pytest.mark.parametrize("shape", [[], [None]], ids=str)
 @pytest.mark.rule(87, 88, 98)

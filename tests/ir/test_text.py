@@ -25,6 +25,7 @@ from tagloom.ops.control.placeholders import identity, no_op, placeholder
 from tagloom.ops.control.primitives import enter, exit, loop_cond, merge, next_iteration, switch
 
 from tests.ops.evaluation import declare_all
+from tests.support.cases import each
 from tests.support.compiling import lowered
 from tests.support.execute import execute
 
@@ -144,7 +145,7 @@ def test_a_lowered_graph_with_its_cycles_prints_and_parses(program):
         assert all(op in tensor.consumers() for tensor in op.inputs)
 
 
-@pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda d: d.type)
+@each("definition", DEFINITIONS)
 def test_samples_of_every_operation_print_and_parse(definition):
     for sample in definition.samples:
         with Graph().as_default() as graph:

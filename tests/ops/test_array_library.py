@@ -14,6 +14,7 @@ from tests.ops.instances import Instance
 from tests.ops.samples import DEFINITIONS, SAMPLES, WITHOUT_KERNEL
 from tests.strict_array_library.kernels import compare, computed, is_for_device, on_device, run, variants
 from tests.strict_array_library.library import CUPYX, WAITS, Array, Special, xp
+from tests.support.cases import each
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::numpy.exceptions.ComplexWarning")
 
@@ -26,7 +27,7 @@ def special(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupyx.scipy.special", Special())
 
 
-@pytest.mark.parametrize(("definition", "sample"), DEVICE)
+@each("definition, sample", DEVICE, by=lambda definition, _: definition.type)
 def test_kernel_computes_with_the_library_it_is_given(definition, sample):
     for variant in variants(definition, sample):
         compare(definition, run(definition, variant, xp), run(definition, variant, np))

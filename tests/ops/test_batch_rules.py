@@ -9,6 +9,8 @@ from tagloom.ir.builder import Builder
 from tagloom.ir.definition import all_definitions
 from tagloom.ops.support.shape_equality import BINARY, UNARY
 
+from tests.support.cases import each
+
 INSTANCES = 3
 
 
@@ -37,7 +39,7 @@ def built(definition, sample):
         return Builder(graph.root, inputs[0].op).emit(definition.type, *inputs, **{**definition.attrs, **sample.attrs})
 
 
-@pytest.mark.parametrize(("definition", "sample", "varying"), list(cases()))
+@each("definition, sample, varying", cases(), by=lambda definition, *_: definition.type)
 def test_all_instances_at_once_are_each_of_them(definition, sample, varying):
     op = built(definition, sample)
     emit = definition.batch(op, varying)
@@ -57,7 +59,7 @@ def test_all_instances_at_once_are_each_of_them(definition, sample, varying):
                 np.testing.assert_allclose(other[k], one, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("definition", [d for d in all_definitions() if d.batch is not None], ids=lambda d: d.type)
+@each("definition", [d for d in all_definitions() if d.batch is not None])
 def test_each_rule_does_something(definition):
     own = [case.values[1:] for case in cases() if case.values[0] is definition]
     assert any(definition.batch(built(definition, sample), varying) is not None for sample, varying in own)

@@ -1,10 +1,13 @@
 """Blocks, sequences, grids, bits and running sums: sizes that are not known, other layouts, what is refused."""
 
+import itertools
+
 import numpy as np
 import pytest
 import tagloom as tg
 
 from tests.ops.layouts import differences, second_order
+from tests.support.cases import each
 
 
 @pytest.fixture(params=["machine", "reference"])
@@ -202,8 +205,7 @@ KINDS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64
 KINDS += ["float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
 
 
-@pytest.mark.parametrize("target", KINDS)
-@pytest.mark.parametrize("source", KINDS)
+@each("source, target", itertools.product(KINDS, KINDS), by=lambda source, _: source)
 def test_bits_as_any_other_dtype(run, source, target):
     old, new = (tg.as_dtype(k).numpy for k in (source, target))
     shape = (2, 3, *([new.itemsize // old.itemsize] if new.itemsize > old.itemsize else []))
@@ -225,8 +227,7 @@ def test_bits_of_numbers_alone(run):
         run(tg.bitcast(tg.placeholder_with_default(np.uint8([1, 2]), [None]), "int32"))
 
 
-@pytest.mark.parametrize("target", KINDS)
-@pytest.mark.parametrize("source", KINDS)
+@each("source, target", itertools.product(KINDS, KINDS), by=lambda source, _: source)
 def test_limits_of_a_dtype_hold(run, source, target):
     old, new = tg.as_dtype(source), tg.as_dtype(target)
     values = [v for v in (0, 1, 100, old.real.min, old.real.max) if v >= old.real.min]

@@ -21,6 +21,7 @@ from tagloom.ops.nn import activations, normalization
 from tagloom.ops.nn import losses as nn
 
 from tests.ops.evaluation import declare_all, evaluate
+from tests.support.cases import each
 
 pytestmark = pytest.mark.usefixtures("graph")
 
@@ -66,7 +67,7 @@ def as_kind(array, dtype):
         return np.abs(array).astype(dtype.numpy) if dtype.name.startswith("uint") else array.astype(dtype.numpy)
 
 
-@pytest.mark.parametrize(("definition", "dtype"), CASES)
+@each("definition, dtype", CASES)
 def test_kernel_takes_every_dtype_it_declares(definition, dtype):
     takes(definition, dtype)
 

@@ -8,6 +8,7 @@ import pytest
 import tagloom as tg
 
 from tests.ops.samples import SAMPLES, build, expectation, flat, same
+from tests.support.cases import each
 from tests.support.settings import ON
 
 HOW = {
@@ -38,7 +39,7 @@ def results():
     return {name: asyncio.run(run_all(how)) for name, how in HOW.items()}
 
 
-@pytest.mark.parametrize("k", range(len(SAMPLES)), ids=[p.id for p in SAMPLES])
+@each("k", [pytest.param(k, id=p.id) for k, p in enumerate(SAMPLES)])
 def test_all_give_what_is_expected(results, k):
     definition, sample = SAMPLES[k].values
     machine, reference, threads = (results[name][k] for name in HOW)

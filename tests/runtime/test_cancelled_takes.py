@@ -105,6 +105,7 @@ def flat(found):
     return [np.asarray(each) for each in (found if isinstance(found, (list, tuple)) else [found])]
 
 
+@pytest.mark.sampled(every=2)
 @EXECUTORS
 @ALL_CASES
 @pytest.mark.rule(129)
@@ -133,6 +134,7 @@ def test_a_take_cancelled_in_the_turns_after_it_was_woken_loses_nothing(name, ex
     asyncio.run(main())
 
 
+@pytest.mark.sampled(every=3)
 @ALL_CASES
 @pytest.mark.parametrize("how", ["cancelled", "timed out", "failed", "closed part", "failed part", "dropped part"])
 @pytest.mark.rule(129)

@@ -37,6 +37,7 @@ async def left(session, queue, one):
     return [int(await session.run(one)) for _ in range(int(await session.run(queue.size())))]
 
 
+@pytest.mark.sampled(every=3)
 @ALL_KINDS
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.rule(128)

@@ -36,6 +36,7 @@ def trained(x, window):
     return tg.gradients(tg.reduce_sum(y), [x])[0]
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("limit", [9, 14, 30])
 async def test_steps_share_what_there_is(graph, x, seed, limit):

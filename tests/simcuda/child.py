@@ -35,7 +35,7 @@ def run_tests(environment, *arguments):
     """Run pytest in a process of its own; return how many passed. Fails if one did not, was skipped, or none ran."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
-        options = ["-p", "no:cacheprovider", "-q", f"--junitxml={report}"]
+        options = ["-p", "no:cacheprovider", "-q", "--sampled", f"--junitxml={report}"]
         done = run_python(environment, "-m", "pytest", *options, *arguments)
         assert report.exists(), done.stdout + done.stderr
         suite = ElementTree.parse(report).getroot().find("testsuite").attrib

@@ -1,7 +1,7 @@
 """The two tiers of the suite: the default one, and the thorough one that ``pytest --thorough`` runs.
 
 The default tier runs every test function. Of a family marked ``@pytest.mark.sampled(every=n)``, whose cases repeat the
-same check with other programs or numbers, it runs every n-th case; it draws a fifth of the random programs, and checks
+same check with other programs or numbers, it runs every n-th case; it draws a tenth of the random programs, and checks
 graphs after each pass in every eighth test. CONTRIBUTING.md says what each tier proves.
 """
 
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 import pytest
 
-FRACTION = 5  # of the random programs the default tier draws one in so many
+FRACTION = 10  # of the random programs the default tier draws one in so many
 CHECKED = 8  # of the tests one in so many checks the graph after each pass
 LONG = ("tests/property/", "tests/bench/", "tests/examples/")
 _THOROUGH, _CHECK = "TAGLOOM_THOROUGH", "TAGLOOM_CHECK_PASSES"
@@ -35,7 +35,8 @@ def choose_tier(config: pytest.Config) -> None:
 
 def deselect_repetitions(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Remove all but every n-th case of sampled families, unless cases were asked for by name."""
-    if is_thorough() or config.option.keyword or any("::" in argument for argument in config.args):
+    asked_for = config.option.keyword or any("::" in argument for argument in config.args)
+    if is_thorough() or (asked_for and not config.option.sampled):
         return
     kept, left, seen = [], [], Counter[str]()
     sizes = Counter(_family(item) for item in items)

@@ -9,6 +9,7 @@ import pytest
 
 from tests.simcuda.child import run_simulated, run_tests
 from tests.simcuda.library import simulated_cuda
+from tests.support.tiers import choose
 
 FILES = [f"tests/swap/test_{name}.py" for name in ("results", "rows", "endings")]
 CHOSEN = "not reference and not used_otherwise and not host_to_device-host-1 and not host_to_device-disk-1"
@@ -19,7 +20,7 @@ on_cuda = pytest.mark.skipif(simulated_cuda() is not None, reason=str(simulated_
 
 
 def test_steps_that_swap():
-    assert run_tests({}, *STEPS) > 100
+    assert run_tests({}, *STEPS) > choose(thorough=100, default=50)
 
 
 def test_random_programs():
@@ -28,7 +29,7 @@ def test_random_programs():
 
 @on_cuda
 def test_steps_on_a_cuda_device():
-    assert run_simulated(*ON_CUDA, *STEPS) > 100
+    assert run_simulated(*ON_CUDA, *STEPS) > choose(thorough=100, default=50)
 
 
 @on_cuda

@@ -105,6 +105,7 @@ def run(folder, text, *options):
     return found.returncode, found.stdout + found.stderr
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("name", ["pytest_tagloom", "tagloom.testing.plugin"])
 def test_plain_tests_have_graphs_and_sessions(tmp_path, name):
     status, text = run(tmp_path, GRAPH_AND_SYNC, "-p", name, "-p", "no:asyncio", "--strict-markers", "-W", "error")
@@ -123,6 +124,7 @@ RUNNERS = {
 }
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("runner", RUNNERS)
 def test_coroutines_have_sessions_whoever_runs_them(tmp_path, runner):
     marks, options = RUNNERS[runner]
