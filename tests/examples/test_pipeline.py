@@ -3,6 +3,7 @@
 import asyncio
 
 from examples.pipeline import Size, run, run_and_kill
+from tests.support.tiers import choose
 
 SMALL = Size(steps=60)
 
@@ -22,6 +23,6 @@ def test_it_learns_and_goes_on_where_it_was(tmp_path):
 
 
 def test_a_run_that_was_killed_ends_with_the_same_bits():
-    killed, undisturbed = run_and_kill(Size(steps=40), kills=2, say=quiet)
+    killed, undisturbed = run_and_kill(Size(steps=40), kills=choose(thorough=2, default=1), say=quiet)
     assert killed == undisturbed
     assert killed.startswith("weights ")

@@ -37,6 +37,7 @@ def assert_same(found):
         np.testing.assert_allclose(late, early, rtol=1e-12)
 
 
+@pytest.mark.sampled(every=5)
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("keepdims", [True, False])
 @pytest.mark.parametrize("axis", AXES)
@@ -71,6 +72,7 @@ ALONG = {
 }
 
 
+@pytest.mark.sampled(every=5)
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("axis", [0, 1, 2, -1, -2, -3])
 @pytest.mark.parametrize("name", ALONG)
@@ -141,6 +143,7 @@ A, B = np.random.default_rng(6).standard_normal((2, 2, 3, 4)), np.random.default
 PAIRS = [0, 1, [[3], [0]], [3, 0], [[2, 3], [1, 0]], [[-1, -2], [0, 1]], [[], []], [[2], [1]]]
 
 
+@pytest.mark.sampled(every=5)
 @pytest.mark.parametrize("unknown", ["a", "b", "both", "axes", "pair of tensors", "all"])
 @pytest.mark.parametrize("axes", PAIRS)
 def test_tensordot(axes, unknown):
