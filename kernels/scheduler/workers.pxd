@@ -1,4 +1,4 @@
-"""Threads that do the long kernels of all steps of a session, without Python."""
+"""Threads that do the long kernels of all steps of all sessions that share them, without Python."""
 
 from libc.stdint cimport int64_t, uint32_t
 
@@ -20,7 +20,7 @@ cdef double PATIENCE  # seconds that a drain waits for the workers before it giv
 
 
 cdef struct Task:  # a kernel's work on its way; all but `work` and `begin` is guarded by the pool's lock
-    Task* next  # in the pool's queue, then in the inbox
+    Task* next  # in the line of its session, then in the inbox
     Work work
     Inbox* inbox  # where it goes when it is done
     int taken  # parts that a thread has taken up
@@ -37,12 +37,17 @@ cdef struct Inbox:  # where one step finds the tasks that are done; guarded by t
     pthread_cond_t arrival
 
 
+cdef struct Line:  # the work of one session; guarded by the pool's lock
+    Task* first  # tasks with parts that nobody has taken
+    Task* last
+    Line* next  # in the ring of lines with such tasks
+
+
 cdef struct Pool:
     pthread_mutex_t lock
     pthread_cond_t offer  # there is work to take, or the pool closes
-    Task* first  # tasks with parts that nobody has taken
-    Task* last
-    Inbox orphans  # where tasks go whose step is gone
+    Line* first  # the line whose turn it is; NULL where no work waits, which works under way look at
+    Line* last
     int busy  # threads at work
     int offered  # parts that nobody has taken
     int num_threads  # that have begun
@@ -67,22 +72,35 @@ cdef OffloadedWork new_offloaded_work(Machine* m, Ready ready, const Node* node,
 cdef int unpack(Machine* m, OffloadedWork offload) except -1
 
 
-cdef class Workers:
+cdef class WorkerThreads:
+    cdef object __weakref__
     cdef Pool* pool
     cdef pthread_t* threads
     cdef int* cores  # the pool's
     cdef readonly int count  # threads wanted
     cdef readonly int started  # threads that run
-    cdef bint refused  # the system gave none
+    cdef bint refused  # the system gave none, or they were closed
+    cdef int num_inboxes  # of steps under way, of all sessions
+
+    cdef bint start(self) except -1
+
+
+cdef class Workers:
+    cdef WorkerThreads threads
+    cdef Pool* pool  # theirs
+    cdef readonly int count  # threads wanted
     cdef readonly double nanoseconds  # what work must cost to be handed over
-    cdef int num_inboxes  # that are open, of which one is the pool's own
+    cdef Line line  # what the session's steps have handed over
+    cdef Inbox orphans  # where tasks go whose step is gone
     cdef int vain  # waits to come in which nobody looks at the inbox before sleeping
+    cdef bint is_stranded  # the threads that had the session's work are those of another process
     cdef set lost  # OffloadedWorks whose step is gone and that a thread still works on
 
     cdef int open_inbox(self, Inbox* inbox) except -1
     cdef int close_inbox(self, Inbox* inbox, set offloaded) except -1
+    cdef bint _take_back(self, Task* task) noexcept nogil
+    cdef Py_ssize_t _release_orphans(self) except -1
     cdef bint want(self, const Work* work, double nanoseconds, bint is_last) except -1
-    cdef bint open(self) except -1
     cdef void submit(self, OffloadedWork offload, Inbox* inbox) noexcept
     cdef Task* collect(self, Inbox* inbox, double seconds) noexcept
     cdef void watch(self, Inbox* inbox, int64_t time) noexcept

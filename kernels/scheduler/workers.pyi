@@ -1,9 +1,9 @@
-"""Threads that do the long kernels of all steps of a session, without Python."""
+"""Threads that do the long kernels of all steps of all sessions that share them, without Python."""
 
-class Workers:
-    """A pool of threads; they start with the first work and end with the pool."""
+class WorkerThreads:
+    """Threads that sessions share; they start with the first work."""
 
-    def __init__(self, count: int, seconds: float) -> None: ...
+    def __init__(self, count: int) -> None: ...
     @property
     def count(self) -> int:
         """Threads wanted."""
@@ -14,14 +14,36 @@ class Workers:
 
     @property
     def busy(self) -> int:
-        """How many threads are at work."""
+        """Number of threads at work."""
+
+    def close(self) -> None:
+        """End the threads after the parts that they are at; what nobody has taken up stays where it is."""
+
+    def begin_anew(self) -> None:
+        """Have no threads and no work, in a process forked from the one that had them."""
+
+class Workers:
+    """The part of a session in threads that it may share."""
+
+    def __init__(self, threads: WorkerThreads, seconds: float) -> None: ...
+    @property
+    def count(self) -> int:
+        """Threads wanted."""
+
+    @property
+    def started(self) -> int:
+        """Number of threads that run."""
+
+    @property
+    def busy(self) -> int:
+        """Number of threads at work, for whichever session."""
 
     @property
     def orphaned(self) -> int:
         """How many kernels are still at work whose step is gone; the arrays of those that have ended are released."""
 
     def strand(self) -> None:
-        """Go on without threads, in a process forked from the one that has them."""
+        """Forget the session's work, in a process forked from the one whose threads are at it."""
 
     def notify(self, descriptor: int) -> bool:
         """Have a descriptor written to when the next orphan ends; say False, with nothing done, if there is none."""

@@ -1,13 +1,13 @@
-"""Threads that do the long kernels of all steps of a session, without Python.
+"""Threads that do the long kernels of all steps of all sessions that share them, without Python.
 
 A kernel that would keep the event loop waiting prepares its outputs and leaves the rest as a Work: a C function over
-plain memory, perhaps in several parts. The threads take up parts in the order in which they were handed over. What is
-done goes to the inbox of its step, which looks there while it drains, waits there for a moment when it has nothing
-else to do, or is told through a file descriptor that its event loop watches.
+plain memory, perhaps in several parts. The threads take a part of each session in turn, those of one session in the
+order in which they were handed over. What is done goes to the inbox of its step, which looks there while it drains,
+waits there for a moment when it has nothing else to do, or is told through a file descriptor that its event loop watches.
 
 A step that ends early takes back what nobody has taken up; for the rest its arrays stay until the threads are done.
 
-See docs/design/0006-cores.md.
+See docs/design/0006-cores.md and docs/design/0046-sessions-that-share.md.
 """
 
 cimport cython
@@ -159,23 +159,19 @@ cdef int unpack(Machine* m, OffloadedWork offload) except -1:
     return 0
 
 
-@cython.no_gc_clear  # its end waits for the threads, which work on what is lost
-cdef class Workers:
-    """A pool of threads; they start with the first work and end with the pool.
+cdef class WorkerThreads:
+    """Threads that sessions share; they start with the first work.
 
     Parameters
     ----------
     count : int
-        How many threads, at least 1.
-    seconds : float
-        What a kernel should take at least to be handed over.
+        Number of threads, at least 1.
     """
 
-    def __cinit__(self, int count, double seconds):
+    def __cinit__(self, int count):
         if count < 1:
             raise ValueError(f"wanted at least 1 thread, got {count}")
-        self.count, self.nanoseconds = count, 1e9 * seconds
-        self.lost = set()
+        self.count = count
         self.threads = <pthread_t*>calloc(count, sizeof(pthread_t))
         self.pool = <Pool*>calloc(1, sizeof(Pool))
         self.cores = <int*>calloc(count, sizeof(int))
@@ -184,20 +180,10 @@ cdef class Workers:
         self.pool.cores = self.cores
         pthread_mutex_init(&self.pool.lock, NULL)
         pthread_cond_init(&self.pool.offer, NULL)
-        self.open_inbox(&self.pool.orphans)
 
     def __dealloc__(self):
-        """Wait for what is being worked on, which may read arrays that end with this object."""
-        cdef int i
         if self.pool != NULL:
-            with nogil:
-                pthread_mutex_lock(&self.pool.lock)
-                self.pool.closing = True
-                pthread_cond_broadcast(&self.pool.offer)
-                pthread_mutex_unlock(&self.pool.lock)
-                for i in range(self.started):
-                    pthread_join(self.threads[i], NULL)
-            pthread_cond_destroy(&self.pool.orphans.arrival)
+            self.close()
             pthread_cond_destroy(&self.pool.offer)
             pthread_mutex_destroy(&self.pool.lock)
         free(self.pool)
@@ -206,13 +192,96 @@ cdef class Workers:
 
     @property
     def busy(self):
-        """How many threads are at work."""
+        """Number of threads at work."""
         return self.pool.busy
+
+    def close(self):
+        """End the threads after the parts that they are at; what nobody has taken up stays where it is."""
+        cdef int i, started = self.started
+        self.started, self.refused = 0, True
+        with nogil:
+            pthread_mutex_lock(&self.pool.lock)
+            self.pool.closing = True
+            pthread_cond_broadcast(&self.pool.offer)
+            pthread_mutex_unlock(&self.pool.lock)
+            for i in range(started):
+                pthread_join(self.threads[i], NULL)
+
+    def begin_anew(self):
+        """Have no threads and no work, in a process forked from the one that had them.
+
+        The threads start again with the first work. The lock is made anew, as a thread of the parent may hold it.
+        """
+        pthread_mutex_init(&self.pool.lock, NULL)
+        pthread_cond_init(&self.pool.offer, NULL)
+        self.pool.first = self.pool.last = NULL
+        self.pool.busy = self.pool.offered = self.pool.num_threads = 0
+        self.pool.awake = False
+        self.started = self.num_inboxes = 0
+
+    cdef bint start(self) except -1:
+        """Start the threads unless they run; say whether there are any."""
+        if self.started or self.refused:
+            return self.started != 0
+        while self.started < self.count:
+            if pthread_create(&self.threads[self.started], NULL, _serve, self.pool) != 0:
+                break
+            self.started += 1
+        self.refused = self.started == 0
+        if self.refused:
+            _logger.warning("the system gives no threads: all kernels run on the event loop")
+        return self.started != 0
+
+
+@cython.no_gc  # else a collection could free what is lost, on which a thread works; it refers to nothing that refers back
+cdef class Workers:
+    """The part of a session in threads that it may share: its line of work, and the work that its steps have left.
+
+    Parameters
+    ----------
+    threads : WorkerThreads
+    seconds : float
+        What a kernel should take at least to be handed over.
+    """
+
+    def __cinit__(self, WorkerThreads threads not None, double seconds):
+        self.threads, self.pool, self.count = threads, threads.pool, threads.count
+        self.nanoseconds = 1e9 * seconds
+        self.lost = set()
+        _open(&self.orphans)
+
+    def __dealloc__(self):
+        """Wait for the orphans, whose arrays end with this object. No step is left, so nothing else is in line."""
+        if self.pool == NULL:
+            return
+        while self._release_orphans() > 0:
+            with nogil:
+                pthread_mutex_lock(&self.pool.lock)
+                while self.orphans.done == NULL:
+                    self.orphans.waiting = True
+                    pthread_cond_wait(&self.orphans.arrival, &self.pool.lock)
+                self.orphans.waiting = False
+                pthread_mutex_unlock(&self.pool.lock)
+        pthread_cond_destroy(&self.orphans.arrival)
+
+    @property
+    def started(self):
+        """Number of threads that run."""
+        return self.threads.started
+
+    @property
+    def busy(self):
+        """Number of threads at work, for whichever session."""
+        return self.threads.busy
 
     @property
     def orphaned(self):
         """How many kernels are still at work whose step is gone; the arrays of those that have ended are released."""
-        cdef Task* task = self.collect(&self.pool.orphans, 0)
+        return self._release_orphans()
+
+    cdef Py_ssize_t _release_orphans(self) except -1:
+        """Release the arrays of the orphans that have ended; return how many have not."""
+        cdef Task* task = self.collect(&self.orphans, 0)
         while task != NULL:
             offload = <OffloadedWork>task.offload
             task = task.next
@@ -222,44 +291,62 @@ cdef class Workers:
     def notify(self, int descriptor):
         """Have a descriptor written to when the next orphan ends; say False, with nothing done, if there is none."""
         while self.orphaned > 0:
-            if self.arm(&self.pool.orphans, descriptor):
+            if self.arm(&self.orphans, descriptor):
                 return True
         return False
 
     def strand(self):
-        """Go on without threads, in a process forked from the one that has them; a lock may be held that none gives up."""
-        pthread_mutex_init(&self.pool.lock, NULL)
-        pthread_cond_init(&self.pool.offer, NULL)
-        self.pool.first = self.pool.last = NULL
-        self.pool.busy = self.pool.offered = self.started = self.pool.num_threads = 0
-        self.refused = True
-        self.open_inbox(&self.pool.orphans)
+        """Forget the session's work, in a process forked from the one whose threads are at it; none is done here."""
+        self.is_stranded = True
+        self.line.first = self.line.last = NULL
+        _open(&self.orphans)
         self.lost.clear()
 
     cdef int open_inbox(self, Inbox* inbox) except -1:
-        """Prepare an inbox."""
-        inbox.done, inbox.descriptor, inbox.waiting = NULL, -1, False
-        if pthread_cond_init(&inbox.arrival, NULL):
-            raise MemoryError()
-        self.num_inboxes += 1
+        """Prepare the inbox of a step."""
+        _open(inbox)
+        self.threads.num_inboxes += 1
         return 0
 
     cdef int close_inbox(self, Inbox* inbox, set offloaded) except -1:
         """Take back the OffloadedWork that no thread has taken up; what a thread works on becomes an orphan."""
         cdef list pending = list(offloaded)
         cdef Py_ssize_t i
-        self.num_inboxes -= 1
+        if self.is_stranded:
+            return 0  # the threads that had the work are the parent's
+        self.threads.num_inboxes -= 1
         pthread_mutex_lock(&self.pool.lock)  # no object is made until it is released: a collection might come back here
         inbox.descriptor = -1
         inbox.done = NULL
         for i in range(len(pending)):
-            (<OffloadedWork>pending[i]).lost = _take_back(self.pool, &(<OffloadedWork>pending[i]).task)
+            (<OffloadedWork>pending[i]).lost = self._take_back(&(<OffloadedWork>pending[i]).task)
         pthread_mutex_unlock(&self.pool.lock)
         pthread_cond_destroy(&inbox.arrival)
         for offload in pending:
             if (<OffloadedWork>offload).lost:
                 self.lost.add(offload)
         return 0
+
+    cdef bint _take_back(self, Task* task) noexcept nogil:
+        """Take the parts that nobody has taken out of the line; say whether some are left, which go to the orphans."""
+        cdef Task** place = &self.line.first
+        cdef Task* before = NULL
+        task.inbox = &self.orphans
+        tagloom_note(&task.work.arguments[LOST])
+        if task.taken == task.work.parts:
+            return task.left != 0
+        while place[0] != task:
+            before = place[0]
+            place = &before.next
+        place[0] = task.next
+        if self.line.last == task:
+            self.line.last = before
+        if self.line.first == NULL:
+            _leave_ring(self.pool, &self.line)
+        self.pool.offered -= task.work.parts - task.taken
+        task.left -= task.work.parts - task.taken
+        task.work.parts = task.taken
+        return task.left != 0
 
     cdef void submit(self, OffloadedWork offload, Inbox* inbox) noexcept:
         """Hand over to the threads an OffloadedWork, which must stay alive until it is collected."""
@@ -275,12 +362,13 @@ cdef class Workers:
         task.work.arguments[QUEUE] = <uint64_t>&self.pool.first
         pthread_mutex_lock(&self.pool.lock)
         self.pool.offered += task.left
-        seen = self.pool.awake and self.pool.last == NULL
-        if self.pool.last == NULL:
-            self.pool.first = task
+        seen = self.pool.awake and self.pool.first == NULL
+        if self.line.last == NULL:
+            self.line.first = task
+            _join_ring(self.pool, &self.line)
         else:
-            self.pool.last.next = task
-        self.pool.last = task
+            self.line.last.next = task
+        self.line.last = task
         if not seen:
             pthread_cond_signal(&self.pool.offer)
         pthread_mutex_unlock(&self.pool.lock)
@@ -291,21 +379,11 @@ cdef class Workers:
         Where nothing else of its step can go on (`is_last`) and no other step is under way, waking up a thread takes as
         long as many a kernel. So the drain does what no two threads would share, and what it can leave unfinished.
         """
-        cdef bint is_lone = is_last and self.num_inboxes <= 2 and (work.parts == 1 or work.arguments[UNFINISHED] != 0)
-        return nanoseconds >= self.nanoseconds * (LONE if is_lone else 1) and self.open()
-
-    cdef bint open(self) except -1:
-        """Start the threads unless they run; say whether there are any."""
-        if self.started or self.refused:
-            return self.started != 0
-        while self.started < self.count:
-            if pthread_create(&self.threads[self.started], NULL, _serve, self.pool) != 0:
-                break
-            self.started += 1
-        self.refused = self.started == 0
-        if self.refused:
-            _logger.warning("the system gives no threads: all kernels run on the event loop")
-        return self.started != 0
+        cdef bint is_alone = is_last and self.threads.num_inboxes <= 1
+        cdef bint is_lone = is_alone and (work.parts == 1 or work.arguments[UNFINISHED] != 0)
+        if self.is_stranded or nanoseconds < self.nanoseconds * (LONE if is_lone else 1):
+            return False
+        return self.threads.start()
 
     cdef Task* collect(self, Inbox* inbox, double seconds) noexcept:
         """Return the tasks that are done, in a list; wait for the first for some time."""
@@ -408,13 +486,12 @@ cdef void* _serve(void* argument) noexcept nogil:
             pthread_cond_wait(&pool.offer, &pool.lock)
         if pool.closing:
             break
-        task = pool.first
+        task = pool.first.first
         part, parts = task.taken, task.work.parts
         task.taken += 1
         pool.offered -= 1
         pool.busy += 1
-        if task.taken == parts:
-            _remove_first(pool)
+        _rotate(pool, task.taken == parts)
         if pool.first != NULL:  # the next thread wakes up when this one has its core, so that it takes another
             pthread_cond_signal(&pool.offer)
         pthread_mutex_unlock(&pool.lock)
@@ -433,10 +510,48 @@ cdef void* _serve(void* argument) noexcept nogil:
     return NULL
 
 
-cdef inline void _remove_first(Pool* pool) noexcept nogil:
-    pool.first = pool.first.next
-    if pool.first == NULL:
-        pool.last = NULL
+cdef inline int _open(Inbox* inbox) except -1:
+    """Make an empty inbox."""
+    inbox.done, inbox.descriptor, inbox.waiting = NULL, -1, False
+    if pthread_cond_init(&inbox.arrival, NULL):
+        raise MemoryError()
+    return 0
+
+
+cdef inline void _join_ring(Pool* pool, Line* line) noexcept nogil:
+    """Put a line that has got work behind those of the other sessions."""
+    line.next = NULL
+    if pool.last == NULL:
+        pool.first = line
+    else:
+        pool.last.next = line
+    pool.last = line
+
+
+cdef inline void _leave_ring(Pool* pool, Line* line) noexcept nogil:
+    """Take out a line that has no work any more."""
+    cdef Line** place = &pool.first
+    cdef Line* before = NULL
+    while place[0] != line:
+        before = place[0]
+        place = &before.next
+    place[0] = line.next
+    if pool.last == line:
+        pool.last = before
+
+
+cdef inline void _rotate(Pool* pool, bint is_taken) noexcept nogil:
+    """Let the next session have its turn; the first task of this one leaves its line if all its parts are taken."""
+    cdef Line* line = pool.first
+    if is_taken:
+        line.first = line.first.next
+        if line.first == NULL:
+            line.last = NULL
+    if line.first != NULL and pool.last == line:
+        return  # no other session has work
+    _leave_ring(pool, line)
+    if line.first != NULL:
+        _join_ring(pool, line)
 
 
 cdef inline void _arrive(Task* task) noexcept nogil:
@@ -450,23 +565,3 @@ cdef inline void _arrive(Task* task) noexcept nogil:
     if inbox.descriptor >= 0:
         write(inbox.descriptor, &one, sizeof(one))  # has room: it is written to once for each time it is armed
         inbox.descriptor = -1
-
-
-cdef inline bint _take_back(Pool* pool, Task* task) noexcept nogil:
-    """Take the parts that nobody has taken out of the queue; say whether some are left, which go to the orphans."""
-    cdef Task** place = &pool.first
-    cdef Task* before = NULL
-    task.inbox = &pool.orphans
-    tagloom_note(&task.work.arguments[LOST])
-    if task.taken == task.work.parts:
-        return task.left != 0
-    while place[0] != task:
-        before = place[0]
-        place = &before.next
-    place[0] = task.next
-    if pool.last == task:
-        pool.last = before
-    pool.offered -= task.work.parts - task.taken
-    task.left -= task.work.parts - task.taken
-    task.work.parts = task.taken
-    return task.left != 0

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import ExitStack
 from contextvars import copy_context
 from typing import Any
 
 from ...base.errors import SessionClosed
 from ...base.forks import strand_in_children
-from ...kernels.scheduler.workers import ask_for_long_slices
 from ...ops.support.context import LongCall
 from ...streams.contract import Clock
 from ..devices.simulated_time import held
+from .call_threads import CallLine, CallThreads
 
 _logger = logging.getLogger("tagloom")
 
@@ -32,10 +32,10 @@ class BlockingCalls:
 
     Parameters
     ----------
-    count : int
-        How many calls run at once; the others queue.
+    threads : CallThreads or int
+        The threads, which others may use as well and end; or how many of its own it has, which end with it.
     name : str
-        What the threads' names begin with.
+        Beginning of the names of threads of its own.
 
     Attributes
     ----------
@@ -43,27 +43,31 @@ class BlockingCalls:
         Held from a call to its outcome, as it takes real time: those that are free to jump.
     """
 
-    def __init__(self, count: int, name: str = "tagloom-blocking") -> None:
-        self._count = count
-        self._name = name
-        self._pool: ThreadPoolExecutor | None = None
+    def __init__(self, threads: CallThreads | int, name: str = "tagloom-blocking") -> None:
+        self._is_shared = isinstance(threads, CallThreads)
+        self._threads = threads if isinstance(threads, CallThreads) else CallThreads(threads, name)
+        self._line: CallLine | None = None  # from the first call on
         self._calls: dict[Future[None], _Call] = {}  # not ended
         self.clocks: Sequence[Clock] = ()
         strand_in_children(self)
 
     def strand(self, _: int) -> None:
         """Begin with new threads in a child process; calls that are under way belong to the parent."""
-        self._pool, self._calls = None, {}
+        if not self._is_shared:
+            self._threads.begin_anew()
+        self._line, self._calls = None, {}
 
     def __call__(self, function: Callable[..., Any], *args: Any) -> LongCall:
         """Call a function in a thread; the result is a future of the running loop."""
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self._count, self._name, ask_for_long_slices)
+        if self._line is None:
+            self._line = CallLine()
+        if self._line.is_closed:
+            raise _closed()
         future = _CallFuture(loop=asyncio.get_running_loop())
         call = _Call(function, args, future)
         try:
-            ended = self._pool.submit(call.run)
-        except RuntimeError as error:
+            ended = self._threads.call(self._line, call.run)
+        except RuntimeError as error:  # its session was dropped, or the interpreter ends
             raise _closed() from error
         self._calls[ended] = call
         ended.add_done_callback(self._calls.pop)
@@ -86,24 +90,29 @@ class BlockingCalls:
         return sum(call.is_given_up and ended.running() for ended, call in list(self._calls.items()))
 
     def shutdown(self) -> None:
-        """Start no more calls; threads end with those that run."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+        """Start no more calls; threads of its own end with those that run."""
+        if self._line is None and not self._is_shared:
+            return
+        self._line = self._line or CallLine()
+        self._line.is_closed = True
+        for ended in list(self._calls):
+            ended.cancel()
+        if not self._is_shared:
+            self._threads.shutdown()
 
     async def aclose(self, seconds: float | None) -> None:
         """Start no more calls and wait for those that run, at most for `seconds` if given; then a warning is logged."""
-        if self._pool is None:
-            return
         self.shutdown()
         running = [asyncio.wrap_future(ended) for ended in list(self._calls) if ended.running()]
-        try:
-            async with asyncio.timeout(seconds):
-                await asyncio.gather(*running, return_exceptions=True)
-        except TimeoutError:
-            _logger.warning("a session is closed while %d blocking functions still run", self.orphaned)
-        if not any(ended.running() for ended in list(self._calls)):
+        if running:
+            try:
+                async with asyncio.timeout(seconds):
+                    await asyncio.gather(*running, return_exceptions=True)
+            except TimeoutError:
+                _logger.warning("a session is closed while %d blocking functions still run", self.orphaned)
+        if not self._is_shared:
             # The threads are on their way out; what their last calls held is let go of when they have ended.
-            self._pool.shutdown(wait=True)
+            self._threads.join()
 
 
 class _CallFuture(LongCall):

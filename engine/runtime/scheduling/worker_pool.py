@@ -1,4 +1,4 @@
-"""The cores of the machine: a session's worker threads, and BLAS kept to one thread beside them."""
+"""The cores of the machine: a session's part in the worker threads, and BLAS kept to one thread beside them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ...base.settings import Settings
 from ...kernels.cpu.blas import is_blas_loaded, on_load_of_blas
 from ...kernels.scheduler.workers import Workers
 from .blocking_calls import BlockingCalls
+from .core_threads import CoreThreads, open_core_threads
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 class WorkerPool:
     """What a session has of the machine's cores besides the event loop's.
+
+    The threads belong to all sessions of the process that want as many; what a session has handed over is its own.
 
     Parameters
     ----------
@@ -32,15 +35,22 @@ class WorkerPool:
     Attributes
     ----------
     workers : Workers or None
-        Started with the first long kernel; None if all work is to be done on the event loop.
+        Whose threads start with the first long kernel; None if all work is to be done on the event loop.
     calls : BlockingCalls or None
-        Threads that call long kernels written in Python, which are as many.
+        Calls long kernels written in Python, in as many threads.
     """
 
     def __init__(self, settings: Settings) -> None:
         count = usable_cores() if settings.workers is None else settings.workers
-        self.workers = Workers(count, settings.offload_seconds) if count else None
-        self.calls: BlockingCalls | None = BlockingCalls(count, "tagloom-kernel") if count else None
+        self.workers: Workers | None = None
+        self.calls: BlockingCalls | None = None
+        self._close_threads: finalize[Any, Any] | None = None
+        if count:
+            threads: CoreThreads = open_core_threads(count)
+            self._close_threads = finalize(self, threads.release)
+            self._close_threads.atexit = False  # kernels may be at work on what the interpreter still has
+            self.workers = Workers(threads.workers, settings.offload_seconds)
+            self.calls = BlockingCalls(threads.calls)
         self._wakeup: WakeupFd | None = None  # rings when an orphan ends
         self._closers: list[asyncio.Event] = []  # of those who wait for the last one
         self._wakeup_to_close: WakeupFd | None = None  # rings for them
@@ -77,16 +87,18 @@ class WorkerPool:
             self._wakeup = None
 
     def strand(self) -> None:
-        """Go on without threads, in a process forked from the one that has them."""
+        """Go on without threads, in a process forked from the one whose threads have the session's work."""
         if self.workers is not None:
             self.workers.strand()
+        if self._close_threads is not None:
+            self._close_threads()
 
     def _tell_closers(self) -> None:
         for ended in self._closers:
             ended.set()
 
     async def aclose(self) -> None:
-        """Wait for what the workers still do, and end them; give BLAS its threads back. Several may wait at once."""
+        """Wait for what is still done for the session, and release threads and BLAS. Several may wait at once."""
         if self._wakeup is not None:
             self._wakeup.close()
             self._wakeup = None
@@ -106,6 +118,8 @@ class WorkerPool:
                 self._wakeup_to_close.close()
                 self._wakeup_to_close = None
             self.workers = None
+            if self._close_threads is not None:
+                self._close_threads()
             if self._give_back is not None:
                 self._give_back()
 

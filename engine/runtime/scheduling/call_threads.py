@@ -1,0 +1,99 @@
+"""Threads that call functions for several users, each of whom has a turn."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import RLock
+
+from ...kernels.scheduler.workers import ask_for_long_slices
+
+
+class CallLine:
+    """The calls of one user that have not begun, first come, first served.
+
+    Attributes
+    ----------
+    is_closed : bool
+        True if the user calls nothing any more.
+    """
+
+    __slots__ = ("calls", "is_closed")
+
+    def __init__(self) -> None:
+        self.calls: deque[tuple[Future[None], Callable[[], None]]] = deque()
+        self.is_closed: bool = False
+
+
+class CallThreads:
+    """Threads for the calls of several users, of which each with calls in its line has a turn after the others.
+
+    Parameters
+    ----------
+    count : int
+        Number of calls that run at once; the others stand in their lines.
+    name : str
+        Beginning of the threads' names.
+    """
+
+    def __init__(self, count: int, name: str) -> None:
+        self._count = count
+        self._name = name
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Have no threads and no calls: as it is made, and in a child process, whose parent has what there was."""
+        self._executor: ThreadPoolExecutor | None = None
+        self._turns: deque[CallLine] = deque()  # lines with calls, each once
+        self._running = 0
+        self._is_shut_down = False
+        self._lock = RLock()  # a garbage collection inside may end a user, which cancels its calls
+
+    def call(self, line: CallLine, function: Callable[[], None]) -> Future[None]:
+        """Call a function, which raises nothing, when the line's turn comes; return the future of its end.
+
+        Raises
+        ------
+        RuntimeError
+            If the threads are on their way out.
+        """
+        ended: Future[None] = Future()
+        with self._lock:
+            if self._is_shut_down:
+                raise RuntimeError("the threads are on their way out")
+            if self._executor is None:
+                self._executor = ThreadPoolExecutor(self._count, self._name, ask_for_long_slices)
+            # Whichever call is next then: as many of these are submitted as calls. It waits for the lock meanwhile.
+            self._executor.submit(self._call_next)
+            if not line.calls:
+                self._turns.append(line)
+            line.calls.append((ended, function))
+        return ended
+
+    def _call_next(self) -> None:
+        with self._lock:
+            line = self._turns.popleft()
+            ended, function = line.calls.popleft()
+            if line.calls:
+                self._turns.append(line)
+            if not ended.set_running_or_notify_cancel():
+                return
+            self._running += 1
+        try:
+            function()
+        finally:
+            with self._lock:
+                self._running -= 1
+            ended.set_result(None)
+
+    def shutdown(self) -> None:
+        """End the threads with the calls that run; those in line have been cancelled."""
+        self._is_shut_down = True
+        if self._executor is not None:
+            self._executor.shutdown(wait=False)
+
+    def join(self) -> None:
+        """Wait until the threads have ended, unless one of them is still in a call."""
+        if self._executor is not None and not self._running:
+            self._executor.shutdown(wait=True)
