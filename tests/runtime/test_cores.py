@@ -304,7 +304,7 @@ def test_no_threads_are_started_for_short_kernels():
         y = tg.matmul(tg.ones([8, 8]), tg.ones([8, 8]))
 
     async def main():
-        async with tg.Session(graph, settings=replace(ALWAYS, workers=3)) as session:  # which no other session has
+        async with tg.Session(graph, settings=replace(ALWAYS, workers=5)) as session:  # threads of its own
             await session.run(y)
             return session._cores.workers.started
 
