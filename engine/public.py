@@ -432,6 +432,7 @@ from .runtime.devices.session_devices import DeviceAttributes
 from .runtime.functions.arguments import TensorSpec
 from .runtime.functions.differentiate import grad, value_and_grad
 from .runtime.functions.function import Function, function
+from .runtime.memory.budget import MemoryBudget
 from .runtime.observe.statistics import Statistics
 from .runtime.observe.trace import Span, Trace
 from .runtime.observe.watch import Watch
@@ -477,6 +478,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "LoopReport",
     "LoopVariableError",
     "MapStagingArea",
+    "MemoryBudget",
     "MutableHashTable",
     "OpError",
     "Operation",

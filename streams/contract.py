@@ -65,6 +65,10 @@ class Memory(Protocol):
         """Bytes of the buffers in use."""
 
     @property
+    def used_bytes(self) -> int:
+        """Bytes in use that count against the limit: `live_bytes`, and those of others that share it."""
+
+    @property
     def peak_bytes(self) -> int:
         """The most bytes that were in use."""
 

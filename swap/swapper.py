@@ -228,7 +228,7 @@ class StepSwapper:
         # threshold: so a push looks at a few only. Values held elsewhere go to the end, where later pushes find them.
         for _ in range(min(len(queue), _LOOKS) if wanted is None else len(queue)):
             # Bytes on their way out count as free: else each push until the copy ends would send more after them.
-            if self._pool.live_bytes - self._slots.leaving <= goal if wanted is None else given and given >= wanted:
+            if self._pool.used_bytes - self._slots.leaving <= goal if wanted is None else given and given >= wanted:
                 break
             entry = queue.oldest()
             # The slot was emptied, or a read has seen to the value; one that is away has nothing to give.
@@ -323,7 +323,7 @@ class StepSwapper:
             self.copies.show("disk", "disk", entry.size, event)
         else:
             self.copies.complain(event.error, entry, "could not be written to the file of swapped values")
-        if self._pool.live_bytes - self._slots.leaving > self._goal and not self._closed:
+        if self._pool.used_bytes - self._slots.leaving > self._goal and not self._closed:
             self._swap_out()  # there is staging memory again
         self.copies.wake()
 
@@ -358,7 +358,7 @@ class StepSwapper:
 
     def _unreserved(self, entry: SwapEntry) -> Array | None:
         """Return memory for a value that no read asks for yet; None if there is no room."""
-        if self._closed or self._pool.live_bytes + entry.size > self._goal:
+        if self._closed or self._pool.used_bytes + entry.size > self._goal:
             return None
         found: Array | None = self._device.allocate_unreserved(entry.shape, entry.dtype)
         return found

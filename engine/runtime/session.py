@@ -70,10 +70,11 @@ class Session(SessionView):
     soft_placement : bool, optional
         Place operations that ask for a device that is not there, or for two different ones, elsewhere instead of
         refusing the step.
-    memory_limit : int, str or mapping, optional
-        Bytes that the arrays of each device may take, as a number or like "512MiB", or of some by their names. What
-        does not fit waits until memory is given back, and iterations begin only as there is room for them; a step
-        that can not go on ends with DeviceMemoryError.
+    memory_limit : int, str, MemoryBudget or mapping, optional
+        Bytes that the arrays of each device may take, as a number or like "512MiB", or of some by their names; or a
+        :class:`MemoryBudget`, within which the arrays of all devices of several sessions stay together. What does not
+        fit waits until memory is given back, and iterations begin only as there is room for them; a step that can not
+        go on ends with DeviceMemoryError.
     swap : SwapPolicy or bool, optional
         How what loops save for their gradients leaves the devices' memory when that is short, and comes back in time:
         in all loops (True: by the default policy) or in none; unless given, in those that say ``swap_memory=True``.
@@ -423,6 +424,7 @@ class Session(SessionView):
         self._before_release.append(function)
 
     async def _end(self) -> None:
+        self._steps.environment.arbiter.begin_closing()
         self.resources.cancel(SessionClosed("the session was closed", hint=REOPEN))
         try:
             await self._steps.aclose()
@@ -438,6 +440,7 @@ class Session(SessionView):
         self._steps.compiler.cache.clear()
         self._threads.shutdown()
         async with AsyncExitStack() as closing:  # the last first
+            closing.callback(self._steps.environment.arbiter.close)
             for each in self._devices:
                 if each.owned:
                     closing.push_async_callback(each.device.aclose)

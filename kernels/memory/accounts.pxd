@@ -1,6 +1,6 @@
 """Bytes counted in and out: in all, against the limit, and on the accounts of the iterations that made them.
 
-An account *reserves* what its iteration should still need. The sum of that is `Store.reserved`: an iteration may begin
+An account *reserves* what its iteration should still need. The sum of that is `Budget.reserved`: an iteration may begin
 only where its need fits beside what is in use and what is reserved for others. See docs/design/0011-memory-limits.md.
 """
 
@@ -40,7 +40,7 @@ cdef inline bint refuses(Store* store, int64_t size) noexcept nogil:
     cdef Allowance* allowance = elsewhere(store)
     if allowance != NULL:
         return _refuses_elsewhere(store, allowance, size)
-    if size <= store.current_limit - store.live:  # negative where external arrays take it beyond the limit
+    if size <= store.current_limit - store.budget.live:  # negative where external arrays take it beyond the limit
         return False
     store.refused = size
     store.short = store.live + size
@@ -49,7 +49,7 @@ cdef inline bint refuses(Store* store, int64_t size) noexcept nogil:
 
 
 cdef inline bint _refuses_elsewhere(Store* store, Allowance* allowance, int64_t size) noexcept nogil:
-    if size <= allowance.limit - store.live:
+    if size <= allowance.limit - store.budget.live:
         return False
     allowance.refused = allowance.held + size
     allowance.refusals += 1
@@ -62,6 +62,16 @@ cdef inline void charge(Store* store, int64_t size) noexcept nogil:
     store.live += size
     if store.live > store.peak:
         store.peak = store.live
+    store.budget.live += size
+    if store.budget.live > store.budget.peak:
+        store.budget.peak = store.budget.live
+
+
+cdef inline void discharge(Store* store, int64_t size) noexcept nogil:
+    """Count bytes out."""
+    store.live -= size
+    store.budget.live -= size
+    store.budget.given += 1
 
 
 cdef inline int64_t reserved_by(const Account* account) noexcept nogil:
@@ -75,7 +85,7 @@ cdef inline Account* open_account(Store* store, Account* parent, int64_t expecte
     if account != NULL:
         account.parent = parent
         account.expected = expected
-        store.reserved += reserved_by(account)
+        store.budget.reserved += reserved_by(account)
         if parent != NULL:
             parent.references += 1
     return account
@@ -94,8 +104,8 @@ cdef inline void release_account(Account* account) noexcept nogil:
 
 cdef inline void close_account(Store* store, Account* account) noexcept nogil:
     """Reserve nothing more for an iteration; what it made and is still in use counts on around it."""
-    store.reserved -= reserved_by(account)
-    store.given += 1
+    store.budget.reserved -= reserved_by(account)
+    store.budget.given += 1
     account.closed = True
     release_account(account)
 
@@ -104,10 +114,10 @@ cdef inline void charge_account(Store* store, Account* account, int64_t size) no
     """Count bytes in, or out, of an account and those around it."""
     while account != NULL:
         # What an account has in use is taken from what is reserved for it, so that no byte counts twice.
-        store.reserved -= reserved_by(account)
+        store.budget.reserved -= reserved_by(account)
         account.live += size
         account.peak = max(account.peak, account.live)
-        store.reserved += reserved_by(account)
+        store.budget.reserved += reserved_by(account)
         account = account.parent
 
 
@@ -128,8 +138,7 @@ cdef inline void uncharge(Store* store, Block* block) noexcept nogil:
     cdef Allowance* allowance = elsewhere(store)
     if allowance != NULL:
         allowance.held -= block.size
-    store.live -= block.size
-    store.given += 1
+    discharge(store, block.size)
     if account != NULL:
         block.account = NULL
         charge_account(store, account, -<int64_t>block.size)

@@ -60,19 +60,29 @@ cdef struct Block:  # in front of the data
     uint64_t unused  # the data begins at a multiple of 64 bytes
 
 
+cdef struct Budget:  # what counts against one limit: of a store, or of several that share it; then with references
+    int64_t live  # bytes in use of all its stores
+    int64_t peak  # largest `live`
+    int64_t limit  # bytes that no allocation may take `live` beyond; NO_LIMIT for none
+    int64_t given  # how often anything was given back
+    int64_t reserved  # bytes that open accounts should still need
+    int64_t references  # stores and SharedLimits that have it; freed with the last one
+    Store* stores  # that share it
+
+
 cdef struct Store:  # freed with the handler's capsule, which every array of the pool holds
     Handler handler
     int64_t live  # bytes of blocks in use, those handed over excepted, and of external arrays
     int64_t peak  # largest `live` since it was reset
     int64_t cached  # bytes of data in the free lists
     int64_t most_cached  # upper bound of `cached`
-    int64_t limit  # bytes that no allocation may take `live` beyond; NO_LIMIT for none
-    int64_t current_limit  # the same for who allocates now on the loop's thread: less where others come first
+    Budget* budget  # its own, or one that it shares: what is compared with the limit
+    Budget own  # without references
+    Store* next_sharer  # in the list of `budget.stores`
+    int64_t current_limit  # of `budget.live` for who allocates now on the loop's thread: less where others come first
     int64_t refused  # bytes asked for by the last allocation or external array that was refused
     int64_t short  # what `live` would have been had it not been refused
     int64_t steps  # how often feeds or constants were charged: about the steps that have begun
-    int64_t given  # how often anything was given back
-    int64_t reserved  # bytes that open accounts should still need
     Account* account  # of who allocates now on the loop's thread, or NULL
     Allowance* elsewhere  # of kernels that other threads call
     int64_t refusals  # how many were

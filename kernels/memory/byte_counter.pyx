@@ -45,7 +45,7 @@ cdef class ByteCounter(Pool):
             If the limit leaves no room for them.
         """
         if refuses(self.store, nbytes):
-            used = f"of the limit of {self.limit} bytes {self.live_bytes} are in use"
+            used = f"of the limit of {self.limit} bytes {self.used_bytes} are in use"
             raise MemoryError(f"no room for {nbytes} bytes in {what}: {used}")
         cdef Charge made = Charge.__new__(Charge)
         made.byte_counter = self

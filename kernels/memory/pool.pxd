@@ -1,11 +1,17 @@
 """The caching allocator of a device, with exact counts of its bytes."""
 
-from tagloom.kernels.memory.blocks cimport Store
+from tagloom.kernels.memory.blocks cimport Budget, Store
+
+
+cdef class SharedLimit:
+    cdef object __weakref__
+    cdef Budget* budget  # a reference of its own
 
 
 cdef class Pool:
     cdef Store* store  # owned by `handler`
     cdef readonly object handler  # capsule; what NumPy asks for data
+    cdef readonly SharedLimit shared  # that it keeps with others, or None
     cdef dict external  # id of an array from elsewhere -> (charges, bytes)
     cdef bint closed
     cdef readonly bint is_allocator  # NumPy takes memory from it; else it only counts

@@ -3,6 +3,26 @@
 from collections.abc import Iterable
 from typing import Any
 
+class SharedLimit:
+    """A limit for the bytes of several pools together."""
+
+    def __init__(self, limit: int) -> None: ...
+    @property
+    def limit(self) -> int:
+        """Bytes that `used_bytes` may reach."""
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes in use of all pools that share the limit."""
+
+    @property
+    def peak_bytes(self) -> int:
+        """The largest `used_bytes` so far."""
+
+    @property
+    def pools(self) -> int:
+        """Number of pools that share the limit."""
+
 class Pool:
     """Memory for the arrays of a device; keeps at most `most_cached` bytes of freed blocks for new arrays."""
 
@@ -18,6 +38,21 @@ class Pool:
     @property
     def peak_bytes(self) -> int:
         """The largest `live_bytes` so far, or since `reset_peak`."""
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes in use that count against the limit: `live_bytes`, and those of the pools that share it."""
+
+    @property
+    def bound(self) -> Pool | SharedLimit:
+        """What the limit is of: the SharedLimit, if several pools share one, else the pool itself."""
+
+    @property
+    def shared(self) -> SharedLimit | None:
+        """The limit that it keeps with others, if any."""
+
+    def share(self, shared: SharedLimit) -> None:
+        """Keep a limit together with other pools, until this one is closed."""
 
     @property
     def cached_bytes(self) -> int:

@@ -11,11 +11,14 @@ cimport cython
 cimport numpy as cnp
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
+from libc.stdlib cimport calloc
 
 from tagloom.kernels.core.values cimport Py_INCREF
-from tagloom.kernels.memory.accounts cimport charge, refuses, uncharge
-from tagloom.kernels.memory.blocks cimport NO_LIMIT, Block
-from tagloom.kernels.memory.store cimport new_handler, store_of, trim_store
+from tagloom.kernels.memory.accounts cimport charge, discharge, refuses, uncharge
+from tagloom.kernels.memory.blocks cimport NO_LIMIT, Block, Budget
+from tagloom.kernels.memory.store cimport (
+    join_budget, leave_budget, new_handler, release_budget, store_of, trim_store,
+)
 
 cdef extern from "numpy/arrayobject.h":
     ctypedef struct ArrayObject "PyArrayObject":
@@ -37,6 +40,47 @@ cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject*) nogil
 
 cnp.import_array()
+
+
+@cython.no_gc
+cdef class SharedLimit:
+    """A limit for the bytes of several pools together; each joins by `Pool.share`.
+
+    Parameters
+    ----------
+    limit : int
+        Bytes.
+    """
+
+    def __cinit__(self, int64_t limit):
+        self.budget = <Budget*>calloc(1, sizeof(Budget))
+        if self.budget == NULL:
+            raise MemoryError()
+        self.budget.limit, self.budget.references = limit, 1
+
+    def __dealloc__(self):
+        if self.budget != NULL:
+            release_budget(self.budget)
+
+    @property
+    def limit(self):
+        """Bytes that `used_bytes` may reach."""
+        return self.budget.limit
+
+    @property
+    def used_bytes(self):
+        """Bytes in use of all pools that share the limit."""
+        return self.budget.live
+
+    @property
+    def peak_bytes(self):
+        """The largest `used_bytes` so far."""
+        return self.budget.peak
+
+    @property
+    def pools(self):
+        """Number of pools that share the limit."""
+        return self.budget.references - 1
 
 
 @cython.no_gc  # in no cycle; charges need it to their end
@@ -79,22 +123,40 @@ cdef class Pool:
         return self.store.peak
 
     @property
+    def used_bytes(self):
+        """Bytes in use that count against the limit: `live_bytes`, and those of the pools that share it."""
+        return self.store.budget.live
+
+    @property
+    def bound(self):
+        """What the limit is of: the SharedLimit, if several pools share one, else the pool itself."""
+        return self if self.shared is None else self.shared
+
+    @property
     def cached_bytes(self):
         """Bytes of freed blocks kept for new arrays."""
         return self.store.cached
 
     @property
     def limit(self):
-        """Bytes that `live_bytes` may reach, None for any number; it can be changed at any time.
+        """Bytes that `used_bytes` may reach, None for any number; it can be changed at any time unless it is shared.
 
         Adopted arrays and such a change may exceed it, and then everything is refused until enough is freed.
         """
-        return None if self.store.limit == NO_LIMIT else self.store.limit
+        return None if self.store.budget.limit == NO_LIMIT else self.store.budget.limit
 
     @limit.setter
     def limit(self, limit):
-        self.store.limit = self.store.current_limit = NO_LIMIT if limit is None else limit
-        self.store.given += 1
+        if self.shared is not None:
+            raise ValueError("a limit that pools share is that of none of them")
+        self.store.own.limit = self.store.current_limit = NO_LIMIT if limit is None else limit
+        self.store.own.given += 1
+
+    def share(self, SharedLimit shared not None):
+        """Keep a limit together with other pools, until this one is closed."""
+        if self.shared is not shared:
+            join_budget(self.store, shared.budget)
+            self.shared = shared
 
     @property
     def refused_bytes(self):
@@ -109,17 +171,19 @@ cdef class Pool:
     def reset_peak(self):
         """Let `peak_bytes` begin anew from `live_bytes`."""
         self.store.peak = self.store.live
+        self.store.own.peak = self.store.own.live
 
     def trim(self):
         """Give all freed blocks back to the operating system."""
         trim_store(self.store)
 
     def close(self):
-        """Count external arrays no longer and keep no freed blocks; arrays made here stay valid."""
+        """Count external arrays no longer, share no limit and keep no freed blocks; arrays made here stay valid."""
         self.closed = True
-        self.store.live -= sum([size for _, size in self.external.values()])
-        self.store.given += 1
+        discharge(self.store, sum([size for _, size in self.external.values()]))
         self.external.clear()
+        self.shared = None
+        leave_budget(self.store)
         self.store.most_cached = 0
         trim_store(self.store)
 
@@ -197,7 +261,7 @@ cdef class Pool:
         count, size = self.external.get(<size_t><PyObject*>owner, (0, cnp.PyArray_NBYTES(owner)))
         if count == 0:
             if limited and refuses(self.store, size):
-                raise MemoryLimitError(size, self.store.live, self.store.limit, self.name)
+                raise MemoryLimitError(size, self.used_bytes, self.limit, self.name)
             charge(self.store, size)
         self.external[<size_t><PyObject*>owner] = count + 1, size
         cdef ExternalCharge made = ExternalCharge.__new__(ExternalCharge)
@@ -218,8 +282,7 @@ cdef class Pool:
         if count > 1:
             self.external[<size_t><PyObject*>owner] = count - 1, size
         else:
-            self.store.live -= size
-            self.store.given += 1
+            discharge(self.store, size)
         return 0
 
 

@@ -104,7 +104,7 @@ cdef class SavedSlots:
 
     cpdef look(self):
         """See whether something must leave, now that a value was saved."""
-        cdef int64_t live = self.pool.store.live
+        cdef int64_t live = self.pool.store.budget.live
         if len(self.queue) + len(self.small) > self.most:
             self._sweep()
         if live > self.counts.peak:

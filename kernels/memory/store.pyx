@@ -14,7 +14,7 @@ from libc.string cimport memcpy, memset, strncpy
 
 from tagloom.kernels.core.values cimport TAGLOOM_DEBUG
 from tagloom.kernels.memory.accounts cimport charge, charge_account, enter_block, refuses, uncharge
-from tagloom.kernels.memory.blocks cimport NO_LIMIT, Block, Handler, Store
+from tagloom.kernels.memory.blocks cimport NO_LIMIT, Block, Budget, Handler, Store
 from tagloom.kernels.memory.pages cimport LARGE, free_pages, new_pages
 from tagloom.kernels.memory.size_classes cimport LARGEST_BIT, NUM_CLASSES, capacity_of, size_class_of
 
@@ -89,7 +89,8 @@ cdef Store* _new_store() except NULL:
     cdef Store* store = <Store*>calloc(1, sizeof(Store))
     if store == NULL:
         raise MemoryError("no memory for a pool")
-    store.limit = store.current_limit = NO_LIMIT
+    store.budget = &store.own
+    store.own.limit = store.current_limit = NO_LIMIT
     strncpy(store.handler.name, "tagloom", 127)
     store.handler.version = 1
     store.handler.allocator.ctx = store
@@ -104,6 +105,7 @@ cdef void _free_store(object capsule) noexcept:
     """Free a store; its last array is gone."""
     cdef Store* store = <Store*>PyCapsule_GetPointer(capsule, "mem_handler")
     trim_store(store)
+    leave_budget(store)
     free(store)
     _all.pools -= 1
 
@@ -146,7 +148,7 @@ cdef Block* _new_block(Store* store, uint32_t size_class) noexcept nogil:
     """Return a block from the operating system, for which kept ones make room if need be; NULL if there is none."""
     cdef size_t capacity = capacity_of(size_class)
     cdef Block* block
-    if capacity >= LARGE or store.limit != NO_LIMIT:
+    if capacity >= LARGE or store.budget.limit != NO_LIMIT:
         _make_room(store, capacity)
     block = <Block*>new_pages(&store.region, _bytes_of(capacity))
     if block == NULL:  # the system has none: free blocks of other size classes may be what it lacks
@@ -180,8 +182,28 @@ cdef void _make_room(Store* store, int64_t size) noexcept nogil:
     """Give back free blocks that would make the process grow well beyond the bytes ever in use, or beyond the limit."""
     # A quarter beyond the limit, for blocks are larger than what they hold. With less, a step that nearly fills its
     # limit would map its largest blocks anew each time.
-    cdef int64_t most = store.limit + min(store.limit // 4, NO_LIMIT - store.limit)
-    _evict(store, store.live + store.cached + size - min(most, max(store.peak, store.live + size) + SLACK))
+    cdef Budget* budget = store.budget
+    cdef int64_t most = budget.limit + min(budget.limit // 4, NO_LIMIT - budget.limit)
+    if budget != &store.own:
+        _make_others_give(store, size, most)
+    _evict(store, budget.live + store.cached + size - min(most, max(budget.peak, budget.live + size) + SLACK))
+
+
+cdef void _make_others_give(Store* store, int64_t size, int64_t most) noexcept nogil:
+    """Let the stores that share a limit give back free blocks, so that those of all of them are within it, too."""
+    cdef Store* each = store.budget.stores
+    cdef int64_t excess = store.budget.live + size - most
+    cdef int64_t cached
+    while each != NULL:
+        excess += each.cached
+        each = each.next_sharer
+    each = store.budget.stores
+    while each != NULL and excess > 0:
+        if each != store:
+            cached = each.cached
+            _evict(each, min(excess, cached))
+            excess -= cached - each.cached
+        each = each.next_sharer
 
 
 cdef void _evict(Store* store, int64_t excess) noexcept nogil:
@@ -318,6 +340,40 @@ cdef void _give(void* ctx, void* data, size_t size) noexcept nogil:
         return
     _evict(store, store.cached + <int64_t>block.capacity - store.most_cached)
     _keep(store, block)
+
+
+cdef void join_budget(Store* store, Budget* budget) noexcept nogil:
+    """Let what a store has count against a limit that it shares from now on, beside its own counts."""
+    leave_budget(store)
+    budget.references += 1
+    budget.live += store.live
+    budget.peak = max(budget.peak, budget.live)
+    budget.reserved += store.own.reserved
+    store.next_sharer, budget.stores = budget.stores, store
+    store.budget, store.current_limit = budget, budget.limit
+
+
+cdef void leave_budget(Store* store) noexcept nogil:
+    """Let what a store has count no longer against a limit that it shares, but against one of its own that is as high."""
+    cdef Budget* budget = store.budget
+    cdef Store** place = &budget.stores
+    if budget == &store.own:
+        return
+    while place[0] != store:
+        place = &place[0].next_sharer
+    place[0] = store.next_sharer
+    store.own.live, store.own.peak, store.own.limit, store.own.reserved = store.live, store.peak, budget.limit, 0
+    store.budget, store.next_sharer, store.current_limit = &store.own, NULL, budget.limit
+    budget.live -= store.live
+    budget.given += 1
+    release_budget(budget)
+
+
+cdef void release_budget(Budget* budget) noexcept nogil:
+    """Free a budget that several stores shared with its last reference."""
+    budget.references -= 1
+    if budget.references == 0:
+        free(budget)
 
 
 cdef void trim_store(Store* store) noexcept nogil:

@@ -53,12 +53,12 @@ def allocate_unreserved(KernelContexts contexts, shape, dtype, empty=np.empty):
     cdef int64_t size = dtype.itemsize
     for length in shape:
         size *= length
-    if size > store.limit - store.reserved - store.live:
+    if size > store.budget.limit - store.budget.reserved - store.budget.live:
         return None
     # The caller may be an instance that runs, on the account of its iteration and within what that leaves for others.
     # A value that is brought back ahead of its read belongs to no iteration yet: `charge_reader` charges the one that
     # reads it.
-    store.account, store.current_limit = NULL, store.limit
+    store.account, store.current_limit = NULL, store.budget.limit
     try:
         return contexts.run(empty, shape, dtype)
     finally:

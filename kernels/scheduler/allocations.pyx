@@ -35,7 +35,13 @@ cdef list allocations_of(Machine* m, CompiledPlan compiled, Pool pool, object st
     rest = pool.store.live - sum([size for size, _, _, _ in allocations])
     if rest > 0:
         allocations.append((rest, "all else, as other steps", None, None))
-    return allocations
+    return allocations + shared_allocations(pool)
+
+
+cpdef list shared_allocations(Pool pool):
+    """Return (bytes, label, None, None) of what others have that share the limit of a pool, if any do."""
+    cdef int64_t size = pool.store.budget.live - pool.store.live
+    return [(size, "what shares the memory budget: other sessions, or devices", None, None)] if size > 0 else []
 
 
 def resource_allocations(resources, Pool pool):

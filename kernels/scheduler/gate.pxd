@@ -71,7 +71,8 @@ cdef inline bint admits_iteration(const MemoryGate* gate, const Frame* frame) no
         return False  # where instances are parked, new iterations must not take what these wait for
     # What the iterations around this loop have reserved is for the work inside them, of which this iteration is a part.
     # So it is left out, or an outer iteration would keep its own inner loop from running.
-    return gate.store.live + gate.store.reserved - reserved_around(account_of(frame.parent)) + need <= gate.store.limit
+    need += gate.store.budget.live + gate.store.budget.reserved - reserved_around(account_of(frame.parent))
+    return need <= gate.store.budget.limit
 
 
 cdef inline void hold_frame(MemoryGate* gate, Frame* frame) noexcept nogil:

@@ -17,7 +17,7 @@ cdef class Parked:
 cdef class LimitedMachine(StepMachine):
     cdef MemoryGate gate
     cdef object pool  # holds gate.store
-    cdef int64_t seen  # gate.store.given when nothing was found to go on with; -1: look again
+    cdef int64_t seen  # gate.store.budget.given when nothing was found to go on with; -1: look again
     cdef int64_t refusals  # of the store before the instance that runs
     cdef bint performing  # an instance runs
     cdef bint refused  # it was refused memory

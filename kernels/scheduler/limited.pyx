@@ -114,7 +114,7 @@ cdef class LimitedMachine(StepMachine):
         """Try what fits although others wait for the memory, since nothing else can go on; say whether there is any."""
         cdef Parked each
         for i, each in enumerate(self.parked if self._is_idle() else ()):
-            if each.need <= self.gate.store.limit - self.gate.store.live:
+            if each.need <= self.gate.store.budget.limit - self.gate.store.budget.live:
                 self.forced = each.ready
                 return self._unpark(i) == 0
         return False
@@ -128,7 +128,7 @@ cdef class LimitedMachine(StepMachine):
 
     cdef bint is_ready(self) noexcept:
         waits = len(self.parked) > 0 or self.gate.held != NULL
-        return StepState.is_ready(self) or (self.failure is None and waits and self.seen != self.gate.store.given)
+        return StepState.is_ready(self) or (self.failure is None and waits and self.seen != self.gate.store.budget.given)
 
     cdef int _perform(self, Ready ready) except -1:
         """Run an instance on the account of its iteration, with what is left to it."""
@@ -138,7 +138,7 @@ cdef class LimitedMachine(StepMachine):
         cdef int64_t room
         cdef int cost
         store.account, store.current_limit = account_of(ready.iteration), self._limit_for(ready)
-        room = store.current_limit - store.live
+        room = store.current_limit - store.budget.live
         self.performing, self.refused, self.refusals = True, False, store.refusals
         try:
             cost = StepMachine._perform(self, ready)
@@ -198,7 +198,7 @@ cdef class LimitedMachine(StepMachine):
         return 0
 
     cdef int64_t _limit_for(self, Ready ready) except? -1:
-        """Return the bytes that `Store.live` may reach while an instance runs: the limit, less what is for others.
+        """Return the bytes that `Budget.live` may reach while an instance runs: the limit, less what is for others.
 
         Two things are for others. What their accounts reserve: but the oldest iteration of all may take even that,
         since everything else waits for it in the end. And the need of parked instances that are older: the largest
@@ -206,13 +206,13 @@ cdef class LimitedMachine(StepMachine):
         """
         cdef Store* store = self.gate.store
         cdef Iteration* it = ready.iteration
-        cdef int64_t limit = store.limit
+        cdef int64_t limit = store.budget.limit
         cdef Parked each
         if self.forced.iteration == it and self.forced.node == ready.node:
             self.forced.iteration = NULL  # once: if it is refused all the same it parks in its order
             return limit
         if not is_oldest(it):
-            limit -= store.reserved - reserved_around(account_of(it))
+            limit -= store.budget.reserved - reserved_around(account_of(it))
         if self.gate.parked:
             age = _age(it)
             limit -= max([0] + [each.need for each in self.parked if each.age < age])
@@ -229,16 +229,16 @@ cdef class LimitedMachine(StepMachine):
     cdef bint _find_room(self) except -1:
         """Make ready what there is room for by now; say whether there was anything."""
         cdef Parked each
-        if self.seen == self.gate.store.given:
+        if self.seen == self.gate.store.budget.given:
             return False  # nothing was given back since this was last looked at
         for i, each in enumerate(self.parked):
-            if each.need <= self._limit_for(each.ready) - self.gate.store.live:
+            if each.need <= self._limit_for(each.ready) - self.gate.store.budget.live:
                 return self._unpark(i) == 0
         if not self.parked and (self._reopen(True) or self._reopen(False)):  # backward loops give memory back
             return True
         if not self.parked and self.swap is not None:
             self.swap.prefetch()
-        self.seen = self.gate.store.given
+        self.seen = self.gate.store.budget.given
         return False
 
     cdef bint _reopen(self, bint backward) except -1:
@@ -262,7 +262,7 @@ cdef class LimitedMachine(StepMachine):
     def _no_room(self, wanted):
         cdef Store* store = self.gate.store
         allocations = allocations_of(&self.machine, self.compiled, self.pool, self.step)
-        return NoRoom(wanted, store.live, store.limit, self.pool.name, allocations, self.swap is not None)
+        return NoRoom(wanted, store.budget.live, store.budget.limit, self.pool.name, allocations, self.swap is not None)
 
     def dump(self):
         """Return lines that say what each iteration waits for, runs and holds, and what waits for memory."""

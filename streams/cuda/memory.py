@@ -127,6 +127,11 @@ class BlockPool:
         return self.byte_counter.live_bytes
 
     @property
+    def used_bytes(self) -> int:
+        """Bytes in use that count against the limit."""
+        return self.byte_counter.used_bytes
+
+    @property
     def peak_bytes(self) -> int:
         """The largest `live_bytes` so far, or since `reset_peak`."""
         return self.byte_counter.peak_bytes

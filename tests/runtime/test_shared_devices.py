@@ -94,7 +94,7 @@ async def test_a_device_with_a_limit_serves_one_loop_at_a_time(limit):
 
 
 def test_a_loop_that_was_closed_in_the_middle_of_a_step_is_in_nobodys_way():
-    shared = [SimpleNamespace(device=CpuDevice(FIRST, limit=3 * SIZE), owned=False)]
+    shared = [SimpleNamespace(device=CpuDevice(FIRST, limit=3 * SIZE), owned=False, pool=None)]
     parts = [MemoryArbiter(devices=shared) for _ in range(2)]
 
     async def enter(part):

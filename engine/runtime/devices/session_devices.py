@@ -110,7 +110,7 @@ class DeviceMemory:
     cached_bytes : int
         Of freed arrays, kept for new ones.
     limit_bytes : int or None
-        What `live_bytes` may reach, None for any number.
+        What `live_bytes` may reach, None for any number; with that of other sessions if it is a MemoryBudget's.
     resource_bytes : int
         What variables and all else that the session keeps from step to step hold of `live_bytes`.
     """

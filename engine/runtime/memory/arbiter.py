@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from ...base.errors import TagloomError
-from ...kernels.memory.pool import MemoryLimitError, Pool
+from ...kernels.memory.pool import MemoryLimitError, Pool, SharedLimit
 from ...streams.contract import Device
 from ..devices.device_values import forget_constants
 from ..devices.session_devices import SessionDevice
@@ -24,8 +24,8 @@ from .claims import MemoryClaim, StepPeaks, around, refusal
 _SECONDS = 0.01  # between two looks at kernels that run on in threads although their step is over
 _STALLED_SECONDS = 1.0  # after which steps of which none went on are taken to wait for each other's users
 _number = count()  # of the steps of all sessions, in the order in which they began
-# Arbiters of sessions that were given a device, by device; a device that a session made is its own.
-_sharing: WeakKeyDictionary[Device, WeakValueDictionary[int, MemoryArbiter]] = WeakKeyDictionary()
+# Arbiters of sessions that were given a device, or a budget, by that; a device that a session made is its own.
+_sharing: WeakKeyDictionary[Device | SharedLimit, WeakValueDictionary[int, MemoryArbiter]] = WeakKeyDictionary()
 
 
 class StepSwap(Protocol):
@@ -71,22 +71,24 @@ class Outliving(Protocol):
 class MemoryArbiter:
     """Arbiter of the steps of one session: which are under way, and which can do nothing but wait for memory.
 
-    Sessions that were given the same device on the same event loop decide together, and so do sessions that share a
-    device only through a third one: a step that waits on one device may hold the memory of another. When all steps of
-    these sessions wait, the step that began last fails, and its memory goes to the others.
+    Sessions that were given the same device, or the same MemoryBudget, on the same event loop decide together, and so
+    do sessions that share one only through a third one: a step that waits on one device may hold the memory of another.
+    When all steps of these sessions wait, the step that began last fails, and its memory goes to the others.
 
     Parameters
     ----------
     *outliving : BlockingCalls or WorkerPool
         Threads whose kernels hold memory after their step has ended, and give it back when they return.
     devices : sequence of SessionDevice
-        Of the session.
+        Of the session, with their limits.
     """
 
     __slots__ = (
         "__weakref__",
+        "_budgets",
         "_claims",
         "_devices",
+        "_is_closing",
         "_line",
         "_loop",
         "_moved",
@@ -108,7 +110,11 @@ class MemoryArbiter:
         self._timer: asyncio.TimerHandle | None = None  # to look at the line again
         self._moved = 0.0  # by the loop's clock, when a step was last seen to go on while others wait in line
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._shared = [_sharing.setdefault(each.device, WeakValueDictionary()) for each in devices if not each.owned]
+        self._is_closing = False
+        self._budgets = {each.pool.shared for each in devices if each.pool is not None and each.pool.shared is not None}
+        shared: list[Device | SharedLimit] = [each.device for each in devices if not each.owned]
+        shared += self._budgets
+        self._shared = [_sharing.setdefault(each, WeakValueDictionary()) for each in shared]
         for sharers in self._shared:
             sharers[id(self)] = self
 
@@ -126,7 +132,7 @@ class MemoryArbiter:
             If a step of another event loop has some of a limited device's memory, of which nobody here could wait.
         """
         if self._shared:
-            self._loop = asyncio.get_running_loop()
+            self._enter_loop()
         self._running[execution] = next(_number)
         if self._shared:
             self._check_loops()  # now that those of other loops see this one
@@ -137,12 +143,33 @@ class MemoryArbiter:
         if self._waiting or self._shared:  # most steps have nobody to wake
             self._wake_all()
 
+    def begin_closing(self) -> None:
+        """Note that the session is being closed, so that others wait for what its variables have."""
+        self._is_closing = True
+
+    def close(self) -> None:
+        """Note that the session is closed, and holds nothing any more."""
+        others = self._all() - {self}
+        for sharers in self._shared:
+            sharers.pop(id(self), None)
+        self._shared, self._budgets = [], set()
+        if self._loop is asyncio.get_running_loop():
+            for each in others:
+                each._wake_all()
+                each._serve()
+
     # ---- steps that are to begin, or to go on
 
     def claim(self, fed: dict[Pool, list[object]], peaks: StepPeaks | None, is_light: bool = False) -> MemoryClaim:
-        """Return the claim of a step, for which `admit_now` or `admit` wait."""
+        """Return the claim of a step, for which `admit_now` or `admit` wait.
+
+        Raises
+        ------
+        TagloomError
+            If an open session of another event loop shares a budget with this one.
+        """
         if self._shared:
-            self._loop = asyncio.get_running_loop()
+            self._enter_loop()
         return MemoryClaim(next(_number), fed, peaks, is_light or bool(around.get()))
 
     def enter(self, claim: MemoryClaim) -> None:
@@ -241,14 +268,14 @@ class MemoryArbiter:
     def _check_possible(self, claim: MemoryClaim) -> None:
         parts = self._all()
         found = refusal(claim, (each for part in parts for each in part._claims))
-        if found is None or any(each.orphaned for part in parts for each in part._outliving):
+        if found is None or _something_comes_back(parts):
             return
         for part in parts:
             forget_constants(each.device for each in part._devices)
         found = refusal(claim, (each for part in parts for each in part._claims))
         if found is not None:
             pool, size = found
-            raise MemoryLimitError(size, pool.live_bytes, pool.limit or 0, pool.name)
+            raise MemoryLimitError(size, pool.used_bytes, pool.limit or 0, pool.name)
 
     def _serve(self) -> None:
         """Resume and begin the steps for which there is memory, in the order in which they came."""
@@ -316,6 +343,23 @@ class MemoryArbiter:
             found |= near
         return found
 
+    def _enter_loop(self) -> None:
+        """Note on which event loop the session runs steps, unless a budget of it belongs to another one."""
+        loop = asyncio.get_running_loop()
+        if loop is self._loop:
+            return
+        for other in (each for budget in self._budgets for each in _present(_sharing[budget])):
+            there = other._loop
+            if other is not self and there is not None and there is not loop and not there.is_closed():
+                raise TagloomError(
+                    "a MemoryBudget serves sessions of one event loop, and an open session of another one has it",
+                    wanted="sessions that share a budget on one event loop",
+                    got="a step on a second event loop, as each SyncSession has one of its own",
+                    hint="open them all on one loop, let threads share one SyncSession, close the other session "
+                    "first, or give each loop a budget of its own",
+                )
+        self._loop = loop
+
     def _check_loops(self) -> None:
         for device in (each.device for each in self._devices if not each.owned and each.device.limit is not None):
             for other in _present(_sharing[device]):
@@ -348,7 +392,7 @@ class MemoryArbiter:
         if _any_goes_on(parts) or self._resume_one(parts) or self._admit_one(parts):
             return
         # A kernel in a thread can not be interrupted, and nothing tells the arbiter when it returns: look again soon.
-        if any(each.orphaned for part in parts for each in part._outliving):
+        if _something_comes_back(parts):
             asyncio.get_running_loop().call_later(_SECONDS, self._wake_all)
             return
         # Constants on a device are copies; dropping them costs another copy, so they go only before a step must fail.
@@ -410,6 +454,11 @@ def _any_goes_on(parts: set[MemoryArbiter]) -> bool:
     if any(part._line for part in parts):
         waiting |= {each.holder for part in parts for each in part._claims if each.is_paused}
     return any(each not in waiting or not _is_asleep(each) for part in parts for each in part._running)
+
+
+def _something_comes_back(parts: set[MemoryArbiter]) -> bool:
+    """Return True if threads whose steps are over, or a session that is being closed, will give memory back."""
+    return any(part._is_closing or any(each.orphaned for each in part._outliving) for part in parts)
 
 
 def _is_asleep(execution: RunningStep) -> bool:

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Protocol
 
-from ...kernels.memory.pool import Pool
+from ...kernels.memory.pool import Pool, SharedLimit
 
 Bytes = dict[Pool, int]
+Bound = Pool | SharedLimit  # of what a limit is: devices that share one have one in common
 
 # Claims of the steps that have called this, in turn: a step that a function of a step runs does not wait for that one.
 around: ContextVar[tuple[MemoryClaim, ...]] = ContextVar("tagloom_memory_claims", default=())
@@ -149,12 +150,10 @@ class MemoryClaim:
 
     def has_room(self, others: Iterable[MemoryClaim]) -> bool:
         """Return True if the feeds fit beside those of other steps that begin in this turn of the event loop."""
-        to_come: Bytes = {}
-        for claim in others:
-            if claim.is_begun and not claim.is_fed:
-                for pool, size in claim.missing():
-                    to_come[pool] = to_come.get(pool, 0) + size
-        return all(size + to_come.get(pool, 0) <= _limit(pool) - pool.live_bytes for pool, size in self.missing())
+        own = list(self.missing())
+        bounds = {pool.bound for pool, _ in own}
+        to_come = own + [pair for claim in others if claim.is_begun and not claim.is_fed for pair in claim.missing()]
+        return all(size <= _room(bound) for bound, size in _by_bound(to_come).items() if bound in bounds)
 
     def begin(self, holder: Holder | None) -> None:
         """Note that the step has its feeds; without a holder, which says what it makes, nothing more is kept for it."""
@@ -187,24 +186,33 @@ class MemoryClaim:
         """Return True if all of these steps can end, whoever takes what it may take first."""
         if not all(each.is_known() for each in (self, *others)):
             return False
-        lacking: Bytes = {}
-        for claim in (self, *others):
-            for pool, size in claim.lacking().items():
-                lacking[pool] = lacking.get(pool, 0) + size
-        return all(size <= _limit(pool) - pool.live_bytes for pool, size in lacking.items())
+        lacking = _by_bound(pair for claim in (self, *others) for pair in claim.lacking().items())
+        return all(size <= _room(bound) for bound, size in lacking.items())
 
 
 def refusal(claim: MemoryClaim, begun: Iterable[MemoryClaim]) -> tuple[Pool, int] | None:
     """Return the device on which the feeds of a step do not fit, whoever else ends, and their bytes."""
-    held: Bytes = {}
-    for each in begun:
-        for pool, size in each.held().items():
-            held[pool] = held.get(pool, 0) + size
+    held = _by_bound(pair for each in begun for pair in each.held().items())
+    missing: dict[Bound, int] = {}
     for pool, size in claim.missing():
-        if size > _limit(pool) - max(0, pool.live_bytes - held.get(pool, 0)):
-            return pool, size
+        bound = pool.bound
+        missing[bound] = missing.get(bound, 0) + size
+        if missing[bound] > _limit(bound) - max(0, bound.used_bytes - held.get(bound, 0)):
+            return pool, missing[bound]
     return None
 
 
-def _limit(pool: Pool) -> int:
-    return pool.limit if pool.limit is not None else 1 << 62
+def _by_bound(sizes: Iterable[tuple[Pool, int]]) -> dict[Bound, int]:
+    """Return the sums of bytes that count against each limit."""
+    found: dict[Bound, int] = {}
+    for pool, size in sizes:
+        found[pool.bound] = found.get(pool.bound, 0) + size
+    return found
+
+
+def _room(bound: Bound) -> int:
+    return _limit(bound) - bound.used_bytes
+
+
+def _limit(bound: Bound) -> int:
+    return bound.limit if bound.limit is not None else 1 << 62

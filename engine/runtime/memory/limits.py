@@ -14,11 +14,12 @@ from ...compile import DevicePlan
 from ...kernels.core.table import Kind
 from ...kernels.memory.contexts import KernelContexts
 from ...kernels.memory.pool import MemoryLimitError, Pool
-from ...kernels.scheduler.allocations import resource_allocations
+from ...kernels.scheduler.allocations import resource_allocations, shared_allocations
 from ...kernels.scheduler.limited import NoRoom
 from ..devices.session_devices import SessionDevice
+from .budget import MemoryBudget
 
-Limit = SupportsIndex | str
+Limit = SupportsIndex | str | MemoryBudget
 R = TypeVar("R")
 _MOST_ALLOCATIONS = 8
 _HINT = "allow more by memory_limit=, or take less at once: smaller feeds, fewer steps, parallel_iterations='auto'"
@@ -42,13 +43,14 @@ def set_limits(devices: Sequence[SessionDevice], limit: Limit | Mapping[str, Lim
     Parameters
     ----------
     devices : sequence of SessionDevice
-    limit : int, str or mapping of str to int or str, optional
-        Bytes that the arrays of each device may take; or of some devices, by their names.
+    limit : int, str, MemoryBudget or mapping of str to any of these, optional
+        Bytes that the arrays of each device may take, or a budget for all of them together; or of some, by their names.
 
     Raises
     ------
     GraphError
-        If it is no size, a name is not that of one device, or the pool that would keep it is switched off.
+        If it is no size, a name is not that of one device, the pool that would keep it is switched off, or a device
+        that was given keeps another limit.
     """
     for device in devices:
         if device.pool is not None:
@@ -62,7 +64,9 @@ def set_limits(devices: Sequence[SessionDevice], limit: Limit | Mapping[str, Lim
 
 
 def _limit(device: SessionDevice, limit: Limit) -> None:
-    size = parse_size(limit, f"memory limit of {short_device(device.spec)}")
+    size = None
+    if not isinstance(limit, MemoryBudget):
+        size = parse_size(limit, f"memory limit of {short_device(device.spec)}")
     if device.pool is None:
         raise GraphError(
             "memory can not be limited where it is not counted",
@@ -70,7 +74,19 @@ def _limit(device: SessionDevice, limit: Limit) -> None:
             wanted="a pool",
             hint="leave the pool on, or memory_limit out",
         )
-    device.pool.limit = size
+    shared = limit.shared if isinstance(limit, MemoryBudget) else None
+    has_other = device.pool.limit is not None if device.pool.shared is None else device.pool.shared is not shared
+    if has_other and (shared is not None or device.pool.shared is not None):
+        raise GraphError(
+            f"{short_device(device.spec)} was given, and keeps a limit already",
+            wanted="one budget, or a limit of its own, in all sessions of a device",
+            got=repr(limit),
+            hint="give a device without a limit, or leave devices= out for one of the session's own",
+        )
+    if shared is not None:
+        device.pool.share(shared)
+    else:
+        device.pool.limit = size
 
 
 def _named(devices: Sequence[SessionDevice], name: str) -> SessionDevice:
@@ -97,7 +113,7 @@ def from_outside(
         if pool is None or pool.limit is None:
             raise
         wanted = getattr(error, "wanted_bytes", None) or pool.refused_bytes  # a call in a thread says it
-        error = MemoryLimitError(wanted, pool.live_bytes, pool.limit, pool.name)
+        error = MemoryLimitError(wanted, pool.used_bytes, pool.limit, pool.name)
         raise refused(error, what, (), pool, resources) from None
 
 
@@ -134,7 +150,7 @@ def _error(what: str, error: Any, allocations: Iterable[Allocation], **fields: A
 
 def _kept(pool: Pool, steps: Iterable[HasDevicePlans], resources: Iterable[Resource]) -> Iterator[Allocation]:
     """Yield what a session's resources and the constants of compiled steps hold on a device."""
-    for size, label, tag, source in resource_allocations(resources, pool):
+    for size, label, tag, source in resource_allocations(resources, pool) + shared_allocations(pool):
         yield Allocation(label, tag, size, source)
     constants: dict[int, Allocation] = {}
     for step in steps:

@@ -272,7 +272,7 @@ class ReferenceMachine:
             ended = asyncio.get_running_loop().create_future()
             self.parked.append(ended)
             if len(self.parked) == len(self.tasks):
-                raise NoRoom(wanted, pool.live_bytes, pool.limit, pool.name, [], False)
+                raise NoRoom(wanted, pool.used_bytes, pool.limit, pool.name, [], False)
             await ended
 
     async def _outcome(self, node: Node, frame: Frame, values: list[Any], name: str) -> Any:

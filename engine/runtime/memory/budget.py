@@ -1,0 +1,69 @@
+"""Budgets of memory, which several sessions may share."""
+
+from __future__ import annotations
+
+from typing import SupportsIndex
+
+from ...base.sizes import format_size, parse_size
+from ...kernels.memory.pool import SharedLimit
+
+
+class MemoryBudget:
+    """Memory that the arrays of several sessions may take together: ``Session(memory_limit=budget)``.
+
+    The sum of the bytes in use of all its sessions stays within the limit, and the steps of all of them stand in one
+    line for it. A session that is closed gives its bytes back. The sessions run their steps on one event loop: a step
+    on another one ends with TagloomError as long as a session of the first is open.
+
+    Where a session has several devices, what they take counts together.
+
+    Parameters
+    ----------
+    limit : int or str
+        Bytes, as a number or like "512MiB".
+
+    Raises
+    ------
+    GraphError
+        If the limit is no size.
+
+    Examples
+    --------
+    >>> import numpy as np, tagloom as tg
+    >>> budget = tg.MemoryBudget("1MiB")
+    >>> with tg.Graph().as_default() as graph:
+    ...     v = tg.Variable(np.zeros(1000, "float32"))
+    >>> with tg.SyncSession(graph, memory_limit=budget) as session:
+    ...     session.run(tg.global_variables_initializer())
+    ...     budget.live_bytes
+    4000
+    >>> budget
+    <MemoryBudget of 1 MiB: 0 B in use by 0 devices of sessions>
+    """
+
+    def __init__(self, limit: SupportsIndex | str) -> None:
+        self._shared = SharedLimit(parse_size(limit, "limit of a MemoryBudget"))
+
+    def __repr__(self) -> str:
+        size, live, devices = format_size(self.limit_bytes), format_size(self.live_bytes), self._shared.pools
+        return f"<MemoryBudget of {size}: {live} in use by {devices} device{'' if devices == 1 else 's'} of sessions>"
+
+    @property
+    def shared(self) -> SharedLimit:
+        """The limit, as the devices of sessions keep it."""
+        return self._shared
+
+    @property
+    def limit_bytes(self) -> int:
+        """Bytes that all sessions may take together."""
+        return self._shared.limit
+
+    @property
+    def live_bytes(self) -> int:
+        """Bytes that all sessions have in use now."""
+        return self._shared.used_bytes
+
+    @property
+    def peak_bytes(self) -> int:
+        """Most bytes that all sessions had in use at one time so far."""
+        return self._shared.peak_bytes
