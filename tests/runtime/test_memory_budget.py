@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import os
 import random
 import threading
 
@@ -12,6 +13,7 @@ from tagloom.kernels.memory.contexts import KernelContexts
 from tagloom.kernels.memory.pool import Pool, SharedLimit
 from tagloom.streams.cpu import CpuDevice
 
+from tests.support.forks import in_child
 from tests.support.waiting import turns, until
 
 N = 50_000
@@ -212,24 +214,65 @@ async def test_loops_of_sessions_share_a_budget_with_swapping():
         assert budget.peak_bytes <= budget.limit_bytes
 
 
-def test_sessions_of_two_event_loops_do_not_share_a_budget_at_one_time():
+def test_sessions_of_two_event_loops_share_a_budget_one_after_the_other():
     graph, x, y = summing()
     budget = tg.MemoryBudget(3 * SIZE)
-
-    def use(session):
-        return session.run(y, {x: ones()})
-
+    with graph.as_default():
+        v = tg.Variable(ones(N), name="v")
     with tg.SyncSession(graph, memory_limit=budget) as one, tg.SyncSession(graph, memory_limit=budget) as two:
-        assert use(one) == 2 * N
-        with pytest.raises(tg.TagloomError, match="MemoryBudget serves sessions of one event loop") as caught:
-            use(two)
-        assert "SyncSession" in caught.value.hint
-        assert use(one) == 2 * N
-        one.close()
-        assert use(two) == 2 * N
+        for session in (one, two, one):
+            assert session.run(y, {x: ones()}) == 2 * N
+        one.write_variables({v: ones()})
+        two.write_variables({v: ones()})
+        with pytest.raises(tg.DeviceMemoryError):  # what the other loop has is not exceeded either
+            two.run(y, {x: ones(2 * N)})
+        assert budget.peak_bytes <= budget.limit_bytes
     for _ in range(2):  # one loop after the other
         asyncio.run(_once(graph, x, y, budget))
     assert budget.live_bytes == 0
+
+
+def test_steps_of_two_event_loops_at_one_time_are_refused():
+    holding, (graph, x, y) = Holding(), summing()
+    budget = tg.MemoryBudget(3 * SIZE)
+
+    def elsewhere():
+        asyncio.run(_once(graph, x, y, budget))
+
+    async def hold():
+        async with tg.Session(holding.graph, memory_limit=budget) as session:
+            first = asyncio.ensure_future(session.run(holding.y, {holding.x: ones()}))
+            await holding.begun.wait()
+            with pytest.raises(tg.TagloomError, match="serves one event loop at a time") as caught:
+                await asyncio.to_thread(elsewhere)
+            assert "SyncSession" in caught.value.hint
+            holding.release.set()
+            assert await first == N
+            await asyncio.to_thread(elsewhere)
+
+    asyncio.run(hold())
+    assert budget.live_bytes == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_child_has_the_budget_for_its_own_sessions():
+    graph, x, y = summing()
+    with graph.as_default():
+        v = tg.Variable(ones(N), name="v")
+    budget = tg.MemoryBudget(3 * SIZE)
+
+    def use_in_child():
+        assert budget.live_bytes == 0
+        asyncio.run(_once(graph, x, y, budget))
+        return budget.live_bytes == 0
+
+    with tg.SyncSession(graph, memory_limit=budget) as session:
+        session.write_variables({v: ones()})
+        assert session.run(y, {x: ones()}) == 2 * N
+        assert in_child(use_in_child)
+        assert budget.live_bytes == SIZE
+        assert session.run(y, {x: ones()}) == 2 * N
 
 
 def test_threads_that_share_a_sync_session_share_its_budget():

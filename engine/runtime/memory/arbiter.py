@@ -132,7 +132,7 @@ class MemoryArbiter:
             If a step of another event loop has some of a limited device's memory, of which nobody here could wait.
         """
         if self._shared:
-            self._enter_loop()
+            self._loop = asyncio.get_running_loop()
         self._running[execution] = next(_number)
         if self._shared:
             self._check_loops()  # now that those of other loops see this one
@@ -147,12 +147,22 @@ class MemoryArbiter:
         """Note that the session is being closed, so that others wait for what its variables have."""
         self._is_closing = True
 
-    def close(self) -> None:
-        """Note that the session is closed, and holds nothing any more."""
-        others = self._all() - {self}
+    def strand(self) -> None:
+        """Hold nothing in a child process of the one that runs the session, since it cannot be closed there."""
+        self._leave()
+        for each in self._devices:
+            if each.owned and each.pool is not None and each.pool.shared is not None:
+                each.pool.close()
+
+    def _leave(self) -> None:
         for sharers in self._shared:
             sharers.pop(id(self), None)
         self._shared, self._budgets = [], set()
+
+    def close(self) -> None:
+        """Note that the session is closed, and holds nothing any more."""
+        others = self._all() - {self}
+        self._leave()
         if self._loop is asyncio.get_running_loop():
             for each in others:
                 each._wake_all()
@@ -166,10 +176,11 @@ class MemoryArbiter:
         Raises
         ------
         TagloomError
-            If an open session of another event loop shares a budget with this one.
+            If steps of another event loop are under way that share a budget or a limited device with this session.
         """
         if self._shared:
-            self._enter_loop()
+            self._loop = asyncio.get_running_loop()
+            self._check_loops()
         return MemoryClaim(next(_number), fed, peaks, is_light or bool(around.get()))
 
     def enter(self, claim: MemoryClaim) -> None:
@@ -343,33 +354,27 @@ class MemoryArbiter:
             found |= near
         return found
 
-    def _enter_loop(self) -> None:
-        """Note on which event loop the session runs steps, unless a budget of it belongs to another one."""
-        loop = asyncio.get_running_loop()
-        if loop is self._loop:
-            return
-        for other in (each for budget in self._budgets for each in _present(_sharing[budget])):
-            there = other._loop
-            if other is not self and there is not None and there is not loop and not there.is_closed():
-                raise TagloomError(
-                    "a MemoryBudget serves sessions of one event loop, and an open session of another one has it",
-                    wanted="sessions that share a budget on one event loop",
-                    got="a step on a second event loop, as each SyncSession has one of its own",
-                    hint="open them all on one loop, let threads share one SyncSession, close the other session "
-                    "first, or give each loop a budget of its own",
-                )
-        self._loop = loop
-
     def _check_loops(self) -> None:
-        for device in (each.device for each in self._devices if not each.owned and each.device.limit is not None):
-            for other in _present(_sharing[device]):
-                loop = other._loop
-                if other._running and loop is not None and loop is not self._loop and not loop.is_closed():
-                    raise TagloomError(
-                        f"{device.name} has a limit, so it serves one loop at a time, and steps of another one are "
-                        "under way",
-                        hint="await them first, or give each loop a device of its own",
-                    )
+        """Raise TagloomError if a step of another loop shares a limit: nobody here could wait for it."""
+        limited = [each.device for each in self._devices if not each.owned and each.device.limit is not None]
+        for device in limited:
+            if self._is_used_elsewhere(device):
+                raise TagloomError(
+                    f"{device.name} has a limit, so it serves one loop at a time, and steps of another one are under "
+                    "way",
+                    hint="await them first, or give each loop a device of its own",
+                )
+        if any(map(self._is_used_elsewhere, self._budgets)):
+            raise TagloomError(
+                "a MemoryBudget serves one event loop at a time, and steps of another one are under way",
+                hint="await them first, open all sessions of a budget on one event loop, let threads share one "
+                "SyncSession, as each has a loop of its own, or give each loop a budget of its own",
+            )
+
+    def _is_used_elsewhere(self, shared: Device | SharedLimit) -> bool:
+        """Return True if a session of another event loop, which shares a device or a budget, has steps under way."""
+        loops = {each._loop for each in _present(_sharing[shared]) if each._running}
+        return any(loop is not None and loop is not self._loop and not loop.is_closed() for loop in loops)
 
     def _wake_all(self) -> None:
         for execution in [each for part in self._all() for each in part._waiting]:

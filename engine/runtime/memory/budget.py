@@ -12,8 +12,9 @@ class MemoryBudget:
     """Memory that the arrays of several sessions may take together: ``Session(memory_limit=budget)``.
 
     The sum of the bytes in use of all its sessions stays within the limit, and the steps of all of them stand in one
-    line for it. A session that is closed gives its bytes back. The sessions run their steps on one event loop: a step
-    on another one ends with TagloomError as long as a session of the first is open.
+    line for it. A session that is closed gives its bytes back. A budget serves one event loop at a time: a step ends
+    with TagloomError while steps of its sessions on another loop are under way. Each SyncSession has a loop of its own,
+    so several of them share a budget if they are called one after the other; threads may share one SyncSession.
 
     Where a session has several devices, what they take counts together.
 

@@ -182,6 +182,7 @@ class StepRunner:
         if not self._closed:
             self._closed = self._closing = f"this session was opened in process {parent}, this is a child of it"
             self.is_stranded = True
+            self.environment.arbiter.strand()
 
     # ---- one step
 
