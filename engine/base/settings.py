@@ -24,10 +24,12 @@ class Settings:
     admission_seconds : float
         Longest wait of a step for its place when a session has ``max_steps``; then Overloaded. 0 refuses at once.
     blocking_threads : int
-        How many blocking functions of a session run at once; those that outlive their step count until they end.
+        How many blocking functions of a session run at once; those that outlive their step count until they end. Their
+        threads are the session's own, as such functions may wait for those of another.
     workers : int or None
-        Threads that do the long kernels of a session, next to the event loop; None for as many as there are cores,
-        0 for none. While a session has some, the BLAS that kernels call is kept to one thread of its own.
+        Threads that do long kernels, next to the event loop; None for as many as there are cores, 0 for none. All
+        sessions of the process that want equally many share them. While a session has some, the BLAS that kernels call
+        is kept to one thread of its own.
     offload_seconds : float
         What a kernel should take at least to be given to a worker; ten times as long where no two workers could share
         it and nothing else can go on meanwhile. The way there and back took about 15 us on a virtual machine of two

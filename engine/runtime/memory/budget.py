@@ -33,9 +33,9 @@ class MemoryBudget:
     >>> import numpy as np, tagloom as tg
     >>> budget = tg.MemoryBudget("1MiB")
     >>> with tg.Graph().as_default() as graph:
-    ...     v = tg.Variable(np.zeros(1000, "float32"))
+    ...     v = tg.Variable(np.zeros(1000, "float32"), name="v")
     >>> with tg.SyncSession(graph, memory_limit=budget) as session:
-    ...     session.run(tg.global_variables_initializer())
+    ...     session.write_variables({"v": np.ones(1000, "float32")})
     ...     budget.live_bytes
     4000
     >>> budget
