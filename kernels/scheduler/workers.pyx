@@ -14,7 +14,7 @@ cimport cython
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
-from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
+from posix.time cimport timespec
 from posix.unistd cimport write
 
 import logging
@@ -24,13 +24,13 @@ from tagloom.kernels.core.cost cimport correct
 from tagloom.kernels.core.table cimport LOST, QUEUE, UNFINISHED, Node, Work
 from tagloom.kernels.core.values cimport OBJECT, Value, drop, pointer, take
 from tagloom.kernels.scheduler.delivery cimport Machine
+from tagloom.kernels.scheduler.cores cimport (
+    deadline_in, look_for, tagloom_ask_for_long_slices, tagloom_core, tagloom_leave, tagloom_note,
+)
 from tagloom.kernels.scheduler.ready cimport Ready
 
 cdef extern from "Python.h":
     void Py_CLEAR(PyObject*)
-
-cdef extern from "<sched.h>" nogil:
-    int sched_yield()
 
 cdef extern from "<pthread.h>" nogil:
     int pthread_create(pthread_t*, void*, void* (*)(void*) noexcept nogil, void*)
@@ -53,63 +53,6 @@ cdef int LONE = 10  # how many times as long a kernel must take while nothing el
 cdef int IN_VAIN = 100  # waits without looking after one that looked in vain
 
 _logger = logging.getLogger("tagloom")
-
-
-cdef extern from *:
-    """
-    #ifdef __linux__
-    #include <sched.h>
-    #include <stdint.h>
-    #include <sys/resource.h>
-    #include <sys/syscall.h>
-    #include <unistd.h>
-    /* Ask for long slices of a core, 20 ms. Linux (from 6.12) lets threads that ask for less, as the event loop's,
-       run at once when they wake up; others ignore it. sched_setattr(2) has no wrapper in older C libraries. */
-    static void tagloom_ask_for_long_slices(void) {
-        struct {
-            uint32_t size, policy;
-            uint64_t flags;
-            int32_t nice;
-            uint32_t priority;
-            uint64_t runtime, deadline, period;
-        } attributes = {.size = 48, .nice = getpriority(PRIO_PROCESS, 0), .runtime = 20000000};
-        syscall(SYS_sched_setattr, 0, &attributes, 0);
-    }
-    /* Return the core that this thread runs on. */
-    static int tagloom_core(void) { return sched_getcpu(); }
-
-    /* Move this thread to a core that is not among some, if it may run on one; it still may run on any afterwards. */
-    static void tagloom_leave(const int *cores, int count) {
-        cpu_set_t allowed, others;
-        if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0)
-            return;
-        others = allowed;
-        for (int i = 0; i < count; i++)
-            if (cores[i] >= 0 && cores[i] < CPU_SETSIZE)
-                CPU_CLR(cores[i], &others);
-        if (CPU_COUNT(&others) > 0 && sched_setaffinity(0, sizeof(others), &others) == 0)
-            sched_setaffinity(0, sizeof(allowed), &allowed);
-    }
-    #else
-    static void tagloom_ask_for_long_slices(void) {}
-    static int tagloom_core(void) { return -1; }
-    static void tagloom_leave(const int *cores, int count) {}
-    #endif
-
-    static inline void *tagloom_look(void *const *place) {
-    #if defined(__x86_64__) || defined(__i386__)
-        __builtin_ia32_pause();
-    #endif
-        return *(void *const volatile *)place;
-    }
-
-    static inline void tagloom_note(uint64_t *place) { *(volatile uint64_t *)place = 1; }
-    """
-    void tagloom_ask_for_long_slices() noexcept nogil
-    int tagloom_core() noexcept nogil
-    void tagloom_leave(const int* cores, int count) noexcept nogil
-    void* tagloom_look(void**) noexcept nogil  # afresh, at whatever another thread may write
-    void tagloom_note(uint64_t*) noexcept nogil  # where another thread looks
 
 
 def ask_for_long_slices():
@@ -394,7 +337,7 @@ cdef class Workers:
         pthread_mutex_lock(&self.pool.lock)
         if inbox.done == NULL and seconds > 0:
             with nogil:
-                _deadline(seconds, &end)
+                deadline_in(seconds, &end)
                 inbox.waiting = True
                 while inbox.done == NULL and pthread_cond_timedwait(&inbox.arrival, &self.pool.lock, &end) == 0:
                     pass
@@ -414,7 +357,7 @@ cdef class Workers:
             self.vain -= 1
             return
         with nogil:
-            _look_for(<void**>&inbox.done, time, False)
+            look_for(<void**>&inbox.done, time, False)
         if inbox.done == NULL and time > AWAKE:
             self.vain = IN_VAIN
 
@@ -426,26 +369,6 @@ cdef class Workers:
         inbox.descriptor = descriptor if empty else -1
         pthread_mutex_unlock(&self.pool.lock)
         return empty
-
-
-cdef inline void _look_for(void** place, int64_t time, bint politely) noexcept nogil:
-    """Look at a place until there is something, for some nanoseconds: waking up from sleep takes longer.
-
-    Politely, whoever else wants the core goes first. The event loop's thread must not be polite: one that yields again
-    and again is put at the end of the queue for a core when it has work to do.
-    """
-    cdef int64_t end = nanoseconds() + time
-    while tagloom_look(place) == NULL and nanoseconds() < end:
-        if politely:
-            sched_yield()
-
-
-cdef inline void _deadline(double seconds, timespec* end) noexcept nogil:
-    cdef int64_t total
-    clock_gettime(CLOCK_REALTIME, end)
-    total = end.tv_nsec + <int64_t>(1e9 * seconds)
-    end.tv_sec += total // 1000000000
-    end.tv_nsec = total % 1000000000
 
 
 cdef inline void _keep_apart(Pool* pool, int number, int64_t now, int64_t* moved) noexcept nogil:
@@ -479,7 +402,7 @@ cdef void* _serve(void* argument) noexcept nogil:
         if pool.first == NULL and not pool.awake:  # one thread looks a while before it sleeps: waking up takes longer
             pool.awake = True
             pthread_mutex_unlock(&pool.lock)
-            _look_for(<void**>&pool.first, AWAKE, True)
+            look_for(<void**>&pool.first, AWAKE, True)
             pthread_mutex_lock(&pool.lock)
             pool.awake = False
         while pool.first == NULL and not pool.closing:

@@ -17,7 +17,7 @@ from tagloom.runtime.scheduling.call_threads import CallThreads
 
 from tests.support.forks import in_child
 from tests.support.settings import ON
-from tests.support.waiting import until, until_in_thread
+from tests.support.waiting import turns, until, until_in_thread
 
 WORKERS = 2
 SETTINGS = replace(ON, workers=WORKERS, offload_seconds=1e-6)
@@ -222,7 +222,7 @@ async def test_sessions_are_opened_and_closed_at_random_with_work_under_way(seed
                 draw.choice(steps).cancel()
             elif kind == "close" and open_ones:
                 await open_ones.pop(draw.randrange(len(open_ones))).aclose()
-            await asyncio.sleep(draw.choice([0, 0, 0.002]))
+            await turns(draw.choice([0, 1, 100]))
         kept = asyncio.ensure_future(keeper.run(fetches, feeds))
         await asyncio.gather(*(session.aclose() for session in open_ones))
         for each in await asyncio.gather(*steps, return_exceptions=True):

@@ -175,11 +175,9 @@ class StepRunner:
         A session that has not been used on an event loop has neither, and is the child's as well.
         """
         self.compiler.forget_threads()
-        if self._here[0] is None:
-            return
-        if self.environment.worker_pool is not None:
+        if self._here[0] is not None and self.environment.worker_pool is not None:
             self.environment.worker_pool.strand()
-        if not self._closed:
+        if self._here[0] is not None and not self._closed:
             self._closed = self._closing = f"this session was opened in process {parent}, this is a child of it"
             self.is_stranded = True
             self.environment.arbiter.strand()
