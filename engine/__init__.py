@@ -12,13 +12,14 @@ from importlib import import_module as _import_module
 
 from .base.version import VERSION as __version__  # noqa: F401, of this module
 
-_MODULES = ("data", "losses", "metrics", "monitoring", "nn", "streams", "testing", "training")
+_MODULES = ("data", "losses", "metrics", "monitoring", "nest", "nn", "streams", "testing", "training")
 
 if _typing.TYPE_CHECKING:
     from . import data as data
     from . import losses as losses
     from . import metrics as metrics
     from . import monitoring as monitoring
+    from . import nest as nest
     from . import nn as nn
     from . import streams as streams
     from . import testing as testing

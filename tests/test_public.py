@@ -14,7 +14,7 @@ import pytest
 import tagloom
 import tagloom.frontend
 import tagloom.ops
-from tagloom import data, losses, metrics, monitoring, nn, streams, testing, training
+from tagloom import data, losses, metrics, monitoring, nest, nn, streams, testing, training
 from tagloom.ir.entry import PUBLIC as PUBLIC_NAMES
 
 from tests.support.cases import each
@@ -35,7 +35,7 @@ ERRORS = """
 ALIASES = {("floormod", "mod")}  # two names of one function, as in TensorFlow
 HOMONYMS = {"stack"}  # one name for two functions: see frontend/stacking.py
 
-MODULES = {"data", "losses", "metrics", "monitoring", "nn", "streams", "testing", "training"}
+MODULES = {"data", "losses", "metrics", "monitoring", "nest", "nn", "streams", "testing", "training"}
 PUBLIC = {name: getattr(tagloom, name) for name in dir(tagloom) if name not in MODULES}
 CALLABLE = {n: v for n, v in PUBLIC.items() if inspect.isfunction(v)}
 CLASSES = {n: v for n, v in PUBLIC.items() if inspect.isclass(v)}
@@ -59,7 +59,7 @@ def test_dir_is_what_the_list_of_public_names_imports():
     assert {name for name in dir(tagloom) if isinstance(getattr(tagloom, name), ModuleType)} == MODULES
 
 
-@pytest.mark.parametrize("module", [data, losses, metrics, monitoring, nn, streams, testing, training])
+@pytest.mark.parametrize("module", [data, losses, metrics, monitoring, nest, nn, streams, testing, training])
 def test_dir_of_a_module_is_its_public_names(module):
     assert dir(module) == sorted(module.__all__)
     assert not any(isinstance(getattr(module, name), ModuleType) for name in dir(module))

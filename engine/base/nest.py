@@ -1,46 +1,85 @@
-"""Nested structures of tuples, named tuples, lists, dicts and dataclasses.
+"""Nested structures of tuples, named tuples, lists, dicts, deques, dataclasses and registered containers.
 
-Of a dataclass, a field that is None, and is so by default, holds nothing.
+None is a leaf. Of a dataclass, a field that is None, and is so by default, holds nothing.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator
-from copy import copy
 from typing import Any
 
+from .containers import Dicts, kind_of
 from .errors import GraphError
 
 
 def children(structure: Any) -> list[tuple[str, Any]] | None:
     """Return (label, child) pairs of a container, or None for a leaf."""
-    if isinstance(structure, tuple) and hasattr(structure, "_fields"):
-        return [(f".{name}", getattr(structure, name)) for name in structure._fields]
-    if isinstance(structure, (tuple, list)):
-        return [(f"[{i}]", child) for i, child in enumerate(structure)]
-    if isinstance(structure, dict):
-        return [(f"[{key!r}]", structure[key]) for key in structure]
-    if getattr(structure, "_is_leaf", False):
-        return None
-    if dataclasses.is_dataclass(structure) and not isinstance(structure, type):
-        return [(f".{f.name}", getattr(structure, f.name)) for f in _held(structure)]
-    return None
+    kind = kind_of(type(structure))
+    return None if kind is None else list(zip(kind.labels(structure), kind.children(structure), strict=True))
 
 
-def _held(structure: Any) -> list[Any]:
-    """Return the fields of a dataclass that hold something."""
-    fields = dataclasses.fields(structure)
-    return [f for f in fields if f.default is not None or getattr(structure, f.name) is not None]
+def metadata_of(structure: Any) -> Any:
+    """Return what a registered container holds beside its children; None for a leaf or another container."""
+    kind = kind_of(type(structure))
+    return None if kind is None else kind.metadata(structure)
+
+
+def is_container(structure: Any) -> bool:
+    """Return True for a container, False for a leaf."""
+    return kind_of(type(structure)) is not None
 
 
 def flatten(structure: Any) -> list[Any]:
-    """Return the leaves in order."""
-    return [leaf for _, leaf in walk(structure)]
+    """Return the leaves of a structure in order.
+
+    Parameters
+    ----------
+    structure : object
+        Leaves in tuples, named tuples, lists, dicts (in the order of insertion), deques, dataclasses and containers
+        that :func:`register` knows. None is a leaf, and so is an object of any other class.
+
+    Returns
+    -------
+    list
+
+    Examples
+    --------
+    >>> from tagloom import nest
+    >>> nest.flatten({"b": [1, 2], "a": (None, "x")})
+    [1, 2, None, 'x']
+    """
+    kind = kind_of(type(structure))
+    if kind is None:
+        return [structure]
+    leaves: list[Any] = []
+    _add_leaves(kind.children(structure), leaves)
+    return leaves
+
+
+def _add_leaves(parts: list[Any], leaves: list[Any]) -> None:
+    for part in parts:
+        kind = kind_of(type(part))
+        if kind is None:
+            leaves.append(part)
+        else:
+            _add_leaves(kind.children(part), leaves)
 
 
 def walk(structure: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (path, leaf) for every leaf; the path reads like Python, ``['a'][0].x``."""
+    """Yield (path, leaf) for every leaf; the path reads like Python, ``['a'][0].x``.
+
+    Parameters
+    ----------
+    structure : object
+    path : str, optional
+        Of the structure itself, in front of all paths.
+
+    Examples
+    --------
+    >>> from tagloom import nest
+    >>> dict(nest.walk({"a": [1, 2], "b": 3}, "state"))
+    {"state['a'][0]": 1, "state['a'][1]": 2, "state['b']": 3}
+    """
     parts = children(structure)
     if parts is None:
         yield path, structure
@@ -51,60 +90,121 @@ def walk(structure: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 def flatten_as(like: Any, structure: Any) -> list[Any]:
     """Return the leaves of `structure` in the order of `like` (equal dicts may list their keys differently)."""
-    if isinstance(like, dict):
-        return [leaf for key in like for leaf in flatten_as(like[key], structure[key])]
-    parts, others = children(like), children(structure)
-    if parts is None or others is None:
+    kind, other = kind_of(type(like)), kind_of(type(structure))
+    if kind is None or other is None:
         return [structure]
-    return [leaf for (_, a), (_, b) in zip(parts, others, strict=True) for leaf in flatten_as(a, b)]
+    if isinstance(kind, Dicts):
+        return [leaf for key in like for leaf in flatten_as(like[key], structure[key])]
+    pairs = zip(kind.children(like), other.children(structure), strict=True)
+    return [leaf for part, another in pairs for leaf in flatten_as(part, another)]
 
 
 def pack_as(structure: Any, leaves: list[Any]) -> Any:
-    """Put `leaves` into the shape of `structure`."""
+    """Put `leaves` into the shape of `structure`.
+
+    Parameters
+    ----------
+    structure : object
+        Its own leaves do not matter.
+    leaves : list
+        In the order of :func:`flatten`.
+
+    Raises
+    ------
+    ValueError
+        If there are more leaves than the structure holds, or fewer.
+
+    Examples
+    --------
+    >>> from tagloom import nest
+    >>> nest.pack_as({"b": [0, 0], "a": (0,)}, ["x", "y", "z"])
+    {'b': ['x', 'y'], 'a': ('z',)}
+    """
     queue = iter(leaves)
-    packed = map_structure(lambda _: next(queue), structure)
+    packed = _pack(structure, queue)
     if next(queue, queue) is not queue:
         raise ValueError("more leaves than the structure holds")
     return packed
 
 
-def map_structure(function: Callable[[Any], Any], structure: Any) -> Any:
-    """Apply `function` to every leaf and keep the containers."""
-    parts = children(structure)
-    if parts is None:
+def _pack(structure: Any, leaves: Iterator[Any]) -> Any:
+    kind = kind_of(type(structure))
+    if kind is None:
+        for leaf in leaves:
+            return leaf
+        raise ValueError("fewer leaves than the structure holds")
+    parts, rebuild = kind.open(structure)
+    return rebuild([_pack(part, leaves) for part in parts])
+
+
+def rebuild_as(structure: Any, values: list[Any]) -> Any:
+    """Return a container like `structure` with other children, which may be structures themselves."""
+    kind = kind_of(type(structure))
+    if kind is None:
+        raise GraphError("a single value has no children", wanted="a container", got=structure, hint="test it before")
+    return kind.open(structure)[1](values)
+
+
+def make_packer(structure: Any) -> Callable[[list[Any]], Any]:
+    """Return a function that puts leaves into the shape of `structure`, and does not keep its leaves.
+
+    What the structure's containers hold may change afterwards.
+    """
+    pack = _packer(structure)
+    return lambda leaves: pack(iter(leaves))
+
+
+def _packer(structure: Any) -> Callable[[Iterator[Any]], Any]:
+    kind = kind_of(type(structure))
+    if kind is None:
+        return next
+    parts, rebuild = kind.open(structure)
+    packers = [_packer(part) for part in parts]
+    return lambda leaves: rebuild([pack(leaves) for pack in packers])
+
+
+def map_structure(function: Callable[..., Any], structure: Any, *others: Any) -> Any:
+    """Apply `function` to every leaf and keep the containers.
+
+    Parameters
+    ----------
+    function : callable
+        Takes a leaf of each structure.
+    structure, *others : object
+        Of the same containers, keys and metadata; lists and tuples may stand for each other outermost.
+
+    Raises
+    ------
+    GraphError
+        If one of the others differs from the first; the text names the place.
+
+    Examples
+    --------
+    >>> from tagloom import nest
+    >>> nest.map_structure(lambda x, y: x + y, {"a": 1, "b": [2]}, {"b": [20], "a": 10})
+    {'a': 11, 'b': [22]}
+    """
+    if others:
+        return _map_together(function, structure, others)
+    kind = kind_of(type(structure))
+    if kind is None:
         return function(structure)
-    values = [map_structure(function, child) for _, child in parts]
-    if isinstance(structure, tuple) and hasattr(structure, "_fields"):
-        return type(structure)(*values)
-    if isinstance(structure, dict):
-        return _with_values(structure, values)
-    if isinstance(structure, (tuple, list)):
-        return type(structure)(values)
-    return _with_fields(structure, values)
+    parts, rebuild = kind.open(structure)
+    return rebuild([map_structure(function, part) for part in parts])
 
 
-def _with_values(structure: dict[Any, Any], values: list[Any]) -> dict[Any, Any]:
-    """Return a dict of the same kind (a defaultdict has a default of its own) with other values."""
-    packed = copy(structure)
-    for key, value in zip(structure, values, strict=True):
-        packed[key] = value
-    return packed
-
-
-def _with_fields(structure: Any, values: list[Any]) -> Any:
-    """Return a dataclass with other values in all its fields; one may say itself what that is."""
-    if hasattr(structure, "_with_leaves"):
-        return structure._with_leaves(*values)
-    fields = _held(structure)
-    for field in fields:
-        if not field.init:
+def _map_together(function: Callable[..., Any], structure: Any, others: tuple[Any, ...]) -> Any:
+    for other in others:
+        found = difference(structure, other)
+        if found:
             raise GraphError(
-                f"field {field.name} of {type(structure).__name__} can not be given another value",
-                wanted="a dataclass whose constructor takes every field",
-                got="a field with init=False",
-                hint="let the constructor take it, or compute it in a property",
+                f"map_structure was given different structures: {found}",
+                wanted=structure,
+                got=other,
+                hint="give structures of the same containers and keys",
             )
-    return dataclasses.replace(structure, **{f.name: v for f, v in zip(fields, values, strict=True)})
+    columns = [flatten_as(structure, each) for each in (structure, *others)]
+    return pack_as(structure, [function(*leaves) for leaves in zip(*columns, strict=True)])
 
 
 def with_shards(structure: Any) -> Any:
@@ -114,27 +214,54 @@ def with_shards(structure: Any) -> Any:
 
 def difference(left: Any, right: Any, path: str = "", *, outer: bool = True) -> str | None:
     """Describe the first place where two structures differ, or None; the outermost sequence type is free."""
-    a, b = children(left), children(right)
-    where = path or "the result"
-    if (a is None) != (b is None):
-        return f"{where} is {_kind(left)} on one side and {_kind(right)} on the other"
-    if a is None or b is None:
-        return None
-    free = outer and isinstance(left, (tuple, list)) and isinstance(right, (tuple, list))
-    if not free and type(left) is not type(right):
-        return f"{where} is {_kind(left)} on one side and {_kind(right)} on the other"
-    if isinstance(left, dict) and set(left) != set(right):
-        return f"{where} has keys {list(left)} on one side and {list(right)} on the other"
-    if len(a) != len(b):
-        return f"{where} has {len(a)} elements on one side and {len(b)} on the other"
-    if isinstance(left, dict):
-        b = [(label, right[key]) for (label, _), key in zip(a, left, strict=True)]
-    for (label, x), (_, y) in zip(a, b, strict=True):
+    found = _difference_here(left, right, path, outer)
+    if found or not is_container(left):
+        return found
+    for label, x, y in _pairs(left, right):
         found = difference(x, y, path + label, outer=False)
         if found:
             return found
     return None
 
 
+def flatten_up_to(like: Any, structure: Any, path: str = "") -> list[Any]:
+    """Return what `structure` has in the places of the leaves of `like`: leaves, or structures.
+
+    Raises
+    ------
+    ValueError
+        If it has other containers; the text names the place.
+    """
+    if not is_container(like):
+        return [structure]
+    found = _difference_here(like, structure, path, outer=False)
+    if found:
+        raise ValueError(found)
+    return [leaf for label, x, y in _pairs(like, structure) for leaf in flatten_up_to(x, y, path + label)]
+
+
+def _difference_here(left: Any, right: Any, path: str, outer: bool) -> str | None:
+    """Describe how two containers differ apart from what is in them, or a container and a leaf."""
+    where, one, other = path or "the result", kind_of(type(left)), kind_of(type(right))
+    if one is None and other is None:
+        return None
+    free = outer and isinstance(left, (tuple, list)) and isinstance(right, (tuple, list))
+    if one is None or other is None or not (free or type(left) is type(right)):
+        return f"{where} is {_kind(left)} on one side and {_kind(right)} on the other"
+    unlike = one.difference(left, right) if type(left) is type(right) else None
+    if unlike:
+        return f"{where} {unlike}"
+    a, b = len(one.children(left)), len(other.children(right))
+    return f"{where} has {a} elements on one side and {b} on the other" if a != b else None
+
+
+def _pairs(left: Any, right: Any) -> list[tuple[str, Any, Any]]:
+    """Return labels and children of two containers that do not differ, in the order of the first."""
+    a, b = children(left) or [], children(right) or []
+    if isinstance(kind_of(type(left)), Dicts):
+        b = [(label, right[key]) for (label, _), key in zip(a, left, strict=True)]
+    return [(label, x, y) for (label, x), (_, y) in zip(a, b, strict=True)]
+
+
 def _kind(structure: Any) -> str:
-    return f"a {type(structure).__name__}" if children(structure) is not None else "a single value"
+    return f"a {type(structure).__name__}" if is_container(structure) else "a single value"

@@ -122,12 +122,7 @@ def _as_leaves(elems: Any, function: str) -> Any:
     parts = nest.children(elems)
     if parts is None:
         return convert_to_tensor(elems)
-    if not parts or not isinstance(elems, (list, tuple, dict)):
-        return nest.map_structure(convert_to_tensor, elems)
-    leaves = [_as_leaves(child, function) for _, child in parts]
-    if isinstance(elems, dict):
-        return type(elems)(zip(elems, leaves, strict=True))
-    return type(elems)(*leaves) if hasattr(elems, "_fields") else type(elems)(leaves)
+    return nest.rebuild_as(elems, [_as_leaves(child, function) for _, child in parts])
 
 
 def _common_length(tensors: list[Tensor], function: str) -> int | Tensor:

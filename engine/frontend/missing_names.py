@@ -12,7 +12,17 @@ from ..base.errors import TagloomError
 from ..ir.other_names import NAMES, name_here
 
 _PACKAGE = __name__.partition(".")[0]
-_MODULES = ("data", "losses", "metrics", "monitoring", "nn", "streams", "testing", "training")  # those for users
+_MODULES = (
+    "data",
+    "losses",
+    "metrics",
+    "monitoring",
+    "nest",
+    "nn",
+    "streams",
+    "testing",
+    "training",
+)  # those for users
 _NEAR = 0.75  # of `get_close_matches`: below it names only share letters, as `jit` and `int32` do
 _FLAT = ("bitwise", "debugging", "linalg", "manip", "math", "random", "strings")
 
@@ -26,6 +36,11 @@ _IN_MODULES = {
     ("losses", "MSELoss"): "losses.mean_squared_error",
     ("losses", "mse"): "losses.mean_squared_error",
     ("metrics", "Accuracy"): "metrics.accuracy",
+    ("nest", "assert_same_structure"): "nest.map_structure, which compares them",
+    ("nest", "flatten_with_joined_string_paths"): "nest.walk",
+    ("nest", "flatten_with_tuple_paths"): "nest.walk",
+    ("nest", "pack_sequence_as"): "nest.pack_as",
+    ("nest", "register_pytree_node"): "nest.register",
     ("training", "SGD"): "training.GradientDescentOptimizer",
     ("training", "Saver"): "training.Checkpointer",
 }

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import inspect
+from collections import deque
 from collections.abc import Callable
+from functools import wraps
+from itertools import islice
 from typing import Any
 
-from ..base import dtypes
+from ..base import dtypes, nest
 from ..base.errors import GraphError
 from ..base.shapes import Shape
 from ..ir.apply import build, convert_to_tensor
@@ -34,12 +37,15 @@ def py_function(
     Parameters
     ----------
     func : callable
-        Called with one read-only array for each input; returns one value for each dtype in `Tout`. Literals
-        and NumPy's scalars take that dtype, arrays must have it. What it returns must not be changed afterwards.
-    inp : list of Tensor
-        The inputs, of any dtypes and shapes.
-    Tout : dtype-like or list of them
-        Dtypes of the outputs; an empty list for a function called for its effect.
+        Called with one read-only array for each input, in the containers of `inp`; returns one value for each dtype in
+        `Tout`. Literals and NumPy's scalars take that dtype, arrays must have it. What it returns must not be changed
+        afterwards.
+    inp : list of Tensor or container
+        The inputs, of any dtypes and shapes. A dict, named tuple, dataclass or registered container among them is one
+        argument; lists and tuples are tensors. A container in the place of the list is the only argument.
+    Tout : dtype-like or list of them, or container
+        Dtypes of the outputs; an empty list for a function called for its effect. With a dict, named tuple, dataclass
+        or registered container the function returns such a one, and so does this.
     stateful : bool
         Whether a call has to wait for the stateful calls before it. False for a function whose calls do not depend on
         each other: those of several iterations then run at the same time. Calls are never merged or folded.
@@ -55,15 +61,16 @@ def py_function(
 
     Returns
     -------
-    Tensor, list of Tensor or Operation
-        One tensor for a single dtype, a list for a list, the operation for an empty list.
+    Tensor, list of Tensor, container or Operation
+        One tensor for a single dtype, a list for a list, the container for one, the operation for an empty list.
 
     Raises
     ------
     GraphError
         For a blocking function that is ``async def``.
     OpError
-        When a step runs it: the function raised (its error is ``__cause__``), or its result does not fit `Tout`.
+        When a step runs it: the function raised (its error is ``__cause__``), or its result does not fit `Tout`, in
+        dtypes, shapes or containers.
 
     Examples
     --------
@@ -82,21 +89,74 @@ def py_function(
             got=func,
             hint="leave blocking out: other operations go on while it waits",
         )
-    single = not isinstance(Tout, (list, tuple))
-    kinds = tuple(dtypes.as_dtype(dtype) for dtype in ([Tout] if single else Tout))
+    inputs = [inp] if _is_argument(inp) else list(inp)
+    packed = _is_argument(Tout)
+    single = not packed and not isinstance(Tout, (list, tuple))
+    kinds = tuple(dtypes.as_dtype(dtype) for dtype in (nest.flatten(Tout) if packed else [Tout] if single else Tout))
     shapes = _output_shapes(output_shapes, len(kinds), single)
     op = build(
         "PyFunction",
-        [convert_to_tensor(value) for value in inp],
+        [convert_to_tensor(leaf) for value in inputs for leaf in _leaves_of(value)],
         name=name or _name(func),
-        function=func,
+        function=_with_containers(func, inputs, Tout if packed else None),
         Tout=kinds,
         output_shapes=shapes,
         single=single,
         blocking=blocking,
         stateful=bool(stateful),
     )
+    if packed:
+        return nest.pack_as(Tout, list(op.outputs)) if op.outputs else op
     return op.outputs[0] if single else list(op.outputs) or op
+
+
+def _is_argument(value: Any) -> bool:
+    """Return True for a container whose leaves are inputs: lists and tuples are tensors, and so are sparse ones."""
+    is_listed = type(value) in (list, tuple, deque) or isinstance(value, Shape)
+    return not is_listed and nest.is_container(value) and not hasattr(value, "dtype")
+
+
+def _leaves_of(value: Any) -> list[Any]:
+    return nest.flatten(value) if _is_argument(value) else [value]
+
+
+def _with_containers(func: Callable[..., Any], inputs: list[Any], result: Any) -> Callable[..., Any]:
+    """Return a function of one array for each leaf that calls `func` with containers, and flattens what it returns."""
+    if result is None and not any(map(_is_argument, inputs)):
+        return func
+    packers = [(nest.make_packer(v), len(nest.flatten(v))) if _is_argument(v) else None for v in inputs]
+    like = None if result is None else nest.map_structure(dtypes.as_dtype, result)
+
+    def arguments(arrays: tuple[Any, ...]) -> list[Any]:
+        queue = iter(arrays)
+        return [next(queue) if p is None else p[0](list(islice(queue, p[1]))) for p in packers]
+
+    def leaves(found: Any) -> Any:
+        if like is None:
+            return found
+        try:
+            return nest.flatten_up_to(like, found)
+        except ValueError as error:
+            raise GraphError(
+                f"{_name(func)} returned another structure than Tout: {error}",
+                wanted=like,
+                got=found,
+                hint="return the container that Tout is, with a value for each dtype",
+            ) from None
+
+    if inspect.iscoroutinefunction(func):
+
+        @wraps(func)
+        async def awaited(*arrays: Any) -> Any:
+            return leaves(await func(*arguments(arrays)))
+
+        return awaited
+
+    @wraps(func)
+    def called(*arrays: Any) -> Any:
+        return leaves(func(*arguments(arrays)))
+
+    return called
 
 
 def _output_shapes(given: Any, count: int, single: bool) -> tuple[Shape, ...]:

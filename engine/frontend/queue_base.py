@@ -280,4 +280,5 @@ class QueueBase(HasComponents):
             )
 
     def _result(self, op: Operation) -> Any:
-        return op.outputs[0] if self.names is None and len(op.outputs) == 1 else self.named(op.outputs)
+        is_single = self.names is None and self.structure is None and len(op.outputs) == 1
+        return op.outputs[0] if is_single else self.named(op.outputs)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..base import dtypes as kinds
+from ..base import nest
 from ..base.dtypes import DType
 from ..base.errors import GraphError
 from ..base.shapes import Shape
@@ -27,17 +28,21 @@ class HasComponents:
         Of an element's components.
     names : tuple of str or None
         Of the components, if elements are dicts.
+    structure : object
+        The dtypes in the container that elements come in, if that is no list, tuple or dict by `names`; else None.
     handle : Tensor
         Of the resource.
     """
 
-    __slots__ = ("dtypes", "handle", "name", "names", "shapes", "shared_name")
+    __slots__ = ("dtypes", "handle", "name", "names", "shapes", "shared_name", "structure")
     _what = "queue"  # in errors
 
     def __init__(
         self, type: str, dtypes: Any, shapes: Any, names: Any, shared_name: str | None, name: str, **about: Any
     ) -> None:
-        listed = dtypes if isinstance(dtypes, (list, tuple)) else [dtypes]
+        packed = not isinstance(dtypes, (list, tuple)) and nest.is_container(dtypes)
+        self.structure: Any = nest.map_structure(kinds.as_dtype, dtypes) if packed else None
+        listed = nest.flatten(dtypes) if packed else dtypes if isinstance(dtypes, (list, tuple)) else [dtypes]
         self.dtypes: tuple[DType, ...] = tuple(map(kinds.as_dtype, listed))
         self.shapes: tuple[Shape, ...] = component_shapes(shapes, len(self.dtypes))
         self.names: tuple[str, ...] | None = component_names(names, len(self.dtypes))
@@ -59,7 +64,7 @@ class HasComponents:
         return self.handle.graph
 
     def components_of(self, vals: Any) -> list[Any]:
-        """Return the components of an element that a user gives: a list, a dict by name, or one value.
+        """Return the components of an element that a user gives: a list, a dict by name, a container, or one value.
 
         Raises
         ------
@@ -68,11 +73,29 @@ class HasComponents:
         """
         if self.names is not None and isinstance(vals, Mapping) and set(vals) == set(self.names):
             return [vals[name] for name in self.names]
+        if self.structure is not None:
+            return self._leaves_of(vals)
+        if not isinstance(vals, (list, tuple, Mapping)) and is_plain_container(vals):
+            vals = nest.flatten(vals)
         one = not isinstance(vals, (list, tuple)) or (len(self.dtypes) == 1 and len(vals) != 1)
         listed = [vals] if one else list(vals)
         if self.names is not None or isinstance(vals, Mapping) or len(listed) != len(self.dtypes):
             raise self.other_components(vals)
         return listed
+
+    def _leaves_of(self, vals: Any) -> list[Any]:
+        """Return the leaves of an element in the container of the dtypes, or of a list of them."""
+        if type(vals) in (list, tuple) and len(vals) == len(self.dtypes):
+            return list(vals)
+        try:
+            return nest.flatten_up_to(self.structure, vals, "the element")
+        except ValueError as error:
+            raise GraphError(
+                f"{self._what} '{self.name}' was given another structure than its dtypes have: {error}",
+                wanted=self.structure,
+                got=vals,
+                hint="give the container in which the dtypes are, with a tensor for each",
+            ) from None
 
     def other_components(self, vals: Any) -> GraphError:
         """Return the error for components that are not those of an element."""
@@ -87,9 +110,14 @@ class HasComponents:
     def named(self, values: Sequence[Any], indices: Sequence[int] | None = None) -> Any:
         """Return components, those of some `indices`, as a list, or as a dict if they have names."""
         if self.names is None:
-            return list(values)
+            return list(values) if self.structure is None or indices else nest.pack_as(self.structure, list(values))
         chosen = self.names if indices is None else [self.names[i] for i in indices]
         return dict(zip(chosen, values, strict=True))
+
+
+def is_plain_container(vals: Any) -> bool:
+    """Return True for a container that is no tensor of several parts, as sparse tensors and slices are."""
+    return nest.is_container(vals) and not hasattr(vals, "dtype")
 
 
 def tensors_of(values: Sequence[Any], dtypes: Sequence[DType]) -> list[Tensor]:

@@ -99,7 +99,7 @@ def gradients(
     stops = {key_of(t) for t in nest.flatten(stop_gradients)} if stop_gradients is not None else set()
     with scopes.within(name=scopes.current().name and f"{scopes.current().name}/{name}" or name):
         found = _reverse(outputs, targets, seeds, stops, unconnected_gradients == ZERO)
-    return found if nest.children(xs) is None else nest.pack_as(xs, found)
+    return nest.pack_as(xs, found) if nest.is_container(xs) else found
 
 
 def _leaves(structure: Any) -> list[Any]:
@@ -128,10 +128,10 @@ def _seeds(ys: Any, given: Any) -> list[Any]:
 
 def _as_lists(ys: Any, given: Any) -> tuple[Any, Any]:
     """Return both as lists: one y needs none around it, nor does its cotangent."""
-    if isinstance(ys, IndexedSlices) or nest.children(ys) is None:
+    if isinstance(ys, IndexedSlices) or not nest.is_container(ys):
         listed = isinstance(given, (list, tuple)) and len(given) == 1
         return [ys], given if listed and not isinstance(given[0], (int, float, complex)) else [given]
-    alone = isinstance(given, IndexedSlices) or nest.children(given) is None
+    alone = isinstance(given, IndexedSlices) or not nest.is_container(given)
     return ys, [given] if alone and len(_leaves(ys)) == 1 else given
 
 

@@ -62,7 +62,7 @@ def jacobian(output: Any, inputs: Any, unconnected_gradients: str = NONE, name: 
         count = apply("Cast", apply("Size", y), dtype=int64)
         rows = stacked_gradients(lambda k: flat[k], count, xs, unconnected_gradients, "rows")
         found = [None if row is None else _shaped(row, y, x) for row, x in zip(rows, xs, strict=True)]
-    return found[0] if nest.children(inputs) is None else nest.pack_as(inputs, found)
+    return nest.pack_as(inputs, found) if nest.is_container(inputs) else found[0]
 
 
 def _scope(name: str) -> str:
@@ -194,7 +194,7 @@ def hessian_vector_product(ys: Any, xs: Any, v: Any, name: str = "hessian_vector
 def _vectors(xs: Any, v: Any) -> list[Any]:
     """Return a vector for each x: for a single one `v` is that, or a list with it."""
     values = nest.flatten(xs)
-    if nest.children(xs) is None:
+    if not nest.is_container(xs):
         alone = isinstance(v, (list, tuple)) and len(v) == 1 and hasattr(v[0], "shape")
         return list(v) if alone else [v]
     vectors = list(v) if isinstance(v, (list, tuple)) else nest.flatten(v)
@@ -256,4 +256,4 @@ def jvp(ys: Any, xs: Any, v: Any, name: str = "jvp") -> Any:
             moved = gradients([g for g, _ in pairs], cotangents, [w for _, w in pairs], unconnected_gradients=ZERO)
         else:
             moved = cotangents
-    return moved[0] if nest.children(ys) is None else nest.pack_as(ys, moved)
+    return nest.pack_as(ys, moved) if nest.is_container(ys) else moved[0]

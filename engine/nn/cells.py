@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from ..base import nest
 from ..base.errors import GraphError
 from ..base.shapes import Shape
 from ..frontend.scopes import name_scope
@@ -86,16 +87,15 @@ class RNNCell(Module):
 
 
 def map_sizes(function: Callable[[list[int]], Any], sizes: Any) -> Any:
-    """Apply a function to each of the sizes in a structure of tuples and dicts: an int, or a list of dimensions."""
+    """Apply a function to each of the sizes in a structure: an int, or a list of dimensions."""
     if isinstance(sizes, int):
         return function([sizes])
     if isinstance(sizes, (list, Shape)):
         dims: list[Any] = list(sizes)
         return function(dims)
-    if isinstance(sizes, dict):
-        return {key: map_sizes(function, size) for key, size in sizes.items()}
-    values = [map_sizes(function, size) for size in sizes]
-    return type(sizes)(*values) if hasattr(sizes, "_fields") else tuple(values)
+    parts = nest.children(sizes)
+    values = [map_sizes(function, size) for size in (sizes if parts is None else [part for _, part in parts])]
+    return tuple(values) if parts is None else nest.rebuild_as(sizes, values)
 
 
 class LSTMStateTuple(NamedTuple):

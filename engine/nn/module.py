@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ..base import nest
 from ..base.errors import GraphError
 from ..frontend.partitioned import PartitionedVariable
 from ..frontend.scopes import name_scope
@@ -180,6 +181,8 @@ def _walk(module: Module) -> Iterator[tuple[str, Any]]:
 def _within(name: str, value: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
     if isinstance(value, (list, tuple, PartitionedVariable)):
         value = dict(enumerate(value))
+    elif not isinstance(value, (Mapping, Module)) and (parts := nest.children(value)) is not None:
+        value = {label.strip("[].'\""): part for label, part in parts}  # deques, dataclasses, registered containers
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from _within(f"{name}.{key}", inner, seen)

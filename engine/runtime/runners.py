@@ -15,6 +15,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Protocol
 
+from ..base import nest
 from ..base.errors import GraphError, QueueClosed, StepTimeout
 from ..base.waiting import wait_shielded
 from ..ir.operation import Operation
@@ -386,9 +387,7 @@ async def _guard(runner: Runner, task: asyncio.Task[None]) -> None:
 
 
 def _name_of(fetches: Any) -> str:
-    first = fetches
-    while isinstance(first, (list, tuple, dict)) and first:
-        first = next(iter(first.values() if isinstance(first, dict) else first))
+    first = next(iter(nest.flatten(fetches)), fetches)
     return str(getattr(first, "name", None) or getattr(first, "__name__", None) or first)
 
 

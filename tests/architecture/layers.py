@@ -41,6 +41,7 @@ LAYERS = {
     "tagloom.losses": 7,
     "tagloom.metrics": 7,
     "tagloom.monitoring": 7,
+    "tagloom.nest": 7,
     "tagloom.nn": 7,
     "tagloom.testing": 7,
     "tagloom.training": 7,

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from ...base.array_like import as_array
+from ...base.containers import Dicts
 from ...base.dtypes import as_dtype
 from ...base.errors import DtypeError, ShapeError
-from .elements import leaves_of, packed, skeleton, summary
+from ...base.nest import rebuild_as
+from .elements import kind_of_element, leaves_of, parts_of, skeleton, summary
 
 Array = np.ndarray[Any, Any]
 
@@ -56,17 +58,25 @@ def _joined(elements: Sequence[Any], join: Any, padding: Any) -> Any:
                 got=summary(each),
                 hint="let a map give all elements one structure",
             )
-    if isinstance(first, dict):
+    if isinstance(kind_of_element(first), Dicts):
         columns = [[each[key] for each in elements] for key in first]
         fillings = [padding[key] if isinstance(padding, dict) else padding for key in first]
         return {
             key: _joined(column, join, filling) for key, column, filling in zip(first, columns, fillings, strict=True)
         }
-    parts = [
-        _joined(column, join, padding[i] if isinstance(padding, tuple) else padding)
-        for i, column in enumerate(zip(*elements, strict=True))
-    ]
-    return packed(tuple([None] * len(parts)), iter(parts)) if not hasattr(first, "_fields") else type(first)(*parts)
+    fillings = _fillings(first, padding)
+    columns = zip(*(parts_of(each) or [] for each in elements), strict=True)
+    return rebuild_as(
+        first, [_joined(column, join, filling) for column, filling in zip(columns, fillings, strict=True)]
+    )
+
+
+def _fillings(first: Any, padding: Any) -> list[Any]:
+    """Return the padding of each part of an element: its own where the padding has the element's structure."""
+    count = len(parts_of(first) or [])
+    if isinstance(padding, tuple):
+        return [padding[i] for i in range(count)]
+    return parts_of(padding) or [] if type(padding) is type(first) else [padding] * count
 
 
 def _stacked(column: Sequence[Any], _: Any) -> Array:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...base.array_like import as_array
 from ...base.errors import DtypeError, ShapeError
-from .elements import in_order_of, leaves_of, skeleton, summary
+from .elements import in_order_of, is_structure, leaves_of, skeleton, summary
 
 Array = np.ndarray[Any, Any]
 
@@ -33,7 +33,7 @@ class Conform:
         self._skeleton = skeleton(spec)
         self._leaves = [_Leaf(each) for each in leaves_of(spec)]
         parts = list(spec.values()) if isinstance(spec, dict) else list(spec) if isinstance(spec, tuple) else []
-        self._is_flat = bool(parts) and not any(isinstance(each, (tuple, dict)) for each in parts)
+        self._is_flat = bool(parts) and not any(map(is_structure, parts))
         self._keys = list(spec) if isinstance(spec, dict) and self._is_flat else None
 
     def __call__(self, element: Any) -> list[Array]:
@@ -84,7 +84,7 @@ class _Leaf:
         )
 
     def _converted(self, value: Any) -> Array:
-        if isinstance(value, (tuple, dict)):
+        if is_structure(value):
             raise _other_structure(self._spec, value)
         try:
             data = np.frombuffer(value, np.uint8) if isinstance(value, (bytes, bytearray)) else value

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ...base.containers import Dicts, Kind, Sequences, kind_of
 from ...base.errors import PipelineError
+from ...base.nest import rebuild_as
 
 Origin = tuple[str, int] | None  # a file or another source, and the number of the line, record or element there
 Item = tuple[Any, Origin]  # an element, or the Failure in its place
@@ -72,48 +75,91 @@ def nbytes_of(element: Any) -> int:
         return sum(map(nbytes_of, element))
     if isinstance(element, dict):
         return sum(map(nbytes_of, element.values()))
-    return 0
+    parts = parts_of(element)
+    return 0 if parts is None else sum(map(nbytes_of, parts))
 
 
-# ---- structures: tuples and dicts; lists are arrays
+# ---- structures: tuples, dicts, dataclasses and registered containers; lists are arrays
+
+
+@dataclass(frozen=True)
+class Skeleton:
+    """What is equal for containers of one class that hold equal skeletons, and the same apart from them.
+
+    Attributes
+    ----------
+    cls : type
+    labels, metadata : object
+        Of the children, and of the container.
+    parts : tuple
+        The skeletons of the children.
+    """
+
+    cls: type
+    labels: tuple[str, ...]
+    metadata: Any
+    parts: tuple[Any, ...]
+    _is_leaf = True  # of nested structures
+
+
+def kind_of_element(element: Any) -> Kind | None:
+    """Return the kind of a container that is no tuple or dict; None for a leaf, as lists and deques are."""
+    kind = kind_of(type(element))
+    return None if kind is None or isinstance(element, (list, deque)) else kind
+
+
+def is_structure(element: Any) -> bool:
+    """Return True if an element has parts."""
+    return isinstance(element, (tuple, dict)) or kind_of_element(element) is not None
+
+
+def parts_of(element: Any) -> list[Any] | None:
+    """Return the parts of an element in order, or None for a leaf."""
+    kind = kind_of_element(element)
+    return None if kind is None else kind.children(element)
 
 
 def leaves_of(element: Any) -> list[Any]:
     """Return the leaves of an element in order."""
-    if isinstance(element, tuple):
-        return [leaf for each in element for leaf in leaves_of(each)]
-    if isinstance(element, dict):
-        return [leaf for each in element.values() for leaf in leaves_of(each)]
-    return [element]
+    parts = parts_of(element)
+    return [element] if parts is None else [leaf for part in parts for leaf in leaves_of(part)]
 
 
 def skeleton(element: Any) -> Any:
     """Return what is equal for elements of one structure."""
-    if isinstance(element, tuple):
+    kind = kind_of_element(element)
+    if kind is None:
+        return None
+    if isinstance(kind, Sequences):
         return tuple(map(skeleton, element))
-    if isinstance(element, dict):
+    if isinstance(kind, Dicts):
         return {key: skeleton(each) for key, each in element.items()}
-    return None
+    parts = tuple(map(skeleton, kind.children(element)))
+    return Skeleton(type(element), tuple(kind.labels(element)), kind.metadata(element), parts)
 
 
 def packed(like: Any, leaves: Iterator[Any]) -> Any:
     """Return a structure like another, of other leaves."""
-    if isinstance(like, tuple):
-        parts = [packed(each, leaves) for each in like]
-        return type(like)(*parts) if hasattr(like, "_fields") else tuple(parts)
-    if isinstance(like, dict):
+    kind = kind_of_element(like)
+    if kind is None:
+        return next(leaves)
+    if isinstance(kind, Dicts):
         return {key: packed(each, leaves) for key, each in like.items()}
-    return next(leaves)
+    parts, rebuild = kind.open(like)
+    return rebuild([packed(each, leaves) for each in parts])
 
 
 def in_order_of(like: Any, element: Any) -> Any:
     """Return an element of an equal skeleton with the keys of its dicts in the order of another's."""
-    if isinstance(like, tuple):
-        parts = [in_order_of(a, b) for a, b in zip(like, element, strict=True)]
-        return type(like)(*parts) if hasattr(like, "_fields") else tuple(parts)
-    if isinstance(like, dict):
+    if isinstance(like, Skeleton):
+        return rebuild_as(element, list(map(in_order_of, like.parts, parts_of(element) or [])))
+    kind = kind_of_element(like)
+    if kind is None:
+        return element
+    if isinstance(kind, Dicts):
         return {key: in_order_of(each, element[key]) for key, each in like.items()}
-    return element
+    parts, rebuild = kind.open(like)
+    return rebuild([in_order_of(a, b) for a, b in zip(parts, parts_of(element) or [], strict=True)])
 
 
 def summary(element: Any) -> str:

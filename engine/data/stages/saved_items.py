@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...base.deferred import Deferred
-from .elements import Failure, Item, Origin, failure, in_order_of, leaves_of, packed, skeleton
+from .elements import Failure, Item, Origin, failure, in_order_of, is_structure, leaves_of, packed, skeleton
 
 _SMALL = 4096  # bytes of an array up to which it is copied together with others
 
@@ -44,7 +44,7 @@ def _said(failed: Failure) -> dict[str, Any]:
 
 
 def _saved_values(values: list[Any]) -> dict[str, Any]:
-    if values and not any(isinstance(each, (tuple, dict)) for each in values):
+    if values and not any(map(is_structure, values)):
         return {"like": None, "columns": [_saved_column(values)]}
     if not values or any(skeleton(each) != skeleton(values[0]) for each in values[1:]):
         return {"values": values}

@@ -13,9 +13,10 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from ...base.containers import Dicts
 from ...base.errors import GraphError
 from ...base.record_files import ENDED, Block, DamagedRecord, FixedLayout, RecordFile, is_named, matching_files
-from .elements import Failure, Item, first_of, leaves_of, packed
+from .elements import Failure, Item, first_of, is_structure, kind_of_element, leaves_of, packed, parts_of
 from .stage import HELD, QUICKLY, SLICE, Context, Stage, count_of, end_task, is_cancelled
 
 
@@ -316,13 +317,12 @@ def _rows(array: np.ndarray[Any, Any], first: int, stop: int) -> list[Any]:
 
 def _packer(structure: Any) -> Callable[[tuple[Any, ...]], Any]:
     """Return what makes an element of the slices of its leaves."""
-    if not isinstance(structure, (tuple, dict)):
+    if not is_structure(structure):
         return lambda row: row[0]
-    parts = structure.values() if isinstance(structure, dict) else structure
-    if not any(isinstance(each, (tuple, dict)) for each in parts):
+    if not any(map(is_structure, parts_of(structure) or [])):
         if type(structure) is tuple:
             return lambda row: row
-        if isinstance(structure, dict):
+        if isinstance(kind_of_element(structure), Dicts):
             names = tuple(structure)
             return lambda row: dict(zip(names, row, strict=True))
     return lambda row: packed(structure, iter(row))

@@ -186,7 +186,8 @@ class Parameters:
             return value.dtype, value.shape
         parts = nest.children(value)
         if parts is not None:
-            return type(value), tuple((label, self._key_of(name, part, arguments)) for label, part in parts)
+            made = tuple((label, self._key_of(name, part, arguments)) for label, part in parts)
+            return type(value), made, self._metadata_of(name, value)
         if as_symbolic(value):
             arguments.symbolic = True
             return None
@@ -199,6 +200,11 @@ class Parameters:
             return self._constant(name, value)
         arguments.leaves.append(value)
         return spec.dtype.numpy, spec.shape.as_tuple()
+
+    def _metadata_of(self, name: str, value: Any) -> Any:
+        """Return what a container holds beside its children, as a constant of the trace."""
+        metadata = nest.metadata_of(value)
+        return None if metadata is None else self._constant(f"the metadata of {name}", metadata)
 
     def _constant(self, name: str, value: Any) -> Any:
         if isinstance(value, Awaitable):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -120,13 +119,11 @@ def _may_be_large(tensor: Tensor) -> bool:
 
 
 def _packer(structure: Any) -> Callable[[list[Any]], Any]:
-    parts = nest.children(structure)
-    if parts is None:
+    if not nest.is_container(structure):
         return itemgetter(0)
-    flat = all(nest.children(part) is None for _, part in parts)
-    if flat and type(structure) in (list, tuple):
+    if type(structure) in (list, tuple) and not any(map(nest.is_container, structure)):
         return type(structure)
-    return partial(nest.pack_as, nest.map_structure(lambda leaf: ..., structure))
+    return nest.make_packer(structure)
 
 
 def make_request(graph: Graph, fetches: Any) -> Request:

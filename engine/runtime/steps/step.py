@@ -45,7 +45,7 @@ class Step:
         self._runner = runner
         self._request = request
         self._feeds = feeds
-        self._keys = None if all(nest.children(key) is None for key in keys) else tuple(keys)  # with structures
+        self._keys = tuple(keys) if any(map(nest.is_container, keys)) else None  # with structures
         self._compile()
 
     def __repr__(self) -> str:

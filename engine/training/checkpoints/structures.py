@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...base.containers import Registered, find_registered, kind_of
 from ...base.deferred import Deferred
 from ...base.errors import CheckpointError
 
@@ -19,7 +20,7 @@ _PLAIN = (bool, int, str, type(None))
 
 
 def encode(value: Any, add: Callable[[np.ndarray[Any, Any]], str], what: str, later: Later) -> Any:
-    """Return what stands in JSON for a structure of tuples, lists and dicts.
+    """Return what stands in JSON for a structure of tuples, lists, dicts and registered containers.
 
     Parameters
     ----------
@@ -46,6 +47,10 @@ def encode(value: Any, add: Callable[[np.ndarray[Any, Any]], str], what: str, la
     if isinstance(value, bytes):
         return {"bytes": base64.b64encode(value).decode()}
     encoded = partial(encode, add=add, what=what, later=later)
+    kind = kind_of(type(value))
+    if isinstance(kind, Registered):
+        parts = list(map(encoded, kind.children(value)))
+        return {"registered": [kind.name, encoded(kind.metadata(value)), parts]}
     if isinstance(value, dict):
         return {"dict": [list(map(encoded, pair)) for pair in value.items()]}
     if isinstance(value, (tuple, list)) and not _is_named(value):
@@ -69,7 +74,7 @@ def _refused(value: Any, what: str) -> CheckpointError:
     return CheckpointError(
         "this can not be saved",
         variable=what,
-        wanted="tuples, lists and dicts of arrays, numbers, strings, bytes and None",
+        wanted="tuples, lists, dicts and registered containers of arrays, numbers, strings, bytes and None",
         got=f"{type(value).__module__}.{type(value).__qualname__}",
         hint=hint,
     )
@@ -88,7 +93,7 @@ def decode(found: Any, get: Callable[[str], Any], scalar: Callable[[str], Any]) 
     Raises
     ------
     ValueError, KeyError
-        If it is nothing that `encode` makes.
+        If it is nothing that `encode` makes, or a container of a class that is not registered now.
     """
     if isinstance(found, list):
         return [decode(each, get, scalar) for each in found]
@@ -101,6 +106,9 @@ def decode(found: Any, get: Callable[[str], Any], scalar: Callable[[str], Any]) 
         return tuple(decode(each, get, scalar) for each in inner)
     if kind == "dict" and isinstance(inner, list):
         return {_key(decode(key, get, scalar)): decode(each, get, scalar) for key, each in inner}
+    if kind == "registered" and isinstance(inner, list) and len(inner) == 3 and isinstance(inner[2], list):
+        rebuild = find_registered(str(inner[0]))
+        return rebuild(decode(inner[1], get, scalar), [decode(each, get, scalar) for each in inner[2]])
     return _leaf(kind, inner, get, scalar)
 
 

@@ -1,0 +1,416 @@
+"""Kinds of containers that nested structures consist of: Python's own, dataclasses, and those that users register.
+
+Registered containers live in optree's registry, in the namespace "tagloom" or the global one. optree is imported by
+`register` alone; where nobody has imported it, nothing can be registered. See docs/design/0049-structures.md.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections import deque
+from collections.abc import Callable
+from copy import copy
+from functools import partial
+from typing import Any, Protocol
+
+from .errors import GraphError
+
+NAMESPACE = "tagloom"  # of optree's registry
+Rebuild = Callable[[list[Any]], Any]
+
+
+class Kind(Protocol):
+    """Operations on the containers of one kind."""
+
+    def children(self, structure: Any) -> list[Any]:
+        """Return the children in order."""
+
+    def labels(self, structure: Any) -> list[str]:
+        """Return what each child's path has in front of its own, like ``[0]`` or ``.x``."""
+
+    def open(self, structure: Any) -> tuple[list[Any], Rebuild]:
+        """Return the children, and a function that makes an equal container of other children."""
+
+    def metadata(self, structure: Any) -> Any:
+        """Return what the container holds beside its children and their labels, or None."""
+
+    def difference(self, left: Any, right: Any) -> str | None:
+        """Describe how two containers of one type differ apart from their children's values, or return None."""
+
+
+class Sequences:
+    """Lists and tuples, and classes derived from them."""
+
+    def children(self, structure: Any) -> list[Any]:
+        """Return the elements."""
+        return list(structure)
+
+    def labels(self, structure: Any) -> list[str]:
+        """Return the indices in brackets."""
+        return [f"[{i}]" for i in range(len(structure))]
+
+    def open(self, structure: Any) -> tuple[list[Any], Rebuild]:
+        """Return the elements, and the type as the function that packs others."""
+        return list(structure), type(structure)
+
+    def metadata(self, structure: Any) -> Any:
+        """Return None: a sequence holds its elements alone."""
+        return None
+
+    def difference(self, left: Any, right: Any) -> str | None:
+        """Return None: lengths are compared for containers of all kinds."""
+        return None
+
+
+class Deques(Sequences):
+    """Deques, which keep their greatest length."""
+
+    def open(self, structure: Any) -> tuple[list[Any], Rebuild]:
+        """Return the elements, and a function that makes a deque of the same greatest length."""
+        return list(structure), partial(_deque, type(structure), structure.maxlen)
+
+
+class NamedTuples(Sequences):
+    """Named tuples, whose constructor takes a value for each field."""
+
+    def labels(self, structure: Any) -> list[str]:
+        """Return the names of the fields behind a dot."""
+        return [f".{name}" for name in structure._fields]
+
+    def open(self, structure: Any) -> tuple[list[Any], Rebuild]:
+        """Return the fields, and a function that calls the constructor with others."""
+        return list(structure), partial(_call, type(structure))
+
+
+class Dicts:
+    """Dicts and classes derived from them, in the order of insertion."""
+
+    def children(self, structure: Any) -> list[Any]:
+        """Return the values."""
+        return list(structure.values()) if type(structure) is dict else [structure[key] for key in structure]
+
+    def labels(self, structure: Any) -> list[str]:
+        """Return the keys in brackets."""
+        return [f"[{key!r}]" for key in structure]
+
+    def open(self, structure: Any) -> tuple[list[Any], Rebuild]:
+        """Return the values, and a function that makes a dict of the same keys (a defaultdict keeps its default)."""
+        rebuild = partial(_dict, list(structure)) if type(structure) is dict else partial(_with_values, copy(structure))
+        return self.children(structure), rebuild
+
+    def metadata(self, structure: Any) -> Any:
+        """Return None: the keys are labels."""
+        return None
+
+    def difference(self, left: Any, right: Any) -> str | None:
+        """Compare the keys, whatever their order."""
+        if left.keys() == right.keys():
+            return None
+        return f"has keys {list(left)} on one side and {list(right)} on the other"
+
+
+class Dataclasses:
+    """Dataclasses; a field that is None, and is so by default, holds nothing."""
+
+    def children(self, structure: Any) -> list[Any]:
+        """Return the values of the fields that hold something."""
+        return [getattr(structure, field.name) for field in _held(structure)]
+
+    def labels(self, structure: Any) -> list[str]:
+        """Return the names of the fields behind a dot."""
+        return [f".{field.name}" for field in _held(structure)]
+
+    def open(self, structure: Any) -> tuple[list[Any], Rebuild]:
+        """Return the fields, and a function that replaces them, or the class's own one."""
+        own = getattr(structure, "_with_leaves", None)
+        rebuild = partial(_with_fields, copy(structure), _held(structure)) if own is None else partial(_call, own)
+        return self.children(structure), rebuild
+
+    def metadata(self, structure: Any) -> Any:
+        """Return None: the fields are labels."""
+        return None
+
+    def difference(self, left: Any, right: Any) -> str | None:
+        """Compare which fields hold something."""
+        held = self.labels(left)
+        if held == self.labels(right) or len(held) != len(self.labels(right)):
+            return None
+        return f"has fields {held} on one side and {self.labels(right)} on the other"
+
+
+class Registered:
+    """Containers of a class that is registered with optree.
+
+    Parameters
+    ----------
+    entry : PyTreeNodeRegistryEntry
+        The functions that were registered with the class.
+    """
+
+    def __init__(self, entry: Any) -> None:
+        self._entry = entry
+
+    @property
+    def name(self) -> str:
+        """Module and qualified name of the class."""
+        return _name_of(self._entry.type)
+
+    def children(self, structure: Any) -> list[Any]:
+        """Return the children that the registered function gives."""
+        return self._flatten(structure)[0]
+
+    def labels(self, structure: Any) -> list[str]:
+        """Return the entries that the registered function names its children by, or numbers."""
+        children, _, entries = self._flatten(structure)
+        return [self._label(entry) for entry in (range(len(children)) if entries is None else entries)]
+
+    def open(self, structure: Any) -> tuple[list[Any], Rebuild]:
+        """Return the children, and the registered function that makes a container of others."""
+        children, metadata, _ = self._flatten(structure)
+        return children, partial(self._entry.unflatten_func, metadata)
+
+    def metadata(self, structure: Any) -> Any:
+        """Return the metadata that the registered function gives."""
+        return self._flatten(structure)[1]
+
+    def difference(self, left: Any, right: Any) -> str | None:
+        """Compare the metadata."""
+        (_, ours, _), (_, theirs, _) = self._flatten(left), self._flatten(right)
+        try:
+            if ours is theirs or bool(ours == theirs):
+                return None
+        except Exception as error:  # of the user's comparison
+            raise GraphError(
+                f"the metadata of two {self._entry.type.__name__} cannot be compared: {error}",
+                wanted="metadata whose == gives a bool: names, numbers, tuples of them",
+                got=type(ours).__name__,
+                hint="let flatten return arrays among the children, not in the metadata",
+            ) from error
+        return f"has metadata {ours!r} on one side and {theirs!r} on the other"
+
+    def _flatten(self, structure: Any) -> tuple[list[Any], Any, list[Any] | None]:
+        """Return children, metadata, and their entries if there are any."""
+        found = self._entry.flatten_func(structure)
+        if not isinstance(found, tuple) or len(found) not in (2, 3):
+            raise self._refuse(repr(found))
+        children, entries = list(found[0]), found[2] if len(found) == 3 else None
+        if entries is not None and len(entries := list(entries)) != len(children):
+            raise self._refuse(f"{len(children)} children and {len(entries)} entries")
+        return children, found[1], entries
+
+    def _refuse(self, got: str) -> GraphError:
+        return GraphError(
+            f"the flatten function of the registered class {self._entry.type.__name__} returns something else",
+            wanted="(children, metadata) or (children, metadata, entries) with an entry for each child",
+            got=got,
+            hint="correct what was given to nest.register",
+        )
+
+    def _label(self, entry: Any) -> str:
+        """Return a child's part of a path, as its class wants it; a name is an attribute where the class says nothing."""
+        optree, found = sys.modules["optree"], self._entry
+        made = found.path_entry_type(entry, found.type, found.kind)
+        if not isinstance(made, optree.FlattenedEntry):
+            return str(made.codify(""))
+        return f".{entry}" if isinstance(entry, str) and entry.isidentifier() else f"[{entry!r}]"
+
+
+def _call(function: Callable[..., Any], values: list[Any]) -> Any:
+    return function(*values)
+
+
+def _deque(cls: Any, maxlen: int | None, values: list[Any]) -> Any:
+    return cls(values, maxlen)
+
+
+def _dict(keys: list[Any], values: list[Any]) -> dict[Any, Any]:
+    return dict(zip(keys, values, strict=True))
+
+
+def _with_values(pattern: dict[Any, Any], values: list[Any]) -> dict[Any, Any]:
+    packed = copy(pattern)
+    for key, value in zip(pattern, values, strict=True):
+        packed[key] = value
+    return packed
+
+
+def _held(structure: Any) -> list[Any]:
+    """Return the fields of a dataclass that hold something."""
+    fields = dataclasses.fields(structure)
+    return [f for f in fields if f.default is not None or getattr(structure, f.name) is not None]
+
+
+def _with_fields(structure: Any, fields: list[Any], values: list[Any]) -> Any:
+    for field in fields:
+        if not field.init:
+            raise GraphError(
+                f"field {field.name} of {type(structure).__name__} can not be given another value",
+                wanted="a dataclass whose constructor takes every field",
+                got="a field with init=False",
+                hint="let the constructor take it, or compute it in a property",
+            )
+    return dataclasses.replace(structure, **{f.name: v for f, v in zip(fields, values, strict=True)})
+
+
+_SEQUENCES, _DEQUES, _NAMED_TUPLES, _DICTS, _DATACLASSES = (
+    Sequences(),
+    Deques(),
+    NamedTuples(),
+    Dicts(),
+    Dataclasses(),
+)
+# Kinds of classes that nobody registers: None is a leaf's. Users' classes are not kept: they may be registered later,
+# and a class made in a function should go with it.
+_KINDS: dict[type, Kind | None] = {
+    list: _SEQUENCES,
+    tuple: _SEQUENCES,
+    dict: _DICTS,
+    deque: _DEQUES,
+    **dict.fromkeys((type(None), bool, int, float, complex, str, bytes, type(...)), None),
+}
+_OWN = frozenset({__name__.partition(".")[0], "builtins", "numpy", "ml_dtypes"})  # packages whose classes are kept
+_UNKNOWN: Any = object()
+
+
+def kind_of(cls: type) -> Kind | None:
+    """Return the kind of container that a class is, or None if its instances are leaves."""
+    kind = _KINDS.get(cls, _UNKNOWN)
+    if kind is not _UNKNOWN:
+        return kind  # type: ignore[no-any-return]
+    found = _registered(cls) or _unregistered(cls)
+    if cls.__module__.partition(".")[0] in _OWN:
+        _KINDS[cls] = found
+    return found
+
+
+def _registered(cls: type) -> Registered | None:
+    """Return the kind of a class that is registered with optree, by whatever library."""
+    registry = getattr(sys.modules.get("optree"), "register_pytree_node", None)
+    if registry is None:
+        return None
+    entry = registry.get(cls, namespace=NAMESPACE)
+    return Registered(entry) if entry is not None and entry.kind.name == "CUSTOM" else None
+
+
+def _name_of(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def find_registered(name: str) -> Callable[[Any, list[Any]], Any]:
+    """Return the function that makes a registered container of metadata and children.
+
+    Parameters
+    ----------
+    name : str
+        Module and qualified name of the class, from a file: nothing is imported for it.
+
+    Raises
+    ------
+    ValueError
+        If no such class is registered.
+    """
+    registry = getattr(sys.modules.get("optree"), "register_pytree_node", None)
+    entries = {} if registry is None else registry.get(namespace=NAMESPACE)
+    for cls, entry in entries.items():
+        if entry.kind.name == "CUSTOM" and _name_of(cls) == name:
+            return entry.unflatten_func  # type: ignore[no-any-return]
+    raise ValueError(f"a container of class {name}, which is not registered: import its module, or register it")
+
+
+def _unregistered(cls: Any) -> Kind | None:
+    if issubclass(cls, tuple):
+        return _NAMED_TUPLES if hasattr(cls, "_fields") else _SEQUENCES
+    if issubclass(cls, list):
+        return _SEQUENCES
+    if issubclass(cls, dict):
+        return _DICTS
+    if issubclass(cls, deque):
+        return _DEQUES
+    if getattr(cls, "_is_leaf", False) or not dataclasses.is_dataclass(cls):
+        return None
+    return _DATACLASSES
+
+
+def register(
+    cls: Any,
+    flatten: Callable[[Any], tuple[Any, ...]] | None = None,
+    unflatten: Callable[[Any, Any], Any] | None = None,
+    *,
+    path_entry_type: type | None = None,
+) -> Any:
+    """Let instances of a class be containers in structures: of loop variables, branches, arguments, fetches.
+
+    The class is registered with optree in the namespace "tagloom", so ``optree.tree_map(f, x, namespace="tagloom")``
+    goes into its instances too. Classes that other libraries register with optree globally need no registration here,
+    and a registration comes before the rules for dataclasses, named tuples and classes derived from dict or list.
+
+    Parameters
+    ----------
+    cls : type
+        As a decorator, without functions, a class with methods ``__tree_flatten__(self)`` and, as a class method,
+        ``__tree_unflatten__(cls, metadata, children)``.
+    flatten : callable, optional
+        Takes an instance; returns ``(children, metadata)`` or ``(children, metadata, entries)``. The metadata is all
+        that is no child: two structures are the same if theirs is equal. Entries name the children in errors: names of
+        attributes, or keys.
+    unflatten : callable, optional
+        Takes metadata and children; returns an instance. The children may be anything: tensors, arrays, dtypes,
+        shapes, None. So it should not check them.
+    path_entry_type : type, optional
+        Of ``optree.PyTreeEntry``: how entries become a path, for optree's accessors and errors here.
+
+    Returns
+    -------
+    type
+        The class.
+
+    Raises
+    ------
+    GraphError
+        If it is no class, is registered already, is one of Python's, NumPy's or tagloom's own, or has no functions.
+
+    Examples
+    --------
+    >>> import tagloom as tg
+    >>> class Pair:
+    ...     def __init__(self, left, right):
+    ...         self.left, self.right = left, right
+    >>> tg.nest.register(
+    ...     Pair, lambda p: ((p.left, p.right), None, ("left", "right")), lambda _, children: Pair(*children)
+    ... ).__name__
+    'Pair'
+    >>> @tg.function
+    ... def fibonacci(n):
+    ...     step = lambda k, p: (k + 1, Pair(p.right, p.left + p.right))
+    ...     return tg.while_loop(lambda k, p: k < n, step, (0, Pair(0, 1)))[1]
+    >>> found = fibonacci.sync(10)
+    >>> type(found).__name__, int(found.left)
+    ('Pair', 55)
+    """
+    import optree  # only here: most programs register nothing
+
+    if not isinstance(cls, type):
+        raise GraphError("only a class can be registered", wanted="a class", got=cls, hint="give type(x)")
+    if cls in _KINDS or (cls.__module__.partition(".")[0] in _OWN and cls.__module__ != "builtins"):
+        raise GraphError(
+            f"{cls.__name__} cannot be registered",
+            wanted="a class of yours, or of another library",
+            got=f"{cls.__module__}.{cls.__qualname__}",
+            hint="derive a class from it and register that",
+        )
+    options = {} if path_entry_type is None else {"path_entry_type": path_entry_type}
+    try:
+        if flatten is None and unflatten is None:
+            return optree.register_pytree_node_class(cls, namespace=NAMESPACE, **options)
+        if flatten is None or unflatten is None:
+            raise TypeError("flatten and unflatten go together")
+        return optree.register_pytree_node(cls, flatten, unflatten, namespace=NAMESPACE, **options)
+    except (TypeError, ValueError) as error:
+        raise GraphError(
+            f"{cls.__name__} cannot be registered: {error}",
+            wanted="a class that is not registered yet, with flatten and unflatten or the methods __tree_flatten__ "
+            "and __tree_unflatten__",
+            got=cls,
+            hint="register a class once, where it is defined",
+        ) from error
