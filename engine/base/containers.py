@@ -208,7 +208,7 @@ class Registered:
         )
 
     def _label(self, entry: Any) -> str:
-        """Return a child's part of a path, as its class wants it; a name is an attribute where the class says nothing."""
+        """Return a child's part of a path: as the class wants it, or an attribute for a name, brackets for others."""
         optree, found = sys.modules["optree"], self._entry
         made = found.path_entry_type(entry, found.type, found.kind)
         if not isinstance(made, optree.FlattenedEntry):

@@ -12,17 +12,8 @@ from ..base.errors import TagloomError
 from ..ir.other_names import NAMES, name_here
 
 _PACKAGE = __name__.partition(".")[0]
-_MODULES = (
-    "data",
-    "losses",
-    "metrics",
-    "monitoring",
-    "nest",
-    "nn",
-    "streams",
-    "testing",
-    "training",
-)  # those for users
+# Modules for users:
+_MODULES = ("data", "losses", "metrics", "monitoring", "nest", "nn", "streams", "testing", "training")
 _NEAR = 0.75  # of `get_close_matches`: below it names only share letters, as `jit` and `int32` do
 _FLAT = ("bitwise", "debugging", "linalg", "manip", "math", "random", "strings")
 

@@ -57,7 +57,7 @@ def test_a_program_that_multiplies_needs_no_scipy():
     if not is_own_product(2):
         pytest.skip("all products are BLAS's here")
     names = loaded_by(RUN)
-    assert {"scipy", "threadpoolctl", "llvmlite", "PIL", "rich"}.isdisjoint(others(names))
+    assert {"scipy", "threadpoolctl", "llvmlite", "PIL", "rich", "optree"}.isdisjoint(others(names))
 
 
 @pytest.mark.sampled(every=7)

@@ -65,10 +65,9 @@ def _joined(elements: Sequence[Any], join: Any, padding: Any) -> Any:
             key: _joined(column, join, filling) for key, column, filling in zip(first, columns, fillings, strict=True)
         }
     fillings = _fillings(first, padding)
-    columns = zip(*(parts_of(each) or [] for each in elements), strict=True)
-    return rebuild_as(
-        first, [_joined(column, join, filling) for column, filling in zip(columns, fillings, strict=True)]
-    )
+    columns_of_parts = zip(*(parts_of(each) or [] for each in elements), strict=True)
+    parts = [_joined(column, join, filling) for column, filling in zip(columns_of_parts, fillings, strict=True)]
+    return rebuild_as(first, parts)
 
 
 def _fillings(first: Any, padding: Any) -> list[Any]:
