@@ -33,7 +33,7 @@ class Kind(Protocol):
         """Return the children, and a function that makes an equal container of other children."""
 
     def metadata(self, structure: Any) -> Any:
-        """Return what the container holds beside its children and their labels, or None."""
+        """Return all that makes the container but its children: keys, names of fields, or what was registered."""
 
     def difference(self, left: Any, right: Any) -> str | None:
         """Describe how two containers of one type differ apart from their children's values, or return None."""
@@ -100,8 +100,8 @@ class Dicts:
         return self.children(structure), rebuild
 
     def metadata(self, structure: Any) -> Any:
-        """Return None: the keys are labels."""
-        return None
+        """Return the keys."""
+        return tuple(structure)
 
     def difference(self, left: Any, right: Any) -> str | None:
         """Compare the keys, whatever their order."""
@@ -128,15 +128,15 @@ class Dataclasses:
         return self.children(structure), rebuild
 
     def metadata(self, structure: Any) -> Any:
-        """Return None: the fields are labels."""
-        return None
+        """Return the names of the fields that hold something."""
+        return tuple(field.name for field in _held(structure))
 
     def difference(self, left: Any, right: Any) -> str | None:
         """Compare which fields hold something."""
-        held = self.labels(left)
-        if held == self.labels(right) or len(held) != len(self.labels(right)):
+        ours, theirs = self.metadata(left), self.metadata(right)
+        if ours == theirs or len(ours) != len(theirs):
             return None
-        return f"has fields {held} on one side and {self.labels(right)} on the other"
+        return f"has fields {list(ours)} on one side and {list(theirs)} on the other"
 
 
 class Registered:

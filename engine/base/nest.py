@@ -18,12 +18,6 @@ def children(structure: Any) -> list[tuple[str, Any]] | None:
     return None if kind is None else list(zip(kind.labels(structure), kind.children(structure), strict=True))
 
 
-def metadata_of(structure: Any) -> Any:
-    """Return what a registered container holds beside its children; None for a leaf or another container."""
-    kind = kind_of(type(structure))
-    return None if kind is None else kind.metadata(structure)
-
-
 def is_container(structure: Any) -> bool:
     """Return True for a container, False for a leaf."""
     return kind_of(type(structure)) is not None

@@ -236,5 +236,5 @@ def test_classes_of_users_are_not_kept_alive():
 
 
 def test_public_names_say_where_others_are():
-    with pytest.raises(AttributeError, match="nest.pack_as"):
+    with pytest.raises(AttributeError, match=r"nest\.pack_as"):
         _ = nest.pack_sequence_as

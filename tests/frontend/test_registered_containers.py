@@ -293,7 +293,7 @@ async def test_checkpoints_keep_the_containers_of_objects(tmp_path):
 
 
 def test_a_saved_container_of_an_unknown_class_is_named():
-    with pytest.raises(ValueError, match="class gone.Away, which is not registered"):
+    with pytest.raises(ValueError, match=r"class gone\.Away, which is not registered"):
         decode({"registered": ["gone.Away", None, []]}, None, None)
 
 

@@ -89,14 +89,13 @@ class Skeleton:
     Attributes
     ----------
     cls : type
-    labels, metadata : object
-        Of the children, and of the container.
+    metadata : object
+        What makes such a container beside its children.
     parts : tuple
         The skeletons of the children.
     """
 
     cls: type
-    labels: tuple[str, ...]
     metadata: Any
     parts: tuple[Any, ...]
     _is_leaf = True  # of nested structures
@@ -135,7 +134,7 @@ def skeleton(element: Any) -> Any:
     if isinstance(kind, Dicts):
         return {key: skeleton(each) for key, each in element.items()}
     parts = tuple(map(skeleton, kind.children(element)))
-    return Skeleton(type(element), tuple(kind.labels(element)), kind.metadata(element), parts)
+    return Skeleton(type(element), kind.metadata(element), parts)
 
 
 def packed(like: Any, leaves: Iterator[Any]) -> Any:

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...base import nest
 from ...base.array_like import as_array
+from ...base.containers import Registered, kind_of
 from ...base.dtypes import as_dtype
 from ...base.errors import DtypeError, GraphError, TagloomError
 from ...base.shapes import Shape
@@ -184,10 +185,13 @@ class Parameters:
         if type(value) is np.ndarray:  # what most arguments are
             arguments.leaves.append(value)
             return value.dtype, value.shape
-        parts = nest.children(value)
-        if parts is not None:
-            made = tuple((label, self._key_of(name, part, arguments)) for label, part in parts)
-            return type(value), made, self._metadata_of(name, value)
+        kind = kind_of(type(value))
+        if kind is not None:
+            made = tuple([self._key_of(name, part, arguments) for part in kind.children(value)])
+            metadata = kind.metadata(value)
+            if isinstance(kind, Registered):  # a constant, which a user's class may have made of anything
+                metadata = self._constant(f"the metadata of {name}", metadata)
+            return type(value), metadata, made
         if as_symbolic(value):
             arguments.symbolic = True
             return None
@@ -200,11 +204,6 @@ class Parameters:
             return self._constant(name, value)
         arguments.leaves.append(value)
         return spec.dtype.numpy, spec.shape.as_tuple()
-
-    def _metadata_of(self, name: str, value: Any) -> Any:
-        """Return what a container holds beside its children, as a constant of the trace."""
-        metadata = nest.metadata_of(value)
-        return None if metadata is None else self._constant(f"the metadata of {name}", metadata)
 
     def _constant(self, name: str, value: Any) -> Any:
         if isinstance(value, Awaitable):
