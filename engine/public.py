@@ -430,8 +430,9 @@ from .ops.strings.joining import SplitStrings, reduce_join, string_join, string_
 from .ops.support.indexed_slices import IndexedSlices
 from .runtime.devices.session_devices import DeviceAttributes
 from .runtime.functions.arguments import TensorSpec
+from .runtime.functions.decorator import function
 from .runtime.functions.differentiate import grad, value_and_grad
-from .runtime.functions.function import Function, function
+from .runtime.functions.function import Function
 from .runtime.memory.budget import MemoryBudget
 from .runtime.observe.statistics import Statistics
 from .runtime.observe.trace import Span, Trace

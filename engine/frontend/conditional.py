@@ -2,30 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar, overload
 
 import numpy as np
 
 from ..base import nest
 from ..base.calling import call
-from ..base.dtypes import bool_, int32, int64
-from ..base.errors import BranchMismatchError, DtypeError, GraphError, ShapeError
-from ..base.source_lines import user_source
+from ..base.dtypes import bool_, int32
+from ..base.errors import DtypeError, GraphError, ShapeError
 from ..ir import scopes
 from ..ir.apply import apply, constant, convert_to_tensor
 from ..ir.entry import public
-from ..ir.region import Region
 from ..ir.static_values import static_value
-from ..ir.structured import make_cond, new_region
 from ..ir.tensor import Tensor
-from ..ops.support.indexed_slices import IndexedSlices
-from .function_scope import keep_effects
-from .leaves import dtype_hint, from_tensor, is_typed, to_tensor, trace_function
+from ..ir.typed import NamedFields, Result
+from .branches import build_branches
+from .leaves import from_tensor, to_tensor
 
 Function = Callable[[], Any]
+K = TypeVar("K")
+NT = TypeVar("NT", bound=NamedFields)
+S = TypeVar("S")
+Branches: TypeAlias = Sequence[Callable[[], S]] | Sequence[tuple[int, Callable[[], S]]] | Mapping[int, Callable[[], S]]
+Cases: TypeAlias = Sequence[tuple[Any, Callable[[], S]]] | Mapping[Any, Callable[[], S]]
 
 
+@overload
+def cond(
+    pred: Any, true_fn: Callable[[], NT], false_fn: Callable[[], NT], strict: bool = False, name: str | None = None
+) -> NT: ...
+@overload
+def cond(
+    pred: Any,
+    true_fn: Callable[[], Result],
+    false_fn: Callable[[], Result],
+    strict: bool = False,
+    name: str | None = None,
+) -> Tensor: ...
+@overload
+def cond(
+    pred: Any,
+    true_fn: Callable[[], tuple[Result, Result]],
+    false_fn: Callable[[], tuple[Result, Result]],
+    strict: bool = False,
+    name: str | None = None,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def cond(
+    pred: Any,
+    true_fn: Callable[[], tuple[Result, Result, Result]],
+    false_fn: Callable[[], tuple[Result, Result, Result]],
+    strict: bool = False,
+    name: str | None = None,
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def cond(
+    pred: Any,
+    true_fn: Callable[[], Mapping[K, Result]],
+    false_fn: Callable[[], Mapping[K, Result]],
+    strict: bool = False,
+    name: str | None = None,
+) -> dict[K, Tensor]: ...
+@overload
+def cond(
+    pred: Any,
+    true_fn: Callable[[], list[Any]],
+    false_fn: Callable[[], list[Any]],
+    strict: bool = False,
+    name: str | None = None,
+) -> Any: ...
+@overload
+def cond(
+    pred: Any, true_fn: Callable[[], S], false_fn: Callable[[], S], strict: bool = False, name: str | None = None
+) -> S: ...
 @public
 def cond(
     pred: Any,
@@ -73,6 +123,39 @@ def cond(
     return build_branches(predicate, [false_fn, true_fn], strict, name or "cond")
 
 
+@overload
+def smart_cond(pred: Any, true_fn: Callable[[], NT], false_fn: Callable[[], NT], name: str | None = None) -> NT: ...
+@overload
+def smart_cond(
+    pred: Any, true_fn: Callable[[], Result], false_fn: Callable[[], Result], name: str | None = None
+) -> Tensor: ...
+@overload
+def smart_cond(
+    pred: Any,
+    true_fn: Callable[[], tuple[Result, Result]],
+    false_fn: Callable[[], tuple[Result, Result]],
+    name: str | None = None,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def smart_cond(
+    pred: Any,
+    true_fn: Callable[[], tuple[Result, Result, Result]],
+    false_fn: Callable[[], tuple[Result, Result, Result]],
+    name: str | None = None,
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def smart_cond(
+    pred: Any,
+    true_fn: Callable[[], Mapping[K, Result]],
+    false_fn: Callable[[], Mapping[K, Result]],
+    name: str | None = None,
+) -> dict[K, Tensor]: ...
+@overload
+def smart_cond(
+    pred: Any, true_fn: Callable[[], list[Any]], false_fn: Callable[[], list[Any]], name: str | None = None
+) -> Any: ...
+@overload
+def smart_cond(pred: Any, true_fn: Callable[[], S], false_fn: Callable[[], S], name: str | None = None) -> S: ...
 @public
 def smart_cond(pred: Any, true_fn: Function, false_fn: Function, name: str | None = None) -> Any:
     """Choose a branch while the graph is built if `pred` is known by then; else run one of them, as `cond` does.
@@ -118,6 +201,49 @@ def smart_cond(pred: Any, true_fn: Function, false_fn: Function, name: str | Non
     return nest.map_structure(lambda leaf: from_tensor(leaf, to_tensor(leaf, done=bool(known))), result)
 
 
+@overload
+def switch_case(
+    branch_index: Any, branch_fns: Branches[NT], default: Callable[[], NT] | None = None, name: str | None = None
+) -> NT: ...
+@overload
+def switch_case(
+    branch_index: Any,
+    branch_fns: Branches[Result],
+    default: Callable[[], Result] | None = None,
+    name: str | None = None,
+) -> Tensor: ...
+@overload
+def switch_case(
+    branch_index: Any,
+    branch_fns: Branches[tuple[Result, Result]],
+    default: Callable[[], tuple[Result, Result]] | None = None,
+    name: str | None = None,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def switch_case(
+    branch_index: Any,
+    branch_fns: Branches[tuple[Result, Result, Result]],
+    default: Callable[[], tuple[Result, Result, Result]] | None = None,
+    name: str | None = None,
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def switch_case(
+    branch_index: Any,
+    branch_fns: Branches[Mapping[K, Result]],
+    default: Callable[[], Mapping[K, Result]] | None = None,
+    name: str | None = None,
+) -> dict[K, Tensor]: ...
+@overload
+def switch_case(
+    branch_index: Any,
+    branch_fns: Branches[list[Any]],
+    default: Callable[[], list[Any]] | None = None,
+    name: str | None = None,
+) -> Any: ...
+@overload
+def switch_case(
+    branch_index: Any, branch_fns: Branches[S], default: Callable[[], S] | None = None, name: str | None = None
+) -> S: ...
 @public
 def switch_case(branch_index: Any, branch_fns: Any, default: Function | None = None, name: str | None = None) -> Any:
     """Run the branch with number `branch_index`.
@@ -166,6 +292,62 @@ def switch_case(branch_index: Any, branch_fns: Any, default: Function | None = N
     return build_branches(_predicate(branch_index, int32, "switch_case"), functions, False, name or "switch_case")
 
 
+@overload
+def case(
+    pred_fn_pairs: Cases[NT],
+    default: Callable[[], NT] | None = None,
+    exclusive: bool = False,
+    strict: bool = False,
+    name: str = "case",
+) -> NT: ...
+@overload
+def case(
+    pred_fn_pairs: Cases[Result],
+    default: Callable[[], Result] | None = None,
+    exclusive: bool = False,
+    strict: bool = False,
+    name: str = "case",
+) -> Tensor: ...
+@overload
+def case(
+    pred_fn_pairs: Cases[tuple[Result, Result]],
+    default: Callable[[], tuple[Result, Result]] | None = None,
+    exclusive: bool = False,
+    strict: bool = False,
+    name: str = "case",
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def case(
+    pred_fn_pairs: Cases[tuple[Result, Result, Result]],
+    default: Callable[[], tuple[Result, Result, Result]] | None = None,
+    exclusive: bool = False,
+    strict: bool = False,
+    name: str = "case",
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def case(
+    pred_fn_pairs: Cases[Mapping[K, Result]],
+    default: Callable[[], Mapping[K, Result]] | None = None,
+    exclusive: bool = False,
+    strict: bool = False,
+    name: str = "case",
+) -> dict[K, Tensor]: ...
+@overload
+def case(
+    pred_fn_pairs: Cases[list[Any]],
+    default: Callable[[], list[Any]] | None = None,
+    exclusive: bool = False,
+    strict: bool = False,
+    name: str = "case",
+) -> Any: ...
+@overload
+def case(
+    pred_fn_pairs: Cases[S],
+    default: Callable[[], S] | None = None,
+    exclusive: bool = False,
+    strict: bool = False,
+    name: str = "case",
+) -> S: ...
 @public
 def case(
     pred_fn_pairs: Any,
@@ -262,127 +444,3 @@ def _predicate(value: Any, dtype: Any, construct: str) -> Tensor:
             hint="use reduce_all or reduce_any, or where to choose element by element",
         )
     return tensor
-
-
-def build_branches(
-    predicate: Tensor,
-    functions: Sequence[Function],
-    strict: bool,
-    name: str,
-    roles: Sequence[str] | None = None,
-    **attrs: Any,
-) -> Any:
-    """Build a Cond, and return what its branches do.
-
-    Parameters
-    ----------
-    predicate : Tensor
-        As for a Cond.
-    functions : sequence of callable
-        One for each branch.
-    strict : bool
-        As for :func:`cond`.
-    name : str
-        Of the Cond.
-    roles : sequence of str, optional
-        Labels of the branches in error messages.
-    **attrs
-        More attributes.
-    """
-    source = user_source()
-    if roles is None:
-        numbered = [f"branch {i}" for i in range(len(functions))]
-        roles = ["false branch", "true branch"] if predicate.dtype is bool_ else numbered
-    regions = [new_region(role) for role in roles]
-    count = len(functions)
-    order = [1, 0] if predicate.dtype is bool_ else range(count)  # true_fn is called first
-    traced = {
-        i: _unpack(trace_function(regions[i], functions[i], (), f"the {roles[i]} of {name}"), strict) for i in order
-    }
-    structures = [traced[i] for i in range(count)]
-    for role, structure in zip(roles[1:], structures[1:], strict=True):
-        found = nest.difference(structures[0], structure, outer=False)
-        if found:
-            raise BranchMismatchError(
-                f"the branches of {name} return different structures",
-                wanted="the same structure from each",
-                got=f"{found} ({roles[0]} against {role})",
-                source=source,
-                hint="return the same lists, tuples and dicts from each branch",
-            )
-    _finish(regions, roles, structures, name)
-    shapes = [_common_shape([r.results[i] for r in regions]) for i in range(len(regions[0].results))]
-    op = make_cond(predicate, regions, shapes, name=name, source=source, **attrs)
-    leaves = nest.flatten(structures[0])
-    return nest.pack_as(structures[0], [from_tensor(leaf, t) for leaf, t in zip(leaves, op.outputs, strict=True)])
-
-
-def _unpack(structure: Any, strict: bool) -> Any:
-    if not strict and type(structure) in (list, tuple) and len(structure) == 1:
-        return structure[0]
-    return structure
-
-
-def _finish(regions: Sequence[Region], roles: Sequence[str], structures: Sequence[Any], name: str) -> None:
-    first = structures[0]
-    paths = [path or "the result" for path, _ in nest.walk(first)]
-    columns = zip(*(nest.flatten_as(first, s) for s in structures), strict=True)
-    for path, of_slices, column in zip(paths, _indices_of_slices(first), columns, strict=True):
-        _check_arrays(path, roles, column, name)
-        hint = next((dtype_hint(leaf) for leaf in column if is_typed(leaf)), None)
-        for branch, (region, leaf) in enumerate(zip(regions, column, strict=True)):
-            with scopes.inside(region):
-                region.results.append(to_tensor(leaf, hint, done=branch != 0))
-        if of_slices:
-            _widen_indices(regions)
-        _check_dtypes(path, roles, [r.results[-1] for r in regions], name)
-    for region in regions:
-        keep_effects(region, region.results)
-
-
-def _indices_of_slices(structure: Any) -> list[bool]:
-    """Say of each leaf whether it is the indices or the dense shape of IndexedSlices."""
-    parts = nest.children(structure)
-    if isinstance(structure, IndexedSlices) and parts is not None:
-        return [label != ".values" for label, _ in parts]
-    return [False] if parts is None else [found for _, part in parts for found in _indices_of_slices(part)]
-
-
-def _widen_indices(regions: Sequence[Region]) -> None:
-    """Cast the last results to int64 if their dtypes differ (rule 68)."""
-    if len({r.results[-1].dtype for r in regions}) > 1:
-        for region in regions:
-            with scopes.inside(region):
-                region.results[-1] = apply("Cast", region.results[-1], dtype=int64)
-
-
-def _check_arrays(path: str, roles: Sequence[str], column: Sequence[Any], name: str) -> None:
-    """Refuse branches that return different TensorArrays: what follows could not know which one it holds."""
-    handles = [leaf.handle if hasattr(leaf, "with_flow") else None for leaf in column]
-    for role, leaf, handle in zip(roles, column, handles, strict=True):
-        if handle is not handles[0]:
-            raise BranchMismatchError(
-                f"the branches of {name} return different TensorArrays for {path}",
-                wanted=f"{column[0]} (from the {roles[0]})",
-                got=f"{leaf} (from the {role})",
-                hint="make one array outside, and return what its write gives from each branch",
-            )
-
-
-def _check_dtypes(path: str, roles: Sequence[str], results: Sequence[Tensor], name: str) -> None:
-    for role, result in zip(roles, results, strict=True):
-        if result.dtype is not results[0].dtype:
-            raise BranchMismatchError(
-                f"the branches of {name} return different dtypes for {path}",
-                wanted=f"{results[0].dtype} (from the {roles[0]})",
-                got=f"{result.dtype} (from the {role})",
-                operation=result.op,
-                hint=f"cast one of them, as in cast(..., '{results[0].dtype}')",
-            )
-
-
-def _common_shape(results: Sequence[Tensor]) -> Any:
-    shape = results[0].shape
-    for tensor in results[1:]:
-        shape = shape.relax(tensor.shape)
-    return shape

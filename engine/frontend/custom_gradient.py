@@ -12,7 +12,7 @@ from ..base.errors import GraphError
 from ..ir.apply import apply, constant, convert_to_tensor
 from ..ir.entry import opened_for, public
 from ..ops.control import custom as _operations  # noqa: F401  declares the operation type used below
-from .conditional import build_branches
+from .branches import build_branches
 
 
 @public

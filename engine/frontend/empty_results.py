@@ -66,7 +66,7 @@ def _shape_of_none(result: Tensor, elements: Sequence[Tensor], source: Elements)
             made.update(zip(op.outputs, copy.outputs, strict=True))
         return shape_of(made.get(result, result))
 
-    return cond(apply("Equal", source.count, 0), of_zeros, lambda: zeros([rank], "int32"))  # type: ignore[no-any-return]
+    return cond(apply("Equal", source.count, 0), of_zeros, lambda: zeros([rank], "int32"))
 
 
 def _zeros_like_rows(elements: Sequence[Tensor], source: Elements) -> list[Tensor]:

@@ -2,26 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, Unpack, overload
 
 from ..base import nest
 from ..base.calling import call
 from ..base.dtypes import as_dtype
-from ..base.errors import DtypeError, GraphError, LoopVariableError
+from ..base.errors import DtypeError, GraphError
 from ..base.settings import WINDOW
 from ..ir.entry import public
 from ..ir.tensor import Tensor
+from ..ir.typed import FoldOptions, MapOptions, NamedFields, ScanOptions, TensorLike
 from ..ops.support.common import shape_of
 from .elements import Elements
 from .empty_results import shapes_of_none
+from .folding import combine, fold, write_all
 from .leaves import to_tensor
 from .scopes import name_scope
 from .tensor_array import TensorArray
 
 Function = Callable[..., Any]
+K = TypeVar("K")
+NT = TypeVar("NT", bound=NamedFields)
+S = TypeVar("S")
 
 
+@overload
+def map_fn(fn: Callable[..., NT], elems: Any, **options: Unpack[MapOptions]) -> NT: ...
+@overload
+def map_fn(fn: Callable[[Tensor], TensorLike], elems: TensorLike, **options: Unpack[MapOptions]) -> Tensor: ...
+@overload
+def map_fn(fn: Callable[..., TensorLike], elems: Any, **options: Unpack[MapOptions]) -> Tensor: ...
+@overload
+def map_fn(
+    fn: Callable[..., tuple[TensorLike, TensorLike]], elems: Any, **options: Unpack[MapOptions]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def map_fn(
+    fn: Callable[..., tuple[TensorLike, TensorLike, TensorLike]], elems: Any, **options: Unpack[MapOptions]
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def map_fn(fn: Callable[..., Mapping[K, TensorLike]], elems: Any, **options: Unpack[MapOptions]) -> dict[K, Tensor]: ...
+@overload
+def map_fn(fn: Callable[..., list[Any]], elems: Any, **options: Unpack[MapOptions]) -> list[Tensor]: ...
+@overload
+def map_fn(fn: Callable[..., S], elems: Any, **options: Unpack[MapOptions]) -> S: ...
+@overload
+def map_fn(fn: Function, elems: Any, *args: Any, **options: Any) -> Any: ...
 @public
 def map_fn(
     fn: Function,
@@ -104,6 +131,45 @@ def map_fn(
         return nest.pack_as(kinds, [a.stack_or(shape) for a, shape in zip(arrays, shapes, strict=True)])
 
 
+@overload
+def foldl(fn: Callable[..., NT], elems: Any, initializer: Any = None, **options: Unpack[FoldOptions]) -> NT: ...
+@overload
+def foldl(
+    fn: Callable[[Tensor, Tensor], TensorLike],
+    elems: TensorLike,
+    initializer: TensorLike | None = None,
+    **options: Unpack[FoldOptions],
+) -> Tensor: ...
+@overload
+def foldl(
+    fn: Callable[..., TensorLike], elems: Any, initializer: Any = None, **options: Unpack[FoldOptions]
+) -> Tensor: ...
+@overload
+def foldl(
+    fn: Callable[..., tuple[TensorLike, TensorLike]],
+    elems: Any,
+    initializer: Any = None,
+    **options: Unpack[FoldOptions],
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def foldl(
+    fn: Callable[..., tuple[TensorLike, TensorLike, TensorLike]],
+    elems: Any,
+    initializer: Any = None,
+    **options: Unpack[FoldOptions],
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def foldl(
+    fn: Callable[..., Mapping[K, TensorLike]], elems: Any, initializer: Any = None, **options: Unpack[FoldOptions]
+) -> dict[K, Tensor]: ...
+@overload
+def foldl(
+    fn: Callable[..., list[Any]], elems: Any, initializer: Any = None, **options: Unpack[FoldOptions]
+) -> list[Tensor]: ...
+@overload
+def foldl(fn: Callable[..., S], elems: Any, initializer: Any = None, **options: Unpack[FoldOptions]) -> S: ...
+@overload
+def foldl(fn: Function, elems: Any, initializer: Any = None, *args: Any, **options: Any) -> Any: ...
 @public
 def foldl(
     fn: Function,
@@ -162,9 +228,48 @@ def foldl(
     """
     with name_scope(name, "foldl"):
         source = Elements(elems, "foldl", from_first=initializer is None)
-        return _fold(fn, source, initializer, parallel_iterations, back_prop, swap_memory, checkpoint_every)
+        return fold(fn, source, initializer, parallel_iterations, back_prop, swap_memory, checkpoint_every)
 
 
+@overload
+def foldr(fn: Callable[..., NT], elems: Any, initializer: Any = None, **options: Unpack[FoldOptions]) -> NT: ...
+@overload
+def foldr(
+    fn: Callable[[Tensor, Tensor], TensorLike],
+    elems: TensorLike,
+    initializer: TensorLike | None = None,
+    **options: Unpack[FoldOptions],
+) -> Tensor: ...
+@overload
+def foldr(
+    fn: Callable[..., TensorLike], elems: Any, initializer: Any = None, **options: Unpack[FoldOptions]
+) -> Tensor: ...
+@overload
+def foldr(
+    fn: Callable[..., tuple[TensorLike, TensorLike]],
+    elems: Any,
+    initializer: Any = None,
+    **options: Unpack[FoldOptions],
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def foldr(
+    fn: Callable[..., tuple[TensorLike, TensorLike, TensorLike]],
+    elems: Any,
+    initializer: Any = None,
+    **options: Unpack[FoldOptions],
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def foldr(
+    fn: Callable[..., Mapping[K, TensorLike]], elems: Any, initializer: Any = None, **options: Unpack[FoldOptions]
+) -> dict[K, Tensor]: ...
+@overload
+def foldr(
+    fn: Callable[..., list[Any]], elems: Any, initializer: Any = None, **options: Unpack[FoldOptions]
+) -> list[Tensor]: ...
+@overload
+def foldr(fn: Callable[..., S], elems: Any, initializer: Any = None, **options: Unpack[FoldOptions]) -> S: ...
+@overload
+def foldr(fn: Function, elems: Any, initializer: Any = None, *args: Any, **options: Any) -> Any: ...
 @public
 def foldr(
     fn: Function,
@@ -221,9 +326,48 @@ def foldr(
     """
     with name_scope(name, "foldr"):
         source = Elements(elems, "foldr", reverse=True, from_first=initializer is None)
-        return _fold(fn, source, initializer, parallel_iterations, back_prop, swap_memory, checkpoint_every)
+        return fold(fn, source, initializer, parallel_iterations, back_prop, swap_memory, checkpoint_every)
 
 
+@overload
+def scan(fn: Callable[..., NT], elems: Any, initializer: Any = None, **options: Unpack[ScanOptions]) -> NT: ...
+@overload
+def scan(
+    fn: Callable[[Tensor, Tensor], TensorLike],
+    elems: TensorLike,
+    initializer: TensorLike | None = None,
+    **options: Unpack[ScanOptions],
+) -> Tensor: ...
+@overload
+def scan(
+    fn: Callable[..., TensorLike], elems: Any, initializer: Any = None, **options: Unpack[ScanOptions]
+) -> Tensor: ...
+@overload
+def scan(
+    fn: Callable[..., tuple[TensorLike, TensorLike]],
+    elems: Any,
+    initializer: Any = None,
+    **options: Unpack[ScanOptions],
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def scan(
+    fn: Callable[..., tuple[TensorLike, TensorLike, TensorLike]],
+    elems: Any,
+    initializer: Any = None,
+    **options: Unpack[ScanOptions],
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def scan(
+    fn: Callable[..., Mapping[K, TensorLike]], elems: Any, initializer: Any = None, **options: Unpack[ScanOptions]
+) -> dict[K, Tensor]: ...
+@overload
+def scan(
+    fn: Callable[..., list[Any]], elems: Any, initializer: Any = None, **options: Unpack[ScanOptions]
+) -> list[Tensor]: ...
+@overload
+def scan(fn: Callable[..., S], elems: Any, initializer: Any = None, **options: Unpack[ScanOptions]) -> S: ...
+@overload
+def scan(fn: Function, elems: Any, initializer: Any = None, *args: Any, **options: Any) -> Any: ...
 @public
 def scan(
     fn: Function,
@@ -295,11 +439,11 @@ def scan(
             for t in nest.flatten(first)
         ]
         if start:
-            arrays = _write(arrays, source.place(0), first)
+            arrays = write_all(arrays, source.place(0), first)
 
         def step(k: Tensor, total: Any, arrays: list[TensorArray]) -> Any:
-            total = _combine(fn, source, total, k)
-            return k + 1, total, _write(arrays, source.place(k), total)
+            total = combine(fn, source, total, k)
+            return k + 1, total, write_all(arrays, source.place(k), total)
 
         _, _, arrays = source.loop(
             step, start, (first, arrays), parallel_iterations, back_prop, swap_memory, checkpoint_every
@@ -329,38 +473,3 @@ def _mapped(results: Any, kinds: Any) -> list[Tensor]:
                 hint=f"pass dtype='{tensor.dtype}', or cast the result",
             )
     return [tensor for _, tensor in tensors]
-
-
-def _fold(
-    fn: Function,
-    source: Elements,
-    initializer: Any,
-    parallel: int | str,
-    back_prop: bool,
-    swap: bool,
-    checkpoint_every: int | None,
-) -> Any:
-    start, first = source.start(initializer)
-
-    def step(k: Tensor, total: Any) -> Any:
-        return k + 1, _combine(fn, source, total, k)
-
-    return source.loop(step, start, (first,), parallel, back_prop, swap, checkpoint_every)[1]
-
-
-def _combine(fn: Function, source: Elements, total: Any, k: Tensor) -> Any:
-    result = call(fn, [total, source.read(k)], f"the function of {source.function}")
-    found = nest.difference(total, result)
-    if found:
-        raise LoopVariableError(
-            "the function returns another structure than the accumulated value has",
-            got=found,
-            wanted="the structure of the initializer",
-            hint="return what the function was given as its first argument",
-        )
-    leaves = zip(nest.flatten(total), nest.flatten_as(total, result), strict=True)
-    return nest.pack_as(total, [to_tensor(leaf, old.dtype) for old, leaf in leaves])
-
-
-def _write(arrays: list[TensorArray], index: Any, values: Any) -> list[TensorArray]:
-    return [a.write(index, v) for a, v in zip(arrays, nest.flatten(values), strict=True)]

@@ -86,7 +86,7 @@ def _by_shape(a: Tensor, tall: Callable[[], Tensor], wide: Callable[[], Tensor])
     rows, columns = (None, None) if a.rank is None else a.shape[-2:]
     if rows is not None and columns is not None:
         return tall() if rows >= columns else wide()
-    return cond(size_along(a, -2) >= size_along(a, -1), tall, wide)  # type: ignore[no-any-return]
+    return cond(size_along(a, -2) >= size_along(a, -1), tall, wide)
 
 
 def _regularized(gram: Tensor, regularizer: Any) -> Tensor:

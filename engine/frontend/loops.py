@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 import numpy as np
 
@@ -21,11 +21,100 @@ from ..ir.loop_dependence import find_carried
 from ..ir.region import Region
 from ..ir.structured import make_while, new_region
 from ..ir.tensor import Tensor
+from ..ir.typed import LoopOptions, NamedFields, TensorLike
 from ..ops.control.primitives import checked_window
 from .function_scope import keep_effects
 from .leaves import from_tensor, to_tensor, trace_function
 
+if TYPE_CHECKING:
+    from .tensor_array import TensorArray
 
+
+K = TypeVar("K")
+NT = TypeVar("NT", bound=NamedFields)
+S = TypeVar("S")
+
+
+@overload
+def while_loop(
+    cond: Callable[..., Any],
+    body: Callable[..., NT],
+    loop_vars: NT,
+    shape_invariants: Any = None,
+    **options: Unpack[LoopOptions],
+) -> NT: ...
+@overload
+def while_loop(
+    cond: Callable[[Tensor], Any],
+    body: Callable[[Tensor], Any],
+    loop_vars: TensorLike | tuple[TensorLike],
+    shape_invariants: Any = None,
+    **options: Unpack[LoopOptions],
+) -> Tensor: ...
+@overload
+def while_loop(
+    cond: Callable[[Tensor, Tensor], Any],
+    body: Callable[[Tensor, Tensor], Any],
+    loop_vars: tuple[TensorLike, TensorLike],
+    shape_invariants: Any = None,
+    **options: Unpack[LoopOptions],
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def while_loop(
+    cond: Callable[[Tensor, TensorArray], Any],
+    body: Callable[[Tensor, TensorArray], Any],
+    loop_vars: tuple[TensorLike, TensorArray],
+    shape_invariants: Any = None,
+    **options: Unpack[LoopOptions],
+) -> tuple[Tensor, TensorArray]: ...
+@overload
+def while_loop(
+    cond: Callable[[Tensor, Tensor, Tensor], Any],
+    body: Callable[[Tensor, Tensor, Tensor], Any],
+    loop_vars: tuple[TensorLike, TensorLike, TensorLike],
+    shape_invariants: Any = None,
+    **options: Unpack[LoopOptions],
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def while_loop(
+    cond: Callable[[Tensor, Tensor, Tensor, Tensor], Any],
+    body: Callable[[Tensor, Tensor, Tensor, Tensor], Any],
+    loop_vars: tuple[TensorLike, TensorLike, TensorLike, TensorLike],
+    shape_invariants: Any = None,
+    **options: Unpack[LoopOptions],
+) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+@overload
+def while_loop(
+    cond: Callable[[dict[K, Tensor]], Any],
+    body: Callable[[dict[K, Tensor]], Any],
+    loop_vars: dict[K, Tensor],
+    shape_invariants: Any = None,
+    **options: Unpack[LoopOptions],
+) -> dict[K, Tensor]: ...
+@overload
+def while_loop(
+    cond: Callable[[S], Any],
+    body: Callable[[S], S],
+    loop_vars: S,
+    shape_invariants: Any = None,
+    **options: Unpack[LoopOptions],
+) -> S: ...
+@overload
+def while_loop(
+    cond: Callable[..., Any],
+    body: Callable[..., Any],
+    loop_vars: Any,
+    shape_invariants: Any = None,
+    parallel_iterations: int | str = WINDOW,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    maximum_iterations: Any = None,
+    name: str | None = None,
+    return_same_structure: bool = False,
+    *,
+    independent: bool = False,
+    checkpoint_every: int | None = None,
+) -> Any: ...
 @public
 def while_loop(
     cond: Callable[..., Any],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -98,6 +98,9 @@ class PartitionedVariable(Operators):
     """
 
     _is_leaf = True
+    if TYPE_CHECKING:
+
+        def _fetched(self) -> Any: ...  # see `ir/typed.py`
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -102,6 +102,10 @@ class Variable(Indexed, metaclass=_Kept):
     """
 
     _is_leaf = True
+    if TYPE_CHECKING:
+
+        def _fetched(self) -> np.ndarray[Any, Any]: ...  # see `ir/typed.py`
+
     __slots__ = ("dtype", "handle", "initial_value", "initializer", "name", "op", "shape", "trainable")
 
     def __init__(

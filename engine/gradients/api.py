@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 from ..base import nest
 from ..base.errors import DtypeError, GraphError, ShapeError
@@ -12,6 +12,7 @@ from ..ir.apply import convert_to_tensor
 from ..ir.entry import public
 from ..ir.region import Region
 from ..ir.tensor import Tensor
+from ..ir.typed import AsTensor, NamedFields
 from ..ops.state import gradient_arrays
 from ..ops.support.common import ones_like
 from ..ops.support.indexed_slices import IndexedSlices
@@ -24,6 +25,58 @@ from .zeros import with_shape, zeros_for
 NONE, ZERO = "none", "zero"
 
 
+K = TypeVar("K")
+NT = TypeVar("NT", bound=NamedFields)
+S = TypeVar("S")
+
+
+class GradientOptions(TypedDict, total=False):
+    """Keyword arguments of `gradients`."""
+
+    name: str
+    stop_gradients: Any
+    unconnected_gradients: str
+
+
+@overload
+def gradients(ys: Any, xs: NT, grad_ys: Any = None, **options: Unpack[GradientOptions]) -> NT: ...
+@overload
+def gradients(
+    ys: Any,
+    xs: Tensor | AsTensor | list[Tensor] | list[AsTensor] | list[Any],
+    grad_ys: Any = None,
+    **options: Unpack[GradientOptions],
+) -> list[Tensor]: ...
+@overload
+def gradients(
+    ys: Any, xs: tuple[Tensor | AsTensor], grad_ys: Any = None, **options: Unpack[GradientOptions]
+) -> tuple[Tensor]: ...
+@overload
+def gradients(
+    ys: Any, xs: tuple[Tensor | AsTensor, Tensor | AsTensor], grad_ys: Any = None, **options: Unpack[GradientOptions]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def gradients(
+    ys: Any,
+    xs: tuple[Tensor | AsTensor, Tensor | AsTensor, Tensor | AsTensor],
+    grad_ys: Any = None,
+    **options: Unpack[GradientOptions],
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def gradients(
+    ys: Any, xs: Mapping[K, Tensor | AsTensor], grad_ys: Any = None, **options: Unpack[GradientOptions]
+) -> dict[K, Tensor]: ...
+@overload
+def gradients(ys: Any, xs: S, grad_ys: Any = None, **options: Unpack[GradientOptions]) -> S: ...
+@overload
+def gradients(
+    ys: Any,
+    xs: Any,
+    grad_ys: Any = None,
+    name: str = "gradients",
+    stop_gradients: Any = None,
+    unconnected_gradients: str = NONE,
+) -> Any: ...
 @public
 def gradients(
     ys: Any,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar, overload
 
 from ..base import nest
 from ..base.dtypes import int64
@@ -11,13 +12,51 @@ from ..ir import scopes
 from ..ir.apply import apply, constant, convert_to_tensor
 from ..ir.entry import public
 from ..ir.tensor import Tensor
+from ..ir.typed import AsTensor, NamedFields, TensorLike
 from ..ops.support.common import shape_of, zeros_like
 from .api import NONE, ZERO, gradients, key_of
 from .cotangents import densify
 from .rows import stacked_gradients
 from .zeros import shape_of_value
 
+K = TypeVar("K")
+NT = TypeVar("NT", bound=NamedFields)
+S = TypeVar("S")
 
+
+@overload
+def jacobian(output: Any, inputs: NT, unconnected_gradients: str = NONE, name: str = "jacobian") -> NT: ...
+@overload
+def jacobian(
+    output: Any, inputs: Tensor | AsTensor, unconnected_gradients: str = NONE, name: str = "jacobian"
+) -> Tensor: ...
+@overload
+def jacobian(
+    output: Any,
+    inputs: list[Tensor] | list[AsTensor] | list[Any],
+    unconnected_gradients: str = NONE,
+    name: str = "jacobian",
+) -> list[Tensor]: ...
+@overload
+def jacobian(
+    output: Any,
+    inputs: tuple[Tensor | AsTensor, Tensor | AsTensor],
+    unconnected_gradients: str = NONE,
+    name: str = "jacobian",
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def jacobian(
+    output: Any,
+    inputs: tuple[Tensor | AsTensor, Tensor | AsTensor, Tensor | AsTensor],
+    unconnected_gradients: str = NONE,
+    name: str = "jacobian",
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def jacobian(
+    output: Any, inputs: Mapping[K, Tensor | AsTensor], unconnected_gradients: str = NONE, name: str = "jacobian"
+) -> dict[K, Tensor]: ...
+@overload
+def jacobian(output: Any, inputs: S, unconnected_gradients: str = NONE, name: str = "jacobian") -> S: ...
 @public
 def jacobian(output: Any, inputs: Any, unconnected_gradients: str = NONE, name: str = "jacobian") -> Any:
     """Build the derivatives of each element of a tensor with respect to each element of others.
@@ -208,6 +247,16 @@ def _vectors(xs: Any, v: Any) -> list[Any]:
     return vectors
 
 
+@overload
+def jvp(ys: NT, xs: Any, v: Any, name: str = "jvp") -> NT: ...
+@overload
+def jvp(ys: Tensor, xs: Any, v: Any, name: str = "jvp") -> Tensor: ...
+@overload
+def jvp(ys: list[Any], xs: Any, v: Any, name: str = "jvp") -> list[Tensor]: ...
+@overload
+def jvp(ys: tuple[TensorLike, TensorLike], xs: Any, v: Any, name: str = "jvp") -> tuple[Tensor, Tensor]: ...
+@overload
+def jvp(ys: S, xs: Any, v: Any, name: str = "jvp") -> S: ...
 @public
 def jvp(ys: Any, xs: Any, v: Any, name: str = "jvp") -> Any:
     """Build the product of the Jacobian and vectors: how `ys` change as `xs` move along `v`.

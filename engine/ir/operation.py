@@ -97,6 +97,9 @@ class Operation:
         "__weakref__",
     )
     _is_leaf = True
+    if TYPE_CHECKING:
+
+        def _fetched(self) -> None: ...  # see `typed.py`
 
     def __init__(
         self,

@@ -10,6 +10,8 @@ from ..base.shapes import Shape
 from .methods import ArrayMethods
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from .graph import Graph
     from .operation import Operation
     from .region import Region
@@ -277,6 +279,9 @@ class Tensor(Operators):
 
     __slots__ = ("op", "index", "dtype", "shape", "_consumers", "_derived", "__weakref__")
     _is_leaf = True
+    if TYPE_CHECKING:
+
+        def _fetched(self) -> np.ndarray[Any, Any]: ...  # see `typed.py`
 
     def __init__(self, op: Operation, index: int, dtype: DType, shape: Shape) -> None:
         self.op: Operation = op

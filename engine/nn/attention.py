@@ -286,10 +286,10 @@ class TransformerEncoderLayer(Module):
         x = convert_to_tensor(x, self._dtype if not hasattr(x, "dtype") else None)
 
         def attended(y: Tensor) -> Tensor:
-            return self.drops[0](self.attention(y, mask=mask, causal=causal, training=training), training)  # type: ignore[no-any-return]
+            return self.drops[0](self.attention(y, mask=mask, causal=causal, training=training), training)
 
         def products(y: Tensor) -> Tensor:
-            return self.drops[2](self._products(y, training), training)  # type: ignore[no-any-return]
+            return self.drops[2](self._products(y, training), training)
 
         for norm, part in zip(self.norms, (attended, products), strict=True):
             x = x + part(norm(x)) if self.norm_first else norm(x + part(x))
@@ -299,4 +299,4 @@ class TransformerEncoderLayer(Module):
         between = self.drops[1](self.activation(self.hidden(x)), training)
         if self.output is None:
             self.output = Dense(self.attention.output_size or 0, dtype=self._dtype, name="output")
-        return self.output(between)  # type: ignore[no-any-return]
+        return self.output(between)

@@ -107,7 +107,7 @@ class BatchNorm(Normalization):
         def by_averages() -> Tensor:
             return self._normalized(x, along(self.moving_mean, axes, x), along(self.moving_variance, axes, x))
 
-        return smart_cond(training, lambda: self._by_batch(x), by_averages)  # type: ignore[no-any-return]
+        return smart_cond(training, lambda: self._by_batch(x), by_averages)
 
     def _by_batch(self, x: Tensor) -> Tensor:
         over = [i for i in range(len(x.shape)) if i not in self.axes(x)]

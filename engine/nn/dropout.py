@@ -62,7 +62,7 @@ class Dropout(Module):
         x = convert_to_tensor(inputs)
         if isinstance(self.rate, (int, float)) and self.rate == 0:
             return x
-        return smart_cond(training, lambda: self._drop(x), lambda: x)  # type: ignore[no-any-return]
+        return smart_cond(training, lambda: self._drop(x), lambda: x)
 
     def _drop(self, x: Tensor) -> Tensor:
         rate = cast(self.rate, x.dtype) if hasattr(self.rate, "dtype") else self.rate

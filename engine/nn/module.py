@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from ..base import nest
 from ..base.errors import GraphError
@@ -13,6 +13,16 @@ from ..frontend.scopes import name_scope
 from ..frontend.variables import Variable
 from ..ir.entry import public
 from .places import Place, calling, constructing, place_of_new
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class HasForward(Protocol[P, R_co]):
+    """What is called as its ``forward`` is."""
+
+    def forward(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
 
 
 class Module:
@@ -64,11 +74,17 @@ class Module:
         self.name: str = name or type(self).__name__.lower()
         self._place: Place = place_of_new(self, self.name, bool(name))
 
-    @public
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Build what ``forward`` says, under the module's name."""
-        with name_scope(self.name), calling(self._place):
-            return self.forward(*args, **kwargs)
+    if TYPE_CHECKING:
+
+        @property
+        def __call__(self: HasForward[P, R]) -> Callable[P, R]: ...
+    else:
+
+        @public
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            """Build what ``forward`` says, under the module's name."""
+            with name_scope(self.name), calling(self._place):
+                return self.forward(*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Build what the module computes, of `args` and `kwargs`; every subclass that is called defines this."""

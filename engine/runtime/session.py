@@ -7,19 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, NoReturn, Unpack, overload
-
-import numpy as np
+from typing import Any, NoReturn
 
 from ..base.errors import GraphError, SessionClosed, TagloomError
 from ..base.settings import DEFAULTS, Settings
 from ..base.wording import short_device
-from ..frontend.variables import Variable
 from ..ir.entry import explained
 from ..ir.graph import Graph
-from ..ir.operation import Operation
 from ..ir.scopes import PersistentScope, Scope, current_region
-from ..ir.tensor import Tensor
 from ..ops.internal import partial_run as _parts  # noqa: F401  declares the operation types of steps in parts
 from ..ops.internal import watch as _watching  # noqa: F401  declares the operation type that shows values
 from ..streams.contract import Device
@@ -41,9 +36,10 @@ from .steps.outcomes import StepRecord
 from .steps.partial_run import PartialRun, begin, run_part
 from .steps.report import Report
 from .steps.request import feed_values, make_request, resolve_feeds
-from .steps.run_options import Feeds, RunOptions
+from .steps.run_options import Feeds
 from .steps.runner import REOPEN, StepRunner
 from .steps.step import Step
+from .typed_runs import typed_make_step, typed_run
 
 
 class Session(SessionView):
@@ -188,14 +184,7 @@ class Session(SessionView):
         self._scope.close()
         await self.aclose()
 
-    @overload
-    async def run(
-        self, fetches: Tensor | Variable, feeds: Feeds = None, **options: Unpack[RunOptions]
-    ) -> np.ndarray[Any, Any]: ...
-    @overload
-    async def run(self, fetches: Operation, feeds: Feeds = None, **options: Unpack[RunOptions]) -> None: ...
-    @overload
-    async def run(self, fetches: Any, feeds: Feeds = None, **options: Unpack[RunOptions]) -> Any: ...
+    @typed_run
     @explained
     async def run(
         self,
@@ -257,7 +246,8 @@ class Session(SessionView):
             for each in watches:
                 each.end()
 
-    def make_step(self, fetches: Any, feeds: Sequence[Any] = ()) -> Step:
+    @typed_make_step
+    def make_step(self, fetches: Any, feeds: Sequence[Any] = ()) -> Step[Any]:
         """Compile a step once, to run it many times.
 
         A step with feeds of unknown sizes is compiled once more for shapes that it is fed the second time, as far as
@@ -283,7 +273,7 @@ class Session(SessionView):
         self._steps.check_admits()
         return Step(self._steps, make_request(self.graph, fetches), resolve_feeds(self.graph, feeds), feeds)
 
-    async def compile(self, fetches: Any, feeds: Sequence[Any] = (), *, watch: Sequence[Any] = ()) -> Step:
+    async def compile(self, fetches: Any, feeds: Sequence[Any] = (), *, watch: Sequence[Any] = ()) -> Step[Any]:
         """Compile a step as `make_step` does, in a thread: the event loop goes on, and so do other steps.
 
         The graph must not be added to meanwhile. For `fetches`, `feeds` and errors see :meth:`make_step`; the step is

@@ -7,18 +7,13 @@ import threading
 import warnings
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import Any, NoReturn, Unpack, overload
-
-import numpy as np
+from typing import Any, NoReturn
 
 from ..base.errors import SessionClosed, TagloomError
 from ..base.forks import strand_in_children
 from ..base.source_lines import user_source
-from ..frontend.variables import Variable
 from ..ir.entry import explained
-from ..ir.operation import Operation
 from ..ir.scopes import PersistentScope, Scope
-from ..ir.tensor import Tensor
 from .devices.session_devices import DeviceAttributes
 from .observe.statistics import Statistics
 from .observe.trace import Trace
@@ -27,8 +22,8 @@ from .scheduling.timeouts import check_seconds
 from .session import Session
 from .steps.outcomes import RandomState
 from .steps.report import Report
-from .steps.run_options import Feeds, SyncRunOptions
 from .sync_handles import SyncPartialRun, SyncStep
+from .typed_runs import typed_sync_make_step, typed_sync_run
 
 _AWAITED = "use `async with Session(...)`, or SyncSession(..., blocking=True), which keeps the event loop waiting"
 _LONGEST_WAIT = 0.1  # seconds until a lost interrupt is noticed
@@ -128,14 +123,7 @@ class SyncSession:
         """The session's graph."""
         return self._session.graph
 
-    @overload
-    def run(
-        self, fetches: Tensor | Variable, feeds: Feeds = None, **options: Unpack[SyncRunOptions]
-    ) -> np.ndarray[Any, Any]: ...
-    @overload
-    def run(self, fetches: Operation, feeds: Feeds = None, **options: Unpack[SyncRunOptions]) -> None: ...
-    @overload
-    def run(self, fetches: Any, feeds: Feeds = None, **options: Unpack[SyncRunOptions]) -> Any: ...
+    @typed_sync_run
     @explained
     def run(
         self,
@@ -149,7 +137,8 @@ class SyncSession:
         """Run one step: `fetches`, `feeds`, `timeout`, `trace` and `report` are those of :meth:`Session.run`."""
         return self._call(self._session.run, fetches, feeds, timeout=timeout, trace=trace, report=report)
 
-    def make_step(self, fetches: Any, feeds: Sequence[Any] = ()) -> SyncStep:
+    @typed_sync_make_step
+    def make_step(self, fetches: Any, feeds: Sequence[Any] = ()) -> SyncStep[Any]:
         """Compile a step, to be called with values for `feeds`, that gives `fetches`; see :meth:`Session.make_step`."""
         return SyncStep(self._call(_at_once, self._session.make_step, fetches, feeds), self._call)
 

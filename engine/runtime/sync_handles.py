@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -19,7 +19,10 @@ Call = Callable[..., Any]  # ``call(function, *args)`` awaits ``function(*args)`
 _END = object()
 
 
-class SyncStep:
+R_co = TypeVar("R_co", covariant=True)
+
+
+class SyncStep(Generic[R_co]):
     """A Step of a SyncSession; call it with the fed values in the order of its feeds.
 
     Parameters
@@ -29,7 +32,7 @@ class SyncStep:
         Awaits a coroutine function in the session's loop.
     """
 
-    def __init__(self, step: Step, call: Call) -> None:
+    def __init__(self, step: Step[R_co], call: Call) -> None:
         self._step = step
         self._call = call
 
@@ -46,9 +49,9 @@ class SyncStep:
         timeout: float | None = None,
         trace: Trace | None = None,
         report: Report | None = None,
-    ) -> Any:
+    ) -> R_co:
         """Run the step and return the fetched values; see :meth:`Session.run`."""
-        return self._call(self._step, *values, timeout=timeout, trace=trace, report=report)
+        return self._call(self._step, *values, timeout=timeout, trace=trace, report=report)  # type: ignore[no-any-return]
 
     def stream(
         self,

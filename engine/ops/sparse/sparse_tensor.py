@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -94,6 +94,10 @@ class SparseTensor:
                 )
             object.__setattr__(self, field, tensor)
         _check_sizes(*made)
+
+    if TYPE_CHECKING:
+
+        def _fetched(self) -> SparseTensorValue: ...  # see `ir/typed.py`
 
     def _with_leaves(self, *leaves: Any) -> Any:
         """Return what holds other leaves: a sparse tensor if they are tensors, else a value of one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Coroutine, Generator
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from ...base.errors import DtypeError
 
@@ -16,7 +16,10 @@ _OTHERS = (
 )
 
 
-class Call(Coroutine[Any, Any, Any]):
+V_co = TypeVar("V_co", covariant=True)
+
+
+class Call(Coroutine[Any, Any, V_co]):
     """One call of a function, to be awaited once: alone, or by a task, ``asyncio.gather`` and the like.
 
     It is a coroutine, so that whatever takes one takes it. Used as if it were the result, it raises a DtypeError that
@@ -42,12 +45,12 @@ class Call(Coroutine[Any, Any, Any]):
     __slots__ = ("__weakref__", "_coroutine", "_is_awaited", "_name")
     __hash__ = object.__hash__
 
-    def __init__(self, name: str, coroutine: Coroutine[Any, Any, Any]) -> None:
+    def __init__(self, name: str, coroutine: Coroutine[Any, Any, V_co]) -> None:
         self._name = name
         self._coroutine = coroutine
         self._is_awaited = False  # by somebody who holds the coroutine, perhaps without this
 
-    def __await__(self) -> Generator[Any, Any, Any]:
+    def __await__(self) -> Generator[Any, Any, V_co]:
         """Return what awaits the result."""
         self._is_awaited = True
         return self._coroutine.__await__()
@@ -132,7 +135,7 @@ def is_unbegun(coroutine: Any) -> bool:
 
 
 def _refusing(name: str) -> Callable[..., NoReturn]:
-    def refuse(self: Call, *_: Any, **__: Any) -> NoReturn:
+    def refuse(self: Call[Any], *_: Any, **__: Any) -> NoReturn:
         self._refuse(f"used by {name}")
 
     refuse.__name__ = refuse.__qualname__ = name

@@ -52,10 +52,10 @@ class ConcreteFunction:
             self._flags = [v.is_initialized() for v in self._variables]
             self.built: list[Operation] = graph.root.operations[first:]
             self.kept: frozenset[str] = _kept_by(graph, self._fetches, self._variables)
-        self._steps: WeakKeyDictionary[Session, Step] = WeakKeyDictionary()
+        self._steps: WeakKeyDictionary[Session, Step[Any]] = WeakKeyDictionary()
         self._initialized: WeakSet[Session] = WeakSet()
 
-    async def step(self, session: Session, values: Sequence[Any], watch: Sequence[Tensor] = ()) -> Step:
+    async def step(self, session: Session, values: Sequence[Any], watch: Sequence[Tensor] = ()) -> Step[Any]:
         """Return the step in a session, whose variables are initialized; compiled beside the event loop if it is new.
 
         Parameters

@@ -4,18 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any
+from typing import Any, Literal, ParamSpec, overload
 
 from ...base import nest
 from ...base.errors import DtypeError, GraphError, ShapeError
 from ...gradients import gradients
 from ...ir.apply import convert_to_tensor
 from ...ir.tensor import Tensor
+from ...ir.typed import Array
 from ...ops.control.placeholders import identity
 from .function import Function
 
+P = ParamSpec("P")
 
-def value_and_grad(function: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function:
+
+@overload
+def value_and_grad(
+    function: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: Literal[False] = False
+) -> Function[P, tuple[Array, Any], Any]: ...
+@overload
+def value_and_grad(
+    function: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Function[P, Any, Any]: ...
+def value_and_grad(
+    function: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Function[P, Any, Any]:
     """Return a function that gives what `function` gives, and its gradient with respect to some arguments.
 
     Parameters
@@ -49,7 +62,7 @@ def value_and_grad(function: Callable[..., Any], argnums: int | Sequence[int] = 
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
     @wraps(function)
-    def differentiated(*args: Any, **kwargs: Any) -> Any:
+    def differentiated(*args: P.args, **kwargs: P.kwargs) -> Any:
         given = list(args)
         for number in numbers:
             if not -len(given) <= number < len(given):
@@ -61,7 +74,7 @@ def value_and_grad(function: Callable[..., Any], argnums: int | Sequence[int] = 
                 )
             # A tensor of its own for each, as one may be given twice.
             given[number] = nest.map_structure(_variable, given[number])
-        result = function(*given, **kwargs)
+        result = function(*given, **kwargs)  # type: ignore[arg-type]
         value = convert_to_tensor(result[0] if has_aux else result)
         _require_scalar(value)
         places = [given[number] for number in numbers]
@@ -72,7 +85,7 @@ def value_and_grad(function: Callable[..., Any], argnums: int | Sequence[int] = 
     return _like(function, differentiated)
 
 
-def grad(function: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function:
+def grad(function: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function[P, Any, Any]:
     """Return a function that gives the gradient of `function` with respect to some arguments.
 
     Parameters
@@ -101,7 +114,7 @@ def grad(function: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux
     both = value_and_grad(function, argnums, has_aux)
 
     @wraps(function)
-    def differentiated(*args: Any, **kwargs: Any) -> Any:
+    def differentiated(*args: P.args, **kwargs: P.kwargs) -> Any:
         value, gradient = both.python_function(*args, **kwargs)
         return (gradient, value[1]) if has_aux else gradient
 
@@ -140,6 +153,6 @@ def _require_scalar(value: Tensor) -> None:
         )
 
 
-def _like(function: Callable[..., Any], differentiated: Callable[..., Any]) -> Function:
+def _like(function: Callable[..., Any], differentiated: Callable[P, Any]) -> Function[P, Any, Any]:
     """Return a Function with the options of another, if that is one."""
     return Function(differentiated, **(function.options if isinstance(function, Function) else {}))

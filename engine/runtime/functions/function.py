@@ -1,4 +1,4 @@
-"""``tagloom.function``: Python functions that are traced, compiled and awaited."""
+"""Python functions that are traced, compiled and awaited."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial, update_wrapper
 from types import MethodType
-from typing import Any, cast
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
 from ...base.errors import GraphError, TagloomError
 from ...base.source_lines import user_source
@@ -32,13 +32,19 @@ from .sessions import FunctionState, default_session, state_of
 _logger = logging.getLogger("tagloom")
 _MANY = 8  # traces of one function from which on each is warned about
 _common = Graph()  # of functions that are made while no graph is open, so that they may call each other
-_MOST = 128  # traces that a function keeps; each takes some 200 KB with its compiled step
+MOST = 128  # traces that a function keeps; each takes some 200 KB with its compiled step
 
 
-class Function:
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+V_co = TypeVar("V_co", covariant=True)  # the values that a call gives
+C_co = TypeVar("C_co", covariant=True)  # the call, which is the value's tensors where a graph is built
+
+
+class Function(Generic[P, V_co, C_co]):
     """A Python function that is traced when it is called with arguments of dtypes and shapes that are new to it.
 
-    Made by :func:`function`, which says how it behaves.
+    Made by :func:`function`, which says how it behaves. Type checkers know its parameters, its values, and its calls.
 
     Attributes
     ----------
@@ -59,13 +65,13 @@ class Function:
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Callable[P, Any],
         *,
         graph: Graph | None = None,
         session: Session | SyncSession | None = None,
         input_signature: Sequence[Any] | None = None,
         static_argnames: str | Sequence[str] = (),
-        max_traces: int = _MOST,
+        max_traces: int = MOST,
         blocking: bool | None = None,
     ) -> None:
         self.options: dict[str, Any] = {
@@ -94,15 +100,21 @@ class Function:
     def __repr__(self) -> str:
         return f"<Function {self._name}: {self.traces} traces>"
 
-    def __get__(self, instance: Any, owner: type | None = None) -> Function:
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Function[P, V_co, C_co]: ...
+    @overload
+    def __get__(
+        self: Function[Concatenate[Any, Q], V_co, C_co], instance: object, owner: type | None = None
+    ) -> Function[Q, V_co, C_co]: ...
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """Return the function of an object, which has traces and variables of its own."""
         if instance is None:
             return self
-        bound = Function(MethodType(self.python_function, instance), **self.options)
+        bound: Function[..., Any, Any] = Function(MethodType(self.python_function, instance), **self.options)
         vars(instance)[self.python_function.__name__] = bound  # found there from now on
         return bound
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> C_co:
         """Return a coroutine of the results; in a function that is traced, or given tensors, the results as tensors.
 
         Raises
@@ -114,10 +126,10 @@ class Function:
         """
         arguments = self._parameters.bind(args, kwargs)
         if arguments.symbolic or is_inside():
-            return self._inline(arguments.values)
-        return Call(self._name, self._run(arguments))
+            return self._inline(arguments.values)  # type: ignore[no-any-return]
+        return cast(C_co, Call(self._name, self._run(arguments)))
 
-    def sync(self, *args: Any, **kwargs: Any) -> Any:
+    def sync(self, *args: P.args, **kwargs: P.kwargs) -> V_co:
         """Call the function in a script or a notebook, and wait for the result.
 
         Its session is a SyncSession: the one given to :func:`function`, or one for all functions of this graph, which
@@ -145,9 +157,10 @@ class Function:
         option = "its session SyncSession(..., blocking=True)" if given else "tagloom.function(blocking=True)"
         hint = f"`await {self._name}(...)`; or make {option}, which keeps the event loop waiting"
         refuse_running_loop(blocking, f"{self._name}.sync()", hint)
-        return self._sync_session().call(self._run_in, self._parameters.bind(args, kwargs))
+        result: V_co = self._sync_session().call(self._run_in, self._parameters.bind(args, kwargs))
+        return result
 
-    async def step(self, *args: Any, **kwargs: Any) -> Step:
+    async def step(self, *args: P.args, **kwargs: P.kwargs) -> Step[V_co]:
         """Return the compiled step for arguments like these.
 
         It is of the session that a call would run in, where its variables have their initial values then.
@@ -167,7 +180,7 @@ class Function:
         with self._used(session, concrete):
             return await concrete.step(session, arguments.leaves)
 
-    def concrete(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
+    def concrete(self, *args: P.args, **kwargs: P.kwargs) -> ConcreteFunction:
         """Return the trace for arguments like these, made if there is none yet.
 
         Parameters
@@ -399,95 +412,10 @@ class Function:
         self._described = described
 
 
-def function(
-    function: Callable[..., Any] | None = None,
-    *,
-    graph: Graph | None = None,
-    session: Session | SyncSession | None = None,
-    input_signature: Sequence[Any] | None = None,
-    static_argnames: str | Sequence[str] = (),
-    max_traces: int = _MOST,
-    blocking: bool | None = None,
-) -> Any:
-    """Make an awaitable function of a Python function that builds operations; as a decorator, or called with it.
-
-    The Python function is called with placeholders for arrays and numbers, once for each combination of dtypes, shapes
-    and constants, and what it has built is run from then on. All its effects happen in the order of its lines,
-    also those in branches and loop bodies: updates of variables, prints, checks and stateful calls of Python.
-
-    * Arrays, NumPy scalars, ints, floats and structures of them are tensors; bools, strings, None and other hashable
-      objects are constants, as is what `static_argnames` names, and the default of a parameter that a call leaves out.
-    * Variables are made once, however often the function is traced, and each has one value wherever the function is
-      called. Calls on two event loops that use a variable at the same time are refused.
-    * Called while another function is traced, or with tensors, it builds its operations there and returns tensors.
-    * On a method, each object has traces and variables of its own.
-
-    Parameters
-    ----------
-    function : callable
-        Takes and returns structures of tensors.
-    graph : Graph, optional
-        What the traces are built in: that of `session`, or the one that is open, or one that all such functions share.
-    session : Session or SyncSession, optional
-        What the function runs in. Without one, functions of a graph share a session for each event loop, which is
-        closed with the loop, and one for :meth:`Function.sync`. Variables follow the calls from session to session,
-        also to the event loop of another ``asyncio.run`` and into a process that is forked: their values last as long
-        as the functions of the graph do.
-    input_signature : sequence of structures of TensorSpec, optional
-        Dtypes and shapes of the first parameters, so that sizes which are None there need no traces of their own.
-    static_argnames : str or sequence of str, optional
-        Parameters whose values Python has to know: each value has a trace of its own.
-    max_traces : int, optional
-        Traces that are kept with their compiled steps. One more takes the place of the trace that was called least
-        recently, which is traced again when it is called again.
-    blocking : bool, optional
-        Whether :meth:`Function.sync` may keep an event loop waiting that runs in the calling thread; by default only
-        that of a notebook.
-
-    Returns
-    -------
-    Function
-        ``await f(x)`` gives arrays in the structure that the function returns, ``f.sync(x)`` does so in scripts.
-
-    Raises
-    ------
-    GraphError
-        If `input_signature` or `static_argnames` do not fit the function, `graph` is not that of `session`, or
-        `max_traces` is less than 1.
-
-    Examples
-    --------
-    >>> import asyncio, tagloom as tg
-    >>> @tg.function
-    ... def collatz(n):
-    ...     even = lambda n: tg.equal(n % 2, 0)
-    ...     step = lambda n, k: (tg.cond(even(n), lambda: n // 2, lambda: 3 * n + 1), k + 1)
-    ...     return tg.while_loop(lambda n, k: n > 1, step, [n, 0])[1]
-    >>> async def main():
-    ...     return int(await collatz(27))
-    >>> asyncio.run(main())
-    111
-    """
-    options: dict[str, Any] = {
-        "graph": graph,
-        "session": session,
-        "input_signature": input_signature,
-        "static_argnames": static_argnames,
-        "max_traces": max_traces,
-        "blocking": blocking,
-    }
-    if function is None:
-        return partial(_function, **options)
-    return Function(function, **options)
-
-
 def _checked_most(max_traces: int) -> int:
     if isinstance(max_traces, bool) or not isinstance(max_traces, int) or max_traces < 1:
         raise GraphError("not a number of traces", wanted="an integer of 1 or more", got=repr(max_traces), hint="128")
     return max_traces
-
-
-_function = function  # its parameter has the same name
 
 
 def _graph_of(graph: Graph | None, session: Session | SyncSession | None) -> Graph:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ...base import nest
 from ...base.errors import GraphError
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from .runner import StepRunner
 
 
-class Step:
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Step(Generic[R_co]):
     """A compiled step of a session; await it with the fed values in the order of `feeds`.
 
     Examples
@@ -69,7 +72,7 @@ class Step:
         trace: Trace | None = None,
         watch: Watch | Sequence[Watch] = (),
         report: Report | None = None,
-    ) -> Any:
+    ) -> R_co:
         """Run the step and return the fetched values; see :meth:`Session.run`.
 
         An edge of the graph changed by ``Operation.update_input`` since the last call has it compiled again.
@@ -86,7 +89,8 @@ class Step:
             if watches or trace is not None or report is not None:
                 observed = trace is not None or report is not None
                 compiled = runner.compiled(self._request, self._feeds, watches, observed=observed)
-            return await runner.run(self._request, compiled, given, timeout, trace, watches, report)
+            result: R_co = await runner.run(self._request, compiled, given, timeout, trace, watches, report)
+            return result
         finally:
             for each in watches:
                 each.end()

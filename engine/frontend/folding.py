@@ -1,0 +1,54 @@
+"""Steps of folds and scans: an accumulated value, an element, the next value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..base import nest
+from ..base.calling import call
+from ..base.errors import LoopVariableError
+from ..ir.tensor import Tensor
+from .elements import Elements
+from .leaves import to_tensor
+from .tensor_array import TensorArray
+
+Function = Callable[..., Any]
+
+
+def fold(
+    fn: Function,
+    source: Elements,
+    initializer: Any,
+    parallel: int | str,
+    back_prop: bool,
+    swap: bool,
+    checkpoint_every: int | None,
+) -> Any:
+    """Return what has accumulated when `fn` has had all elements of `source`."""
+    start, first = source.start(initializer)
+
+    def step(k: Tensor, total: Any) -> Any:
+        return k + 1, combine(fn, source, total, k)
+
+    return source.loop(step, start, (first,), parallel, back_prop, swap, checkpoint_every)[1]
+
+
+def combine(fn: Function, source: Elements, total: Any, k: Tensor) -> Any:
+    """Return what `fn` makes of the accumulated value and an element, with the structure and dtypes of the former."""
+    result = call(fn, [total, source.read(k)], f"the function of {source.function}")
+    found = nest.difference(total, result)
+    if found:
+        raise LoopVariableError(
+            "the function returns another structure than the accumulated value has",
+            got=found,
+            wanted="the structure of the initializer",
+            hint="return what the function was given as its first argument",
+        )
+    leaves = zip(nest.flatten(total), nest.flatten_as(total, result), strict=True)
+    return nest.pack_as(total, [to_tensor(leaf, old.dtype) for old, leaf in leaves])
+
+
+def write_all(arrays: list[TensorArray], index: Any, values: Any) -> list[TensorArray]:
+    """Return arrays with the leaves of `values` written at an index, one into each."""
+    return [a.write(index, v) for a, v in zip(arrays, nest.flatten(values), strict=True)]

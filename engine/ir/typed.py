@@ -1,0 +1,74 @@
+"""Types by which editors and type checkers know what a call gives: of fetched tensors, arrays; of branches, tensors.
+
+At run time none of them is looked at.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TypeAlias, TypedDict, TypeVar
+
+import numpy as np
+
+from .operation import Operation
+from .tensor import Tensor
+
+Array: TypeAlias = np.ndarray[Any, Any]
+V_co = TypeVar("V_co", covariant=True)
+
+
+class Fetchable(Protocol[V_co]):
+    """What a step can be asked for; `V_co` is the type of its value."""
+
+    def _fetched(self) -> V_co: ...
+
+
+class AsTensor(Protocol):
+    """What is a tensor where it is used, as a variable is."""
+
+    def _as_tensor(self) -> Tensor: ...
+
+
+class NamedFields(Protocol):
+    """A named tuple: not one of the tuples whose length alone counts."""
+
+    def _asdict(self) -> dict[str, Any]: ...
+
+
+TensorLike: TypeAlias = "Tensor | AsTensor | np.ndarray[Any, Any] | np.generic | complex | str | bytes"
+Result: TypeAlias = "TensorLike | Operation"  # of a branch: an operation gives true when it has run
+
+
+class LoopOptions(TypedDict, total=False):
+    """Keyword arguments of `while_loop` that do not change the type of its result."""
+
+    parallel_iterations: int | str
+    back_prop: bool
+    swap_memory: bool
+    maximum_iterations: Any
+    name: str | None
+    independent: bool
+    checkpoint_every: int | None
+
+
+class FoldOptions(TypedDict, total=False):
+    """Keyword arguments of `foldl` and `foldr`."""
+
+    parallel_iterations: int | str
+    back_prop: bool
+    swap_memory: bool
+    name: str | None
+    checkpoint_every: int | None
+
+
+class MapOptions(FoldOptions, total=False):
+    """Keyword arguments of `map_fn`."""
+
+    dtype: Any
+    infer_shape: bool
+
+
+class ScanOptions(FoldOptions, total=False):
+    """Keyword arguments of `scan`."""
+
+    infer_shape: bool
+    reverse: bool
