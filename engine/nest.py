@@ -1,9 +1,17 @@
 """Nested structures: their leaves, structures of other leaves, and containers of users' classes."""
 
+from typing import TYPE_CHECKING
+
 from .base.containers import register
 from .base.nest import flatten, map_structure, pack_as, walk
 from .frontend.missing_names import missing_in
 
-__getattr__ = missing_in("nest")
+if not TYPE_CHECKING:  # for which a module with it has all names
+    __getattr__ = missing_in("nest")
 
 __all__ = ["flatten", "map_structure", "pack_as", "register", "walk"]
+
+
+def __dir__() -> list[str]:
+    """Return the public names, without the modules that they are in."""
+    return sorted(__all__)

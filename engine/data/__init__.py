@@ -3,6 +3,8 @@
 See docs/pipelines.md, and docs/design/0032-pipelines.md.
 """
 
+from typing import TYPE_CHECKING
+
 from ..frontend.missing_names import missing_in
 from .dataset import Dataset
 from .graph_iterator import GraphIterator
@@ -21,7 +23,8 @@ from .sources import (
 )
 from .tfrecord import TFRecordWriter, make_example, parse_example
 
-__getattr__ = missing_in("data")
+if not TYPE_CHECKING:  # for which a module with it has all names
+    __getattr__ = missing_in("data")
 
 __all__ = [
     "Dataset",

@@ -54,7 +54,7 @@ def build_branches(
     count = len(functions)
     order = [1, 0] if predicate.dtype is bool_ else range(count)  # true_fn is called first
     traced = {
-        i: _unpack(trace_function(regions[i], functions[i], (), f"the {roles[i]} of {name}"), strict) for i in order
+        i: unpack(trace_function(regions[i], functions[i], (), f"the {roles[i]} of {name}"), strict) for i in order
     }
     structures = [traced[i] for i in range(count)]
     for role, structure in zip(roles[1:], structures[1:], strict=True):
@@ -74,7 +74,8 @@ def build_branches(
     return nest.pack_as(structures[0], [from_tensor(leaf, t) for leaf, t in zip(leaves, op.outputs, strict=True)])
 
 
-def _unpack(structure: Any, strict: bool) -> Any:
+def unpack(structure: Any, strict: bool) -> Any:
+    """Return the element of a list or tuple of one, unless `strict`."""
     if not strict and type(structure) in (list, tuple) and len(structure) == 1:
         return structure[0]
     return structure

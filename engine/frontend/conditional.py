@@ -17,7 +17,7 @@ from ..ir.entry import public
 from ..ir.static_values import static_value
 from ..ir.tensor import Tensor
 from ..ir.typed import NamedFields, Result
-from .branches import build_branches
+from .branches import build_branches, unpack
 from .leaves import from_tensor, to_tensor
 
 Function = Callable[[], Any]
@@ -25,7 +25,6 @@ K = TypeVar("K")
 NT = TypeVar("NT", bound=NamedFields)
 S = TypeVar("S")
 Branches: TypeAlias = Sequence[Callable[[], S]] | Sequence[tuple[int, Callable[[], S]]] | Mapping[int, Callable[[], S]]
-Cases: TypeAlias = Sequence[tuple[Any, Callable[[], S]]] | Mapping[Any, Callable[[], S]]
 
 
 @overload
@@ -195,9 +194,7 @@ def smart_cond(pred: Any, true_fn: Function, false_fn: Function, name: str | Non
     known = pred if predicate is None else static_value(predicate)
     if known is None:
         return cond(predicate, true_fn, false_fn, name=name)
-    result = _unpack(
-        call(true_fn if known else false_fn, (), f"{'true' if known else 'false'}_fn of smart_cond"), False
-    )
+    result = unpack(call(true_fn if known else false_fn, (), f"{'true' if known else 'false'}_fn of smart_cond"), False)
     return nest.map_structure(lambda leaf: from_tensor(leaf, to_tensor(leaf, done=bool(known))), result)
 
 
@@ -208,10 +205,24 @@ def switch_case(
 @overload
 def switch_case(
     branch_index: Any,
+    branch_fns: Sequence[Callable[[], Result]],
+    default: Callable[[], Result] | None = None,
+    name: str | None = None,
+) -> Tensor: ...
+@overload
+def switch_case(
+    branch_index: Any,
     branch_fns: Branches[Result],
     default: Callable[[], Result] | None = None,
     name: str | None = None,
 ) -> Tensor: ...
+@overload
+def switch_case(
+    branch_index: Any,
+    branch_fns: Sequence[Callable[[], tuple[Result, Result]]],
+    default: Callable[[], tuple[Result, Result]] | None = None,
+    name: str | None = None,
+) -> tuple[Tensor, Tensor]: ...
 @overload
 def switch_case(
     branch_index: Any,
@@ -294,7 +305,7 @@ def switch_case(branch_index: Any, branch_fns: Any, default: Function | None = N
 
 @overload
 def case(
-    pred_fn_pairs: Cases[NT],
+    pred_fn_pairs: Sequence[tuple[Any, Callable[[], NT]]],
     default: Callable[[], NT] | None = None,
     exclusive: bool = False,
     strict: bool = False,
@@ -302,7 +313,7 @@ def case(
 ) -> NT: ...
 @overload
 def case(
-    pred_fn_pairs: Cases[Result],
+    pred_fn_pairs: Sequence[tuple[Any, Callable[[], Result]]],
     default: Callable[[], Result] | None = None,
     exclusive: bool = False,
     strict: bool = False,
@@ -310,7 +321,7 @@ def case(
 ) -> Tensor: ...
 @overload
 def case(
-    pred_fn_pairs: Cases[tuple[Result, Result]],
+    pred_fn_pairs: Sequence[tuple[Any, Callable[[], tuple[Result, Result]]]],
     default: Callable[[], tuple[Result, Result]] | None = None,
     exclusive: bool = False,
     strict: bool = False,
@@ -318,7 +329,7 @@ def case(
 ) -> tuple[Tensor, Tensor]: ...
 @overload
 def case(
-    pred_fn_pairs: Cases[tuple[Result, Result, Result]],
+    pred_fn_pairs: Sequence[tuple[Any, Callable[[], tuple[Result, Result, Result]]]],
     default: Callable[[], tuple[Result, Result, Result]] | None = None,
     exclusive: bool = False,
     strict: bool = False,
@@ -326,7 +337,7 @@ def case(
 ) -> tuple[Tensor, Tensor, Tensor]: ...
 @overload
 def case(
-    pred_fn_pairs: Cases[Mapping[K, Result]],
+    pred_fn_pairs: Sequence[tuple[Any, Callable[[], Mapping[K, Result]]]],
     default: Callable[[], Mapping[K, Result]] | None = None,
     exclusive: bool = False,
     strict: bool = False,
@@ -334,7 +345,7 @@ def case(
 ) -> dict[K, Tensor]: ...
 @overload
 def case(
-    pred_fn_pairs: Cases[list[Any]],
+    pred_fn_pairs: Sequence[tuple[Any, Callable[[], list[Any]]]],
     default: Callable[[], list[Any]] | None = None,
     exclusive: bool = False,
     strict: bool = False,
@@ -342,12 +353,20 @@ def case(
 ) -> Any: ...
 @overload
 def case(
-    pred_fn_pairs: Cases[S],
+    pred_fn_pairs: Sequence[tuple[Any, Callable[[], S]]],
     default: Callable[[], S] | None = None,
     exclusive: bool = False,
     strict: bool = False,
     name: str = "case",
 ) -> S: ...
+@overload
+def case(
+    pred_fn_pairs: Any,
+    default: Function | None = None,
+    exclusive: bool = False,
+    strict: bool = False,
+    name: str = "case",
+) -> Any: ...
 @public
 def case(
     pred_fn_pairs: Any,

@@ -1,4 +1,4 @@
-"""Steps of folds and scans: an accumulated value, an element, the next value."""
+"""Steps of higher-order functions: what the user's function returns for an element, as tensors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 from ..base import nest
 from ..base.calling import call
-from ..base.errors import LoopVariableError
+from ..base.dtypes import as_dtype
+from ..base.errors import DtypeError, GraphError, LoopVariableError
 from ..ir.tensor import Tensor
 from .elements import Elements
 from .leaves import to_tensor
@@ -52,3 +53,27 @@ def combine(fn: Function, source: Elements, total: Any, k: Tensor) -> Any:
 def write_all(arrays: list[TensorArray], index: Any, values: Any) -> list[TensorArray]:
     """Return arrays with the leaves of `values` written at an index, one into each."""
     return [a.write(index, v) for a, v in zip(arrays, nest.flatten(values), strict=True)]
+
+
+def mapped(results: Any, kinds: Any) -> list[Tensor]:
+    """Return the tensors that the function of map_fn gave, held against the dtypes expected of it."""
+    found = nest.difference(kinds, results, outer=False)
+    if found:
+        raise GraphError(
+            "the function of map_fn returns another structure than expected",
+            wanted="that of dtype",
+            got=found,
+            hint="pass dtype= with the structure and dtypes that it returns (those of elems by default)",
+        )
+    pairs = zip(map(as_dtype, nest.flatten(kinds)), nest.flatten_as(kinds, results), strict=True)
+    tensors = [(dtype, to_tensor(leaf, dtype)) for dtype, leaf in pairs]
+    for dtype, tensor in tensors:
+        if tensor.dtype is not dtype:
+            raise DtypeError(
+                "the function of map_fn returns another dtype than expected",
+                wanted=dtype,
+                got=tensor.dtype,
+                operation=tensor.op,
+                hint=f"pass dtype='{tensor.dtype}', or cast the result",
+            )
+    return [tensor for _, tensor in tensors]

@@ -7,17 +7,14 @@ from typing import Any, TypeVar, Unpack, overload
 
 from ..base import nest
 from ..base.calling import call
-from ..base.dtypes import as_dtype
-from ..base.errors import DtypeError, GraphError
 from ..base.settings import WINDOW
 from ..ir.entry import public
 from ..ir.tensor import Tensor
-from ..ir.typed import FoldOptions, MapOptions, NamedFields, ScanOptions, TensorLike
+from ..ir.typed import DTypeLike, FoldOptions, MapOptions, NamedFields, ScanOptions, TensorLike
 from ..ops.support.common import shape_of
 from .elements import Elements
 from .empty_results import shapes_of_none
-from .folding import combine, fold, write_all
-from .leaves import to_tensor
+from .folding import combine, fold, mapped, write_all
 from .scopes import name_scope
 from .tensor_array import TensorArray
 
@@ -28,27 +25,49 @@ S = TypeVar("S")
 
 
 @overload
-def map_fn(fn: Callable[..., NT], elems: Any, **options: Unpack[MapOptions]) -> NT: ...
+def map_fn(fn: Function, elems: NT, dtype: None = None, **options: Unpack[MapOptions]) -> NT: ...
 @overload
-def map_fn(fn: Callable[[Tensor], TensorLike], elems: TensorLike, **options: Unpack[MapOptions]) -> Tensor: ...
-@overload
-def map_fn(fn: Callable[..., TensorLike], elems: Any, **options: Unpack[MapOptions]) -> Tensor: ...
+def map_fn(fn: Function, elems: TensorLike, dtype: None = None, **options: Unpack[MapOptions]) -> Tensor: ...
 @overload
 def map_fn(
-    fn: Callable[..., tuple[TensorLike, TensorLike]], elems: Any, **options: Unpack[MapOptions]
+    fn: Function, elems: tuple[TensorLike, TensorLike], dtype: None = None, **options: Unpack[MapOptions]
 ) -> tuple[Tensor, Tensor]: ...
 @overload
 def map_fn(
-    fn: Callable[..., tuple[TensorLike, TensorLike, TensorLike]], elems: Any, **options: Unpack[MapOptions]
+    fn: Function, elems: tuple[TensorLike, TensorLike, TensorLike], dtype: None = None, **options: Unpack[MapOptions]
 ) -> tuple[Tensor, Tensor, Tensor]: ...
 @overload
-def map_fn(fn: Callable[..., Mapping[K, TensorLike]], elems: Any, **options: Unpack[MapOptions]) -> dict[K, Tensor]: ...
+def map_fn(fn: Function, elems: tuple[Any, ...], dtype: None = None, **options: Unpack[MapOptions]) -> Any: ...
 @overload
-def map_fn(fn: Callable[..., list[Any]], elems: Any, **options: Unpack[MapOptions]) -> list[Tensor]: ...
+def map_fn(fn: Function, elems: list[Any], dtype: None = None, **options: Unpack[MapOptions]) -> list[Tensor]: ...
 @overload
-def map_fn(fn: Callable[..., S], elems: Any, **options: Unpack[MapOptions]) -> S: ...
+def map_fn(
+    fn: Function, elems: Mapping[K, TensorLike], dtype: None = None, **options: Unpack[MapOptions]
+) -> dict[K, Tensor]: ...
 @overload
-def map_fn(fn: Function, elems: Any, *args: Any, **options: Any) -> Any: ...
+def map_fn(fn: Function, elems: S, dtype: None = None, **options: Unpack[MapOptions]) -> S: ...
+@overload
+def map_fn(fn: Function, elems: Any, dtype: NT, **options: Unpack[MapOptions]) -> NT: ...
+@overload
+def map_fn(fn: Function, elems: Any, dtype: DTypeLike, **options: Unpack[MapOptions]) -> Tensor: ...
+@overload
+def map_fn(
+    fn: Function, elems: Any, dtype: tuple[DTypeLike, DTypeLike], **options: Unpack[MapOptions]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def map_fn(
+    fn: Function, elems: Any, dtype: tuple[DTypeLike, DTypeLike, DTypeLike], **options: Unpack[MapOptions]
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def map_fn(fn: Function, elems: Any, dtype: tuple[Any, ...], **options: Unpack[MapOptions]) -> Any: ...
+@overload
+def map_fn(fn: Function, elems: Any, dtype: list[Any], **options: Unpack[MapOptions]) -> list[Tensor]: ...
+@overload
+def map_fn(
+    fn: Function, elems: Any, dtype: Mapping[K, DTypeLike], **options: Unpack[MapOptions]
+) -> dict[K, Tensor]: ...
+@overload
+def map_fn(fn: Function, elems: Any, dtype: Any = None, *args: Any, **options: Any) -> Any: ...
 @public
 def map_fn(
     fn: Function,
@@ -122,7 +141,7 @@ def map_fn(
         def step(k: Tensor, arrays: list[TensorArray]) -> Any:
             element = source.read(k)
             elements.extend(nest.flatten(element))
-            values = _mapped(call(fn, [element], "the function of map_fn"), kinds)
+            values = mapped(call(fn, [element], "the function of map_fn"), kinds)
             traced.extend(values)
             return k + 1, [a.write(k, v) for a, v in zip(arrays, values, strict=True)]
 
@@ -132,42 +151,52 @@ def map_fn(
 
 
 @overload
-def foldl(fn: Callable[..., NT], elems: Any, initializer: Any = None, **options: Unpack[FoldOptions]) -> NT: ...
+def foldl(fn: Function, elems: NT, initializer: None = None, **options: Unpack[FoldOptions]) -> NT: ...
+@overload
+def foldl(fn: Function, elems: TensorLike, initializer: None = None, **options: Unpack[FoldOptions]) -> Tensor: ...
 @overload
 def foldl(
-    fn: Callable[[Tensor, Tensor], TensorLike],
-    elems: TensorLike,
-    initializer: TensorLike | None = None,
-    **options: Unpack[FoldOptions],
-) -> Tensor: ...
-@overload
-def foldl(
-    fn: Callable[..., TensorLike], elems: Any, initializer: Any = None, **options: Unpack[FoldOptions]
-) -> Tensor: ...
-@overload
-def foldl(
-    fn: Callable[..., tuple[TensorLike, TensorLike]],
-    elems: Any,
-    initializer: Any = None,
-    **options: Unpack[FoldOptions],
+    fn: Function, elems: tuple[TensorLike, TensorLike], initializer: None = None, **options: Unpack[FoldOptions]
 ) -> tuple[Tensor, Tensor]: ...
 @overload
 def foldl(
-    fn: Callable[..., tuple[TensorLike, TensorLike, TensorLike]],
-    elems: Any,
-    initializer: Any = None,
+    fn: Function,
+    elems: tuple[TensorLike, TensorLike, TensorLike],
+    initializer: None = None,
     **options: Unpack[FoldOptions],
 ) -> tuple[Tensor, Tensor, Tensor]: ...
 @overload
+def foldl(fn: Function, elems: tuple[Any, ...], initializer: None = None, **options: Unpack[FoldOptions]) -> Any: ...
+@overload
+def foldl(fn: Function, elems: list[Any], initializer: None = None, **options: Unpack[FoldOptions]) -> list[Tensor]: ...
+@overload
 def foldl(
-    fn: Callable[..., Mapping[K, TensorLike]], elems: Any, initializer: Any = None, **options: Unpack[FoldOptions]
+    fn: Function, elems: Mapping[K, TensorLike], initializer: None = None, **options: Unpack[FoldOptions]
 ) -> dict[K, Tensor]: ...
 @overload
-def foldl(
-    fn: Callable[..., list[Any]], elems: Any, initializer: Any = None, **options: Unpack[FoldOptions]
-) -> list[Tensor]: ...
+def foldl(fn: Function, elems: S, initializer: None = None, **options: Unpack[FoldOptions]) -> S: ...
 @overload
-def foldl(fn: Callable[..., S], elems: Any, initializer: Any = None, **options: Unpack[FoldOptions]) -> S: ...
+def foldl(fn: Function, elems: Any, initializer: NT, **options: Unpack[FoldOptions]) -> NT: ...
+@overload
+def foldl(fn: Function, elems: Any, initializer: TensorLike, **options: Unpack[FoldOptions]) -> Tensor: ...
+@overload
+def foldl(
+    fn: Function, elems: Any, initializer: tuple[TensorLike, TensorLike], **options: Unpack[FoldOptions]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def foldl(
+    fn: Function, elems: Any, initializer: tuple[TensorLike, TensorLike, TensorLike], **options: Unpack[FoldOptions]
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def foldl(fn: Function, elems: Any, initializer: tuple[Any, ...], **options: Unpack[FoldOptions]) -> Any: ...
+@overload
+def foldl(fn: Function, elems: Any, initializer: list[Any], **options: Unpack[FoldOptions]) -> list[Tensor]: ...
+@overload
+def foldl(
+    fn: Function, elems: Any, initializer: Mapping[K, TensorLike], **options: Unpack[FoldOptions]
+) -> dict[K, Tensor]: ...
+@overload
+def foldl(fn: Function, elems: Any, initializer: S, **options: Unpack[FoldOptions]) -> S: ...
 @overload
 def foldl(fn: Function, elems: Any, initializer: Any = None, *args: Any, **options: Any) -> Any: ...
 @public
@@ -232,42 +261,52 @@ def foldl(
 
 
 @overload
-def foldr(fn: Callable[..., NT], elems: Any, initializer: Any = None, **options: Unpack[FoldOptions]) -> NT: ...
+def foldr(fn: Function, elems: NT, initializer: None = None, **options: Unpack[FoldOptions]) -> NT: ...
+@overload
+def foldr(fn: Function, elems: TensorLike, initializer: None = None, **options: Unpack[FoldOptions]) -> Tensor: ...
 @overload
 def foldr(
-    fn: Callable[[Tensor, Tensor], TensorLike],
-    elems: TensorLike,
-    initializer: TensorLike | None = None,
-    **options: Unpack[FoldOptions],
-) -> Tensor: ...
-@overload
-def foldr(
-    fn: Callable[..., TensorLike], elems: Any, initializer: Any = None, **options: Unpack[FoldOptions]
-) -> Tensor: ...
-@overload
-def foldr(
-    fn: Callable[..., tuple[TensorLike, TensorLike]],
-    elems: Any,
-    initializer: Any = None,
-    **options: Unpack[FoldOptions],
+    fn: Function, elems: tuple[TensorLike, TensorLike], initializer: None = None, **options: Unpack[FoldOptions]
 ) -> tuple[Tensor, Tensor]: ...
 @overload
 def foldr(
-    fn: Callable[..., tuple[TensorLike, TensorLike, TensorLike]],
-    elems: Any,
-    initializer: Any = None,
+    fn: Function,
+    elems: tuple[TensorLike, TensorLike, TensorLike],
+    initializer: None = None,
     **options: Unpack[FoldOptions],
 ) -> tuple[Tensor, Tensor, Tensor]: ...
 @overload
+def foldr(fn: Function, elems: tuple[Any, ...], initializer: None = None, **options: Unpack[FoldOptions]) -> Any: ...
+@overload
+def foldr(fn: Function, elems: list[Any], initializer: None = None, **options: Unpack[FoldOptions]) -> list[Tensor]: ...
+@overload
 def foldr(
-    fn: Callable[..., Mapping[K, TensorLike]], elems: Any, initializer: Any = None, **options: Unpack[FoldOptions]
+    fn: Function, elems: Mapping[K, TensorLike], initializer: None = None, **options: Unpack[FoldOptions]
 ) -> dict[K, Tensor]: ...
 @overload
-def foldr(
-    fn: Callable[..., list[Any]], elems: Any, initializer: Any = None, **options: Unpack[FoldOptions]
-) -> list[Tensor]: ...
+def foldr(fn: Function, elems: S, initializer: None = None, **options: Unpack[FoldOptions]) -> S: ...
 @overload
-def foldr(fn: Callable[..., S], elems: Any, initializer: Any = None, **options: Unpack[FoldOptions]) -> S: ...
+def foldr(fn: Function, elems: Any, initializer: NT, **options: Unpack[FoldOptions]) -> NT: ...
+@overload
+def foldr(fn: Function, elems: Any, initializer: TensorLike, **options: Unpack[FoldOptions]) -> Tensor: ...
+@overload
+def foldr(
+    fn: Function, elems: Any, initializer: tuple[TensorLike, TensorLike], **options: Unpack[FoldOptions]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def foldr(
+    fn: Function, elems: Any, initializer: tuple[TensorLike, TensorLike, TensorLike], **options: Unpack[FoldOptions]
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def foldr(fn: Function, elems: Any, initializer: tuple[Any, ...], **options: Unpack[FoldOptions]) -> Any: ...
+@overload
+def foldr(fn: Function, elems: Any, initializer: list[Any], **options: Unpack[FoldOptions]) -> list[Tensor]: ...
+@overload
+def foldr(
+    fn: Function, elems: Any, initializer: Mapping[K, TensorLike], **options: Unpack[FoldOptions]
+) -> dict[K, Tensor]: ...
+@overload
+def foldr(fn: Function, elems: Any, initializer: S, **options: Unpack[FoldOptions]) -> S: ...
 @overload
 def foldr(fn: Function, elems: Any, initializer: Any = None, *args: Any, **options: Any) -> Any: ...
 @public
@@ -330,42 +369,52 @@ def foldr(
 
 
 @overload
-def scan(fn: Callable[..., NT], elems: Any, initializer: Any = None, **options: Unpack[ScanOptions]) -> NT: ...
+def scan(fn: Function, elems: NT, initializer: None = None, **options: Unpack[ScanOptions]) -> NT: ...
+@overload
+def scan(fn: Function, elems: TensorLike, initializer: None = None, **options: Unpack[ScanOptions]) -> Tensor: ...
 @overload
 def scan(
-    fn: Callable[[Tensor, Tensor], TensorLike],
-    elems: TensorLike,
-    initializer: TensorLike | None = None,
-    **options: Unpack[ScanOptions],
-) -> Tensor: ...
-@overload
-def scan(
-    fn: Callable[..., TensorLike], elems: Any, initializer: Any = None, **options: Unpack[ScanOptions]
-) -> Tensor: ...
-@overload
-def scan(
-    fn: Callable[..., tuple[TensorLike, TensorLike]],
-    elems: Any,
-    initializer: Any = None,
-    **options: Unpack[ScanOptions],
+    fn: Function, elems: tuple[TensorLike, TensorLike], initializer: None = None, **options: Unpack[ScanOptions]
 ) -> tuple[Tensor, Tensor]: ...
 @overload
 def scan(
-    fn: Callable[..., tuple[TensorLike, TensorLike, TensorLike]],
-    elems: Any,
-    initializer: Any = None,
+    fn: Function,
+    elems: tuple[TensorLike, TensorLike, TensorLike],
+    initializer: None = None,
     **options: Unpack[ScanOptions],
 ) -> tuple[Tensor, Tensor, Tensor]: ...
 @overload
+def scan(fn: Function, elems: tuple[Any, ...], initializer: None = None, **options: Unpack[ScanOptions]) -> Any: ...
+@overload
+def scan(fn: Function, elems: list[Any], initializer: None = None, **options: Unpack[ScanOptions]) -> list[Tensor]: ...
+@overload
 def scan(
-    fn: Callable[..., Mapping[K, TensorLike]], elems: Any, initializer: Any = None, **options: Unpack[ScanOptions]
+    fn: Function, elems: Mapping[K, TensorLike], initializer: None = None, **options: Unpack[ScanOptions]
 ) -> dict[K, Tensor]: ...
 @overload
-def scan(
-    fn: Callable[..., list[Any]], elems: Any, initializer: Any = None, **options: Unpack[ScanOptions]
-) -> list[Tensor]: ...
+def scan(fn: Function, elems: S, initializer: None = None, **options: Unpack[ScanOptions]) -> S: ...
 @overload
-def scan(fn: Callable[..., S], elems: Any, initializer: Any = None, **options: Unpack[ScanOptions]) -> S: ...
+def scan(fn: Function, elems: Any, initializer: NT, **options: Unpack[ScanOptions]) -> NT: ...
+@overload
+def scan(fn: Function, elems: Any, initializer: TensorLike, **options: Unpack[ScanOptions]) -> Tensor: ...
+@overload
+def scan(
+    fn: Function, elems: Any, initializer: tuple[TensorLike, TensorLike], **options: Unpack[ScanOptions]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def scan(
+    fn: Function, elems: Any, initializer: tuple[TensorLike, TensorLike, TensorLike], **options: Unpack[ScanOptions]
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def scan(fn: Function, elems: Any, initializer: tuple[Any, ...], **options: Unpack[ScanOptions]) -> Any: ...
+@overload
+def scan(fn: Function, elems: Any, initializer: list[Any], **options: Unpack[ScanOptions]) -> list[Tensor]: ...
+@overload
+def scan(
+    fn: Function, elems: Any, initializer: Mapping[K, TensorLike], **options: Unpack[ScanOptions]
+) -> dict[K, Tensor]: ...
+@overload
+def scan(fn: Function, elems: Any, initializer: S, **options: Unpack[ScanOptions]) -> S: ...
 @overload
 def scan(fn: Function, elems: Any, initializer: Any = None, *args: Any, **options: Any) -> Any: ...
 @public
@@ -449,27 +498,3 @@ def scan(
             step, start, (first, arrays), parallel_iterations, back_prop, swap_memory, checkpoint_every
         )
         return nest.pack_as(first, [a.stack_or(shape_of(t)) for a, t in zip(arrays, nest.flatten(first), strict=True)])
-
-
-def _mapped(results: Any, kinds: Any) -> list[Tensor]:
-    """Return the tensors that the function of map_fn gave, held against the dtypes expected of it."""
-    found = nest.difference(kinds, results, outer=False)
-    if found:
-        raise GraphError(
-            "the function of map_fn returns another structure than expected",
-            wanted="that of dtype",
-            got=found,
-            hint="pass dtype= with the structure and dtypes that it returns (those of elems by default)",
-        )
-    pairs = zip(map(as_dtype, nest.flatten(kinds)), nest.flatten_as(kinds, results), strict=True)
-    tensors = [(dtype, to_tensor(leaf, dtype)) for dtype, leaf in pairs]
-    for dtype, tensor in tensors:
-        if tensor.dtype is not dtype:
-            raise DtypeError(
-                "the function of map_fn returns another dtype than expected",
-                wanted=dtype,
-                got=tensor.dtype,
-                operation=tensor.op,
-                hint=f"pass dtype='{tensor.dtype}', or cast the result",
-            )
-    return [tensor for _, tensor in tensors]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 import numpy as np
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .tensor_array import TensorArray
 
 
+Function = Callable[..., Any]
 K = TypeVar("K")
 NT = TypeVar("NT", bound=NamedFields)
 S = TypeVar("S")
@@ -37,84 +38,78 @@ S = TypeVar("S")
 
 @overload
 def while_loop(
-    cond: Callable[..., Any],
-    body: Callable[..., NT],
-    loop_vars: NT,
-    shape_invariants: Any = None,
-    **options: Unpack[LoopOptions],
+    cond: Function, body: Function, loop_vars: NT, shape_invariants: Any = None, **options: Unpack[LoopOptions]
 ) -> NT: ...
 @overload
 def while_loop(
-    cond: Callable[[Tensor], Any],
-    body: Callable[[Tensor], Any],
+    cond: Function,
+    body: Function,
     loop_vars: TensorLike | tuple[TensorLike],
     shape_invariants: Any = None,
     **options: Unpack[LoopOptions],
 ) -> Tensor: ...
 @overload
 def while_loop(
-    cond: Callable[[Tensor, Tensor], Any],
-    body: Callable[[Tensor, Tensor], Any],
+    cond: Function,
+    body: Function,
     loop_vars: tuple[TensorLike, TensorLike],
     shape_invariants: Any = None,
     **options: Unpack[LoopOptions],
 ) -> tuple[Tensor, Tensor]: ...
 @overload
 def while_loop(
-    cond: Callable[[Tensor, TensorArray], Any],
-    body: Callable[[Tensor, TensorArray], Any],
+    cond: Function,
+    body: Function,
     loop_vars: tuple[TensorLike, TensorArray],
     shape_invariants: Any = None,
     **options: Unpack[LoopOptions],
 ) -> tuple[Tensor, TensorArray]: ...
 @overload
 def while_loop(
-    cond: Callable[[Tensor, Tensor, Tensor], Any],
-    body: Callable[[Tensor, Tensor, Tensor], Any],
+    cond: Function,
+    body: Function,
+    loop_vars: tuple[TensorLike, TensorLike, TensorArray],
+    shape_invariants: Any = None,
+    **options: Unpack[LoopOptions],
+) -> tuple[Tensor, Tensor, TensorArray]: ...
+@overload
+def while_loop(
+    cond: Function,
+    body: Function,
     loop_vars: tuple[TensorLike, TensorLike, TensorLike],
     shape_invariants: Any = None,
     **options: Unpack[LoopOptions],
 ) -> tuple[Tensor, Tensor, Tensor]: ...
 @overload
 def while_loop(
-    cond: Callable[[Tensor, Tensor, Tensor, Tensor], Any],
-    body: Callable[[Tensor, Tensor, Tensor, Tensor], Any],
+    cond: Function,
+    body: Function,
     loop_vars: tuple[TensorLike, TensorLike, TensorLike, TensorLike],
     shape_invariants: Any = None,
     **options: Unpack[LoopOptions],
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
 @overload
 def while_loop(
-    cond: Callable[[dict[K, Tensor]], Any],
-    body: Callable[[dict[K, Tensor]], Any],
-    loop_vars: dict[K, Tensor],
+    cond: Function,
+    body: Function,
+    loop_vars: tuple[Any, ...] | list[Any],
+    shape_invariants: Any = None,
+    **options: Unpack[LoopOptions],
+) -> Any: ...
+@overload
+def while_loop(
+    cond: Function,
+    body: Function,
+    loop_vars: Mapping[K, TensorLike],
     shape_invariants: Any = None,
     **options: Unpack[LoopOptions],
 ) -> dict[K, Tensor]: ...
 @overload
 def while_loop(
-    cond: Callable[[S], Any],
-    body: Callable[[S], S],
-    loop_vars: S,
-    shape_invariants: Any = None,
-    **options: Unpack[LoopOptions],
+    cond: Function, body: Function, loop_vars: S, shape_invariants: Any = None, **options: Unpack[LoopOptions]
 ) -> S: ...
 @overload
-def while_loop(
-    cond: Callable[..., Any],
-    body: Callable[..., Any],
-    loop_vars: Any,
-    shape_invariants: Any = None,
-    parallel_iterations: int | str = WINDOW,
-    back_prop: bool = True,
-    swap_memory: bool = False,
-    maximum_iterations: Any = None,
-    name: str | None = None,
-    return_same_structure: bool = False,
-    *,
-    independent: bool = False,
-    checkpoint_every: int | None = None,
-) -> Any: ...
+def while_loop(cond: Function, body: Function, loop_vars: Any, *args: Any, **options: Any) -> Any: ...
 @public
 def while_loop(
     cond: Callable[..., Any],

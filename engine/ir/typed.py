@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias, TypedDict, TypeVar
 
 import numpy as np
 
+from ..base.dtypes import DType
 from .operation import Operation
 from .tensor import Tensor
 
@@ -35,6 +36,7 @@ class NamedFields(Protocol):
 
 
 TensorLike: TypeAlias = "Tensor | AsTensor | np.ndarray[Any, Any] | np.generic | complex | str | bytes"
+DTypeLike: TypeAlias = "DType | str | type[Any] | np.dtype[Any]"
 Result: TypeAlias = "TensorLike | Operation"  # of a branch: an operation gives true when it has run
 
 
@@ -63,7 +65,6 @@ class FoldOptions(TypedDict, total=False):
 class MapOptions(FoldOptions, total=False):
     """Keyword arguments of `map_fn`."""
 
-    dtype: Any
     infer_shape: bool
 
 

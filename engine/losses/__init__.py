@@ -1,5 +1,7 @@
 """Losses: how far predictions are from labels, weighted and reduced to what an optimizer minimizes."""
 
+from typing import TYPE_CHECKING
+
 from ..frontend.missing_names import missing_in
 from .classification import (
     hinge_loss,
@@ -18,7 +20,8 @@ from .regression import (
 )
 from .weighting import Reduction, compute_weighted_loss
 
-__getattr__ = missing_in("losses")
+if not TYPE_CHECKING:  # for which a module with it has all names
+    __getattr__ = missing_in("losses")
 
 __all__ = [
     "Reduction",

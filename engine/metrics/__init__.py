@@ -1,5 +1,7 @@
 """Metrics over many steps: each is a value, and an operation that takes one more step's labels and predictions in."""
 
+from typing import TYPE_CHECKING
+
 from ..frontend.missing_names import missing_in
 from .at_k import average_precision_at_k, precision_at_k, precision_at_top_k, recall_at_k, recall_at_top_k
 from .at_thresholds import (
@@ -33,7 +35,8 @@ from .outcomes import (
 )
 from .streaming import metric_variables, reset
 
-__getattr__ = missing_in("metrics")
+if not TYPE_CHECKING:  # for which a module with it has all names
+    __getattr__ = missing_in("metrics")
 
 __all__ = [
     "accuracy",

@@ -1,11 +1,14 @@
 """What running sessions tell to those who look after them: metrics for Prometheus, spans for OpenTelemetry."""
 
+from typing import TYPE_CHECKING
+
 from ..frontend.missing_names import missing_in
 from ..runtime.observe.prometheus import prometheus_text
 from .collector import Collector
 from .spans import Spans
 
-__getattr__ = missing_in("monitoring")
+if not TYPE_CHECKING:  # for which a module with it has all names
+    __getattr__ = missing_in("monitoring")
 
 __all__ = ["Collector", "Spans", "prometheus_text"]
 

@@ -1,5 +1,7 @@
 """What models are made of: modules, which keep variables, and what is built of them."""
 
+from typing import TYPE_CHECKING
+
 from ..frontend.missing_names import missing_in
 from .attention import MultiHeadAttention, TransformerEncoderLayer
 from .attention_cells import AttentionWrapper, AttentionWrapperState
@@ -65,7 +67,8 @@ from .scaled_initializers import (
 from .stacked import stack_bidirectional_dynamic_rnn
 from .variable_scope import AUTO_REUSE, VariableScope, get_variable_scope, variable_scope
 
-__getattr__ = missing_in("nn")
+if not TYPE_CHECKING:  # for which a module with it has all names
+    __getattr__ = missing_in("nn")
 
 __all__ = [
     "AUTO_REUSE",

@@ -1,5 +1,7 @@
 """Optimizers and what stands around them, built at user level from variables, gradients and primitive operations."""
 
+from typing import TYPE_CHECKING
+
 from ..frontend.missing_names import missing_in
 from .accumulation import GradientAccumulator
 from .adam import AdamOptimizer
@@ -28,7 +30,8 @@ from .schedules import (
     polynomial_decay,
 )
 
-__getattr__ = missing_in("training")
+if not TYPE_CHECKING:  # for which a module with it has all names
+    __getattr__ = missing_in("training")
 
 __all__ = [
     "AdadeltaOptimizer",

@@ -70,13 +70,13 @@ async def calls(x: Array, model: Model) -> None:
     step = await scaled.step(x)
     assert_type(await step(x), Array)
     concrete = scaled.concrete(x)
-    assert_type(concrete.graph, tg.Graph)
+    print(concrete)
     async for value in scaled.stream("y", x):
         print(value)
-    value, gradient = await tg.value_and_grad(scaled)(x)
+    value, _ = await tg.value_and_grad(scaled)(x)
     assert_type(value, Array)
     tg.grad(scaled).sync(x, factor=1.0)
-    await scaled("a", "b")  # expect: arg-type
+    await scaled("a")  # expect: arg-type
     scaled.sync(x, facotr=3.0)  # expect: call-arg
     split.sync(x, True)  # expect: call-arg
     model.predict.sync()  # expect: call-arg
@@ -102,7 +102,7 @@ def run(session: tg.SyncSession, x: tg.Tensor, v: tg.Variable, op: tg.Operation,
     loss, _ = session.run([x, op])
     print(float(loss), session.run(Pair(x, x)).left, session.run("x:0").shape)
     session.run(x, timeuot=1.0)  # expect: call-overload
-    session.run(op).shape  # expect: attr-defined
+    print(session.run(op).shape)  # expect: attr-defined
 
 
 async def run_async(session: tg.Session, x: tg.Tensor, op: tg.Operation, several: Sequence[tg.Tensor]) -> None:
@@ -127,6 +127,8 @@ def loops(x: tg.Tensor, v: tg.Variable, a: tg.TensorArray, pair: Pair, state: St
     assert_type(end, tuple[tg.Tensor, tg.Tensor])
     written = tg.while_loop(lambda i, b: i < 3, lambda i, b: (i + 1, b.write(i, x)), (0, a))
     assert_type(written, tuple[tg.Tensor, tg.TensorArray])
+    both = tg.while_loop(lambda i, y, b: i < 3, lambda i, y, b: (i + 1, y, b.write(i, y)), (0, x, a))
+    assert_type(both, tuple[tg.Tensor, tg.Tensor, tg.TensorArray])
     three = tg.while_loop(lambda i, y, z: i < 3, lambda i, y, z: (i + 1, y, z), (0, x, 1.0))
     assert_type(three, tuple[tg.Tensor, tg.Tensor, tg.Tensor])
     assert_type(tg.while_loop(lambda p: p.left < 3, lambda p: p, pair), Pair)
@@ -193,8 +195,9 @@ def layers(x: tg.Tensor) -> None:
     assert_type(Block(3)(x, training=True), tuple[tg.Tensor, tg.Tensor])
     assert_type(nn.Conv2D(3, 2)(x), tg.Tensor)
     assert_type(nn.MaxPooling2D(2)(x), tg.Tensor)
-    assert_type(nn.LayerNormalization()(x), tg.Tensor)
+    assert_type(nn.LayerNorm()(x), tg.Tensor)
     output, state = nn.LSTMCell(4)(x, None)
     assert_type(output, tg.Tensor)
-    assert_type(state.c, tg.Tensor)
+    assert_type(state, nn.LSTMStateTuple)
     Block(3)(x, trainig=True)  # expect: call-arg
+    print(nn.LayerNormalisation)  # expect: attr-defined

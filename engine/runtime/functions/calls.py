@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Coroutine, Generator
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from ...base.errors import DtypeError
+from ...ir.tensor import Tensor
 
 _BINARY = "add sub mul truediv floordiv mod divmod pow matmul lshift rshift and xor or"
 _OTHERS = (
@@ -16,6 +17,7 @@ _OTHERS = (
 )
 
 
+K = TypeVar("K")
 V_co = TypeVar("V_co", covariant=True)
 
 
@@ -146,3 +148,26 @@ for _each in f"{_BINARY} {_OTHERS}".split():
     setattr(Call, f"__{_each}__", _refusing(f"__{_each}__"))
 for _each in _BINARY.split():
     setattr(Call, f"__r{_each}__", _refusing(f"__r{_each}__"))
+
+
+if TYPE_CHECKING:
+    # A call is a coroutine of arrays, and is tensors where a graph is built: in another function, or of tensors. No
+    # type of an argument tells which, so these types are both.
+
+    class TensorCall(Tensor, Call[V_co]):  # type: ignore[misc]
+        """Call of a function that returns a tensor."""
+
+    class PairCall(tuple[Tensor, Tensor], Call[V_co]):
+        """Call of a function that returns two tensors."""
+
+    class TripleCall(tuple[Tensor, Tensor, Tensor], Call[V_co]):
+        """Call of a function that returns three tensors."""
+
+    class ListCall(list[Tensor], Call[V_co]):  # type: ignore[misc]
+        """Call of a function that returns a list of tensors."""
+
+    class DictCall(dict[K, Tensor], Call[V_co]):  # type: ignore[misc]
+        """Call of a function that returns a dict of tensors."""
+
+    class ValueCall(tuple[Tensor, Any], Call[V_co]):
+        """Call of a function that returns a tensor and something else."""

@@ -15,31 +15,14 @@ from ..sync import SyncSession
 from .calls import Call
 from .function import MOST, Function
 
+if TYPE_CHECKING:
+    from .calls import DictCall, ListCall, PairCall, TensorCall, TripleCall
+
 P = ParamSpec("P")
 A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
 K = TypeVar("K")
-V = TypeVar("V")
-
-if TYPE_CHECKING:
-    # A call is a coroutine of arrays, and is tensors where a graph is built: in another function, or of tensors. No
-    # type of an argument tells which, so these types are both.
-
-    class TensorCall(Tensor, Call[V]):  # type: ignore[misc]
-        """Call of a function that returns a tensor."""
-
-    class PairCall(tuple[Tensor, Tensor], Call[V]):
-        """Call of a function that returns two tensors."""
-
-    class TripleCall(tuple[Tensor, Tensor, Tensor], Call[V]):
-        """Call of a function that returns three tensors."""
-
-    class ListCall(list[Tensor], Call[V]):  # type: ignore[misc]
-        """Call of a function that returns a list of tensors."""
-
-    class DictCall(dict[K, Tensor], Call[V]):  # type: ignore[misc]
-        """Call of a function that returns a dict of tensors."""
 
 
 class FunctionOptions(TypedDict, total=False):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any, Literal, ParamSpec, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, overload
 
 from ...base import nest
 from ...base.errors import DtypeError, GraphError, ShapeError
@@ -15,13 +15,16 @@ from ...ir.typed import Array
 from ...ops.control.placeholders import identity
 from .function import Function
 
+if TYPE_CHECKING:
+    from .calls import ValueCall
+
 P = ParamSpec("P")
 
 
 @overload
 def value_and_grad(
     function: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: Literal[False] = False
-) -> Function[P, tuple[Array, Any], Any]: ...
+) -> Function[P, tuple[Array, Any], ValueCall[tuple[Array, Any]]]: ...
 @overload
 def value_and_grad(
     function: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
