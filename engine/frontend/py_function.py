@@ -92,7 +92,7 @@ def py_function(
     inputs = [inp] if _is_argument(inp) else list(inp)
     packed = _is_argument(Tout)
     single = not packed and not isinstance(Tout, (list, tuple))
-    kinds = tuple(dtypes.as_dtype(dtype) for dtype in (nest.flatten(Tout) if packed else [Tout] if single else Tout))
+    kinds = tuple(map(dtypes.as_dtype, [Tout] if single else nest.flatten(Tout)))
     shapes = _output_shapes(output_shapes, len(kinds), single)
     op = build(
         "PyFunction",

@@ -26,7 +26,7 @@ def test_a_source_distribution_has_what_the_readme_links_to():
 def test_what_only_the_demo_uses_is_no_dependency():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     names = {re.match(r"[\w.-]+", each)[0] for each in project["dependencies"]}
-    assert names == {"numpy", "scipy", "ml_dtypes", "threadpoolctl", "google-crc32c"}
+    assert names == {"numpy", "scipy", "ml_dtypes", "threadpoolctl", "google-crc32c", "optree"}
 
 
 def test_kernels_of_another_flavour_are_compiled_anew(tmp_path, monkeypatch):

@@ -47,19 +47,21 @@ def encode(value: Any, add: Callable[[np.ndarray[Any, Any]], str], what: str, la
     if isinstance(value, bytes):
         return {"bytes": base64.b64encode(value).decode()}
     encoded = partial(encode, add=add, what=what, later=later)
-    kind = kind_of(type(value))
-    if isinstance(kind, Registered):
-        parts = list(map(encoded, kind.children(value)))
-        return {"registered": [kind.name, encoded(kind.metadata(value)), parts]}
+    if isinstance(value, Deferred):
+        place: dict[str, Any] = {}
+        later.append(lambda: place.update(encoded(value.make())))
+        return place
+    return _encode_container(value, encoded, what)
+
+
+def _encode_container(value: Any, encoded: Callable[[Any], Any], what: str) -> Any:
+    if isinstance(kind := kind_of(type(value)), Registered):
+        return {"registered": [kind.name, encoded(kind.metadata(value)), list(map(encoded, kind.children(value)))]}
     if isinstance(value, dict):
         return {"dict": [list(map(encoded, pair)) for pair in value.items()]}
     if isinstance(value, (tuple, list)) and not _is_named(value):
         parts = list(map(encoded, value))
         return {"tuple": parts} if isinstance(value, tuple) else parts
-    if isinstance(value, Deferred):
-        place: dict[str, Any] = {}
-        later.append(lambda: place.update(encoded(value.make())))
-        return place
     raise _refused(value, what)
 
 
@@ -95,21 +97,24 @@ def decode(found: Any, get: Callable[[str], Any], scalar: Callable[[str], Any]) 
     ValueError, KeyError
         If it is nothing that `encode` makes, or a container of a class that is not registered now.
     """
+    decoded = partial(decode, get=get, scalar=scalar)
     if isinstance(found, list):
-        return [decode(each, get, scalar) for each in found]
+        return list(map(decoded, found))
     if not isinstance(found, dict):
         return found
     if len(found) != 1:
         raise ValueError(f"an object with {len(found)} keys")
     ((kind, inner),) = found.items()
-    if kind == "tuple" and isinstance(inner, list):
-        return tuple(decode(each, get, scalar) for each in inner)
-    if kind == "dict" and isinstance(inner, list):
-        return {_key(decode(key, get, scalar)): decode(each, get, scalar) for key, each in inner}
-    if kind == "registered" and isinstance(inner, list) and len(inner) == 3 and isinstance(inner[2], list):
-        rebuild = find_registered(str(inner[0]))
-        return rebuild(decode(inner[1], get, scalar), [decode(each, get, scalar) for each in inner[2]])
-    return _leaf(kind, inner, get, scalar)
+    if not isinstance(inner, list):
+        return _leaf(kind, inner, get, scalar)
+    if kind == "tuple":
+        return tuple(map(decoded, inner))
+    if kind == "dict":
+        return {_key(decoded(key)): decoded(each) for key, each in inner}
+    if kind == "registered":
+        name, metadata, parts = inner
+        return find_registered(str(name))(decoded(metadata), list(map(decoded, parts)))
+    raise ValueError(f"a list of kind {kind!r}")
 
 
 def _leaf(kind: str, inner: Any, get: Callable[[str], Any], scalar: Callable[[str], Any]) -> Any:
