@@ -29,7 +29,7 @@ class HasComponents:
     names : tuple of str or None
         Of the components, if elements are dicts.
     structure : object
-        The dtypes in the container that elements come in, if that is no list, tuple or dict by `names`; else None.
+        The dtypes in the container that elements come in, if that is no list or tuple; else None.
     handle : Tensor
         Of the resource.
     """
@@ -40,7 +40,7 @@ class HasComponents:
     def __init__(
         self, type: str, dtypes: Any, shapes: Any, names: Any, shared_name: str | None, name: str, **about: Any
     ) -> None:
-        packed = not isinstance(dtypes, (list, tuple)) and nest.is_container(dtypes)
+        packed = type(dtypes) not in (list, tuple) and nest.is_container(dtypes)
         self.structure: Any = nest.map_structure(kinds.as_dtype, dtypes) if packed else None
         listed = nest.flatten(dtypes) if packed else dtypes if isinstance(dtypes, (list, tuple)) else [dtypes]
         self.dtypes: tuple[DType, ...] = tuple(map(kinds.as_dtype, listed))

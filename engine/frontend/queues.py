@@ -16,8 +16,9 @@ _QUEUE = Family(
     {
         "capacity": """int
     Most elements that it holds; below 0 there is no bound.""",
-        "dtypes": """dtype-like or list of them
-    Of an element's components.""",
+        "dtypes": """dtype-like, list of them, or container
+    Of an element's components. In a dict, named tuple, dataclass or registered container of dtypes, elements come and
+    go in such a container.""",
         "shapes": """list of shapes, optional
     Of the components; needed to dequeue several at once.""",
         "names": """list of str, optional

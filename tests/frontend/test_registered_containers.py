@@ -1,5 +1,7 @@
 """Containers that users register, wherever structures are taken: loops, branches, functions, fetches, queues, files."""
 
+from collections import namedtuple
+
 import numpy as np
 import optree
 import pytest
@@ -20,6 +22,9 @@ class Params:
 
 
 tg.nest.register(Params, lambda p: ((p.w, p.b), p.use, ("w", "b")), lambda use, children: Params(*children, use))
+
+
+Pair = namedtuple("Pair", "left right")
 
 
 class Foreign:
@@ -140,6 +145,17 @@ def test_programs_take_and_return_registered_containers(name):
     with tg.SyncSession(graph) as session:
         assert session.run(fetches).plain() == expected
         assert session.make_step([fetches])()[0].use == expected[-1]
+
+
+@pytest.mark.parametrize("dtypes", [Pair("float32", "int32"), {"left": "float32", "right": "int32"}])
+def test_elements_of_queues_come_in_the_container_of_the_dtypes(dtypes):
+    element = tg.nest.pack_as(dtypes, [1.0, 2])
+    with tg.Graph().as_default() as graph:
+        queue = tg.FIFOQueue(2, dtypes)
+        with tg.control_dependencies([queue.enqueue(element)]):
+            taken = queue.dequeue()
+    with tg.SyncSession(graph) as session:
+        assert session.run(taken) == element
 
 
 def test_containers_of_other_libraries_are_taken():

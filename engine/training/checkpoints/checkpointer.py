@@ -149,8 +149,8 @@ class Checkpointer:
         ----------
         name : str
         value : object
-            ``value.state_dict()`` gives its state, a structure of tuples, lists and dicts of arrays, numbers, strings,
-            bytes and None, at the time of the snapshot; ``value.load_state_dict(state)``, which may be a coroutine,
+            ``value.state_dict()`` gives its state, a structure of tuples, lists, dicts and registered containers of
+            arrays, numbers, strings, bytes and None, at the time of the snapshot; ``value.load_state_dict(state)``, which may be a coroutine,
             takes it, before the session has its values.
 
         Raises
