@@ -269,7 +269,8 @@ _KINDS: dict[type, Kind | None] = {
     deque: _DEQUES,
     **dict.fromkeys((type(None), bool, int, float, complex, str, bytes, type(...)), None),
 }
-_OWN = frozenset({__name__.partition(".")[0], "builtins", "numpy", "ml_dtypes"})  # packages whose classes are kept
+_OWN = frozenset({__name__.partition(".")[0], "numpy", "ml_dtypes"})  # packages whose classes are kept
+_BUILT_IN = frozenset(_KINDS)
 _UNKNOWN: Any = object()
 
 
@@ -332,6 +333,12 @@ def _unregistered(cls: Any) -> Kind | None:
     return _DATACLASSES
 
 
+def _is_own(cls: type) -> bool:
+    """Return True for classes that have a kind for good: of Python's containers, NumPy and this package."""
+    home = sys.modules.get(cls.__module__)
+    return cls in _BUILT_IN or (cls.__module__.partition(".")[0] in _OWN and getattr(home, cls.__name__, None) is cls)
+
+
 def register(
     cls: Any,
     flatten: Callable[[Any], tuple[Any, ...]] | None = None,
@@ -392,13 +399,14 @@ def register(
 
     if not isinstance(cls, type):
         raise GraphError("only a class can be registered", wanted="a class", got=cls, hint="give type(x)")
-    if cls in _KINDS or (cls.__module__.partition(".")[0] in _OWN and cls.__module__ != "builtins"):
+    if _is_own(cls):
         raise GraphError(
             f"{cls.__name__} cannot be registered",
             wanted="a class of yours, or of another library",
             got=f"{cls.__module__}.{cls.__qualname__}",
             hint="derive a class from it and register that",
         )
+    _KINDS.pop(cls, None)
     options = {} if path_entry_type is None else {"path_entry_type": path_entry_type}
     try:
         if flatten is None and unflatten is None:

@@ -144,8 +144,8 @@ def while_loop(
     cond, body : callable
         Take the loop variables; give a bool scalar, and the new loop variables.
     loop_vars : structure of Tensor
-        Initial values: tensors, literals, arrays, TensorArrays, in nested lists, tuples, dicts, dataclasses or registered
-        containers (:func:`nest.register`).
+        Initial values: tensors, literals, arrays, TensorArrays, in nested lists, tuples, dicts, dataclasses or
+        containers that :func:`nest.register` knows.
     shape_invariants : structure of shapes, optional
         What stays true of each variable's shape, as [None, 3], where it changes from iteration to iteration.
     parallel_iterations : int or 'auto', optional

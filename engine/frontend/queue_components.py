@@ -40,7 +40,7 @@ class HasComponents:
     def __init__(
         self, type: str, dtypes: Any, shapes: Any, names: Any, shared_name: str | None, name: str, **about: Any
     ) -> None:
-        packed = type(dtypes) not in (list, tuple) and nest.is_container(dtypes)
+        packed = _is_structure(dtypes)
         self.structure: Any = nest.map_structure(kinds.as_dtype, dtypes) if packed else None
         listed = nest.flatten(dtypes) if packed else dtypes if isinstance(dtypes, (list, tuple)) else [dtypes]
         self.dtypes: tuple[DType, ...] = tuple(map(kinds.as_dtype, listed))
@@ -113,6 +113,10 @@ class HasComponents:
             return list(values) if self.structure is None or indices else nest.pack_as(self.structure, list(values))
         chosen = self.names if indices is None else [self.names[i] for i in indices]
         return dict(zip(chosen, values, strict=True))
+
+
+def _is_structure(dtypes: Any) -> bool:
+    return type(dtypes) not in (list, tuple) and nest.is_container(dtypes)
 
 
 def is_plain_container(vals: Any) -> bool:

@@ -150,8 +150,8 @@ class Checkpointer:
         name : str
         value : object
             ``value.state_dict()`` gives its state, a structure of tuples, lists, dicts and registered containers of
-            arrays, numbers, strings, bytes and None, at the time of the snapshot; ``value.load_state_dict(state)``, which may be a coroutine,
-            takes it, before the session has its values.
+            arrays, numbers, strings, bytes and None, at the time of the snapshot;
+            ``value.load_state_dict(state)``, which may be a coroutine, takes it, before the session has its values.
 
         Raises
         ------
