@@ -64,7 +64,8 @@ bench:  ## make bench BENCH='lstm_train --quick --peer torch'
 gpu:  ## what needs a GPU, for eight minutes; say it again while it ends with status 2
 	$(PYTHON) -m bench.gpu
 
-operations: $(PYTHON)  ## write the table of operations, docs/operations.md, anew
+operations: $(PYTHON)  ## write the tables of operations anew: docs/operations.md, and which module declares a type
+	$(PYTHON) -m tests.architecture.type_modules
 	$(PYTHON) docs/generate_operations.py
 
 golden:  ## write the golden texts anew; read the diff before committing it

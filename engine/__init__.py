@@ -2,8 +2,8 @@
 
 Build a graph with ``cond``, ``while_loop`` and ``TensorArray``, differentiate it, and await steps of it."""
 
-# Nothing of the engine is imported with the package, so that the command line answers at once: the names in `public.py`
-# are loaded when the first of them is used, and each module for users when it is. See docs/design/0041-packaging.md.
+# Nothing of the engine is imported with the package, so that the command line answers at once: each name in `public.py`
+# is loaded when it is first used, and so is each module for users. See docs/design/0041-packaging.md.
 
 import sys as _sys
 import types as _types
@@ -46,19 +46,20 @@ else:  # for type checkers a module with `__getattr__` has all names
     _sys.modules[__name__].__class__ = _Package
 
     def __getattr__(name):
-        """Load the public names, or a module for users, when one is used; refuse others with a hint."""
+        """Load a public name, or a module for users, when it is first used; refuse others with a hint."""
         if name in _MODULES:
             return _import_module(f".{name}", __name__)
         if name.startswith("_") and name != "__all__":  # asked by Python, of any module
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
-        names = globals()
-        if "__all__" not in names:
-            loaded = vars(_import_module(".public", __name__))
-            names.update({each: value for each, value in loaded.items() if not each.startswith("_")})
-            names["__all__"] = loaded["__all__"]
-        if name in names:  # by this call, or meanwhile by one in another thread
-            return names[name]
-        return _import_module(".frontend.missing_names", __name__).find_or_refuse(name)
+        public_names = _import_module(".base.public_names", __name__)
+        if name == "__all__":
+            value = public_names.listed_for_star()
+        elif name in public_names.places():
+            value = public_names.load(name)
+        else:
+            return _import_module(".frontend.missing_names", __name__).find_or_refuse(name)
+        globals()[name] = value  # the next time Python finds it there
+        return value
 
     def __dir__():
         """Return the public names."""

@@ -419,6 +419,7 @@ from .ops.sparse.reducing import (
 )
 from .ops.sparse.rows import sparse_fill_empty_rows, sparse_reorder, sparse_retain, sparse_slice
 from .ops.sparse.sparse_tensor import SparseTensor, SparseTensorValue, sparse_placeholder
+from .ops.state import scattering as _scattering  # noqa: F401, for its operations, which variables build
 from .ops.state.files import matching_files, read_file, write_file
 from .ops.state.saving import restore_v2, save_v2
 from .ops.state.session_handles import get_session_handle

@@ -51,6 +51,8 @@ def leave_out_of_collections():
 
 
 def pytest_collection_finish(session):
+    import tagloom.public  # noqa: F401  so that no test differs by what others have loaded: see test_import.py
+
     leave_out_of_collections()  # the modules, and thousands of collected tests
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
 import contextlib
 import linecache
 import os
@@ -16,8 +14,8 @@ from .wording import shortened
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _DEMO = os.path.join(_PACKAGE, "demo") + os.sep  # written as a user would
-_LOOP = os.path.dirname(asyncio.__file__) + os.sep
-_POOL = os.path.dirname(concurrent.futures.__file__) + os.sep
+_LIBRARY = os.path.dirname(contextlib.__file__)  # Python's own; a graph needs neither of these packages to be loaded
+_LOOP, _POOL = (os.path.join(_LIBRARY, *parts, "") for parts in (("asyncio",), ("concurrent", "futures")))
 _NOT_THE_USER = (_PACKAGE, _LOOP, _POOL, contextlib.__file__, threading.__file__, "<")
 
 

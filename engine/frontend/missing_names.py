@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from difflib import get_close_matches
-from importlib import import_module
 from typing import Any, NoReturn
 
 from ..base.errors import TagloomError
+from ..base.public_names import places
 from ..ir.other_names import NAMES, name_here
 
 _PACKAGE = __name__.partition(".")[0]
@@ -74,8 +74,7 @@ def _hint_in(module: str, name: str) -> str | None:
 
 def public_names() -> list[str]:
     """Return the public names of the package."""
-    loaded = vars(import_module(f"{_PACKAGE}.public"))
-    return sorted([*(name for name in loaded if not name.startswith("_")), *_MODULES, "__version__"])
+    return sorted([*places(), *_MODULES, "__version__"])
 
 
 def _hint(name: str) -> str | None:

@@ -10,9 +10,6 @@ from ..ir.apply import apply, convert_to_tensor
 from ..ir.entry import public
 from ..ir.indexing import slice_tensor
 from ..ir.tensor import PART, Tensor
-from ..ops.array.broadcasting import broadcast_to
-from ..ops.array.grids import meshgrid
-from ..ops.array.shapes import reshape
 from ..ops.support.common import shape_of
 from ..ops.support.late_axes import joined
 from .scattering import Scattered
@@ -71,20 +68,22 @@ class Indexed(Scattered):
                 got=new.shape,
                 hint="sizes are equal, or 1 in the value",
             )
+        from ..ops.array.broadcasting import broadcast_to  # only here: every session loads variables
+        from ..ops.array.grids import meshgrid
+
         new = broadcast_to(new, shape_of(part))
         if not parts:
             return self._whole(new, whole, name, ordered)
         sizes = shape_of(whole)
         places = [_places(sizes[axis], each) for axis, each in enumerate(parts)]
         grid = meshgrid(*places, indexing="ij") if len(places) > 1 else places
-        indices = apply("Stack", [reshape(each, [-1]) for each in grid], axis=1)
-        return self.scatter_nd_update(
-            indices, reshape(new, joined([-1], sizes[len(parts) :])), name=name, ordered=ordered
-        )
+        indices = apply("Stack", [each.reshape([-1]) for each in grid], axis=1)
+        updates = new.reshape(joined([-1], sizes[len(parts) :]))
+        return self.scatter_nd_update(indices, updates, name=name, ordered=ordered)
 
     def _whole(self, new: Tensor, whole: Tensor, name: str | None, ordered: bool) -> Tensor:
         """Assign what is as large as the variable."""
-        return self.assign(reshape(new, shape_of(whole)), name, ordered=ordered)  # type: ignore[attr-defined, no-any-return]
+        return self.assign(new.reshape(shape_of(whole)), name, ordered=ordered)  # type: ignore[attr-defined, no-any-return]
 
 
 def _spread(key: Any, rank: int) -> list[Any]:
@@ -105,7 +104,7 @@ def _spread(key: Any, rank: int) -> list[Any]:
 def _places(size: Tensor, part: Any) -> Tensor:
     """Return which indices of a dimension a key takes, as a vector."""
     every = apply("Range", *(convert_to_tensor(each, int32) for each in (0, size, 1)))
-    return reshape(slice_tensor(every, part), [-1])
+    return slice_tensor(every, part).reshape([-1])
 
 
 def _broadcasts(value: Tensor, part: Tensor) -> bool:

@@ -7,7 +7,6 @@ from typing import Any, Protocol
 from ..ir import entry
 from ..ir.entry import public
 from ..ir.tensor import Operators, Tensor
-from ..ops.state import scattering as _operations  # noqa: F401  declares the operation types used below
 
 
 class Scattered(Operators):

@@ -7,6 +7,7 @@ here. A registry test fails on any block with a hole.
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -254,6 +255,7 @@ class OpDefinition:
 
 
 REQUIRED: Any = object()
+_PACKAGE = __name__.partition(".")[0]
 _REGISTRY: dict[str, OpDefinition] = {}
 
 
@@ -299,6 +301,8 @@ def define(
     samples: Sequence[Sample] = (),
 ) -> OpDefinition:
     """Declare an operation type; see :class:`OpDefinition`."""
+    if not str(sys._getframe(1).f_globals.get("__name__")).startswith(f"{_PACKAGE}."):
+        _declare(type)  # one of tagloom that is not loaded yet keeps its name
     if type in _REGISTRY:
         raise GraphError(
             f"operation type {type} is declared twice",
@@ -352,7 +356,7 @@ def definition_of(type: str) -> OpDefinition:
     """Return the definition of an operation type."""
     found = _REGISTRY.get(type)
     if found is None:
-        _declare_all()
+        _declare(type)
         found = _REGISTRY.get(type)
     if found is None:
         raise GraphError(
@@ -369,9 +373,20 @@ def all_definitions() -> list[OpDefinition]:
     return sorted(_REGISTRY.values(), key=lambda d: d.type)
 
 
+def _declare(type: str) -> None:
+    """Import the module of the package that declares an operation type, if there is one.
+
+    Passes, gradients and pickled graphs make operations by their types, before anybody uses the public function.
+    """
+    modules = importlib.import_module(f"{_PACKAGE}.ops.type_modules")  # this layer knows the operations by name only
+    module = modules.module_of(type)
+    if module is not None:
+        importlib.import_module(f"{_PACKAGE}.ops.{module}")
+
+
 def _declare_all() -> None:
-    """Import the modules that declare operations: a pickle of a graph may be the first that uses the package."""
-    importlib.import_module(f"{__name__.partition('.')[0]}.public")
+    """Import all modules of the package that declare operations."""
+    importlib.import_module(f"{_PACKAGE}.public")
 
 
 def runs_on(op: Operation) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..base.public_names import load
+
 if TYPE_CHECKING:
     from .tensor import Tensor
 
 
 def _call(function: str, *arguments: Any) -> Any:
-    from .entry import PUBLIC
-
-    return PUBLIC[function](*arguments)
+    return load(function)(*arguments)
 
 
 class ArrayMethods:

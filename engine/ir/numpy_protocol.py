@@ -9,8 +9,8 @@ import numpy as np
 
 from ..base import dtypes
 from ..base.errors import GraphError
-from .entry import PUBLIC
-from .other_names import name_here
+from ..base.public_names import load
+from .other_names import function_here, name_here
 from .products import product
 from .tensor import Operators
 
@@ -23,7 +23,7 @@ _LOGICAL = {  # NumPy's functions of bits are those of truth values too
 _OTHERS: dict[str, Callable[..., Any]] = {
     "positive": lambda x: +x,
     "matmul": product,
-    "divmod": lambda x, y: (PUBLIC["floordiv"](x, y), PUBLIC["floormod"](x, y)),
+    "divmod": lambda x, y: (load("floordiv")(x, y), load("floormod")(x, y)),
 }
 _COMPARISONS = {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"}
 _REDUCTIONS = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min"}
@@ -42,7 +42,7 @@ def apply_ufunc(tensor: Operators, ufunc: np.ufunc, method: str, inputs: Sequenc
         _refuse(tensor, f"{name}.reduce", f"reduce_{_REDUCTIONS[name]}")
     if tensor.dtype is dtypes.bool_:
         name = _LOGICAL.get(name, name)
-    function = _OTHERS.get(name) or PUBLIC.get(name_here(name) or "")
+    function = _OTHERS.get(name) or function_here(name_here(name) or "")
     if function is None or method != "__call__":
         _refuse(tensor, name if method == "__call__" else f"{name}.{method}", None)
     if options:

@@ -5,6 +5,10 @@ There is one name for each thing, so these names do not work; whoever tries one 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+from ..base.public_names import load, places
 from .entry import PUBLIC
 
 NAMES = {  # what follows `tagloom.`
@@ -357,8 +361,17 @@ ATTRIBUTES = {  # of tensors and variables
 
 def name_here(name: str) -> str | None:
     """Return what something is called in tagloom, without ``tagloom.``; None where this table does not know."""
-    same = name if name in PUBLIC else f"reduce_{name}"
-    return NAMES.get(name, same if same in PUBLIC else None)
+    if name in NAMES:
+        return NAMES[name]
+    return next((same for same in (name, f"reduce_{name}") if function_here(same) is not None), None)
+
+
+def function_here(name: str) -> Callable[..., Any] | None:
+    """Return the public function of a name that users build with; None where there is none."""
+    if name not in places():
+        return None
+    found = load(name)  # only the import of its module marks it
+    return found if name in PUBLIC else None
 
 
 def missing_attribute(kind: str, name: str) -> str:

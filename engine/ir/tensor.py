@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..base.dtypes import DType
 from ..base.errors import GraphError, ShapeError
+from ..base.public_names import load
 from ..base.shapes import Shape
 from .methods import ArrayMethods
 
@@ -18,9 +19,7 @@ if TYPE_CHECKING:
 
 
 def _call(function: str, *arguments: Any) -> Tensor:
-    from .entry import PUBLIC
-
-    return PUBLIC[function](*arguments)  # type: ignore[no-any-return]
+    return load(function)(*arguments)  # type: ignore[no-any-return]
 
 
 def _apply(type: str, *inputs: Any, **attrs: Any) -> Tensor:

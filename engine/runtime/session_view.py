@@ -13,7 +13,6 @@ from ..base.errors import TagloomError
 from ..ir.graph import Graph
 from .devices.session_devices import SessionDevice, memory_figures
 from .memory.session_swap import Swapping
-from .observe.serving import StatisticsServer
 from .observe.statistics import Statistics
 from .observe.tellers import Tellers, TellsStatistics
 from .observe.watch import Watch
@@ -153,6 +152,8 @@ class SessionView(SessionState):
         """
         self._steps.check_open()
         self._steps.enter_loop()
+        from .observe.serving import StatisticsServer  # with sockets; few sessions are looked at
+
         server = StatisticsServer(self, str(next(_numbers)) if name is None else name)
         try:
             yield server.path

@@ -9,6 +9,8 @@ from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
 import importlib
 from collections.abc import Callable
 
+from tagloom.kernels.memory.contexts import outside
+
 cdef list _blas_listeners = []
 
 
@@ -26,7 +28,8 @@ def load_blas():
     global sgemm, dgemm
     if dgemm != NULL:
         return
-    functions = importlib.import_module("scipy.linalg.cython_blas").__pyx_capi__
+    # A kernel asks; arrays that SciPy's modules make and keep are not of the memory of its step.
+    functions = outside(importlib.import_module, "scipy.linalg.cython_blas").__pyx_capi__
     cdef void* for_floats = _blas_function(functions, "sgemm")
     cdef void* for_doubles = _blas_function(functions, "dgemm")
     for listener in _blas_listeners:

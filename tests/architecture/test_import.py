@@ -1,10 +1,12 @@
-"""Importing the package loads nothing of the engine; using it loads no library that most programs never need."""
+"""Importing the package loads nothing of the engine; using it loads nothing that most programs never need."""
 
 import json
 import subprocess
 import sys
 
 import pytest
+
+from tests.architecture.type_modules import TABLE, table
 
 LOADED = """
 import json, sys
@@ -15,6 +17,21 @@ print(json.dumps(sorted(set(sys.modules) - before)))
 NEEDED = {"google_crc32c", "numpy", "ml_dtypes"}  # outside of the standard library, to build a graph and run it
 MOST_MODULES = 100  # of these libraries; the number may only fall
 WINGS = ("data", "losses", "metrics", "monitoring", "nest", "nn", "training")
+# Of tagloom; the numbers may only fall.
+MOST_IN_FIRST_GRAPH = 60
+MOST_IN_FIRST_SESSION = 320
+IN_FIRST_GRAPH = {"base", "ir", "kernels.elementary", "kernels.steps", "ops.control", "ops.math", "ops.support"}
+NOT_IN_FIRST_SESSION = """
+    base.safetensors base.record_files gradients public kernels.cuda kernels.native.cuda kernels.native.jit.compilation
+    ops.image ops.linalg ops.nn ops.queues ops.random ops.strings runtime.functions runtime.observe.serving
+    runtime.reference runtime.runners streams.cuda streams.distributions streams.simulated swap.swapper swap.tiers
+"""
+GRAPH = """
+import tagloom as tg
+with tg.Graph().as_default() as graph:
+    x = tg.placeholder("float32", [2, 2])
+    y = tg.reduce_sum(tg.matmul(x, x)) * 2 + tg.constant(1.0)
+"""
 RUN = """
 import tagloom as tg
 with tg.Graph().as_default() as graph:
@@ -43,11 +60,63 @@ def test_the_package_loads_nothing_but_its_version():
     assert {"asyncio", "dataclasses", "inspect", "logging"}.isdisjoint(names)
 
 
-def test_the_first_name_loads_numpy_and_no_module_for_users():
-    names = loaded_by("import tagloom; tagloom.constant")
+def ours(names):
+    """Return the names of the package's modules, without that of the package."""
+    return {name.removeprefix("tagloom.") for name in names if name.startswith("tagloom.")}
+
+
+def inside(rooms, names):
+    """Return the modules that are rooms, or in one."""
+    return {name for name in names if any(name == room or name.startswith(f"{room}.") for room in rooms)}
+
+
+def test_the_first_graph_loads_numpy_and_the_modules_of_its_operations():
+    names = loaded_by(GRAPH)
     assert {name for name in others(names) if "cython" not in name} <= NEEDED  # modules that Cython makes
     assert sum(name.partition(".")[0] in NEEDED for name in names) <= MOST_MODULES
-    assert {f"tagloom.{wing}" for wing in WINGS}.isdisjoint(names)
+    assert "asyncio" not in names
+    loaded = ours(names)
+    assert loaded - inside(IN_FIRST_GRAPH, loaded) == {"kernels", "ops", "ops.type_modules"}
+    assert len(loaded) <= MOST_IN_FIRST_GRAPH
+
+
+def test_the_first_session_loads_no_wing_that_it_does_not_use():
+    names = ours(loaded_by(RUN))
+    assert inside([*WINGS, *NOT_IN_FIRST_SESSION.split()], names) == set()
+    assert len(names) <= MOST_IN_FIRST_SESSION
+
+
+def test_no_operation_is_built_by_the_modules_that_a_name_loads():
+    """Names are first used where a graph is open."""
+    loaded_by(
+        "import tagloom as tg\n"
+        "with tg.Graph().as_default() as graph: import tagloom.public\n"
+        "assert graph.get_operations() == []"
+    )
+
+
+def test_each_name_loads_its_own_module_alone():
+    loaded_by(
+        "import tagloom\n"
+        "found = {name: getattr(tagloom, name) for name in reversed(dir(tagloom))}\n"
+        "assert 'tagloom.public' not in sys.modules\n"
+        "import tagloom.public\n"
+        "assert all(found[n] is v for n, v in vars(tagloom.public).items() if not n.startswith('_'))"
+    )
+
+
+def test_the_table_of_types_is_what_would_be_written():
+    assert TABLE.read_text() == table(), "make operations"
+
+
+def test_an_operation_of_a_user_takes_no_type_of_the_package_that_is_not_loaded_yet():
+    loaded_by(
+        "from tagloom.operations import NotDifferentiable, define\n"
+        "from tagloom.base.errors import GraphError\n"
+        "try: define('Resize', 'x: T -> y: T', shape=None, kernel=None, gradient=NotDifferentiable('')) \n"
+        "except GraphError as error: assert 'declared twice' in str(error)\n"
+        "else: raise AssertionError"
+    )
 
 
 def test_a_program_that_multiplies_needs_no_scipy():
@@ -58,6 +127,20 @@ def test_a_program_that_multiplies_needs_no_scipy():
         pytest.skip("all products are BLAS's here")
     names = loaded_by(RUN)
     assert {"scipy", "threadpoolctl", "llvmlite", "PIL", "rich", "optree"}.isdisjoint(others(names))
+
+
+def test_a_library_that_a_kernel_loads_takes_no_memory_of_the_session():
+    loaded_by(
+        "import tagloom as tg\n"
+        "import numpy as np\n"
+        "with tg.Graph().as_default() as graph:\n"
+        "    x = tg.placeholder('float64', [3, 3])\n"
+        "    y = tg.reduce_sum(tg.erf(x)) + tg.reduce_sum(tg.matrix_triangular_solve(x, x))\n"
+        "with tg.SyncSession(graph) as session:\n"
+        "    session.run(y, {x: np.eye(3)})\n"
+        "    assert {'scipy.special', 'scipy.linalg'} <= set(sys.modules)\n"
+        "    assert session.statistics().live_bytes == 0"
+    )
 
 
 @pytest.mark.sampled(every=7)
@@ -87,7 +170,7 @@ def test_all_operations_are_declared_with_the_public_names():
     loaded_by(
         "import pkgutil, sys, tagloom.ops, tagloom.public\n"
         "rooms = pkgutil.walk_packages(tagloom.ops.__path__, 'tagloom.ops.')\n"
-        "assert {r.name for r in rooms} - set(sys.modules) <= {'tagloom.ops.verified'}"
+        "assert {r.name for r in rooms} - set(sys.modules) <= {'tagloom.ops.verified', 'tagloom.ops.type_modules'}"
     )
 
 

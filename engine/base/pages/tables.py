@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Sequence
 
 _CELL = "padding: 2px 10px 2px 0; vertical-align: top; font-variant-numeric: tabular-nums"
@@ -21,7 +20,7 @@ def make_table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[ob
         return ""
     head = [_cell("th", text) for text in headings]
     body = "\n".join(f"<tr>{''.join(cells)}</tr>" for cells in [head, *lines])
-    title = f'<caption style="text-align: left; font-weight: 600">{html.escape(caption)}</caption>'
+    title = f'<caption style="text-align: left; font-weight: 600">{_escape(caption)}</caption>'
     return f'<table style="border-collapse: collapse">\n{title}\n{body}\n</table>\n'
 
 
@@ -33,7 +32,7 @@ def make_text(text: str) -> str:
     >>> make_text("a < b")
     '<pre style="white-space: pre-wrap">a &lt; b</pre>\\n'
     """
-    return f'<pre style="white-space: pre-wrap">{html.escape(text)}</pre>\n'
+    return f'<pre style="white-space: pre-wrap">{_escape(text)}</pre>\n'
 
 
 def _cell(tag: str, value: object) -> str:
@@ -41,4 +40,10 @@ def _cell(tag: str, value: object) -> str:
     text = "" if value is None else f"{value:,.1f}" if isinstance(value, float) else str(value)
     if number and isinstance(value, int):
         text = f"{value:,}"
-    return f'<{tag} style="{_CELL}; text-align: {"right" if number else "left"}">{html.escape(text)}</{tag}>'
+    return f'<{tag} style="{_CELL}; text-align: {"right" if number else "left"}">{_escape(text)}</{tag}>'
+
+
+def _escape(text: str) -> str:
+    import html  # with a table of 2,000 entities; every session loads the module here
+
+    return html.escape(text)

@@ -11,8 +11,6 @@ import numpy as np
 from ...base.settings import Settings
 from ...kernels.cpu.registry import values_read
 from ...kernels.native.compiled import has_kernel
-from ...kernels.native.cuda.emitting import can_emit
-from ...kernels.native.cuda.values import has_type
 from ...kernels.native.program import Computation
 
 Dtypes = Sequence[np.dtype[Any]]
@@ -46,9 +44,18 @@ ON_CPU = Rules(
     lambda computation, given, made, settings: has_kernel(computation, list(given), list(made), settings),
     lambda dtype: not dtype.hasobject and dtype.kind in "biufc",
 )
-ON_CUDA = Rules(
-    "CUDA C",
-    lambda type: (),
-    lambda computation, given, made, settings: can_emit(computation, [*given, *made]),
-    has_type,
-)
+
+
+def _has_cuda_kernel(computation: Computation, given: Dtypes, made: Dtypes, settings: Settings) -> bool:
+    from ...kernels.native.cuda.emitting import can_emit  # only programs for a GPU load what writes CUDA C
+
+    return can_emit(computation, [*given, *made])
+
+
+def _has_cuda_type(dtype: np.dtype[Any]) -> bool:
+    from ...kernels.native.cuda.values import has_type
+
+    return has_type(dtype)
+
+
+ON_CUDA = Rules("CUDA C", lambda type: (), _has_cuda_kernel, _has_cuda_type)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from ...base.device_names import DeviceSpec
 from ...base.dtypes import DType
 from ...base.wording import by_reason, sentences
-from ...ir import text
 from ...ir.operation import Operation
 from ...ir.program import Program
 from ...kernels.native.program import NativeProgram
@@ -78,6 +77,8 @@ def to_text(partitioned: Partitioned) -> str:
 
     Comments print the native programs, and say why a loop has none, and what is in none.
     """
+    from ...ir import text  # only for users and tests that read it
+
     lines = []
     for device, program in partitioned.programs.items():
         lines += [f"# {device}", text.to_text(program.graph)]

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...ir.definition import Kernel
+from ...kernels.memory.contexts import outside
 from ..support.array_library import special
 from ..support.families import typed
 
@@ -27,7 +28,7 @@ _LARGE, _NEAR = 1e8, 1e-2  # parameters, and relative distances of `x`, where tw
 @cache
 def _bernoulli_numbers() -> Array:
     """Return the Bernoulli numbers of even order, from the second on."""
-    numbers: Array = special(np, "bernoulli")(2 * _TERMS)[2::2]
+    numbers: Array = outside(special(np, "bernoulli"), 2 * _TERMS)[2::2]  # kept, so not of the memory of a step
     return numbers
 
 

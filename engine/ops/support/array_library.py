@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import importlib
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from ...kernels.cpu.blas import load_blas
 from .interpreter import give_way
 
 _PIECE = 1 << 16  # elements that are added without a break, which take a fraction of a millisecond
@@ -16,13 +16,23 @@ _PIECE = 1 << 16  # elements that are added without a break, which take a fracti
 
 def special(xp: Any, function: str) -> Any:
     """Return a function of ``scipy.special``, of which CuPy has its own."""
-    return getattr(importlib.import_module("scipy.special" if xp is np else "cupyx.scipy.special"), function)
+    return getattr(_imported("scipy.special" if xp is np else "cupyx.scipy.special"), function)
 
 
 def scipy_linalg() -> Any:
     """Return the module ``scipy.linalg``, whose BLAS is then kept to as many threads as that of products."""
+    from ...kernels.cpu.blas import load_blas  # with all kernels in C, which a graph does without
+
     load_blas()
-    return importlib.import_module("scipy.linalg")
+    return _imported("scipy.linalg")
+
+
+@cache
+def _imported(module: str) -> Any:
+    """Import a module for a kernel; arrays that the module keeps are not taken from the memory of the kernel's step."""
+    from ...kernels.memory.contexts import outside
+
+    return outside(importlib.import_module, module)
 
 
 def wide(xp: Any, x: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
@@ -15,16 +15,16 @@ from ...base.extras import install_hint
 from ...base.settings import Settings
 from ...base.wording import short_device
 from ...compile import DeviceTarget
-from ...kernels.cuda.launching import can_compile
 from ...kernels.memory.contexts import KernelContexts
 from ...kernels.memory.pool import Pool
 from ...streams.capabilities import SimulatedTime
 from ...streams.contract import Device
 from ...streams.cpu import CpuDevice
-from ...streams.cuda import CudaDevice, CudaUnavailable
 from ...streams.host import HostDevice
 from ..resources.manager import ResourceManager
-from .arrays_backend import device_backend
+
+if TYPE_CHECKING:
+    from ...streams.cuda import CudaDevice
 
 HOME = DeviceSpec(job="localhost", task=0)
 _HINT = "give a number of CPU devices, or a list of names as ['/cpu:0', '/cpu:1'] or of devices of tagloom.streams"
@@ -94,8 +94,13 @@ class SessionDevice:
 
     def target(self) -> DeviceTarget:
         """Return what steps are compiled for that may run on it."""
-        backend = None if self.device.arrays is None else partial(device_backend, self.device, self.contexts)
         limit = None if self.pool is None else self.pool.limit
+        if self.device.arrays is None:
+            return DeviceTarget(self.spec, limit)
+        from ...kernels.cuda.launching import can_compile  # with all that writes CUDA C
+        from .arrays_backend import device_backend
+
+        backend = partial(device_backend, self.device, self.contexts)
         return DeviceTarget(self.spec, limit, backend, can_compile(self.device.arrays))
 
 
@@ -219,6 +224,8 @@ def _opened(spec: DeviceSpec, wanted: str | Device, settings: Settings) -> Sessi
 
 
 def _gpu(spec: DeviceSpec, settings: Settings) -> CudaDevice:
+    from ...streams.cuda import CudaDevice, CudaUnavailable  # only a session on a GPU loads them
+
     try:
         return CudaDevice(str(spec), spec.index or 0, most_cached=settings.pool_bytes, computes=True)
     except CudaUnavailable as error:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from ...base.errors import GraphError
 from ...streams.capabilities import SwapSupport
 from ...swap.policy import SwapPolicy
-from ...swap.swapper import StepSwapper
-from ...swap.tiers import Tiers
 from ..devices.session_devices import SessionDevice
+
+if TYPE_CHECKING:
+    from ...swap.swapper import StepSwapper
+    from ...swap.tiers import Tiers
 
 Swap = SwapPolicy | bool | None
 
@@ -48,7 +51,7 @@ class Swapping:
         self._tiers: Tiers | None = None
         limited = next(filter(self._swaps, devices), None)
         if limited is not None and self.policy.disk is not None:  # a directory that is none is found now
-            self._tiers = Tiers(self.policy, limited.device.clock)
+            self._tiers = self._open_tiers(limited)
 
     def begin(self, device: SessionDevice) -> StepSwapper | None:
         """Return what keeps the saved values of a step on a device; None where there is no limit to keep."""
@@ -56,8 +59,15 @@ class Swapping:
             return None
         assert isinstance(device.device, SwapSupport)
         if self._tiers is None:
-            self._tiers = Tiers(self.policy, device.device.clock)
+            self._tiers = self._open_tiers(device)
+        from ...swap.swapper import StepSwapper
+
         return StepSwapper(device.device, self._tiers, self.policy, str(device.spec))
+
+    def _open_tiers(self, device: SessionDevice) -> Tiers:
+        from ...swap.tiers import Tiers  # only a step with a memory limit may swap
+
+        return Tiers(self.policy, device.device.clock)
 
     def _swaps(self, device: SessionDevice) -> bool:
         is_limited = device.pool is not None and device.pool.limit is not None

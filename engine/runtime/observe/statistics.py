@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...base.pages.tables import make_table
 from ...base.wording import short_device
-from ...ops.queues.accumulators import CONTAINER as ACCUMULATORS
-from ...ops.queues.figures import AccumulatorStatistics, QueueStatistics
-from ...ops.queues.operations import CONTAINER as QUEUES
 from ..devices.session_devices import DeviceMemory
+
+if TYPE_CHECKING:
+    from ...ops.queues.figures import AccumulatorStatistics, QueueStatistics
 
 CHECKPOINTS = "checkpoints"
 
@@ -95,12 +95,16 @@ class Statistics:
     @property
     def queues(self) -> Mapping[str, QueueStatistics]:
         """Queues by their shared names; those that a step has used."""
-        return self.figures.get(QUEUES, {})
+        from ...ops.queues.operations import CONTAINER
+
+        return self.figures.get(CONTAINER, {})
 
     @property
     def accumulators(self) -> Mapping[str, AccumulatorStatistics]:
         """Conditional accumulators by their shared names; those that a step has used."""
-        return self.figures.get(ACCUMULATORS, {})
+        from ...ops.queues.accumulators import CONTAINER
+
+        return self.figures.get(CONTAINER, {})
 
     @property
     def checkpoints(self) -> Mapping[str, Any]:

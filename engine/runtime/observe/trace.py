@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -219,7 +218,11 @@ class Trace:
             Path(path).write_text(to_page(self), encoding="utf-8")
             return
         text = json.dumps({"traceEvents": self.events, "displayTimeUnit": "ns"}).encode()
-        Path(path).write_bytes(gzip.compress(text) if Path(path).suffix == ".gz" else text)
+        if Path(path).suffix == ".gz":
+            import gzip
+
+            text = gzip.compress(text)
+        Path(path).write_bytes(text)
 
     def message_of(self, row: Row, span: Span) -> Message | None:
         """Return the message that a `row` and its `span` are about, of a Send or a Recv; None for others."""

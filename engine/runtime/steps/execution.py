@@ -11,7 +11,7 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...base.errors import GraphError, StepTimeout
 from ...base.source_lines import Source, user_source
@@ -24,16 +24,13 @@ from ...kernels.scheduler.group import MachineGroup
 from ...kernels.scheduler.limited import LimitedMachine
 from ...kernels.scheduler.optask import OpTask, start_task
 from ...kernels.scheduler.time_slices import TimeSlices
-from ...ops.queues.iterators import ComingElement
 from ...ops.support.context import LongCall, StepContext
-from ...swap.swapper import StepSwapper
 from ..devices.device_values import copies_over
 from ..devices.session_devices import SessionDevice, check_arrays
 from ..devices.simulated_time import held
 from ..memory.arbiter import MemoryArbiter
 from ..memory.claims import MemoryClaim
 from ..observe.trace import DEVICE, Trace, recorder_of
-from ..reference.executor import ReferenceMachine
 from ..scheduling.time_slices import time_slices_of
 from ..scheduling.worker_pool import WakeupFd
 from .compiled_step import CompiledStep
@@ -43,6 +40,10 @@ from .environment import StepEnvironment
 from .failures import complete
 from .launch import charge_feeds, counters_of, launch, switch_outcomes
 from .stalls import describe_order, stall_timer
+
+if TYPE_CHECKING:
+    from ...swap.swapper import StepSwapper
+    from ..reference.executor import ReferenceMachine
 
 _logger = logging.getLogger("tagloom")
 
@@ -358,6 +359,8 @@ class ReferenceExecution:
         self.claim: MemoryClaim | None = None  # set by who has one
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self.holds: list[Any] = charge_feeds(context.contexts, feeds, step, context)
+        from ..reference.executor import ReferenceMachine
+
         self.machine: ReferenceMachine = ReferenceMachine(
             step.plan, context, feeds, environment.settings.shuffle_seed, environment.guard, recorder_of(trace)
         )
@@ -462,9 +465,11 @@ def _expire(execution: Any, timeout: float, what: str, source: Source | None) ->
 
 def _is_from_others(awaitable: Any) -> bool:
     """Return True if an instance stands in the line of a resource, which other steps or the user serve."""
-    if isinstance(awaitable, ComingElement):
+    if not isinstance(awaitable, AsyncResult) or awaitable.give_up is None:
         return False
-    return isinstance(awaitable, AsyncResult) and awaitable.give_up is not None
+    from ...ops.queues.iterators import ComingElement
+
+    return not isinstance(awaitable, ComingElement)
 
 
 async def _settle(swaps: Sequence[StepSwapper], devices: Sequence[SessionDevice]) -> None:

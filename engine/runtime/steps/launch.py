@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...compile import DevicePlan
 from ...kernels.memory.contexts import KernelContexts
@@ -15,7 +15,6 @@ from ...kernels.scheduler.limited import LimitedMachine
 from ...kernels.scheduler.machine import StepMachine
 from ...kernels.scheduler.rendezvous import Rendezvous
 from ...ops.support.context import StepContext
-from ...swap.swapper import StepSwapper
 from ..devices.session_devices import SessionDevice
 from ..devices.simulated_time import Schedule
 from ..memory.limits import refused
@@ -23,6 +22,9 @@ from ..memory.session_swap import Swapping
 from .compiled_step import CompiledStep
 from .counters import StepCounters
 from .environment import StepEnvironment
+
+if TYPE_CHECKING:
+    from ...swap.swapper import StepSwapper
 
 Drain = Callable[[float], bool]
 Devices = Sequence[SessionDevice]
