@@ -51,8 +51,7 @@ def measure(options: argparse.Namespace, experiment: Experiment) -> None:
         experiment = experiment.quick()
     if options.seconds:
         effort = replace(effort, seconds=options.seconds)
-    if options.plot:
-        report.require_plot()
+    report.require("rich", "uvloop", *(["matplotlib"] if options.plot else []))
     records = []
     with report.progress(experiment.name) as progress:
         measured = side_by_side.run if experiment.together else run

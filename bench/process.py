@@ -13,7 +13,6 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
-import uvloop
 
 from .experiment import BenchError, Case, Experiment, Observed
 from .memory import PeakMemory
@@ -67,6 +66,8 @@ class EngineProcess:
 
 def serve(pipe: Connection, factory: Any) -> None:
     """Answer commands until the pipe closes; runs in the engine's process."""
+    import uvloop
+
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(pipe, Worker(factory)))
 

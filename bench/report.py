@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
+from tagloom.base.extras import install_hint, is_installed
 
 from .experiment import BenchError
 from .protocol import Progress, describe
@@ -26,6 +24,9 @@ def print_json(record: Record) -> None:
 def print_table(records: list[Record]) -> None:
     """Print medians with their spread, and how many times better tagloom is."""
     ratios = {(describe(r["case"]), r["ratio_to"], r["metric"]): r["value"] for r in records if "ratio_to" in r}
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table("case", "engine", "metric", "median", "p5", "p95", "runs", "tagloom is better by")
     for r in (r for r in records if "engine" in r):
         better = ratios.get((describe(r["case"]), r["engine"], r["metric"]))
@@ -44,6 +45,8 @@ def print_table(records: list[Record]) -> None:
 @contextmanager
 def progress(name: str) -> Iterator[Progress]:
     """Show what is being measured on stderr, where that is a terminal."""
+    from rich.console import Console
+
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda text: None
@@ -52,10 +55,11 @@ def progress(name: str) -> Iterator[Progress]:
         yield lambda text: status.update(f"{name}: {text}")
 
 
-def require_plot() -> None:
-    """Raise BenchError where plots can not be drawn."""
-    if importlib.util.find_spec("matplotlib") is None:
-        raise BenchError("--plot needs matplotlib; try: pip install 'tagloom[bench]'")
+def require(*modules: str) -> None:
+    """Raise BenchError, which names the extra of the package, unless all libraries are installed."""
+    missing = [module for module in modules if not is_installed(module)]
+    if missing:
+        raise BenchError(f"{' and '.join(missing)} not installed; try: {install_hint('bench')}")
 
 
 def plot(records: list[Record], path: Path) -> None:
