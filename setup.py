@@ -4,8 +4,10 @@
 AddressSanitizer, whose library has to be loaded before Python is: see ``make asan``.
 """
 
+import hashlib
 import multiprocessing
 import os
+import sys
 from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
@@ -64,7 +66,6 @@ def extension(source):
         [str(path)],
         include_dirs=["kernels"],
         define_macros=MACROS,
-        depends=[str(p) for p in Path("kernels").rglob("*.h")],
         extra_compile_args=FLAGS,
         extra_link_args=["-fsanitize=address"] if ASAN else [],
     )
@@ -75,23 +76,45 @@ def extensions():
     return [extension(source) for source in sorted(Path("kernels").rglob("*.pyx"))]
 
 
+def digest(*settings, **folders):
+    """Return a digest of settings and of the files that match each pattern below a folder, ``name=(folder, pattern)``.
+
+    Contents decide what is made anew. An isolated build has just unpacked its NumPy and Cython, so all their files are
+    newer than what the last build has made, and most often the same.
+    """
+    found = hashlib.sha256(repr(settings).encode())
+    for name, (folder, pattern) in folders.items():
+        for path in sorted(Path(folder).rglob(pattern)):
+            found.update(repr((name, path.relative_to(folder).as_posix(), path.read_bytes())).encode())
+    return found.hexdigest()
+
+
 def translate(found):
-    """Translate kernels to C, with the annotated listings beside it in ``build/cython``."""
+    """Translate kernels to C, with the annotated listings beside it in ``build/cython``, unless that is there."""
+    import Cython
     import numpy
     from Cython.Build import cythonize
 
     stage()
-    translated = cythonize(
-        found,
-        include_path=[str(CIMPORT_ROOT)],
-        build_dir=str(BUILD / "cython" / FLAVOUR),
-        compiler_directives=DIRECTIVES,
-        annotate=True,
-        quiet=True,
-        nthreads=CORES if multiprocessing.get_start_method() == "fork" else 0,  # others would run this file again
-    )
-    for ext, in_c in zip(found, translated, strict=True):
-        ext.sources, ext.depends = in_c.sources, in_c.depends
+    made = BUILD / "cython" / FLAVOUR
+    stamp = made / "inputs"
+    ours = {suffix: ("kernels", f"*.{suffix}") for suffix in ("pyx", "pxd", "h")}
+    inputs = digest(Cython.__version__, DIRECTIVES, **ours, numpy=(Path(numpy.__file__).parent, "*.pxd"))
+    in_c = {ext.name: made / Path(ext.sources[0]).with_suffix(".c") for ext in found}
+    if not (stamp.exists() and stamp.read_text() == inputs and all(path.exists() for path in in_c.values())):
+        stamp.unlink(missing_ok=True)
+        cythonize(
+            found,
+            include_path=[str(CIMPORT_ROOT)],
+            build_dir=str(made),
+            compiler_directives=DIRECTIVES,
+            annotate=True,
+            quiet=True,
+            nthreads=CORES if multiprocessing.get_start_method() == "fork" else 0,  # others would run this file again
+        )
+        stamp.write_text(inputs)
+    for ext in found:
+        ext.sources = [str(in_c[ext.name])]
         ext.include_dirs = [numpy.get_include(), *ext.include_dirs]
 
 
@@ -113,9 +136,26 @@ class BuildKernels(build_ext):
         if self.inplace or self.editable_mode:
             self.build_lib, self.build_temp = str(BUILD / "in_place"), str(BUILD / "objects")
 
+    def build_extension(self, ext):
+        """Compile one of the kernels, unless that was done with the same source, headers and commands."""
+        made, stamp = Path(self.get_ext_fullpath(ext.name)), Path(self.build_temp, f"{ext.name}.inputs")
+        source = Path(ext.sources[0])
+        commands = (sys.version, self.compiler.compiler_so, self.compiler.linker_so, FLAGS, MACROS, self.headers)
+        inputs = digest(commands, source=(source.parent, source.name))
+        if made.exists() and stamp.exists() and stamp.read_text() == inputs and not self.force:
+            return
+        for old in (stamp, made):  # without which setuptools makes it, whatever the times are
+            old.unlink(missing_ok=True)
+        super().build_extension(ext)
+        stamp.parent.mkdir(parents=True, exist_ok=True)
+        stamp.write_text(inputs)
+
     def run(self):
         if self.extensions:
+            import numpy
+
             translate(self.extensions)  # only now: mere metadata, as `uv lock` wants it, takes no compiler
+            self.headers = digest(ours=("kernels", "*.h"), numpy=(numpy.get_include(), "*.h"))
         super().run()
         BUILD.mkdir(exist_ok=True)
         STAMP.write_text(FLAVOUR)  # only now: who asks for metadata makes this command too, and builds nothing

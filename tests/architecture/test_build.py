@@ -2,8 +2,11 @@
 
 import re
 import runpy
+import tempfile
 import tomllib
+from pathlib import Path
 
+import pytest
 import setuptools
 
 from tests.architecture.layers import ROOT
@@ -48,3 +51,77 @@ def test_kernels_of_another_flavour_are_compiled_anew(tmp_path, monkeypatch):
     assert made().force
     made().run()
     assert not made().force
+
+
+@pytest.fixture
+def kernel(tmp_path, monkeypatch):
+    """Return a function that builds one kernel, and whether its source was translated and compiled.
+
+    The commands are stand-ins which write the files. The arguments are those of an isolated build of pip's, which has
+    unpacked NumPy and Cython just before: everything of them is newer than what was built.
+    """
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(setuptools, "setup", lambda **_: None)
+    monkeypatch.setenv("TAGLOOM_DEBUG", "0")
+    monkeypatch.setenv("TAGLOOM_ASAN", "0")
+    script = runpy.run_path(str(ROOT / "setup.py"))
+    source, header = tmp_path / "kernels" / "one.pyx", tmp_path / "kernels" / "one.h"
+    source.parent.mkdir()
+    source.write_text("x = 1")
+    header.write_text("int x;")
+    done = []
+
+    def cythonize(found, build_dir, **_):
+        done.append("translated")
+        made = tmp_path / build_dir / "kernels" / "one.c"
+        made.parent.mkdir(parents=True, exist_ok=True)
+        made.write_text(source.read_text())
+
+    def compile_one(self, ext):
+        done.append("compiled")
+        path = Path(self.get_ext_fullpath(ext.name))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+
+    monkeypatch.setattr("Cython.Build.cythonize", cythonize)
+    monkeypatch.setattr("setuptools.command.build_ext.build_ext.build_extension", compile_one)
+
+    def build(numpy="typedef int npy;", cython="3"):
+        environment = Path(tempfile.mkdtemp(dir=tmp_path)) / "numpy"
+        (environment / "include").mkdir(parents=True)
+        (environment / "include" / "array.h").write_text(numpy)
+        (environment / "__init__.pxd").write_text("")
+        monkeypatch.setattr("numpy.__file__", str(environment / "__init__.py"))
+        monkeypatch.setattr("numpy.get_include", lambda: str(environment / "include"))
+        monkeypatch.setattr("Cython.__version__", cython)
+        command = script["BuildKernels"](setuptools.Distribution({"ext_modules": script["extensions"]()}))
+        command.finalize_options()
+        done.clear()
+        command.run()
+        return list(done)
+
+    return build, source, header
+
+
+def test_a_build_with_the_same_contents_makes_nothing_anew(kernel):
+    """pip builds in a new environment for each extra that is installed: `.ci/run` compiled everything twice."""
+    build, source, _ = kernel
+    assert build() == ["translated", "compiled"]
+    source.touch()
+    assert build() == []
+
+
+def test_a_build_makes_anew_what_depends_on_what_has_changed(kernel):
+    build, source, header = kernel
+    build()
+    assert build(cython="4") == ["translated"]  # to the same C
+    assert build(cython="4", numpy="typedef long npy;") == ["compiled"]
+    header.write_text("long x;")
+    assert build(cython="4", numpy="typedef long npy;") == ["translated", "compiled"]
+    source.write_text("x = 2")
+    assert build(cython="4", numpy="typedef long npy;") == ["translated", "compiled"]
+
+
+def test_wheels_have_no_sources_of_kernels():
+    """MANIFEST.in names them for the source distribution."""
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["include-package-data"] is False
