@@ -6,6 +6,7 @@ import asyncio
 import threading
 import warnings
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NoReturn
 
@@ -227,15 +228,15 @@ class SyncSession:
         finally:
             for call in list(self._calls):  # they came before, and end with the session's steps
                 call.wait()
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._started().thread.join()
-            self._closed.set()
+            try:
+                self._started().end()
+            finally:
+                self._closed.set()
 
     async def _end(self, drain: float) -> None:
         """Close the session, and end what functions have begun in the loop."""
         await self._session.aclose(drain=drain)
         await self._loop.shutdown_asyncgens()
-        await self._loop.shutdown_default_executor()
 
     def call(self, function: Callable[..., Coroutine[Any, Any, Any]], *args: Any, **kwargs: Any) -> Any:
         """Return what ``await function(session, *args, **kwargs)`` gives in the session's loop, with its Session."""
@@ -320,12 +321,26 @@ class _Call:
 
 
 class _Serving:
-    """A thread that runs an event loop until the loop is stopped."""
+    """A thread that runs an event loop until the loop is stopped, with threads for what blocks."""
 
     def __init__(self) -> None:
         self.loop: asyncio.AbstractEventLoop = asyncio.new_event_loop()
+        self._executor = ThreadPoolExecutor(thread_name_prefix="asyncio")
+        self.loop.set_default_executor(self._executor)
         self.thread = threading.Thread(target=_serve, args=[self.loop], name="tagloom-session", daemon=True)
         self.thread.start()
+
+    def end(self) -> None:
+        """Wait for what the threads do, then end the loop and its thread.
+
+        The calling thread waits: ``loop.shutdown_default_executor`` starts one for it, which from Python 3.12 on is
+        refused while the interpreter ends, when sessions of functions are closed.
+        """
+        try:
+            self._executor.shutdown()
+        finally:
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self.thread.join()
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:

@@ -4,6 +4,8 @@ import asyncio
 import contextvars
 import os
 import signal
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -202,3 +204,28 @@ def test_streams(session):
     left.close()
     with pytest.raises(tg.SessionClosed):
         next(left)
+
+
+AT_EXIT = """
+import asyncio, atexit, threading
+import tagloom as tg
+
+async def in_thread(x):
+    return await asyncio.to_thread(abs, x)  # the loop has threads from now on
+
+@tg.function
+def absolute(x):
+    return tg.py_function(in_thread, [x], "int32")
+
+assert absolute.sync(-5) == 5
+
+def refuse(thread):
+    raise RuntimeError("can't create new thread at interpreter shutdown")
+
+atexit.register(setattr, threading.Thread, "start", refuse)  # as Python does from 3.12 on; before sessions are closed
+"""
+
+
+def test_the_session_of_a_function_is_closed_when_the_interpreter_ends():
+    done = subprocess.run([sys.executable, "-c", AT_EXIT], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
