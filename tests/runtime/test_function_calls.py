@@ -45,6 +45,17 @@ def test_a_call_is_run_by_a_loop_that_begins_with_it(double):
     assert float(asyncio.run(double(3.0))) == 6
 
 
+async def test_a_task_of_a_call_shows_itself(double):
+    """Tasks ask for the truth of their coroutine from Python 3.12 on, where `asyncio.run` shows one as it begins."""
+    call = double(2.0)
+    truth = {"__name__": "asyncio.base_tasks", "call": call}
+    exec("found = bool(call)", truth)
+    assert truth["found"] is True
+    task = asyncio.create_task(call)
+    assert "double" in repr(task)
+    assert await task == 4
+
+
 async def test_a_task_of_a_call_is_named_and_can_be_cancelled():
     waiting = asyncio.Event()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import warnings
 from collections.abc import Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -12,7 +13,7 @@ from ...ir.tensor import Tensor
 
 _BINARY = "add sub mul truediv floordiv mod divmod pow matmul lshift rshift and xor or"
 _OTHERS = (
-    "lt le gt ge neg pos abs invert iter len getitem setitem contains bool int float complex index round "
+    "lt le gt ge neg pos abs invert iter len getitem setitem contains int float complex index round "
     "array array_ufunc array_function"
 )
 
@@ -99,6 +100,12 @@ class Call(Coroutine[Any, Any, V_co]):
         raise AttributeError(
             f"a call of {self._name} has no attribute {name!r}; its result may have: `(await {self._name}(...)).{name}`"
         )
+
+    def __bool__(self) -> bool:
+        """Refuse to be a condition; a task that shows itself asks for its coroutine so, from Python 3.12 on."""
+        if sys._getframe(1).f_globals.get("__name__") == "asyncio.base_tasks":
+            return True
+        self._refuse("used by __bool__")
 
     # ---- by these names debuggers and tasks look into coroutines
 
