@@ -1,4 +1,4 @@
-"""TensorFlow's results of calls: pickled calls on standard input, pickled lists of arrays on standard output."""
+"""TensorFlow's results of calls: pickled lists of calls on standard input, pickled lists of arrays on standard output."""
 
 import logging
 import os
@@ -7,8 +7,7 @@ import sys
 
 
 def main():
-    """Answer one list of calls."""
-    calls = pickle.load(sys.stdin.buffer)
+    """Answer lists of calls until the input ends."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     # Of some convolutions with one window in a row and a stride of 2 there, oneDNN reads memory that nobody wrote, and
     # its kernels for quantized numbers round otherwise than is documented.
@@ -17,7 +16,13 @@ def main():
     import tensorflow.compat.v1 as tf1
 
     tf1.disable_v2_behavior()
-    pickle.dump([results(tf1, call) for call in calls], sys.stdout.buffer)
+    while True:
+        try:
+            calls = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        pickle.dump([results(tf1, call) for call in calls], sys.stdout.buffer)
+        sys.stdout.buffer.flush()
 
 
 def results(tf1, call):

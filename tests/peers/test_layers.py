@@ -1,19 +1,13 @@
 """Results, gradients and moving averages of random layers are those of PyTorch, where that is installed."""
 
-import importlib.util
 import os
-import pickle
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
-import pytest
 import tagloom as tg
 
 from tests.peers.layers import cotangent, draw
+from tests.peers.other_side import answers, needs
 
-ROOT = Path(__file__).parents[2]
 COUNT = int(os.environ.get("TAGLOOM_CALLS", "400"))
 
 
@@ -36,15 +30,11 @@ def ours(layer):
         return {**values, **{name: state[name] for name in moving}}
 
 
-@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
+@needs("torch")
 def test_layers_are_pytorchs():
     random = np.random.default_rng(1)
     layers = [draw(random) for _ in range(COUNT)]
-    answer = subprocess.run(
-        [sys.executable, "-m", "tests.peers.layers_side"], input=pickle.dumps(layers), capture_output=True, cwd=ROOT
-    )
-    assert answer.returncode == 0, answer.stderr.decode()[-2000:]
-    for layer, theirs in zip(layers, pickle.loads(answer.stdout), strict=True):
+    for layer, theirs in zip(layers, answers("layers_side", layers, "torch"), strict=True):
         found = ours(layer)
         assert found.keys() == theirs.keys()
         assert found["result"].dtype == layer.options["dtype"]

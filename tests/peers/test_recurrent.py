@@ -1,19 +1,13 @@
 """Cells and what runs them give TensorFlow's results and gradients, where that is installed."""
 
-import importlib.util
-import pickle
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import tagloom as tg
 from tagloom.base import nest
 
+from tests.peers.other_side import answers, needs
 from tests.support.tiers import choose
 
-ROOT = Path(__file__).parents[2]
 COUNT = 30
 KINDS = {"basic": tg.nn.BasicRNNCell, "lstm": tg.nn.LSTMCell, "gru": tg.nn.GRUCell}
 
@@ -111,13 +105,9 @@ def cases():
     return [drawn(random) for _ in range(COUNT)]
 
 
-@pytest.mark.skipif(importlib.util.find_spec("tensorflow") is None, reason="needs tensorflow")
+@needs("tensorflow")
 def test_outputs_states_and_gradients_are_tensorflows(cases):
-    answer = subprocess.run(
-        [sys.executable, "-m", "tests.peers.recurrent_side"], input=pickle.dumps(cases), capture_output=True, cwd=ROOT
-    )
-    assert answer.returncode == 0, answer.stderr.decode()[-2000:]
-    for case, theirs in zip(cases, pickle.loads(answer.stdout), strict=True):
+    for case, theirs in zip(cases, answers("recurrent_side", cases), strict=True):
         assert not isinstance(theirs, str), f"{theirs}: {case}"
         compare(case, ours(case), theirs)
 

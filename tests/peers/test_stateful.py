@@ -1,19 +1,14 @@
 """Steps of optimizers are those of TensorFlow, PyTorch and Keras, and metrics those of TensorFlow, where installed."""
 
-import importlib.util
-import pickle
-import subprocess
-import sys
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
 import tagloom as tg
 
+from tests.peers.other_side import answers, needs, python_with
 from tests.peers.stateful import RATE, Metric, Training, measure, train
 
-ROOT = Path(__file__).parents[2]
 RANDOM = np.random.default_rng(11)
 START = RANDOM.standard_normal((6, 3))
 DENSE = [RANDOM.standard_normal((6, 3)) for _ in range(20)]
@@ -132,25 +127,16 @@ METRICS.append(
 )
 
 
-def answers(runs):
-    """Return the peers' results, from a process of their own."""
-    answer = subprocess.run(
-        [sys.executable, "-m", "tests.peers.stateful_side"], input=pickle.dumps(runs), capture_output=True, cwd=ROOT
-    )
-    assert answer.returncode == 0, answer.stderr.decode()[-2000:]
-    return pickle.loads(answer.stdout)
-
-
 def session():
     return tg.SyncSession(tg.get_default_graph())
 
 
 @pytest.mark.parametrize("peer", ["tensorflow", "torch", "keras"])
 def test_steps_of_optimizers_are_those_of_others(peer):
-    if importlib.util.find_spec(peer) is None:
+    if python_with(peer) is None:
         pytest.skip(f"needs {peer}")
     runs = [run for run in TRAININGS if run.peer == peer]
-    for run, theirs in zip(runs, answers(runs), strict=True):
+    for run, theirs in zip(runs, answers("stateful_side", runs, peer), strict=True):
         assert not isinstance(theirs, str), f"{run}: {theirs}"
         make = partial(getattr(tg.training, run.kind), RATE, **run.options)
         ours = train(tg, make, tg.global_variables_initializer, session, run)
@@ -159,10 +145,9 @@ def test_steps_of_optimizers_are_those_of_others(peer):
             np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6, err_msg=str((run.kind, run.options)))
 
 
+@needs("tensorflow")
 def test_metrics_are_those_of_tensorflow():
-    if importlib.util.find_spec("tensorflow") is None:
-        pytest.skip("needs tensorflow")
-    for metric, theirs in zip(METRICS, answers(METRICS), strict=True):
+    for metric, theirs in zip(METRICS, answers("stateful_side", METRICS), strict=True):
         assert not isinstance(theirs, str), f"{metric.name}: {theirs}"
         ours = measure(tg, tg.global_variables_initializer, session, metric)
         assert len(ours) == len(theirs) == 6

@@ -1,13 +1,8 @@
 """Results and gradients of random calls of each family of operations are TensorFlow's, where that is installed."""
 
 import importlib
-import importlib.util
 import os
-import pickle
 import pkgutil
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,14 +10,12 @@ import tagloom as tg
 
 import tests.peers.families
 from tests.peers.calls import FAMILIES, build
+from tests.peers.other_side import Peer, needs
 
-ROOT = Path(__file__).parents[2]
 COUNT = int(os.environ.get("TAGLOOM_CALLS", "400"))
 
 for module in pkgutil.iter_modules(tests.peers.families.__path__, "tests.peers.families."):
     importlib.import_module(module.name)
-
-needs_tensorflow = pytest.mark.skipif(importlib.util.find_spec("tensorflow") is None, reason="needs tensorflow")
 
 
 def test_families_make_calls_of_functions_that_are_public():
@@ -32,18 +25,19 @@ def test_families_make_calls_of_functions_that_are_public():
             assert call.ours.split(".")[0] in dir(tg), call.ours
 
 
-@needs_tensorflow
+@pytest.fixture(scope="module")
+def tensorflow():
+    """A process that has TensorFlow."""
+    peer = Peer("tensorflow_side")
+    yield peer
+    peer.close()
+
+
+@needs("tensorflow")
 @pytest.mark.parametrize("name", sorted(FAMILIES))
-def test_results_and_gradients_are_tensorflows(name):
+def test_results_and_gradients_are_tensorflows(tensorflow, name):
     calls = calls_of(name, FAMILIES[name], COUNT)
-    answer = subprocess.run(
-        [sys.executable, "-m", "tests.peers.tensorflow_side"],
-        input=pickle.dumps(calls),
-        capture_output=True,
-        cwd=ROOT,
-    )
-    assert answer.returncode == 0, answer.stderr.decode()[-2000:]
-    for call, theirs in zip(calls, pickle.loads(answer.stdout), strict=True):
+    for call, theirs in zip(calls, tensorflow.ask(calls), strict=True):
         assert not isinstance(theirs, str), f"{call}: {theirs}"
         compare(call, ours(call), theirs)
 
