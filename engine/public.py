@@ -176,6 +176,7 @@ from .ops.control.assertions import (
     assert_none_equal,
     assert_positive,
 )
+from .ops.control.broadcast_weights import assert_broadcastable, broadcast_weights, remove_squeezable_dimensions
 from .ops.control.checks import check_numerics, clip_by_average_norm, clip_by_global_norm, clip_by_norm, global_norm
 from .ops.control.effects import (
     Assert,
@@ -216,11 +217,40 @@ from .ops.image.adjusting import (
     grayscale_to_rgb,
     transpose_image,
 )
-from .ops.image.boxes import crop_and_resize, non_max_suppression
-from .ops.image.coding import decode_image, encode_jpeg, encode_png
+from .ops.image.boxes import (
+    crop_and_resize,
+    non_max_suppression,
+    non_max_suppression_padded,
+    non_max_suppression_with_scores,
+)
+from .ops.image.coding import (
+    adjust_jpeg_quality,
+    decode_image,
+    encode_jpeg,
+    encode_png,
+)
 from .ops.image.color import hsv_to_rgb, rgb_to_grayscale, rgb_to_hsv
 from .ops.image.cropping import central_crop, crop_to_bounding_box, pad_to_bounding_box, resize_image_with_crop_or_pad
-from .ops.image.measures import image_gradients, psnr, sobel_edges, ssim, total_variation
+from .ops.image.drawing import (
+    draw_bounding_boxes,
+)
+from .ops.image.fitting import (
+    resize_image_with_pad,
+)
+from .ops.image.luma import (
+    rgb_to_yiq,
+    rgb_to_yuv,
+    yiq_to_rgb,
+    yuv_to_rgb,
+)
+from .ops.image.measures import (
+    image_gradients,
+    psnr,
+    sobel_edges,
+    ssim,
+    ssim_multiscale,
+    total_variation,
+)
 from .ops.image.morphology import dilation2d, erosion2d
 from .ops.image.patches import extract_image_patches, extract_volume_patches
 from .ops.image.random_changes import (
@@ -332,6 +362,14 @@ from .ops.math.fake_quantizing import (
     fake_quant_with_min_max_vars_per_channel,
 )
 from .ops.math.gamma import digamma, lbeta, lgamma, polygamma, zeta
+from .ops.math.guarded import (
+    multiply_no_nan,
+    nextafter,
+    polyval,
+    reciprocal_no_nan,
+    truncatediv,
+    truncatemod,
+)
 from .ops.math.incomplete import betainc, igamma, igammac
 from .ops.math.linear import l2_loss, matmul
 from .ops.math.quantizing import Quantized, dequantize, quantize, quantized_matmul
@@ -544,6 +582,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "adjust_contrast",
     "adjust_gamma",
     "adjust_hue",
+    "adjust_jpeg_quality",
     "adjust_saturation",
     "angle",
     "argmax",
@@ -553,6 +592,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "as_string",
     "asin",
     "asinh",
+    "assert_broadcastable",
     "assert_equal",
     "assert_greater",
     "assert_greater_equal",
@@ -606,6 +646,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "broadcast_dynamic_shape",
     "broadcast_static_shape",
     "broadcast_to",
+    "broadcast_weights",
     "case",
     "cast",
     "categorical",
@@ -669,6 +710,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "dilation2d",
     "div_no_nan",
     "divide",
+    "draw_bounding_boxes",
     "dropout",
     "dynamic_partition",
     "dynamic_stitch",
@@ -832,14 +874,18 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "mod",
     "moments",
     "multiply",
+    "multiply_no_nan",
     "name_scope",
     "nce_loss",
     "ndtri",
     "negative",
     "newaxis",
     "next_iteration",
+    "nextafter",
     "no_op",
     "non_max_suppression",
+    "non_max_suppression_padded",
+    "non_max_suppression_with_scores",
     "norm",
     "normalize_moments",
     "not_equal",
@@ -856,6 +902,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "placeholder",
     "placeholder_with_default",
     "polygamma",
+    "polyval",
     "pool",
     "prevent_gradient",
     "print_",
@@ -880,6 +927,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "read_file",
     "real",
     "reciprocal",
+    "reciprocal_no_nan",
     "recompute_grad",
     "reduce_all",
     "reduce_any",
@@ -897,6 +945,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "regex_replace",
     "relu",
     "relu6",
+    "remove_squeezable_dimensions",
     "repeat",
     "report_uninitialized_variables",
     "required_space_to_batch_paddings",
@@ -905,6 +954,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "resize_bicubic",
     "resize_bilinear",
     "resize_image_with_crop_or_pad",
+    "resize_image_with_pad",
     "resize_nearest_neighbor",
     "restore_v2",
     "reverse",
@@ -914,6 +964,8 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "rfft3d",
     "rgb_to_grayscale",
     "rgb_to_hsv",
+    "rgb_to_yiq",
+    "rgb_to_yuv",
     "right_shift",
     "rint",
     "roll",
@@ -1005,6 +1057,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "squared_difference",
     "squeeze",
     "ssim",
+    "ssim_multiscale",
     "stack",
     "stack_close",
     "stack_pop",
@@ -1045,6 +1098,8 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "transpose",
     "transpose_image",
     "truncated_normal",
+    "truncatediv",
+    "truncatemod",
     "tuple_",
     "uint16",
     "uint32",
@@ -1072,6 +1127,8 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "xdivy",
     "xlog1py",
     "xlogy",
+    "yiq_to_rgb",
+    "yuv_to_rgb",
     "zero_fraction",
     "zeros",
     "zeros_like",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from ..base import dtypes as kinds
 from ..base.errors import GraphError
+from ..base.shapes import Shape
 from ..ir.apply import apply, build, convert_to_tensor
 from ..ir.entry import public
 from ..ir.operation import Operation
@@ -55,6 +57,50 @@ class QueueBase(HasComponents):
     def queue_ref(self) -> Tensor:
         """The resource handle."""
         return self.handle
+
+    @staticmethod
+    @public
+    def from_list(index: Any, queues: Sequence[Any], name: str | None = None) -> QueueBase:
+        """Return the queue that an index chooses from a list when a step runs.
+
+        The result is used as any of them: each step puts into or takes from the queue that its index means.
+
+        Parameters
+        ----------
+        index : int32 scalar
+            From 0 up.
+        queues : sequence of QueueBase
+            With the same dtypes and names; of shapes that differ between them, the result's is not known.
+        name : str, optional
+            Name of the operation.
+
+        Returns
+        -------
+        QueueBase
+
+        Raises
+        ------
+        GraphError
+            If the list is empty, has something else than queues, or queues whose components differ.
+        OpError
+            When a step runs it, if the index is out of range.
+
+        Examples
+        --------
+        >>> import tagloom as tg
+        >>> with tg.Graph().as_default() as graph:
+        ...     which = tg.placeholder("int32", [])
+        ...     queues = [tg.FIFOQueue(3, "int32", shapes=[[]]) for _ in range(2)]
+        ...     fill = [queues[0].enqueue(7), queues[1].enqueue(8)]
+        ...     element = tg.QueueBase.from_list(which, queues).dequeue()
+        >>> with tg.SyncSession(graph) as session:
+        ...     _ = session.run(fill)
+        ...     session.run(element, {which: 1}).item(), session.run(element, {which: 0}).item()
+        (8, 7)
+        """
+        listed = _alike(queues)
+        handle = apply("QueueChoice", convert_to_tensor(index, kinds.int32), [q.handle for q in listed], name=name)
+        return _ChosenQueue(handle, listed)
 
     @public
     def enqueue(self, vals: Any, name: str | None = None) -> Operation:
@@ -282,3 +328,60 @@ class QueueBase(HasComponents):
     def _result(self, op: Operation) -> Any:
         is_single = self.names is None and self.structure is None and len(op.outputs) == 1
         return op.outputs[0] if is_single else self.named(op.outputs)
+
+
+class _ChosenQueue(QueueBase):
+    """One of several queues, which a step chooses."""
+
+    __slots__ = ("queues",)
+
+    def __init__(self, handle: Tensor, queues: Sequence[QueueBase]) -> None:
+        first = queues[0]
+        self.dtypes, self.names, self.structure = first.dtypes, first.names, first.structure
+        self.shapes = tuple(_common(shapes) for shapes in zip(*(q.shapes for q in queues), strict=True))
+        self.name, self.handle = handle.op.name, handle
+        self.shared_name = " or ".join(q.shared_name for q in queues)
+        self.queues = queues
+
+    def bridge(self, session: HasResources, queue: asyncio.Queue[Any], direction: str = "in") -> Bridge:
+        """Refuse: a bridge moves elements without a step that could choose."""
+        raise GraphError(
+            f"'{self.name}' is a choice of queues, which only steps make",
+            wanted="a queue that was made, as FIFOQueue(10, 'int32')",
+            got=self,
+            hint="make a bridge to each of the queues",
+        )
+
+    def _require_shapes(self, name: str) -> None:
+        for queue in self.queues:
+            queue._require_shapes(name)
+
+
+def _common(shapes: Sequence[Shape]) -> Shape:
+    """Return the shape that all of `shapes` have; dimensions in which they differ are not known."""
+    if any(shape.rank is None or shape.rank != shapes[0].rank for shape in shapes):
+        return Shape(None)
+    sizes = zip(*(shape.dims or () for shape in shapes), strict=True)
+    return Shape([dims[0] if len(set(dims)) == 1 else None for dims in sizes])
+
+
+def _alike(queues: Any) -> list[QueueBase]:
+    """Return queues as a list; GraphError if they are none, or their components differ."""
+    listed = list(queues) if isinstance(queues, (list, tuple)) else []
+    if not listed or not all(isinstance(queue, QueueBase) for queue in listed):
+        raise GraphError(
+            "from_list chooses from queues",
+            wanted="a list with at least one queue, and queues alone",
+            got=queues,
+            hint="as tagloom.QueueBase.from_list(index, [queue, other])",
+        )
+    for what in ("dtypes", "names", "structure"):
+        found = [getattr(queue, what) for queue in listed]
+        if any(each != found[0] for each in found):
+            raise GraphError(
+                f"the queues of a list differ in {what}",
+                wanted=f"the same {what} of all",
+                got=found,
+                hint="make them alike, or choose what they give by tagloom.cond or tagloom.case",
+            )
+    return listed

@@ -6,6 +6,7 @@ from ..frontend.missing_names import missing_in
 from .attention import MultiHeadAttention, TransformerEncoderLayer
 from .attention_cells import AttentionWrapper, AttentionWrapperState
 from .attention_mechanisms import AttentionMechanism, BahdanauAttention, LuongAttention
+from .attention_over_outputs import AttentionCellWrapper
 from .batch_norm import BatchNorm
 from .beam_search import (
     BeamSearchDecoder,
@@ -20,7 +21,7 @@ from .convolution import Conv1D, Conv1DTranspose, Conv2D, Conv2DTranspose, Conv3
 from .decoding import BasicDecoder, BasicDecoderOutput, Decoder, dynamic_decode
 from .decoding_helpers import GreedyEmbeddingHelper, Helper, SampleEmbeddingHelper, TrainingHelper
 from .dense import Dense, Embedding, Flatten
-from .depthwise import DepthwiseConv2D, SeparableConv2D
+from .depthwise import DepthwiseConv2D, SeparableConv1D, SeparableConv2D
 from .dropout import Dropout
 from .dropout_wrapper import DropoutWrapper
 from .get_variable import get_regularization_losses, get_variable
@@ -72,6 +73,7 @@ if not TYPE_CHECKING:  # for which a module with it has all names
 
 __all__ = [
     "AUTO_REUSE",
+    "AttentionCellWrapper",
     "AttentionMechanism",
     "AttentionWrapper",
     "AttentionWrapperState",
@@ -131,6 +133,7 @@ __all__ = [
     "RNNCell",
     "ResidualWrapper",
     "SampleEmbeddingHelper",
+    "SeparableConv1D",
     "SeparableConv2D",
     "Sequential",
     "TrainingHelper",

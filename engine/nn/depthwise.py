@@ -6,7 +6,9 @@ from typing import Any
 
 from ..frontend.variables import Variable
 from ..ir.tensor import Tensor
+from ..ops.array.shapes import expand_dims, squeeze
 from ..ops.nn.depthwise import depthwise_conv2d, separable_conv2d
+from ..ops.support.windows import LAYOUTS
 from .convolution import Convolution
 
 
@@ -89,40 +91,8 @@ class DepthwiseConv2D(Convolution):
         return self.finish(y)
 
 
-class SeparableConv2D(Convolution):
-    """Convolution of each channel for itself, then a mixture of the channels of each pixel (Chollet, 2016).
-
-    Parameters
-    ----------
-    filters : int
-        Channels of the result.
-    kernel_size, strides, padding, data_format, dilation_rate
-        As for `Conv2D`.
-    depth_multiplier : int
-        Results for each channel, that are mixed.
-    activation, use_bias
-        As for `Conv2D`.
-    depthwise_initializer, pointwise_initializer, bias_initializer : callable, str or array-like, optional
-        As `initializer` of `get_variable`; of kernels that of the variable scope by default, else
-        ``"glorot_uniform"``, of biases ``"zeros"``.
-    input_size, dtype, name
-        As for `Conv2D`.
-
-    Attributes
-    ----------
-    depthwise_kernel : Variable of shape [height, width, channels, multiplier]
-    pointwise_kernel : Variable of shape [1, 1, channels * multiplier, filters]
-    bias : Variable of shape [filters], or None
-
-    Examples
-    --------
-    >>> import tagloom as tg
-    >>> with tg.Graph().as_default():
-    ...     layer = tg.nn.SeparableConv2D(8, 3)
-    ...     y = layer(tg.ones([1, 7, 7, 16]))
-    >>> y.shape, layer
-    (Shape(1, 5, 5, 8), <SeparableConv2D separableconv2d: 3 variables, 280 elements>)
-    """
+class SeparableConvolution(Convolution):
+    """Convolution of each channel for itself, then a mixture of the channels: what layers of it share."""
 
     def __init__(
         self,
@@ -165,9 +135,78 @@ class SeparableConv2D(Convolution):
         shape = [*self.kernel_size, size, self.depth_multiplier]
         self.depthwise_kernel: Variable = self.variable("depthwise_kernel", shape, self.kernel_initializer)
         self.pointwise_kernel = self.variable(
-            "pointwise_kernel", [1, 1, deep, self.filters], self.pointwise_initializer
+            "pointwise_kernel", [*[1] * self.rank, deep, self.filters], self.pointwise_initializer
         )
         self.add_bias(self.filters)
+
+
+class SeparableConv1D(SeparableConvolution):
+    """Convolution of each channel of sequences for itself, then a mixture of the channels of each place.
+
+    See `SeparableConv2D`, whose arguments it has; its kernels have one dimension less.
+
+    Examples
+    --------
+    >>> import tagloom as tg
+    >>> with tg.Graph().as_default():
+    ...     layer = tg.nn.SeparableConv1D(8, 3, padding="SAME")
+    ...     y = layer(tg.ones([2, 7, 16]))
+    >>> y.shape, layer.depthwise_kernel.shape, layer.pointwise_kernel.shape
+    (Shape(2, 7, 8), Shape(3, 16, 1), Shape(1, 16, 8))
+    """
+
+    rank = 1
+
+    def forward(self, inputs: Any) -> Tensor:
+        """Return the convolution of `inputs` with its bias and activation."""
+        x = self.ready(inputs)
+        line = 2 if self.channels_first else 1  # where images of one line have their height
+        each, mix = (expand_dims(kernel, 0) for kernel in (self.depthwise_kernel, self.pointwise_kernel))
+        padding = self.padding if isinstance(self.padding, str) else [(0, 0), *self.padding]
+        strides, dilations = [1, *self.strides], [1, *self.dilation_rate]
+        formats = LAYOUTS[2][self.channels_first]
+        y = separable_conv2d(
+            expand_dims(x, line), each, mix, strides, padding, data_format=formats, dilations=dilations
+        )
+        return self.finish(squeeze(y, line))
+
+
+class SeparableConv2D(SeparableConvolution):
+    """Convolution of each channel for itself, then a mixture of the channels of each pixel (Chollet, 2016).
+
+    Parameters
+    ----------
+    filters : int
+        Channels of the result.
+    kernel_size, strides, padding, data_format, dilation_rate
+        As for `Conv2D`.
+    depth_multiplier : int
+        Results for each channel, that are mixed.
+    activation, use_bias
+        As for `Conv2D`.
+    depthwise_initializer, pointwise_initializer, bias_initializer : callable, str or array-like, optional
+        As `initializer` of `get_variable`; of kernels that of the variable scope by default, else
+        ``"glorot_uniform"``, of biases ``"zeros"``.
+    input_size, dtype, name
+        As for `Conv2D`.
+
+    Attributes
+    ----------
+    depthwise_kernel : Variable of shape [height, width, channels, multiplier]
+    pointwise_kernel : Variable of shape [1, 1, channels * multiplier, filters]
+    bias : Variable of shape [filters], or None
+
+    Examples
+    --------
+    >>> import tagloom as tg
+    >>> with tg.Graph().as_default():
+    ...     layer = tg.nn.SeparableConv2D(8, 3)
+    ...     y = layer(tg.ones([1, 7, 7, 16]))
+    >>> y.shape, layer
+    (Shape(1, 5, 5, 8), <SeparableConv2D separableconv2d: 3 variables, 280 elements>)
+    """
+
+    rank = 2
 
     def forward(self, inputs: Any) -> Tensor:
         """Return the convolution of `inputs` with its bias and activation."""

@@ -36,6 +36,9 @@ LAYERS = {
     "Conv3D": lambda: tg.nn.Conv3D(3, 2)(VOLUMES),
     "Conv2DTranspose": lambda: tg.nn.Conv2DTranspose(3, 2)(IMAGES),
     "DepthwiseConv2D": lambda: tg.nn.DepthwiseConv2D(2)(IMAGES),
+    "Conv1DTranspose": lambda: tg.nn.Conv1DTranspose(3, 2)(SEQUENCES),
+    "Conv3DTranspose": lambda: tg.nn.Conv3DTranspose(3, 2)(VOLUMES),
+    "SeparableConv1D": lambda: tg.nn.SeparableConv1D(2, 2)(SEQUENCES),
     "SeparableConv2D": lambda: tg.nn.SeparableConv2D(2, 2)(IMAGES),
     "BatchNorm": lambda: tg.nn.BatchNorm()(X, training=True),
     "LayerNorm": lambda: tg.nn.LayerNorm()(X),
@@ -48,6 +51,8 @@ LAYERS = {
     "LayerNormLSTMCell": cell(lambda: tg.nn.LayerNormLSTMCell(4)),
     "MultiRNNCell": cell(lambda: tg.nn.MultiRNNCell([tg.nn.GRUCell(4), tg.nn.GRUCell(4), tg.nn.LSTMCell(4)])),
     "wrappers": cell(lambda: tg.nn.DropoutWrapper(tg.nn.DeviceWrapper(tg.nn.GRUCell(3), "/cpu:0"))),
+    "HighwayWrapper": cell(lambda: tg.nn.HighwayWrapper(tg.nn.GRUCell(3), False)),
+    "AttentionCellWrapper": cell(lambda: tg.nn.AttentionCellWrapper(tg.nn.LSTMCell(4), 2, 3)),
     "dynamic_rnn": lambda: tg.nn.dynamic_rnn(tg.nn.LSTMCell(4), SEQUENCES)[0],
     "static_rnn": lambda: tg.nn.static_rnn(tg.nn.LSTMCell(4), [X, X])[1][0],
     "bidirectional": lambda: tg.concat(

@@ -101,6 +101,7 @@ WITHOUT_SAMPLES = WITHOUT_KERNEL | {
     "BarrierClose",
     "BarrierSize",
     "AsyncSourceHandle",
+    "QueueChoice",
     "QueueHandle",
     "Enqueue",
     "EnqueueMany",
@@ -376,7 +377,8 @@ def members(name, value):
     if inspect.isfunction(value):
         yield name, value
     if inspect.isclass(value):
-        yield from ((f"{name}.{k}", f) for k, f in vars(value).items() if inspect.isfunction(f))
+        methods = {k: f.__func__ if isinstance(f, staticmethod) else f for k, f in vars(value).items()}
+        yield from ((f"{name}.{k}", f) for k, f in methods.items() if inspect.isfunction(f))
 
 
 BUILDERS = {name: f for name, f in public_functions() if strings(f) & set(DEFINITIONS)}

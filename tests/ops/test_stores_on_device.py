@@ -272,6 +272,7 @@ ELSEWHERE = {
     "TableRemove",
     "TableSize",
     "QueueClose",
+    "QueueChoice",
     "QueueHandle",
     "QueueIsClosed",
     "QueueSize",

@@ -53,7 +53,7 @@ class Peer:
     """A process that answers one list of questions after another, so that its library is imported once."""
 
     def __init__(self, side, library="tensorflow"):
-        self.errors = tempfile.TemporaryFile()
+        self.errors = tempfile.TemporaryFile()  # noqa: SIM115  closed by `close`
         command = [python_with(library), "-m", f"tests.peers.{side}"]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self.errors}
         self.process = subprocess.Popen(command, cwd=ROOT, **pipes)

@@ -1,4 +1,4 @@
-"""TensorFlow's results of calls: pickled lists of calls on standard input, pickled lists of arrays on standard output."""
+"""TensorFlow's results of calls: lists of calls on standard input, lists of arrays on standard output, pickled."""
 
 import logging
 import os

@@ -76,7 +76,8 @@ LOOPS = {
     **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor", "invert"), _BOOL + _INTEGERS),
     **dict.fromkeys(("left_shift", "right_shift"), _INTEGERS),
     **dict.fromkeys(("square", "reciprocal", "sign", "conjugate", "power"), _NUMBERS),
-    **dict.fromkeys(("floor_divide", "remainder"), _REAL),
+    **dict.fromkeys(("floor_divide", "remainder", "fmod"), _REAL),
+    **dict.fromkeys(("trunc", "nextafter"), _FLOATS),
     **dict.fromkeys(("divide", "true_divide"), "qQ" + _INEXACT),
     **dict.fromkeys(
         (

@@ -78,6 +78,17 @@ def fitting_weights(weights: Any, values: Tensor) -> Tensor:
         If the shapes are known not to fit; otherwise a step that runs it says so by an OpError.
     """
     weights = in_dtype(weights, values.dtype)
+    return behind(weights, check_weights(weights, values))
+
+
+def check_weights(weights: Tensor, values: Tensor) -> list[Operation]:
+    """Return the checks of a step that weights fit values; none where that is known already.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes are known not to fit.
+    """
     known = _fits(weights.shape, values.shape)
     if known is False:
         raise ShapeError(
@@ -87,7 +98,7 @@ def fitting_weights(weights: Any, values: Tensor) -> Tensor:
             operation=weights.op,
             hint="expand_dims makes a column of one weight for each row",
         )
-    return weights if known else behind(weights, [_check(weights, values)])
+    return [] if known else [_check(weights, values)]
 
 
 def _fits(weights: Shape, values: Shape) -> bool | None:

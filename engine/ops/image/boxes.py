@@ -13,8 +13,11 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
+from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
+from ..array.concat import stack
 from ..array.gather import gather
+from ..array.padding import pad
 from ..array.shapes import expand_dims
 from ..math.casting import cast
 from ..math.elementwise import ceil, floor
@@ -233,3 +236,151 @@ def non_max_suppression(
     return apply(  # type: ignore[no-any-return]
         "NonMaxSuppression", boxes, scores, max_output_size, iou_threshold, score_threshold, name=name
     )
+
+
+def _suppress_softly(
+    xp: Any, boxes: Array, scores: Array, most: Array, iou: Array, least: Array, sigma: Array
+) -> tuple[Array, Array]:
+    if boxes.shape != (*scores.shape, 4) or scores.ndim != 1:
+        raise ValueError(f"non_max_suppression: boxes {boxes.shape} and scores {scores.shape} are not [n, 4] and [n]")
+    corners = np.concatenate([np.minimum(boxes[:, :2], boxes[:, 2:]), np.maximum(boxes[:, :2], boxes[:, 2:])], 1)
+    left, current = np.arange(len(scores)), np.array(scores)
+    kept: list[Any] = []
+    kept_scores: list[Any] = []
+    while len(kept) < most:
+        left = left[current[left] > least]
+        if not left.size:
+            break
+        best = left[np.argmax(current[left])]  # of equal scores, the first
+        kept.append(best)
+        kept_scores.append(current[best])
+        left = left[left != best]
+        overlap = _overlap(corners[best], corners[left])
+        factors = np.exp(-(overlap**2) / (2 * sigma)) if sigma > 0 else np.ones_like(overlap)
+        current[left] *= np.where(overlap <= iou, factors, 0)
+        left = left[overlap <= iou]
+    return np.asarray(kept, np.int32), np.asarray(kept_scores, scores.dtype)
+
+
+def _softly_selected_shapes(op: Operation) -> list[Shape]:
+    only_scalars(op, 5)
+    return [_selected_shape(op), Shape([None])]
+
+
+_PAIR = f32([[0, 0, 1, 1], [0, 0, 1, 0.5], [3, 3, 4, 4]])
+define(
+    "SoftNonMaxSuppression",
+    "boxes: host T, scores: host T, most: host int32, iou: host T, least: host T, sigma: host T"
+    " -> selected: host int32, kept_scores: host T",
+    where={"T": dtypes.FLOATING},
+    shape=_softly_selected_shapes,
+    reads_values=True,
+    elements=lambda boxes, scores, most, *_: boxes.size * min(int(most), len(scores)),
+    kernel=_suppress_softly,
+    gradient=NotDifferentiable("it chooses boxes"),
+    samples=[
+        Sample(
+            [_PAIR, f32([0.9, 0.8, 0.5]), np.int32(9), np.float32(1), np.float32(0), np.float32(0.5)],
+            (i32([0, 1, 2]), f32([0.9, 0.8 * np.exp(-0.25), 0.5])),
+        ),
+        Sample(
+            [_PAIR, f32([0.9, 0.8, 0.5]), np.int32(9), np.float32(0.4), np.float32(0), np.float32(0)],
+            (i32([0, 2]), f32([0.9, 0.5])),
+        ),
+    ],
+)
+
+
+@public
+def non_max_suppression_with_scores(
+    boxes: Any,
+    scores: Any,
+    max_output_size: Any,
+    iou_threshold: Any = 0.5,
+    score_threshold: Any = float("-inf"),
+    soft_nms_sigma: Any = 0.0,
+    name: str | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Choose boxes by their scores, which those lose that overlap with a better one (Bodla et al., 2017).
+
+    Parameters
+    ----------
+    boxes, scores, max_output_size, iou_threshold, score_threshold
+        As for `non_max_suppression`; with a `soft_nms_sigma`, an `iou_threshold` of 1 leaves all to that.
+    soft_nms_sigma : scalar of the dtype of `scores`
+        The score of a box is multiplied by ``exp(-iou**2 / (2 * sigma))`` for each chosen one; with 0 it stays.
+
+    Returns
+    -------
+    selected_indices : int32 Tensor
+        Numbers of the chosen boxes, the best first.
+    selected_scores : Tensor
+        Their scores when they were chosen.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes are known not to fit.
+
+    Examples
+    --------
+    >>> import tagloom as tg
+    >>> boxes = [[0.0, 0.0, 2.0, 2.0], [0.0, 0.0, 2.0, 1.0], [5.0, 5.0, 7.0, 7.0]]
+    >>> chosen, scores = tg.function(
+    ...     lambda: tg.non_max_suppression_with_scores(boxes, [0.9, 0.8, 0.7], 3, 1.0, soft_nms_sigma=0.5)
+    ... ).sync()
+    >>> chosen.tolist(), scores.round(3).tolist()
+    ([0, 2, 1], [0.8999999761581421, 0.699999988079071, 0.6230000257492065])
+    """
+    given = (boxes, scores, max_output_size, iou_threshold, score_threshold, soft_nms_sigma)
+    selected, kept = apply("SoftNonMaxSuppression", *given, name=name)
+    return selected, kept
+
+
+@public
+def non_max_suppression_padded(
+    boxes: Any,
+    scores: Any,
+    max_output_size: Any,
+    iou_threshold: Any = 0.5,
+    score_threshold: Any = float("-inf"),
+    pad_to_max_output_size: bool = False,
+    name: str | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Choose boxes as `non_max_suppression` does, and count them; with padding the result has one length.
+
+    Parameters
+    ----------
+    boxes, scores, max_output_size, iou_threshold, score_threshold
+        As for `non_max_suppression`.
+    pad_to_max_output_size : bool
+        Add zeros up to `max_output_size`.
+
+    Returns
+    -------
+    selected_indices : int32 Tensor
+        Numbers of the chosen boxes, the best first, then zeros if they are padded.
+    valid_outputs : int32 scalar Tensor
+        How many were chosen.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes are known not to fit.
+
+    Examples
+    --------
+    >>> import tagloom as tg
+    >>> boxes = [[0.0, 0.0, 2.0, 2.0], [0.0, 0.0, 2.0, 1.9], [5.0, 5.0, 7.0, 7.0]]
+    >>> padded = tg.function(lambda: tg.non_max_suppression_padded(boxes, [0.5, 0.9, 0.3], 4, 0.5, 0.0, True))
+    >>> padded.sync()
+    (array([1, 2, 0, 0], dtype=int32), array(2, dtype=int32))
+    """
+    selected = non_max_suppression(boxes, scores, max_output_size, iou_threshold, score_threshold, name)
+    count = size_along(selected, 0)
+    if pad_to_max_output_size:
+        most = convert_to_tensor(max_output_size, dtypes.int32)
+        selected = pad(selected, stack([stack([0, most - count])]))
+        known = static_value(most)
+        selected.set_shape([None if known is None else int(known)])
+    return selected, count

@@ -15,6 +15,7 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ..support.arguments import one_of, static_int
+from .adjusting import convert_image_dtype
 
 _PER_BYTE = 50  # about as many elements elsewhere take as long as a byte of a compressed file
 
@@ -225,3 +226,42 @@ def encode_jpeg(image: Any, quality: int = 95, name: str | None = None) -> Tenso
     if not 1 <= wanted <= 100:
         raise GraphError("there is no such quality", wanted="1 to 100", got=wanted, hint="leave it out")
     return _encoded(image, "JPEG", wanted, name)
+
+
+@public
+def adjust_jpeg_quality(image: Any, jpeg_quality: int, name: str | None = None) -> Tensor:
+    """Return an image as it is after it was a JPEG file: for training with what such files lose.
+
+    Parameters
+    ----------
+    image : uint8 or floating Tensor of shape [height, width, channels]
+        1 or 3 channels; floating numbers from 0 to 1.
+    jpeg_quality : int
+        From 1 to 100.
+
+    Returns
+    -------
+    Tensor
+        Same dtype and shape. There are no gradients.
+
+    Raises
+    ------
+    GraphError
+        If Pillow is not installed, or for another quality.
+    DtypeError, ShapeError
+        If `image` is none.
+
+    Examples
+    --------
+    >>> import numpy as np, tagloom as tg
+    >>> noise = np.random.default_rng(0).integers(0, 256, [8, 8, 1], np.uint8)
+    >>> found = tg.function(lambda: tg.adjust_jpeg_quality(noise, 10)).sync()
+    >>> found.shape, bool(np.array_equal(found, noise))
+    ((8, 8, 1), False)
+    """
+    x = convert_to_tensor(image)
+    channels = x.shape[-1] if x.rank == 3 else None
+    data = encode_jpeg(convert_image_dtype(x, dtypes.uint8, saturate=True), jpeg_quality)
+    found = decode_image(data, channels if channels is not None else 0)
+    found.set_shape(x.shape)
+    return convert_image_dtype(found, x.dtype, name=name)

@@ -35,7 +35,7 @@ def _as_before(image: Tensor, dtype: DType) -> Tensor:
     return cast(clip_by_value(image * (dtype.max + 0.5), float(dtype.min), float(dtype.max)), dtype)
 
 
-def _pixels(images: Any, floating: bool) -> Tensor:
+def pixels(images: Any, floating: bool) -> Tensor:
     """Return images whose last dimension are three colours."""
     x = convert_to_tensor(images)
     if x.rank == 0 or (x.rank is not None and x.shape[-1] not in (3, None)):
@@ -75,7 +75,7 @@ def rgb_to_grayscale(images: Any, name: str | None = None) -> Tensor:
     array([[255],
            [ 76]], dtype=uint8)
     """
-    x = _pixels(images, floating=False)
+    x = pixels(images, floating=False)
     parts = as_fractions(x)
     grey = reduce_sum(parts * _GREY.astype(parts.dtype.numpy), -1, keepdims=True)
     return apply("Identity", _as_before(grey, x.dtype), name=name)  # type: ignore[no-any-return]
@@ -107,7 +107,7 @@ def rgb_to_hsv(images: Any, name: str | None = None) -> Tensor:
     array([[0.33333333, 1.        , 0.5       ],
            [0.        , 0.        , 0.2       ]])
     """
-    red, green, blue = unstack(_pixels(images, floating=True), 3, axis=-1)
+    red, green, blue = unstack(pixels(images, floating=True), 3, axis=-1)
     value = maximum(maximum(red, green), blue)
     spread = value - minimum(minimum(red, green), blue)
     third = 1 / 3
@@ -148,7 +148,7 @@ def hsv_to_rgb(images: Any, name: str | None = None) -> Tensor:
     array([[0.  , 0.5 , 0.5 ],
            [0.25, 0.25, 0.25]], dtype=float32)
     """
-    hue, saturation, value = unstack(_pixels(images, floating=True), 3, axis=-1)
+    hue, saturation, value = unstack(pixels(images, floating=True), 3, axis=-1)
     place = hue * 6
     pure = (abs(place - 3) - 1, 2 - abs(place - 2), 2 - abs(place - 4))
     colours = [((1 - saturation) + saturation * clip_by_value(each, 0.0, 1.0)) * value for each in pure]

@@ -26,8 +26,11 @@ _AXES = {"height": -3, "width": -2}
 Size = int | Tensor
 
 
-def _size(value: Any, what: str) -> Size:
-    """Return a number of pixels, as a Python integer if it is known; ShapeError if it is negative or no scalar."""
+def size_of(value: Any, what: str) -> Size:
+    """Return `value`, a number of pixels, as a Python integer if it is known.
+
+    If it is negative or no scalar, it is a ShapeError that names `what`.
+    """
     tensor = index_tensor(value)
     if tensor.rank not in (0, None):
         raise ShapeError(
@@ -136,8 +139,8 @@ def crop_to_bounding_box(
            [10, 11]])
     """
     x = _image(image, "crop_to_bounding_box")
-    low = _size(offset_height, "offset_height"), _size(offset_width, "offset_width")
-    sizes = _size(target_height, "target_height"), _size(target_width, "target_width")
+    low = size_of(offset_height, "offset_height"), size_of(offset_width, "offset_width")
+    sizes = size_of(target_height, "target_height"), size_of(target_width, "target_width")
     return _cropped(_check_fits(x, low, sizes, _sizes(x)), low, sizes, name)
 
 
@@ -175,8 +178,8 @@ def pad_to_bounding_box(
            [0, 0, 0]], dtype=int32)
     """
     x = _image(image, "pad_to_bounding_box")
-    low = _size(offset_height, "offset_height"), _size(offset_width, "offset_width")
-    sizes = _size(target_height, "target_height"), _size(target_width, "target_width")
+    low = size_of(offset_height, "offset_height"), size_of(offset_width, "offset_width")
+    sizes = size_of(target_height, "target_height"), size_of(target_width, "target_width")
     return _padded(_check_fits(x, low, _sizes(x), sizes), low, sizes, name)
 
 
@@ -259,7 +262,7 @@ def resize_image_with_crop_or_pad(image: Any, target_height: Any, target_width: 
            [0]], dtype=int32)
     """
     x = _image(image, "resize_image_with_crop_or_pad")
-    sizes = _size(target_height, "target_height"), _size(target_width, "target_width")
+    sizes = size_of(target_height, "target_height"), size_of(target_width, "target_width")
     cut, kept, added = [], [], []
     for own, size in zip(_sizes(x), sizes, strict=True):
         cut.append(_at_least_zero(own - size) // 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,13 @@ from ..array.padding import pad
 from ..control.effects import Assert
 from ..control.weights import behind
 from ..math.casting import as_before, cast, widened
+from ..math.cumulative import reduce_prod
 from ..math.elementwise import abs, log, square
 from ..math.reductions import reduce_mean, reduce_sum
+from ..nn.activations import relu
+from ..nn.pooling import avg_pool
 from ..support.arguments import static_int
-from ..support.common import shape_of, zeros_like
+from ..support.common import scalar_like, shape_of, zeros_like
 from .color import as_fractions
 from .transforms import image_tensor
 
@@ -226,15 +230,92 @@ def ssim(
     >>> tg.function(lambda: tg.ssim(image, image, 1.0)).sync()
     array(1.)
     """
-    size = static_int(filter_size, "filter_size")
-    if size < 1:
-        raise GraphError("a filter has at least one element", wanted="1 or more", got=size, hint="leave it out")
+    size = _window_size(filter_size)
     x, y, largest = _pair(img1, img2, max_val)
     x, y = _with_windows(x, size), _with_windows(y, size)
-    c1, c2 = square(largest * k1), square(largest * k2)
-    parts = _means(stack([x, y, x * y, square(x) + square(y)]), size, filter_sigma)
+    luminance, structure = _similarity(x, y, size, filter_sigma, (largest * k1, largest * k2))
+    return as_before(reduce_mean(luminance * structure, _PIXELS), _dtype_of(img1), name)
+
+
+def _window_size(value: Any) -> int:
+    size = static_int(value, "filter_size")
+    if size < 1:
+        raise GraphError("a filter has at least one element", wanted="1 or more", got=size, hint="leave it out")
+    return size
+
+
+def _similarity(x: Tensor, y: Tensor, size: int, sigma: float, guards: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """Return how alike the windows of images are in their means, and in their contrast and structure."""
+    c1, c2 = map(square, guards)
+    parts = _means(stack([x, y, x * y, square(x) + square(y)]), size, sigma)
     mean_x, mean_y, products, squares = unstack(parts, 4)
     both, each = mean_x * mean_y * 2, square(mean_x) + square(mean_y)
-    luminance = (both + c1) / (each + c1)
-    structure = (products * 2 - both + c2) / (squares - each + c2)
-    return as_before(reduce_mean(luminance * structure, _PIXELS), _dtype_of(img1), name)
+    return (both + c1) / (each + c1), (products * 2 - both + c2) / (squares - each + c2)
+
+
+@public
+def ssim_multiscale(
+    img1: Any,
+    img2: Any,
+    max_val: Any,
+    power_factors: Sequence[float] = (0.0448, 0.2856, 0.3001, 0.2363, 0.1333),
+    filter_size: int = 11,
+    filter_sigma: float = 1.5,
+    k1: float = 0.01,
+    k2: float = 0.03,
+    name: str | None = None,
+) -> Tensor:
+    """Structural similarity of images in several sizes, each half of the one before (Wang et al., 2003).
+
+    Parameters
+    ----------
+    img1, img2 : Tensor of one integer or floating dtype, of shape [batch, height, width, channels]
+        In the smallest size at least as high and wide as the windows.
+    max_val : int, float or scalar Tensor
+        Difference between the largest and the smallest value that there may be.
+    power_factors : sequence of float
+        The weight of each size in the product, that of the images themselves first.
+    filter_size, filter_sigma, k1, k2
+        As of `ssim`.
+
+    Returns
+    -------
+    Tensor
+        Of the floating dtype, or float32, of shape [batch]: 1 for equal images. Contrast and structure of all sizes and
+        the means of the last one, multiplied and then averaged over the channels; what is negative counts as 0.
+
+    Raises
+    ------
+    GraphError
+        If the filter is of no size, or there are no weights.
+    ShapeError
+        If the images are known to be smaller than the windows in some size; else an OpError when a step runs it.
+
+    Examples
+    --------
+    >>> import numpy as np, tagloom as tg
+    >>> image = np.linspace(0.0, 1.0, 32 * 32).reshape(1, 32, 32, 1)
+    >>> tg.function(lambda: tg.ssim_multiscale(image, image, 1.0, [0.5, 0.5])).sync()
+    array([1.])
+    """
+    size = _window_size(filter_size)
+    powers = [float(power) for power in power_factors]
+    if not powers:
+        raise GraphError("images are compared in sizes", wanted="a weight for each", got="none", hint="leave it out")
+    x, y, largest = _pair(img1, img2, max_val)
+    factors = []
+    for number, power in enumerate(powers):
+        if number:
+            x, y = _halved(x), _halved(y)
+        x, y = _with_windows(x, size), _with_windows(y, size)
+        luminance, structure = _similarity(x, y, size, filter_sigma, (largest * k1, largest * k2))
+        found = reduce_mean(luminance * structure if number == len(powers) - 1 else structure, _PIXELS[:2])
+        factors.append(apply("Pow", relu(found), scalar_like(power, found)))
+    return as_before(reduce_mean(reduce_prod(stack(factors), 0), -1), _dtype_of(img1), name)
+
+
+def _halved(images: Tensor) -> Tensor:
+    """Return images half as high and wide; a last odd row or column is mirrored."""
+    odd = [images.shape[axis] % 2 if images.shape[axis] is not None else shape_of(images)[axis] % 2 for axis in (1, 2)]
+    whole = pad(images, [[0, 0], [0, odd[0]], [0, odd[1]], [0, 0]], "symmetric")
+    return avg_pool(whole, 2, 2, "VALID")

@@ -81,6 +81,21 @@ define(
 )
 
 
+def _chosen(xp: Any, index: Any, *queues: QueueStorage) -> QueueStorage:
+    if not 0 <= index < len(queues):
+        raise IndexError(f"there is no queue {index} in a list of {len(queues)}")
+    return queues[int(index)]
+
+
+define(
+    "QueueChoice",
+    "index: host int32, handles: *resource -> handle: resource",
+    shape=lambda op: SCALAR,
+    kernel=_chosen,
+    gradient=_REASON,
+)
+
+
 def _check(op: Operation, many: bool) -> None:
     """Check what is known of components while building."""
     wanted = op.attrs["dtypes_"]

@@ -1,0 +1,152 @@
+"""A cell that reads its own last outputs, by attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..base import nest
+from ..base.errors import GraphError
+from ..ir.apply import convert_to_tensor
+from ..ir.tensor import Tensor
+from ..ops.array.concat import concat
+from ..ops.array.shapes import expand_dims, reshape
+from ..ops.math.reductions import reduce_sum
+from ..ops.math.trigonometry import tanh
+from ..ops.nn.losses import softmax
+from ..ops.support.arguments import static_int
+from .cell_wrappers import CellWrapper
+from .dense import Dense
+
+
+class AttentionCellWrapper(CellWrapper):
+    """A cell that reads its own last outputs by additive attention (Cheng et al., 2016).
+
+    The input is mixed with what was read at the step before and goes to the cell. The cell's next state is the query
+    for what is read now; the cell's output and what was read, mixed, are the output, which enters the window.
+
+    Parameters
+    ----------
+    cell : RNNCell
+        Its output is one tensor, of shape [batch, size].
+    attn_length : int
+        How many outputs the window holds.
+    attn_size : int, optional
+        Size of the output, and of what is read; that of the cell's output by default.
+    attn_vec_size : int, optional
+        Depth in which query and outputs are compared; `attn_size` by default.
+    input_size : int, optional
+        Size of the cell's input; that of the input by default.
+    name : str, optional
+
+    Attributes
+    ----------
+    state_size : tuple
+        The cell's state, what was read, and the window: ``attn_length * attn_size`` numbers, the oldest output first.
+    output_size : int
+
+    Raises
+    ------
+    GraphError
+        If `cell` is no cell, its output is a structure, or a size is not positive.
+
+    Examples
+    --------
+    >>> import tagloom as tg
+    >>> with tg.Graph().as_default():
+    ...     cell = tg.nn.AttentionCellWrapper(tg.nn.GRUCell(4), attn_length=3)
+    ...     output, state = cell(tg.ones([2, 5]), cell.zero_state(2))
+    >>> output.shape, [part.shape for part in state]
+    (Shape(2, 4), [Shape(2, 4), Shape(2, 4), Shape(2, 12)])
+    """
+
+    def __init__(
+        self,
+        cell: Any,
+        attn_length: int,
+        attn_size: int | None = None,
+        attn_vec_size: int | None = None,
+        input_size: int | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(cell, name)
+        if attn_size is None and not isinstance(cell.output_size, int):
+            raise GraphError(
+                "the output of a cell with attention to its outputs is one tensor",
+                wanted="a cell whose output_size is an int",
+                got=cell.output_size,
+                hint="give attn_size, or another cell",
+            )
+        self.length = _positive(attn_length, "attn_length")
+        self.size = _positive(cell.output_size if attn_size is None else attn_size, "attn_size")
+        self.state_size = (cell.state_size, self.size, self.size * self.length)
+        self.output_size = self.size
+        depth = self.size if attn_vec_size is None else _positive(attn_vec_size, "attn_vec_size")
+        self.input_size = None if input_size is None else _positive(input_size, "input_size")
+        self.input_layer: Dense | None = None
+        self.query_layer = Dense(depth, name="query")
+        self.key_layer = Dense(depth, use_bias=False, name="key")
+        self.score_layer = Dense(1, use_bias=False, name="score")
+        self.output_layer = Dense(self.size, name="output")
+
+    def zero_state(self, batch_size: Any, dtype: Any = "float32") -> Any:
+        """Return the cell's state, nothing read, and a window of zeros.
+
+        Parameters
+        ----------
+        batch_size : int or int32 scalar
+        dtype : dtype-like
+
+        Returns
+        -------
+        tuple
+        """
+        read, window = super(CellWrapper, self).zero_state(batch_size, dtype)[1:]
+        return self.cell.zero_state(batch_size, dtype), read, window
+
+    def forward(self, inputs: Any, state: Any) -> tuple[Any, Any]:
+        """Return the output, and the state with what was read and the output in the window.
+
+        Parameters
+        ----------
+        inputs : Tensor of shape [batch, size]
+        state : tuple
+
+        Returns
+        -------
+        output : Tensor of shape [batch, attn_size]
+        state : tuple
+        """
+        before, read, window = state
+        x = convert_to_tensor(inputs)
+        output, after = self.cell(self._mixed_input(x)(concat([x, read], -1)), before)
+        outputs = reshape(window, [-1, self.length, self.size])
+        read = self._read(concat(nest.flatten(after), -1), outputs)
+        mixed = self.output_layer(concat([output, read], -1))
+        outputs = concat([outputs[:, 1:], expand_dims(mixed, 1)], 1)
+        return mixed, (after, read, reshape(outputs, [-1, self.length * self.size]))
+
+    def _mixed_input(self, x: Tensor) -> Dense:
+        if self.input_layer is None:
+            size = self.input_size or x.shape[-1]
+            if size is None:
+                raise GraphError(
+                    "a cell with attention to its outputs needs to know how large its input is",
+                    wanted="inputs of shape [batch, size]",
+                    got=x.shape,
+                    operation=x.op,
+                    hint="set the shape of the inputs, or give input_size",
+                )
+            self.input_layer = Dense(size, name="input")
+        return self.input_layer
+
+    def _read(self, query: Tensor, outputs: Tensor) -> Tensor:
+        """Return the mean of the window's outputs, each weighted by how it answers the query."""
+        hidden = tanh(self.key_layer(outputs) + expand_dims(self.query_layer(query), 1))
+        return reduce_sum(softmax(self.score_layer(hidden), 1) * outputs, 1)
+
+
+def _positive(value: Any, what: str) -> int:
+    size = static_int(value, what)
+    if size < 1:
+        raise GraphError(f"'{what}' is a number of elements", wanted="1 or more", got=size, hint="leave it out")
+    return size

@@ -1,0 +1,181 @@
+"""Frames around boxes, drawn into images."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import ShapeError
+from ...base.shapes import Shape
+from ...ir.apply import apply, convert_to_tensor
+from ...ir.definition import Sample, define
+from ...ir.entry import public
+from ...ir.operation import Operation
+from ...ir.tensor import Tensor
+from ..array.gather import unsorted_segment_sum
+from ..math.casting import cast
+from ..support.common import size_along, zeros_like
+from ..support.literals import f32
+from .transforms import image_tensor
+
+# Red, green, blue and opacity of one box after another, where no colours are given.
+_PALETTE = np.array(
+    [
+        [1, 1, 0, 1],
+        [0, 0, 1, 1],
+        [1, 0, 0, 1],
+        [0, 1, 0, 1],
+        [0.5, 0, 0.5, 1],
+        [0.5, 0.5, 0, 1],
+        [0.5, 0, 0, 1],
+        [0, 0, 0.5, 1],
+        [0, 1, 1, 1],
+        [1, 0, 1, 1],
+    ]
+)
+
+
+def _draw(xp: Any, images: Any, boxes: Any, colors: Any) -> Any:
+    if boxes.shape[0] != images.shape[0] or colors.shape[1] < images.shape[3] or not len(colors):
+        raise ValueError(
+            f"draw_bounding_boxes: images {images.shape} need boxes [{images.shape[0]}, n, 4] and colours with"
+            f" {images.shape[3]} channels, not {boxes.shape} and {colors.shape}"
+        )
+    drawn = images.copy()
+    paint = xp.asarray(colors[:, : images.shape[3]])
+    height, width = images.shape[1:3]
+    scaled = boxes * np.array([height - 1, width - 1] * 2, boxes.dtype)
+    for image, corners in zip(drawn, scaled.astype(np.int64), strict=True):  # numbers of pixels, towards zero
+        for number, (top, left, bottom, right) in enumerate(corners.tolist()):
+            is_outside = top >= height or bottom < 0 or left >= width or right < 0
+            if top > bottom or left > right or is_outside:
+                continue
+            _frame(image, top, left, bottom, right, paint[number % len(paint)])
+    return drawn
+
+
+def _frame(image: Any, top: int, left: int, bottom: int, right: int, color: Any) -> None:
+    """Colour the edges of a box, as far as they are inside of an image."""
+    rows, columns = slice(max(top, 0), bottom + 1), slice(max(left, 0), right + 1)
+    for row in (top, bottom):
+        if 0 <= row < image.shape[0]:
+            image[row, columns] = color
+    for column in (left, right):
+        if 0 <= column < image.shape[1]:
+            image[rows, column] = color
+
+
+def _drawing_shape(op: Operation) -> Shape:
+    images, boxes, colors = (t.shape for t in op.inputs)
+    fits = images.merge(Shape([None] * 4))
+    boxes.merge(Shape([fits[0], None, 4]))
+    if colors.rank not in (2, None) or (colors.rank == 2 and _is_less(colors[1], fits[3])):
+        raise ShapeError(
+            "each colour has a number for each channel of the images",
+            wanted=Shape([None, fits[3]]),
+            got=colors,
+            operation=op,
+            hint="give a matrix with a row for each colour",
+        )
+    return fits
+
+
+def _is_less(size: int | None, other: int | None) -> bool:
+    return size is not None and other is not None and size < other
+
+
+def _gradient(op: Operation, g: Tensor) -> list[Any]:
+    """Return what reaches the pixels that show, and the sums over those that a colour covers."""
+    images, boxes, colors = op.inputs
+    black = zeros_like(colors)
+    count = size_along(colors, 0)
+    numbers = apply("Reshape", cast(apply("Range", 1, count + 1, 1), dtypes.float32), [-1, 1])
+    nothing = cast(zeros_like(images[..., :1]), dtypes.float32)
+    which = cast(apply("DrawBoundingBoxes", nothing, boxes, numbers), dtypes.int32)
+    channels = size_along(images, 3)
+    rows = apply("Reshape", g, apply("Stack", [-1, channels], axis=0))
+    sums = unsorted_segment_sum(rows, apply("Reshape", which, [-1]), count + 1)[1:]
+    surplus = zeros_like(colors[:, channels:])
+    return [
+        apply("DrawBoundingBoxes", g, boxes, black),
+        None,
+        apply("Concat", [cast(sums, colors.dtype), surplus], axis=1),
+    ]
+
+
+def _sample() -> Sample:
+    image = np.arange(2 * 4 * 5, dtype=np.float32).reshape(2, 4, 5, 1)
+    boxes = f32([[[0, 0, 1, 1], [0.4, 0.5, 0.4, 3]], [[-1, 0.3, 0.4, 0.8], [2, 0, 3, 1]]])
+    wanted = image.copy()
+    wanted[0, [0, 3]] = wanted[0, :, [0, 4]] = -1  # all around
+    wanted[0, 1, 2:] = -2  # a line, as far as the image goes
+    wanted[1, 0:2, [1, 3]] = wanted[1, 1, 1:4] = -1  # open above
+    return Sample([image, boxes, f32([[-1, 9], [-2, 9]])], wanted)
+
+
+define(
+    "DrawBoundingBoxes",
+    "images: T, boxes: host F, colors: host T -> drawn: T",
+    where={"T": (*dtypes.FLOATING, dtypes.uint8), "F": (dtypes.float32, dtypes.float64)},
+    shape=_drawing_shape,
+    reads_values=True,
+    kernel=_draw,
+    gradient=_gradient,
+    samples=[_sample()],
+)
+
+
+@public
+def draw_bounding_boxes(images: Any, boxes: Any, colors: Any = None, name: str | None = None) -> Tensor:
+    """Draw frames of one pixel around boxes.
+
+    Parameters
+    ----------
+    images : Tensor of a floating dtype or uint8, of shape [batch, height, width, channels]
+    boxes : float32 or float64 Tensor of shape [batch, n, 4]
+        The corners ``y1, x1, y2, x2``, as parts of the image's height and width: 0 is the first pixel and 1 the last.
+        What lies outside of the image is not drawn, nor is a box whose first corner is behind the second.
+    colors : Tensor of the dtype of `images`, of shape [m, channels], optional
+        A colour for each box, and again from the first; ten of our own by default, from 0 to 1, or to 255 of uint8.
+
+    Returns
+    -------
+    Tensor
+        Same dtype and shape; later boxes are drawn over earlier ones. Gradients reach images and colours.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes are known not to fit; else an OpError when a step runs it.
+
+    Examples
+    --------
+    >>> import numpy as np, tagloom as tg
+    >>> boxes = [[[0.0, 0.0, 0.7, 1.0]]]
+    >>> tg.function(lambda: tg.draw_bounding_boxes(np.zeros([1, 4, 3, 1]), boxes)).sync()[0, :, :, 0]
+    array([[1., 1., 1.],
+           [1., 0., 1.],
+           [1., 1., 1.],
+           [0., 0., 0.]])
+    """
+    x = image_tensor(images, 4)
+    given = _default_colors(x) if colors is None else colors
+    return apply("DrawBoundingBoxes", x, boxes, convert_to_tensor(given, x.dtype), name=name)  # type: ignore[no-any-return]
+
+
+def _default_colors(images: Tensor) -> Any:
+    palette = _PALETTE * (255 if images.dtype.is_integer else 1)
+    channels = images.shape[-1] if images.rank == 4 else None
+    if channels == 1:
+        palette[:, 0] = palette.max()  # of gray images all frames are white
+    if channels is not None and channels > palette.shape[1]:
+        raise ShapeError(
+            "there are colours of our own for at most 4 channels",
+            wanted="images with 1 to 4 channels",
+            got=images.shape,
+            operation=images.op,
+            hint="give colors",
+        )
+    return palette.astype(images.dtype.numpy)
