@@ -94,6 +94,17 @@ def classes(random):
     return [random.integers(0, 4, 8), random.integers(0, 4, 8)]
 
 
+def ranked(random):
+    """Return two right classes for each row, and scores of six."""
+    return [random.integers(0, 6, (8, 2)), random.permuted(np.tile(np.arange(6, dtype=np.float32), (8, 1)), axis=1)]
+
+
+def top(random):
+    """Return two right classes for each row, and the three best ones."""
+    labels, scores = ranked(random)
+    return [labels, np.argsort(-scores, 1)[:, :3]]
+
+
 THRESHOLDS = [0.1, 0.5, 0.8]
 COUNTS = ("true_positives", "false_positives", "false_negatives", "true_negatives")
 CHOICES = [
@@ -115,6 +126,9 @@ CHOICES = [
     ("mean", lambda random: numbers(random)[:1], {}),
     ("mean_tensor", lambda random: numbers(random)[:1], {}),
     ("percentage_below", lambda random: numbers(random)[:1], {"threshold": 0.25}),
+    *[(f"{kind}_at_k", ranked, {"k": k}) for kind in ("precision", "recall", "average_precision") for k in (1, 3)],
+    *[(f"{kind}_at_k", ranked, {"k": 2, "class_id": 3}) for kind in ("precision", "recall")],
+    *[(f"{kind}_at_top_k", top, {}) for kind in ("precision", "recall")],
     ("mean_relative_error", lambda random: [*numbers(random), numbers(random)[0]], {}),
 ]
 METRICS = []

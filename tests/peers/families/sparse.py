@@ -210,6 +210,33 @@ def draw_mask(random):
     return Call("sparse_mask", [rows, random.permutation(9)[: random.integers(1, 5)]])
 
 
+def draw_elementwise(random):
+    """Draw a function that keeps zero; of the square root, numbers from 0 up."""
+    name = str(random.choice(["abs", "negative", "sign", "square", "sqrt", "erf", "tanh"]))
+    sp = sparse(random, dims(random, 1, 4))
+    return Call(name, [Sparse(sp.indices, abs(sp.values) + np.float32(0.1), sp.dense_shape) if name == "sqrt" else sp])
+
+
+def draw_merge(random):
+    """Draw values at the places of ids, of which no row has one twice."""
+    rows, most, size = map(int, random.integers(1, 5, 3))
+    ids = [random.permutation(size + most)[: random.integers(1, most + 1)] for _ in range(rows)]
+    indices = np.array([[row, k] for row, found in enumerate(ids) for k in range(len(found))], np.int64)
+    shape = np.int64([rows, most])
+    numbers = np.concatenate(ids).astype(np.int64)
+    return Call(
+        "sparse_merge",
+        [Sparse(indices, numbers, shape), Sparse(indices, floats(random, len(numbers)), shape), size + most],
+    )
+
+
+def draw_reset(random):
+    """Draw a shape that is as small as the places allow, or a given one."""
+    sp = sparse(random, dims(random, 1, 4))
+    larger = (sp.dense_shape + random.integers(0, 3, len(sp.dense_shape))).tolist()
+    return Call("sparse_reset_shape", [sp] if maybe(random) else [sp, larger])
+
+
 @family
 def sparse_values(random):
     """Draw a call that computes with values, makes them dense, or takes rows of a table by them."""
@@ -229,4 +256,7 @@ VALUES = [
     draw_indicator,
     draw_eye,
     draw_mask,
+    draw_elementwise,
+    draw_merge,
+    draw_reset,
 ]
