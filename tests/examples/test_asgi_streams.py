@@ -11,6 +11,8 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
+from tests.support.waiting import until
+
 OLD, NEW = "2.3", "2.4"  # of ASGI: a client that has gone is a message, or an error of `send`
 
 
@@ -48,10 +50,12 @@ class Client:
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": version},
             "method": "GET",
+            "scheme": "http",
             "path": "/",
             "raw_path": b"/",
             "query_string": b"",
-            "headers": [],
+            "root_path": "",
+            "headers": [(b"host", b"here")],
             "http_version": "1.1",
         }
         self.parts = parts
@@ -123,5 +127,49 @@ async def test_the_stream_ends_with_its_response(served, version, response, thro
         for _ in range(20):
             await asyncio.sleep(0)
         assert session.statistics().steps_running == 0
+    finally:
+        gc.enable()
+
+
+def fastapi_app(stream):
+    """Return an app of FastAPI whose view answers with the closing response."""
+    fastapi = pytest.importorskip("fastapi")
+    app = fastapi.FastAPI()
+
+    @app.get("/")
+    async def answer():
+        return ClosingResponse(text_of(stream()))
+
+    return app
+
+
+def quart_app(stream):
+    """Return an app of Quart whose view returns a generator with the stream in an `async with`."""
+    quart = pytest.importorskip("quart")
+    app = quart.Quart(__name__)
+
+    @app.get("/")
+    async def answer():
+        async def lines():
+            async with stream() as values:
+                async for value in values:
+                    yield f"{int(value)}\n"
+
+        return lines(), {"content-type": "text/plain"}
+
+    return app
+
+
+@pytest.mark.parametrize("version", [OLD, NEW])
+@pytest.mark.parametrize("make", [fastapi_app, quart_app])
+async def test_streams_of_other_frameworks_end_with_their_responses(served, make, version):
+    session, stream = served
+    app = make(stream)
+    client = Client(version)
+    gc.disable()
+    try:
+        await asyncio.wait([asyncio.create_task(client.ask(app))])
+        assert client.parts <= 0  # some of the stream was sent
+        await until(lambda: session.statistics().steps_running == 0)
     finally:
         gc.enable()
