@@ -10,7 +10,7 @@ X = np.random.default_rng(3).standard_normal((2, 5, 3)).astype(np.float32)
 def test_outputs_are_those_by_hand(start):
     cell = tg.nn.AttentionCellWrapper(tg.nn.BasicRNNCell(4), 2, attn_size=3, attn_vec_size=6, input_size=5)
     outputs, state = tg.nn.dynamic_rnn(cell, X)
-    values = start([outputs, state, {name: v for name, v in cell.named_parameters()}])
+    values = start([outputs, state, dict(cell.named_parameters())])
     found, (inner, read, window), p = values
 
     def layer(name, x):

@@ -25,7 +25,8 @@ def test_weights_that_fit(shape):
             spread, check = tg.broadcast_weights(w, VALUES), tg.assert_broadcastable(w, VALUES)
         with tg.SyncSession(graph) as session:
             found, _ = session.run([spread, check], feeds)
-        assert spread.shape == [2, 3] and spread.dtype is tg.int32
+        assert spread.shape == [2, 3]
+        assert spread.dtype is tg.int32
         np.testing.assert_array_equal(found, np.broadcast_to(weights, (2, 3)))
 
 

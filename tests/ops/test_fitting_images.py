@@ -49,7 +49,8 @@ def test_images_of_unknown_size_are_halved_alike():
     with tg.SyncSession(graph) as session:
         first, second = session.run(values, {late: x})
     np.testing.assert_allclose(first, second, rtol=1e-6)
-    assert (first > 0).all() and (first < 1).all()
+    assert (first > 0).all()
+    assert (first < 1).all()
 
 
 def test_scores_that_decay_change_the_order_and_end_below_the_threshold():

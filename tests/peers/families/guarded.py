@@ -44,7 +44,8 @@ def guarded(random):
         return Call(name, [x], theirs="math.reciprocal_no_nan")
     if name == "polyval":
         factors = [float(c) for c in random.standard_normal(random.integers(0, 4))]
-        return Call(name, [factors, x], theirs="math.polyval")
+        # TensorFlow makes float32 of numbers, whatever `x` is.
+        return Call(name, [factors, x.astype(np.float32)], theirs="math.polyval")
     if name == "nextafter":
         return Call(name, [x, y], theirs="math.nextafter", differentiable=False, tolerance=0.0)
     low, high = sorted(map(float, random.standard_normal(2)))

@@ -25,10 +25,12 @@ def _drawn(random):
 
 
 def _fitted(random):
-    height, width = map(int, random.integers(1, 8, 2))
-    # Where a quotient is a whole number, TensorFlow's of single precision may be less.
-    target = [int(n) for n in 2 ** random.integers(0, 4, 2)]
-    height, width = (2 ** int(np.log2(n)) for n in (height, width))
+    # Of powers of two quotients are exact in single precision, as TensorFlow computes them. It refuses images without
+    # rows or columns, which have one here.
+    height, width, *target = (int(n) for n in 2 ** random.integers(0, 4, 4))
+    target = [max(target[0], target[1] // width, 1), max(target[1], target[0] // height, 1)]
+    if height * target[1] < width or width * target[0] < height:
+        target = [height, width]
     shape = (*[2] * int(random.integers(0, 2)), height, width, 2)
     method = str(random.choice(["bilinear", "nearest", "bicubic", "area"]))
     numbers = {"bilinear": 0, "nearest": 1, "bicubic": 2, "area": 3}
