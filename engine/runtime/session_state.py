@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -114,19 +114,44 @@ class SessionState:
             values = {slot.name: slot.read() for slot in slots if names is not None or slot.is_initialized}
         return await self._taken_out(values)  # type: ignore[no-any-return]
 
-    async def write_variables(self, values: Mapping[Any, Any]) -> None:
-        """Set variables, all or (when one does not fit) none.
+    async def write_variables(
+        self, values: Mapping[Any, Any], *, consistent: bool = False, seconds: float = 10.0
+    ) -> None:
+        """Set variables, all at one moment or (when one does not fit) none.
 
         Parameters
         ----------
         values : mapping of str or Variable to array-like
             New values, of the variables' dtypes and shapes.
+        consistent : bool
+            Set them between two steps that use variables, so that each step has the old values of all or the new ones:
+            steps that want to begin meanwhile wait until those under way have ended. Otherwise they are set now, and
+            a step under way may have read some variables and read others later.
+        seconds : float
+            How long the steps under way may take to their end.
 
         Raises
         ------
         GraphError
             If the graph has no variable of a name; a DtypeError or ShapeError if a value does not fit its variable.
+        CheckpointError
+            If steps that use variables do not end in time. Then nothing has changed.
         """
+        async with self._between_steps(consistent, seconds):
+            await self._write_variables(values)
+
+    @asynccontextmanager
+    async def _between_steps(self, consistent: bool, seconds: float) -> AsyncIterator[None]:
+        """Hold steps that use variables back until the end of the block, if that is asked for."""
+        self._steps.check_open()
+        check_seconds(seconds, "seconds")
+        if not consistent:
+            yield
+            return
+        async with self._steps.boundary.hold(seconds, readers=True):
+            yield
+
+    async def _write_variables(self, values: Mapping[Any, Any]) -> None:
         self._steps.check_open()
         arrays = self._fitting({self._name(key): value for key, value in values.items()})
         slots = self._from_outside("the values restored", slots_of, self.resources, arrays)
@@ -146,20 +171,30 @@ class SessionState:
             values = made(self.resources.snapshot())
         return await self._taken_out(values)  # type: ignore[no-any-return]
 
-    async def restore(self, snapshot: Mapping[str, Mapping[str, Any]]) -> None:
+    async def restore(
+        self, snapshot: Mapping[str, Mapping[str, Any]], *, consistent: bool = False, seconds: float = 10.0
+    ) -> None:
         """Let the session hold again what it held at a snapshot, its own or that of another session of this graph.
 
         Parameters
         ----------
         snapshot : mapping of str to mapping of str to object
             What :meth:`snapshot` returned, or a part of it; what is not in it stays as it is.
+        consistent, seconds
+            As for :meth:`write_variables`.
 
         Raises
         ------
         GraphError, DtypeError, ShapeError
             If a value does not fit its variable, or a state what the graph has of its name. Then nothing has changed,
             nor if there is no memory.
+        CheckpointError
+            If steps that use variables do not end in time. Then nothing has changed.
         """
+        async with self._between_steps(consistent, seconds):
+            await self._restore(snapshot)
+
+    async def _restore(self, snapshot: Mapping[str, Mapping[str, Any]]) -> None:
         self._steps.check_open()
         variables = self._fitting(snapshot.get(CONTAINER, {}))
         saved = {**snapshot, CONTAINER: variables}

@@ -167,17 +167,19 @@ class SyncSession:
         """Return copies of the variables' values by name; see :meth:`Session.read_variables` for `names`."""
         return self._call(self._session.read_variables, names)  # type: ignore[no-any-return]
 
-    def write_variables(self, values: Mapping[Any, Any]) -> None:
-        """Set variables to `values` by name; see :meth:`Session.write_variables`."""
-        self._call(self._session.write_variables, values)
+    def write_variables(self, values: Mapping[Any, Any], *, consistent: bool = False, seconds: float = 10.0) -> None:
+        """Set variables to `values` by name; see :meth:`Session.write_variables` for `consistent` and `seconds`."""
+        self._call(self._session.write_variables, values, consistent=consistent, seconds=seconds)
 
     def snapshot(self) -> dict[str, dict[str, Any]]:
         """Return copies of all that the session keeps from step to step; see :meth:`Session.snapshot`."""
         return self._call(self._session.snapshot)  # type: ignore[no-any-return]
 
-    def restore(self, snapshot: Mapping[str, Mapping[str, Any]]) -> None:
-        """Let the session hold again what `snapshot` says; see :meth:`Session.restore`."""
-        self._call(self._session.restore, snapshot)
+    def restore(
+        self, snapshot: Mapping[str, Mapping[str, Any]], *, consistent: bool = False, seconds: float = 10.0
+    ) -> None:
+        """Let the session hold again what `snapshot` says; see :meth:`Session.restore`, `consistent` and `seconds` too."""
+        self._call(self._session.restore, snapshot, consistent=consistent, seconds=seconds)
 
     @property
     def random_state(self) -> RandomState:

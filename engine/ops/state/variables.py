@@ -317,6 +317,11 @@ def updates_variable(type: str) -> bool:
     return definition.ordered is _ordered and Effect.WRITES in definition.effects
 
 
+def uses_variable(type: str) -> bool:
+    """Return True if operations of a type read or change a variable."""
+    return definition_of(type).ordered is _ordered
+
+
 def variable_key(handle: Tensor) -> tuple[str, str] | None:
     """Return what reads and writes of a variable are in order by; None for a handle that came by hand-made ways."""
     return (CONTAINER, handle.op.attrs["shared_name"]) if handle.op.type == "VariableHandle" else None

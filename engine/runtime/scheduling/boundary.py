@@ -1,4 +1,4 @@
-"""Moments between two steps that change variables, for who wants to see all that each of them does or nothing."""
+"""Moments between two steps that use variables: for captures of all that each of them changes, and for new values."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from typing import Any, Protocol
 from ...base.errors import CheckpointError
 
 
-class HasUpdates(Protocol):
-    """A compiled step, as far as it says whether it changes variables."""
+class UsesVariables(Protocol):
+    """A compiled step, as far as it tells how it uses variables."""
 
     @property
     def updates(self) -> bool: ...
 
+    @property
+    def uses_variables(self) -> bool: ...
+
 
 class StepBoundary:
-    """Holds steps back that change variables, until those that are under way have ended and somebody has looked.
+    """Holds steps back that change variables, or read them too, until those that are under way have ended.
 
     Other steps come and go: one that is under way may wait for what they put into a queue. So does one that a function
     of a step under way asks for, as that step waits for it.
@@ -39,23 +42,30 @@ class StepBoundary:
         self._running = running
         self._opened: asyncio.Event | None = None  # set when steps may go on; None while nobody holds them back
         self._holders = 0
+        self._holders_of_readers = 0  # of those, how many hold back steps that only read
         self._waiting: set[asyncio.Future[None]] = set()  # of holders, until no such step is under way
 
-    async def pass_by(self, step: HasUpdates) -> None:
+    def holds_back(self, step: UsesVariables) -> bool:
+        """Return True if a step is of those that are held back now."""
+        return self.is_held and (step.updates or (step.uses_variables and self._holders_of_readers > 0))
+
+    async def pass_by(self, step: UsesVariables) -> None:
         """Wait, as a step that is about to begin, as long as such steps are held back."""
-        while step.updates and self._opened is not None and not self._is_asked_for_by_step():
+        while self._opened is not None and self.holds_back(step) and not self._is_asked_for_by_step():
             await self._opened.wait()
 
     def step_ends(self) -> None:
         """Note that a step has ended."""
-        if self._waiting and not self._updating():
+        if self._waiting:
             for waiter in self._waiting:
                 if not waiter.done():
                     waiter.set_result(None)
 
     @asynccontextmanager
-    async def hold(self, seconds: float) -> AsyncIterator[None]:
+    async def hold(self, seconds: float, readers: bool = False) -> AsyncIterator[None]:
         """Wait until no step that changes variables is under way; until the end of the block none begins.
+
+        With `readers`, neither is one that only reads them.
 
         Raises
         ------
@@ -63,36 +73,43 @@ class StepBoundary:
             If they have not ended after so many seconds.
         """
         self._holders += 1
+        self._holders_of_readers += readers
         self._opened, self.is_held = self._opened or asyncio.Event(), True
         try:
-            await self._wait_for_end(seconds)
+            await self._wait_for_end(seconds, readers)
             yield
         finally:
             self._holders -= 1
+            self._holders_of_readers -= readers
             if not self._holders:
                 self._opened.set()
                 self._opened, self.is_held = None, False
 
-    async def _wait_for_end(self, seconds: float) -> None:
-        while self._updating():
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiting.add(waiter)
-            try:
-                async with asyncio.timeout(seconds):
-                    await waiter
-            except TimeoutError:
-                raise CheckpointError(
-                    f"steps that update variables did not end within {seconds} s",
-                    wanted="a moment between two steps, for a consistent checkpoint",
-                    got="; ".join(self._updating()),
-                    hint="look at what they wait for, or save with consistent=False",
-                ) from None
-            finally:
-                self._waiting.discard(waiter)
+    async def _wait_for_end(self, seconds: float, readers: bool) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                while self._under_way(readers):
+                    await self._next_end()
+        except TimeoutError:
+            raise CheckpointError(
+                f"steps that {'use' if readers else 'update'} variables did not end within {seconds} s",
+                wanted="a moment between two steps, as consistent=True asks for",
+                got="; ".join(self._under_way(readers)),
+                hint="look at what they wait for, or leave consistent=True out",
+            ) from None
 
-    def _updating(self) -> list[str]:
-        """Return what the steps under way that change variables are to compute."""
-        steps = [each.step for each in self._running if each.step.updates]
+    async def _next_end(self) -> None:
+        """Wait until a step ends."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.add(waiter)
+        try:
+            await waiter
+        finally:
+            self._waiting.discard(waiter)
+
+    def _under_way(self, readers: bool) -> list[str]:
+        """Return what the steps under way that change variables, or read them too, are to compute."""
+        steps = [each.step for each in self._running if each.step.updates or (readers and each.step.uses_variables)]
         return [", ".join(element.name for element in (*step.tensors, *step.targets)) for step in steps]
 
     def _is_asked_for_by_step(self) -> bool:

@@ -22,7 +22,7 @@ from ...ir.tensor import Tensor
 from ...ir.traits import Effect
 from ...ir.unused import warn_of_unused
 from ...kernels.core.table import Kind
-from ...ops.state.variables import updates_variable
+from ...ops.state.variables import updates_variable, uses_variable
 from ..devices.session_devices import SessionDevice
 from ..devices.simulated_time import schedulers
 from ..memory.claims import StepPeaks
@@ -98,6 +98,8 @@ class CompiledStep:
         For which shapes there is, or should be, a step of its own.
     updates : bool
         Whether it has operations that change variables.
+    uses_variables : bool
+        True if it has operations that read or change variables.
     """
 
     __slots__ = (
@@ -122,6 +124,7 @@ class CompiledStep:
         "targets",
         "tensors",
         "updates",
+        "uses_variables",
         "watched",
     )
 
@@ -159,6 +162,7 @@ class CompiledStep:
         self.fed_shapes: FedShapes = FedShapes(feeds, specializations)
         kernels = {node.type for node in self.plan.nodes if node.kind is Kind.KERNEL}
         self.updates: bool = any(map(updates_variable, kernels))
+        self.uses_variables: bool = any(map(uses_variable, kernels))
         self.calls_python: bool = any(map(calls_python, kernels))
 
     @property

@@ -282,7 +282,7 @@ class StepRunner:
             self.check_admits()
         step = self._specialized(request, step, feeds)
         watches = self._watches_of(step, watches)
-        if self.boundary.is_held and step.updates:
+        if self.boundary.holds_back(step):
             await self.boundary.pass_by(step)
             self.check_admits()
         claim = None

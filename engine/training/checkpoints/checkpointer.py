@@ -315,6 +315,7 @@ class Checkpointer:
         rename: Rename = None,
         cast: bool = False,
         on_mismatch: OnMismatch = None,
+        consistent: bool = False,
     ) -> Restored | None:
         """Give a session what was saved: all of it, or nothing if something does not fit.
 
@@ -340,6 +341,9 @@ class Checkpointer:
             all; or those of some names and prefixes, as ``["head/"]``. What an optimizer keeps for such a variable
             stays as it is too. All of them are in ``restored.mismatched``, and in a warning of the logger "tagloom". By
             default 'skip' if `partial`, else 'error'.
+        consistent : bool
+            Restore between two steps that use variables, so that each step computes with the old values or with those
+            restored; see :meth:`Session.write_variables`. Steps under way have `wait_seconds` to end.
 
         Returns
         -------
@@ -360,19 +364,21 @@ class Checkpointer:
         try:
             wanted = self._match(session, partial, rename, cast, on_mismatch)
             if path is not None:
-                return await self._restore(session, os.fspath(path), wanted)
-            return await self._restore_newest(session, wanted)
+                return await self._restore(session, os.fspath(path), wanted, consistent)
+            return await self._restore_newest(session, wanted, consistent)
         except CheckpointError as error:
             error.source = source  # a thread that has read has no line of the user's
             raise
 
-    async def _restore_newest(self, session: Session, wanted: Callable[[Saved], Matched]) -> Restored | None:
+    async def _restore_newest(
+        self, session: Session, wanted: Callable[[Saved], Matched], consistent: bool
+    ) -> Restored | None:
         if self._writing is not None:
             await self._writing.wait_until_ended()
         skipped: dict[Path, str] = {}
         while (path := await asyncio.to_thread(self._newest_but, skipped)) is not None:
             try:
-                return await self._restore(session, str(path), wanted, open_checkpoint, skipped.values())
+                return await self._restore(session, str(path), wanted, consistent, open_checkpoint, skipped.values())
             except DamagedFile as error:
                 if not os.path.lexists(path):  # another process has saved, and removed it
                     continue
@@ -400,6 +406,7 @@ class Checkpointer:
         session: Session,
         path: str,
         match: Callable[[Saved], Matched],
+        consistent: bool,
         opened: Callable[..., Saved] = open_saved,
         skipped: Iterable[str] = (),
     ) -> Restored:
@@ -409,7 +416,9 @@ class Checkpointer:
             states = {name: each for name, each in saved.objects.items() if name in self._objects}
             resources, states = await asyncio.to_thread(nest.map_structure, _read, (resources, states))
             async with loaded(self._objects, states, path):
-                await session.restore({**resources, CONTAINER: found.values})
+                await session.restore(
+                    {**resources, CONTAINER: found.values}, consistent=consistent, seconds=self._wait_seconds
+                )
         if saved.random_state is not None and self._only is None:
             session.random_state = saved.random_state
             warn_of_other_numbers(session, saved)
