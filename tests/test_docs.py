@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import importlib.util
 import pkgutil
 import re
 from pathlib import Path
@@ -30,6 +31,9 @@ def blocks(text):
 
 def example(name, line, code):
     marks = [pytest.mark.gpu] if "gpu:0" in code else []
+    for framework in ("fastapi", "quart"):
+        if f"from {framework} import" in code and importlib.util.find_spec(framework) is None:
+            marks.append(pytest.mark.skip(reason=f"needs {framework}"))
     return pytest.param(name, line, code, id=f"{name}-{line}", marks=marks)
 
 

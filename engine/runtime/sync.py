@@ -178,7 +178,7 @@ class SyncSession:
     def restore(
         self, snapshot: Mapping[str, Mapping[str, Any]], *, consistent: bool = False, seconds: float = 10.0
     ) -> None:
-        """Let the session hold again what `snapshot` says; see :meth:`Session.restore`, `consistent` and `seconds` too."""
+        """Let the session hold what `snapshot` says; see :meth:`Session.restore` for `consistent` and `seconds`."""
         self._call(self._session.restore, snapshot, consistent=consistent, seconds=seconds)
 
     @property
