@@ -11,7 +11,7 @@ BARS = {
     "private attributes of sessions": 0,
     "hand-made Operation(...)": 17,
     "formatter pragmas": 0,
-    "functions with more than 12 branches": 8,
+    "functions with more than 12 branches": 7,
     "files of more than 500 lines": 0,
 }
 COUNTS = counts()

@@ -95,8 +95,9 @@ def classes(random):
 
 
 def ranked(random):
-    """Return two right classes for each row, and scores of six."""
-    return [random.integers(0, 6, (8, 2)), random.permuted(np.tile(np.arange(6, dtype=np.float32), (8, 1)), axis=1)]
+    """Return two right classes for each row, which differ, and scores of six."""
+    classes = np.tile(np.arange(6), (8, 1))
+    return [random.permuted(classes, axis=1)[:, :2], random.permuted(classes.astype(np.float32), axis=1)]
 
 
 def top(random):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ...base.dtypes import int32, int64
@@ -18,7 +19,7 @@ from .cropping import Size, pad_to_bounding_box, size_of
 from .resize import resize_area, resize_bicubic, resize_bilinear, resize_nearest_neighbor
 from .transforms import image_tensor
 
-_METHODS = {
+_METHODS: dict[str, Callable[..., Tensor]] = {
     "bilinear": resize_bilinear,
     "nearest": resize_nearest_neighbor,
     "bicubic": resize_bicubic,
@@ -76,8 +77,7 @@ def resize_image_with_pad(
     wanted = size_of(target_height, "target_height"), size_of(target_width, "target_width")
     rows, columns = _fitted(height, width, *wanted)
     resized = resize(batch, stack([rows, columns]), align_corners)
-    offsets = [_half(size - own) for size, own in zip(wanted, (rows, columns), strict=True)]
-    framed = pad_to_bounding_box(resized, *offsets, *wanted)
+    framed = pad_to_bounding_box(resized, (wanted[0] - rows) // 2, (wanted[1] - columns) // 2, *wanted)
     return apply("Identity", framed if rank == 4 else squeeze(framed, 0), name=name)  # type: ignore[no-any-return]
 
 
@@ -89,7 +89,3 @@ def _fitted(height: Size, width: Size, most_rows: Size, most_columns: Size) -> t
     h, w, r, c = (cast(size, int64) for size in (height, width, most_rows, most_columns))
     rows, columns = minimum(r, h * c // maximum(w, 1)), minimum(c, w * r // maximum(h, 1))
     return cast(maximum(rows, 1), int32), cast(maximum(columns, 1), int32)
-
-
-def _half(size: Size) -> Size:
-    return size // 2

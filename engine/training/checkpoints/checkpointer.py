@@ -29,7 +29,7 @@ from ...runtime.observe.statistics import CHECKPOINTS
 from ...runtime.session import Session
 from . import directory as files
 from .manifest import Contents, begin_of, checked_metrics, contents_of, open_checkpoint
-from .matching import Matched, OnMismatch, Rename, match
+from .matching import Matching, OnMismatch, Rename, match
 from .notices import tell_of_mismatches, warn_of_other_numbers
 from .objects import loaded, state_of
 from .others import open_saved
@@ -342,8 +342,7 @@ class Checkpointer:
             stays as it is too. All of them are in ``restored.mismatched``, and in a warning of the logger "tagloom". By
             default 'skip' if `partial`, else 'error'.
         consistent : bool
-            Restore between two steps that use variables, so that each step computes with the old values or with those
-            restored; see :meth:`Session.write_variables`. Steps under way have `wait_seconds` to end.
+            As of :meth:`Session.write_variables`; steps under way have `wait_seconds` to end.
 
         Returns
         -------
@@ -370,9 +369,7 @@ class Checkpointer:
             error.source = source  # a thread that has read has no line of the user's
             raise
 
-    async def _restore_newest(
-        self, session: Session, wanted: Callable[[Saved], Matched], consistent: bool
-    ) -> Restored | None:
+    async def _restore_newest(self, session: Session, wanted: Matching, consistent: bool) -> Restored | None:
         if self._writing is not None:
             await self._writing.wait_until_ended()
         skipped: dict[Path, str] = {}
@@ -396,16 +393,14 @@ class Checkpointer:
     def _newest_but(self, skipped: Collection[Path]) -> Path | None:
         return next((each for each in reversed(self.checkpoints()) if each not in skipped), None)
 
-    def _match(
-        self, session: Session, partial: bool, rename: Rename, cast: bool, on_mismatch: OnMismatch
-    ) -> Callable[[Saved], Matched]:
+    def _match(self, session: Session, partial: bool, rename: Rename, cast: bool, on_mismatch: OnMismatch) -> Matching:
         return lambda saved: match(session.graph, saved, self._only, rename, partial, cast, on_mismatch)
 
     async def _restore(
         self,
         session: Session,
         path: str,
-        match: Callable[[Saved], Matched],
+        match: Matching,
         consistent: bool,
         opened: Callable[..., Saved] = open_saved,
         skipped: Iterable[str] = (),
@@ -416,9 +411,8 @@ class Checkpointer:
             states = {name: each for name, each in saved.objects.items() if name in self._objects}
             resources, states = await asyncio.to_thread(nest.map_structure, _read, (resources, states))
             async with loaded(self._objects, states, path):
-                await session.restore(
-                    {**resources, CONTAINER: found.values}, consistent=consistent, seconds=self._wait_seconds
-                )
+                values = {**resources, CONTAINER: found.values}
+                await session.restore(values, consistent=consistent, seconds=self._wait_seconds)
         if saved.random_state is not None and self._only is None:
             session.random_state = saved.random_state
             warn_of_other_numbers(session, saved)

@@ -47,6 +47,7 @@ class Matched:
 
 
 OnMismatch = Literal["error", "skip"] | Collection[str] | None
+Matching = Callable[[Saved], Matched]
 
 
 class _Mismatching:

@@ -31,7 +31,7 @@ def guarded(random):
     if name.startswith("truncate"):
         # Of floating numbers a remainder is C's there only on some devices.
         x, y = _pair(random, "i" if name == "truncatediv" or random.random() < 0.5 else "f")
-        return Call(name, [x, y], differentiable=False)
+        return Call(name, [x, y.astype(x.dtype)], differentiable=False)
     x, y = _pair(random, "f")
     y = y.astype(x.dtype)
     if name == "multiply_no_nan":

@@ -10,7 +10,8 @@ def _uniform(random, *shape):
 
 
 def _drawn(random):
-    batch, height, width, channels = map(int, random.integers([1, 1, 1, 1], [3, 9, 9, 5]))
+    batch, height, width = map(int, random.integers([1, 1, 1], [3, 9, 9]))
+    channels = int(random.choice([1, 3, 4]))
     boxes = random.uniform(-0.4, 1.4, (batch, random.integers(0, 4), 4)).astype(np.float32)
     boxes = np.where(random.random(boxes.shape) < 0.2, np.round(boxes), boxes)
     keywords = {"colors": _uniform(random, 3, channels).tolist()} if random.random() < 0.6 else {}
