@@ -104,6 +104,25 @@ def test_depthwise_and_separable(start):
     assert depthwise.bias is None
 
 
+@pytest.mark.parametrize("data_format", ["NWC", "NCW"])
+@pytest.mark.parametrize(
+    "given",
+    [{}, {"strides": 2}, {"dilation_rate": 2}, {"padding": "SAME"}, {"padding": [(2, 1)], "strides": 3}],
+)
+def test_separable_sequences(start, given, data_format):
+    x, deep, point = draw(2, 9, 3), draw(3, 3, 2), draw(1, 6, 4)
+    first = data_format == "NCW"
+    kernels = {"depthwise_initializer": deep, "pointwise_initializer": point}
+    layer = tg.nn.SeparableConv1D(4, 3, depth_multiplier=2, data_format=data_format, **given, **kernels)
+    found = start(layer(x.transpose(0, 2, 1) if first else x))
+    padding = given.get("padding", [(0, 0)])
+    padded = np.pad(x, [(0, 0), (1, 1) if padding == "SAME" else padding[0], (0, 0)])
+    how = given.get("strides", 1), given.get("dilation_rate", 1)
+    parts = np.concatenate([windows(padded[..., [c]], deep[:, [c]], *how) for c in range(3)], -1)
+    wanted = parts @ point[0]
+    np.testing.assert_allclose(found.transpose(0, 2, 1) if first else found, wanted, rtol=1e-4, atol=1e-4)
+
+
 TRANSPOSED = [
     ({"kernel_size": 3, "strides": 2, "padding": "SAME"}, (10, 8)),
     ({"kernel_size": 3, "strides": 2}, (11, 9)),

@@ -79,7 +79,7 @@ async def test_objects_have_what_they_had_when_variables_are_not_restored(tmp_pa
     await save(tmp_path, a=Kept(1))
     a = Kept(10)
 
-    async def fails(*_):
+    async def fails(*_, **options):
         assert a.state == 1
         raise MemoryError
 
