@@ -21,7 +21,16 @@ EXCEPT = {
 }  # no public function asks for these
 # A kernel reads the only element of an array as a scalar, which means nothing else.
 RANKS = {"FakeQuant", "SegmentCount"}  # public functions check these themselves
-ONE_ELEMENT = {"Fill", "LinSpace", "NonMaxSuppression", "OneHot", "Pad", "Range", "SparseToDense"}
+ONE_ELEMENT = {
+    "Fill",
+    "LinSpace",
+    "NonMaxSuppression",
+    "OneHot",
+    "Pad",
+    "Range",
+    "SoftNonMaxSuppression",
+    "SparseToDense",
+}
 PYTHON = {"CustomGradient"}  # what calls Python while building has a number of its own for its results
 TYPES = [
     d.type

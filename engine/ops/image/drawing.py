@@ -38,11 +38,7 @@ _PALETTE = np.array(
 
 
 def _draw(xp: Any, images: Any, boxes: Any, colors: Any) -> Any:
-    if boxes.shape[0] != images.shape[0] or colors.shape[1] < images.shape[3] or not len(colors):
-        raise ValueError(
-            f"draw_bounding_boxes: images {images.shape} need boxes [{images.shape[0]}, n, 4] and colours with"
-            f" {images.shape[3]} channels, not {boxes.shape} and {colors.shape}"
-        )
+    _check_shapes(images.shape, boxes.shape, colors.shape)
     drawn = images.copy()
     paint = xp.asarray(colors[:, : images.shape[3]])
     height, width = images.shape[1:3]
@@ -54,6 +50,17 @@ def _draw(xp: Any, images: Any, boxes: Any, colors: Any) -> Any:
                 continue
             _frame(image, top, left, bottom, right, paint[number % len(paint)])
     return drawn
+
+
+def _check_shapes(images: tuple[int, ...], boxes: tuple[int, ...], colors: tuple[int, ...]) -> None:
+    """Refuse what a step brings in shapes that do not fit."""
+    is_box = len(boxes) == 3 and boxes[2] == 4
+    is_color = len(colors) == 2 and colors[0] > 0
+    if len(images) != 4 or not is_box or not is_color or boxes[0] != images[0] or colors[1] < images[3]:
+        raise ValueError(
+            f"draw_bounding_boxes: images [batch, height, width, channels] need boxes [batch, n, 4] and colours with as"
+            f" many channels, got images {images}, boxes {boxes} and colours {colors}"
+        )
 
 
 def _frame(image: Any, top: int, left: int, bottom: int, right: int, color: Any) -> None:
