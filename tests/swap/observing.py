@@ -3,7 +3,7 @@
 from contextlib import contextmanager
 from unittest import mock
 
-from tagloom.runtime.memory import session_swap as swapping
+from tagloom.swap import swapper as swapping
 
 
 @contextmanager
