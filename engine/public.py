@@ -389,6 +389,7 @@ from .ops.math.signal import fftshift, frame, hamming_window, hann_window, iffts
 from .ops.math.special import dawsn, erfcinv, erfinv, expint, fresnel_cos, fresnel_sin, ndtri, spence, xdivy, xlog1py
 from .ops.math.spectra import fft, fft2d, fft3d, ifft, ifft2d, ifft3d, irfft, irfft2d, irfft3d, rfft, rfft2d, rfft3d
 from .ops.math.trigonometry import acos, acosh, asin, asinh, atan, atanh, cos, cosh, sin, sinh, tan, tanh
+from .ops.math.zero_products import multiply_no_nan
 from .ops.nn.activations import elu, gelu, leaky_relu, log_sigmoid, relu, relu6, selu, sigmoid, softplus, softsign
 from .ops.nn.activations_composed import crelu, hard_sigmoid, swish, zero_fraction
 from .ops.nn.batch_norm import (

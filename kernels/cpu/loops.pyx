@@ -232,6 +232,71 @@ cdef Loop _square_loop(int number):
     return NULL
 
 
+cdef fused floating:
+    float
+    double
+
+
+cdef inline void _multiply_no_nan(char** p, cnp.npy_intp count, const cnp.npy_intp* s, floating* z) noexcept nogil:
+    """Multiply, with 0 where the second operand is 0."""
+    cdef floating* x = <floating*>p[0]
+    cdef floating* y = <floating*>p[1]
+    cdef floating second
+    cdef cnp.npy_intp i
+    z = <floating*>p[2]
+    if s[0] == sizeof(floating) and s[1] == sizeof(floating) and s[2] == sizeof(floating):
+        for i in range(count):
+            z[i] = x[i] * y[i] if y[i] != 0 else 0
+    else:
+        for i in range(count):
+            second = (<floating*>(p[1] + i * s[1]))[0]
+            (<floating*>(p[2] + i * s[2]))[0] = (<floating*>(p[0] + i * s[0]))[0] * second if second != 0 else 0
+
+
+cdef inline void _divide_or_zero(char** p, cnp.npy_intp count, const cnp.npy_intp* s, floating* z) noexcept nogil:
+    """Divide, with 0 where the first operand is 0."""
+    cdef floating* x = <floating*>p[0]
+    cdef floating* y = <floating*>p[1]
+    cdef floating first
+    cdef cnp.npy_intp i
+    z = <floating*>p[2]
+    if s[0] == sizeof(floating) and s[1] == sizeof(floating) and s[2] == sizeof(floating):
+        for i in range(count):
+            z[i] = x[i] / y[i] if x[i] != 0 else 0
+    else:
+        for i in range(count):
+            first = (<floating*>(p[0] + i * s[0]))[0]
+            (<floating*>(p[2] + i * s[2]))[0] = first / (<floating*>(p[1] + i * s[1]))[0] if first != 0 else 0
+
+
+cdef void _multiply_no_nan_floats(char** p, const cnp.npy_intp* n, const cnp.npy_intp* s, void* _) noexcept nogil:
+    _multiply_no_nan(p, n[0], s, <float*>NULL)
+
+
+cdef void _multiply_no_nan_doubles(char** p, const cnp.npy_intp* n, const cnp.npy_intp* s, void* _) noexcept nogil:
+    _multiply_no_nan(p, n[0], s, <double*>NULL)
+
+
+cdef void _divide_or_zero_floats(char** p, const cnp.npy_intp* n, const cnp.npy_intp* s, void* _) noexcept nogil:
+    _divide_or_zero(p, n[0], s, <float*>NULL)
+
+
+cdef void _divide_or_zero_doubles(char** p, const cnp.npy_intp* n, const cnp.npy_intp* s, void* _) noexcept nogil:
+    _divide_or_zero(p, n[0], s, <double*>NULL)
+
+
+cdef Loop _find_zero_product(str type, list inputs, list outputs, void** data, Arena arena) except *:
+    """Return the loop of MulNoNan or DivOrZero, of float32 and float64."""
+    if not are_copyable([*inputs, *outputs]):
+        return NULL
+    is_product = type == "MulNoNan"
+    if outputs[0].num == cnp.NPY_FLOAT32:
+        return _multiply_no_nan_floats if is_product else _divide_or_zero_floats
+    if outputs[0].num == cnp.NPY_FLOAT64:
+        return _multiply_no_nan_doubles if is_product else _divide_or_zero_doubles
+    return NULL
+
+
 cdef Loop _find_where(str type, list inputs, list outputs, void** data, Arena arena) except *:
     """Return the loop of Where."""
     return find_choice(outputs[0].itemsize) if are_copyable([*inputs, *outputs]) else NULL
@@ -278,6 +343,8 @@ cdef Loop _wrap(str name, dtype, bint divides, void** data, Arena arena) except 
 
 
 register_loop("Cast", _find_cast)
+register_loop("DivOrZero", _find_zero_product)
+register_loop("MulNoNan", _find_zero_product)
 register_loop("SquaredDifference", _find_square)
 register_loop("Where", _find_where)
 for _type in _WRAPPED:

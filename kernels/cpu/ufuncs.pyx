@@ -42,7 +42,7 @@ _QUICK = frozenset((
     "greater", "greater_equal", "invert", "isfinite", "isinf", "isnan", "left_shift", "less", "less_equal",
     "logical_and", "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "multiply", "negative",
     "not_equal", "reciprocal", "right_shift", "rint", "sign", "sqrt", "square", "subtract",
-    "Cast", "Relu", "SquaredDifference", "Where",
+    "Cast", "DivOrZero", "MulNoNan", "Relu", "SquaredDifference", "Where",
 ))
 
 cdef enum:

@@ -194,6 +194,7 @@ INTERNAL = {
     "ConvInputGradMasked",
     "CTCLossGrad",
     "DilationPlace",
+    "DivOrZero",
     "ExtractPatchesGrad",
     "MaxPoolGrad",
     "MaxPoolPick",

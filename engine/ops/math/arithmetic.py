@@ -26,6 +26,7 @@ from ..support.families import Binary, binary, sampled, typed
 from ..support.fusing import elementwise
 from ..support.literals import f64, i32
 from .complex import conj
+from .zero_products import divide_unless_zero, multiply_unless_zero
 
 _A = [[1.5, -2.0, 3.0]]
 _B = [[0.5], [4.0]]
@@ -85,7 +86,7 @@ divide: Binary = binary(
     "Divide elementwise; integers are refused (use ``floordiv`` or cast them).",
     kernel=Ufunc("divide"),
     shape=_division,
-    gradient=lambda x, y, z, g: (g / conj(y), -(g * conj(z / y))),
+    gradient=lambda x, y, z, g: (divide_unless_zero(g, conj(y)), -multiply_unless_zero(g, conj(z / y))),
     samples=sampled(lambda x, y: x / y, (_A, _B), lambda x, y: x / y, _Z),
     examples={"[7.0, -7.0], 2": "array([ 3.5, -3.5], dtype=float32)"},
 )
@@ -153,10 +154,10 @@ def _lowered(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _power_gradient(x: Tensor, y: Tensor, z: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
-    slope = y * pow(x, _lowered(x, y))
+    slope = multiply_unless_zero(y, pow(x, _lowered(x, y)))
     defined = apply("NotEqual", x, 0) if x.dtype.is_complex else x > 0
     logarithm = apply("Log", apply("Where", defined, x, 1))
-    return g * conj(slope), g * conj(z * logarithm)
+    return multiply_unless_zero(g, conj(slope)), multiply_unless_zero(g, conj(multiply_unless_zero(z, logarithm)))
 
 
 pow: Binary = binary(
@@ -230,7 +231,7 @@ squared_difference: Binary = binary(
 
 
 def _atan2_gradient(y: Tensor, x: Tensor, z: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
-    scaled = g / (x * x + y * y)
+    scaled = divide_unless_zero(g, x * x + y * y)
     return x * scaled, -(y * scaled)
 
 
@@ -275,7 +276,7 @@ def _divide_no_nan(xp: Any, x: Any, y: Any) -> Any:
 
 
 def _divide_no_nan_gradient(x: Tensor, y: Tensor, z: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
-    return div_no_nan(g, conj(y)), -(g * conj(div_no_nan(z, y)))
+    return div_no_nan(g, conj(y)), -multiply_unless_zero(g, conj(div_no_nan(z, y)))
 
 
 div_no_nan: Binary = binary(
@@ -301,7 +302,7 @@ def _x_log_y(xp: Any, x: Any, y: Any) -> Any:
 
 def _x_log_y_gradient(x: Tensor, y: Tensor, z: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
     used = apply("Cast", apply("NotEqual", x, 0), dtype=x.dtype)
-    return g * conj(xlogy(used, y)), g * conj(div_no_nan(x, y))
+    return multiply_unless_zero(g, conj(xlogy(used, y))), multiply_unless_zero(g, conj(div_no_nan(x, y)))
 
 
 xlogy: Binary = binary(

@@ -19,6 +19,7 @@ from ..support.common import same_as
 from ..support.families import Unary, typed, unary
 from ..support.literals import f64
 from .elementwise import sign
+from .zero_products import multiply_unless_zero
 
 _X = f64([0, 0.5, -2, 6.25])
 _POSITIVE = f64([0.25, 0.5, 2, 6.25])
@@ -91,7 +92,7 @@ def _bessel(
         f"{what}, elementwise.",
         where=dtypes.FLOATING,
         kernel=typed(_scaled_i(int(function[1])) if function in ("i0e", "i1e") else arrays.by_special(function)),
-        gradient=lambda x, y, g: g * gradient(x, y),
+        gradient=lambda x, y, g: multiply_unless_zero(g, gradient(x, y)),
         samples=samples,
         examples=examples,
     )
@@ -223,7 +224,7 @@ def _i_gradient(op: Operation, g: Tensor) -> list[Any]:
     first = bessel_i1e if scaled else bessel_i1
     below = first(x) if n == 2 else apply("BesselI", x, order=n - 1, scaled=scaled)
     slope = (below + apply("BesselI", x, order=n + 1, scaled=scaled)) * 0.5
-    return [g * (slope - sign(x) * op.outputs[0] if scaled else slope)]
+    return [multiply_unless_zero(g, slope - sign(x) * op.outputs[0] if scaled else slope)]
 
 
 def _j_gradient(op: Operation, g: Tensor) -> list[Any]:

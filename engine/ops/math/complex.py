@@ -85,7 +85,7 @@ angle: Unary = unary(
     where=COMPLEX,
     output="T.real",
     kernel=lambda xp, x: xp.asarray(xp.angle(x), x.real.dtype),
-    gradient=lambda x, y, g: complex(zeros_like(g), g) / conj(x),
+    gradient=lambda x, y, g: apply("DivOrZero", complex(zeros_like(g), g), conj(x)),
     samples=[Sample([_Z], np.vectorize(cmath.phase))],
     examples={"np.array([1j, -1 + 0j])": "array([1.57079633, 3.14159265])"},
 )

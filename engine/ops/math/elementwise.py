@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import cmath
+import functools
 import math
 from typing import Any
 
@@ -23,6 +24,7 @@ from ..support.fusing import elementwise
 from ..support.literals import f64, flags, i32
 from .arithmetic import div_no_nan, maximum, minimum
 from .complex import conj
+from .zero_products import divide_unless_zero, multiply_unless_zero
 
 _X = [[0.5, -1.25], [2.25, -0.3]]
 _POSITIVE = [[0.5, 1.25], [2.0, 0.3]]
@@ -126,10 +128,15 @@ sqrt: Unary = unary(
     "Square root, elementwise; NaN for negative real numbers.",
     kernel=Ufunc("sqrt"),
     keeps_zero=True,
-    gradient=lambda x, y, g: g / conj(y * 2),
+    gradient=lambda x, y, g: divide_unless_zero(g, conj(y * 2)),
     samples=sampled(math.sqrt, _POSITIVE, cmath.sqrt, _Z),
     examples={"[9.0, 2.25]": "array([3. , 1.5], dtype=float32)"},
 )
+
+
+def _product(*factors: Tensor) -> Tensor:
+    """Return the product of factors that may be infinite, whose own gradients are 0 where the incoming one is 0."""
+    return functools.reduce(multiply_unless_zero, factors)
 
 
 def _rsqrt_steps(op: Operation, writer: StepWriter) -> None:
@@ -142,7 +149,7 @@ rsqrt: Unary = unary(
     "Reciprocal of the square root, elementwise.",
     kernel=typed(lambda xp, x: 1 / xp.sqrt(x)),
     fuse=elementwise(_rsqrt_steps),
-    gradient=lambda x, y, g: g * conj(y * y * y * -0.5),
+    gradient=lambda x, y, g: multiply_unless_zero(g, conj(_product(y, y, y) * -0.5)),
     samples=sampled(lambda x: x**-0.5, _POSITIVE, lambda z: 1 / cmath.sqrt(z), _Z),
     examples={"[4.0, 0.25]": "array([0.5, 2. ], dtype=float32)"},
 )
@@ -152,7 +159,7 @@ reciprocal: Unary = unary(
     "reciprocal",
     "``1 / x``, elementwise.",
     kernel=Ufunc("reciprocal"),
-    gradient=lambda x, y, g: -(g * conj(y * y)),
+    gradient=lambda x, y, g: -multiply_unless_zero(g, conj(_product(y, y))),
     samples=sampled(lambda x: 1 / x, _X, lambda z: 1 / z, _Z),
     examples={"[4.0, -0.5]": "array([ 0.25, -2.  ], dtype=float32)"},
 )
@@ -162,7 +169,7 @@ exp: Unary = unary(
     "exp",
     "Exponential, elementwise.",
     kernel=Ufunc("exp", here=elementary_function(np, "exp")),
-    gradient=lambda x, y, g: g * conj(y),
+    gradient=lambda x, y, g: multiply_unless_zero(g, conj(y)),
     samples=sampled(math.exp, _X, cmath.exp, _Z),
     examples={"np.array([0.0, 1.0])": "array([1.        , 2.71828183])"},
 )
@@ -173,7 +180,7 @@ expm1: Unary = unary(
     "``exp(x) - 1`` without loss of digits near 0, elementwise.",
     kernel=Ufunc("expm1"),
     keeps_zero=True,
-    gradient=lambda x, y, g: g * conj(y + 1),
+    gradient=lambda x, y, g: multiply_unless_zero(g, conj(y + 1)),
     samples=sampled(math.expm1, [*_X[0], 1e-12], lambda z: cmath.exp(z) - 1, _Z),
     examples={"np.array([1e-20])": "array([1.e-20])"},
 )
@@ -183,7 +190,7 @@ log: Unary = unary(
     "log",
     "Natural logarithm, elementwise; NaN for negative real numbers.",
     kernel=Ufunc("log"),
-    gradient=lambda x, y, g: g / conj(x),
+    gradient=lambda x, y, g: divide_unless_zero(g, conj(x)),
     samples=sampled(math.log, _POSITIVE, cmath.log, _Z),
     examples={"np.array([1.0, np.e])": "array([0., 1.])"},
 )
@@ -194,7 +201,7 @@ log1p: Unary = unary(
     "``log(1 + x)`` without loss of digits near 0, elementwise.",
     kernel=Ufunc("log1p"),
     keeps_zero=True,
-    gradient=lambda x, y, g: g / conj(x + 1),
+    gradient=lambda x, y, g: divide_unless_zero(g, conj(x + 1)),
     samples=sampled(math.log1p, [0.5, 2.0, -0.3, 1e-5], lambda z: cmath.log(1 + z), _Z),
     examples={"np.array([1e-20])": "array([1.e-20])"},
 )

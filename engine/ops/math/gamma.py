@@ -20,6 +20,7 @@ from ..support.families import Unary, binary, sampled, typed, unary
 from ..support.literals import f32, f64
 from .gamma_slopes import by_order, expanded, zeta_slopes
 from .reductions import reduce_sum
+from .zero_products import multiply_unless_zero
 
 _EULER = 0.5772156649015329
 
@@ -29,7 +30,7 @@ lgamma: Unary = unary(
     "Logarithm of the absolute value of the gamma function, elementwise.",
     where=dtypes.FLOATING,
     kernel=typed(arrays.by_special("gammaln")),
-    gradient=lambda x, y, g: g * digamma(x),
+    gradient=lambda x, y, g: multiply_unless_zero(g, digamma(x)),
     samples=[
         *sampled(math.lgamma, [0.5, 3.7, -1.3, 12.0]),
         Sample([f64([0, -2, np.inf])], f64([np.inf] * 3), differentiable=False),
@@ -44,7 +45,7 @@ digamma: Unary = unary(
     "Derivative of ``lgamma``, elementwise.",
     where=dtypes.FLOATING,
     kernel=typed(arrays.by_special("digamma")),
-    gradient=lambda x, y, g: g * polygamma(1.0, x),
+    gradient=lambda x, y, g: multiply_unless_zero(g, polygamma(1.0, x)),
     samples=[
         Sample([f64([1, 2, 0.5, 3.5])], f64([0, 1, -2 * math.log(2), 46 / 15 - 2 * math.log(2)]) - _EULER),
         Sample([f64([-0.5])], f64([2 - 2 * math.log(2) - _EULER])),
@@ -66,7 +67,7 @@ def _polygamma(xp: Any, a: Any, x: Any) -> Any:
 
 def _polygamma_gradient(op: Operation, g: Tensor) -> list[Any]:
     a, x = op.inputs
-    return [None, sum_to(g * polygamma(a + 1, x), x)]
+    return [None, sum_to(multiply_unless_zero(g, polygamma(a + 1, x)), x)]
 
 
 define(
@@ -112,7 +113,8 @@ def polygamma(a: Any, x: Any, name: str | None = None) -> Tensor:
 
 
 def _zeta_gradient(x: Tensor, q: Tensor, y: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
-    return g * apply("ZetaSlope", x, q, order=1), -(g * x * zeta(x + 1, q))
+    by_x, by_q = apply("ZetaSlope", x, q, order=1), zeta(x + 1, q)
+    return multiply_unless_zero(g, by_x), -multiply_unless_zero(g * x, by_q)
 
 
 binary(
@@ -163,8 +165,9 @@ def zeta(x: Any, q: Any, name: str | None = None) -> Tensor:
 def _zeta_slope_gradient(op: Operation, g: Tensor) -> list[Any]:
     (x, q), n = op.inputs, op.attrs["order"]
     lower = zeta(x + 1, q) if n == 1 else apply("ZetaSlope", x + 1, q, order=n - 1)
+    by_x = apply("ZetaSlope", x, q, order=n + 1)
     by_q = -(x * apply("ZetaSlope", x + 1, q, order=n) + float(n) * lower)
-    return [sum_to(g * apply("ZetaSlope", x, q, order=n + 1), x), sum_to(g * by_q, q)]
+    return [sum_to(multiply_unless_zero(g, by_x), x), sum_to(multiply_unless_zero(g, by_q), q)]
 
 
 define(

@@ -22,6 +22,7 @@ from .casting import cast
 from .elementwise import exp, log
 from .gamma import digamma, lgamma, polygamma
 from .gamma_slopes import by_order, expanded, incomplete_gamma_slopes
+from .zero_products import multiply_unless_zero
 
 
 def _log_power(a: Tensor, x: Tensor) -> Tensor:
@@ -45,7 +46,7 @@ def _igamma_gradient(a: Tensor, x: Tensor, y: Tensor, g: Tensor) -> tuple[Tensor
     inside = x > 0
     positive: Tensor = apply("Where", inside, x, 1)
     by_a = _density(a, positive) * apply("IgammaSlope", a, positive, order=1)
-    return g * apply("Where", inside, by_a, 0), g * _density(a, x)
+    return multiply_unless_zero(g, apply("Where", inside, by_a, 0)), multiply_unless_zero(g, _density(a, x))
 
 
 def _igammac_gradient(a: Tensor, x: Tensor, y: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
@@ -149,7 +150,7 @@ def _igamma_slope_gradient(op: Operation, g: Tensor) -> list[Any]:
     (a, x), n, slope = op.inputs, op.attrs["order"], op.outputs[0]
     by_a = apply("IgammaSlope", a, x, order=n + 1) - slope * (log(x) - digamma(a))
     by_x = _log_slopes(a, x, n) - slope * ((a - 1) / x - 1)
-    return [sum_to(g * by_a, a), sum_to(g * by_x, x)]
+    return [sum_to(multiply_unless_zero(g, by_a), a), sum_to(multiply_unless_zero(g, by_x), x)]
 
 
 define(
@@ -176,7 +177,7 @@ def _betainc_gradient(op: Operation, g: Tensor) -> list[Any]:
     a, b, x = _wide(*op.inputs)
     scale = lgamma(a) + lgamma(b) - lgamma(a + b)
     density = exp(_log_power(a, x) + _log_power(b, 1 - x) - scale)
-    return [None, None, sum_to(g * cast(density, g.dtype), op.inputs[2])]
+    return [None, None, sum_to(multiply_unless_zero(g, cast(density, g.dtype)), op.inputs[2])]
 
 
 _BETA = f64([0.25, 0.5, 0.9])

@@ -29,6 +29,7 @@ from ..support.families import describe, example_section, typed
 from ..support.fusing import broadcast, reduces_last, reduction
 from ..support.late_axes import late_axes, reduced
 from ..support.literals import c128, f64, flags, i32
+from .zero_products import multiply_unless_zero
 
 _X = f64([[[1, 2, -1], [0.5, 4, 1.5]], [[3, -2, 7], [2.5, 6, 0.25]]])
 _BOOLS = np.array([[True, False], [True, True]])
@@ -321,13 +322,18 @@ def log_sum_exp(xp: Any, x: Any, axis: Any, keepdims: bool) -> Any:
     return total if keepdims else xp.squeeze(total, axis)
 
 
+def _log_sum_exp_gradient(op: Operation, g: Tensor) -> Tensor:
+    slope = apply("Exp", op.inputs[0] - spread(op.outputs[0], op))
+    return multiply_unless_zero(spread(g, op), slope)
+
+
 reduce_logsumexp: Reduction = _reduction(
     "LogSumExp",
     "reduce_logsumexp",
     "``log(sum(exp(x)))`` over axes, without overflow.",
     where=dtypes.FLOATING,
     kernel=log_sum_exp,
-    gradient=lambda op, g: spread(g, op) * apply("Exp", op.inputs[0] - spread(op.outputs[0], op)),
+    gradient=_log_sum_exp_gradient,
     samples=[
         Sample([_X], lambda x: np.log(np.exp(x).sum())),
         Sample([_X], lambda x: np.log(np.exp(x).sum((0, 2))), {"axis": (0, 2)}),

@@ -19,6 +19,7 @@ from ..support.families import Unary, sampled, typed, unary
 from ..support.literals import f64
 from .elementwise import exp, log, log1p, square
 from .trigonometry import cos, sin
+from .zero_products import multiply_unless_zero
 
 erfinv: Unary = unary(
     "Erfinv",
@@ -27,7 +28,7 @@ erfinv: Unary = unary(
     where=dtypes.FLOATING,
     kernel=typed(arrays.by_special("erfinv")),
     keeps_zero=True,
-    gradient=lambda x, y, g: g * (exp(square(y)) * (math.sqrt(math.pi) / 2)),
+    gradient=lambda x, y, g: multiply_unless_zero(g, exp(multiply_unless_zero(y, y)) * (math.sqrt(math.pi) / 2)),
     samples=[
         *sampled(lambda x: NormalDist().inv_cdf((x + 1) / 2) / math.sqrt(2), [0.5, -0.9, 0.1]),
         Sample([f64([1, -1, 0, 2])], f64([np.inf, -np.inf, 0, np.nan]), differentiable=False),
@@ -41,7 +42,7 @@ ndtri: Unary = unary(
     "Quantile function of the standard normal distribution, elementwise; NaN outside of [0, 1].",
     where=dtypes.FLOATING,
     kernel=typed(arrays.by_special("ndtri")),
-    gradient=lambda x, y, g: g * (exp(square(y) * 0.5) * math.sqrt(2 * math.pi)),
+    gradient=lambda x, y, g: multiply_unless_zero(g, exp(multiply_unless_zero(y, y) * 0.5) * math.sqrt(2 * math.pi)),
     samples=[
         *sampled(NormalDist().inv_cdf, [0.5, 0.975, 0.1]),
         Sample([f64([1, 0, -1])], f64([np.inf, -np.inf, np.nan]), differentiable=False),
@@ -78,7 +79,7 @@ expint: Unary = unary(
     "Exponential integral Ei, that of ``exp(t) / t`` from minus infinity to x, elementwise.",
     where=dtypes.FLOATING,
     kernel=typed(arrays.by_special("expi")),
-    gradient=lambda x, y, g: g * (exp(x) / x),
+    gradient=lambda x, y, g: multiply_unless_zero(g, exp(x) / x),
     samples=[
         Sample(
             [f64([1, 0.5, -1, 10])],
@@ -123,7 +124,7 @@ spence: Unary = unary(
     where=dtypes.FLOATING,
     on_host=True,
     kernel=typed(arrays.by_special("spence")),
-    gradient=lambda x, y, g: g * _spence_slope(x),
+    gradient=lambda x, y, g: multiply_unless_zero(g, _spence_slope(x)),
     samples=[
         Sample(
             [f64([0.5, 1, 2, 3.5])],

@@ -12,6 +12,7 @@ from ...kernels.elementary.functions import elementary_function
 from ..support.families import Unary, sampled, unary
 from .complex import conj
 from .elementwise import sqrt, square
+from .zero_products import divide_unless_zero, multiply_unless_zero
 
 _X = [[0.5, -0.8], [0.1, -0.3]]
 _Z = [0.5 + 0.25j, -0.75 + 0.5j, 0.2 - 0.9j]
@@ -43,7 +44,7 @@ tan: Unary = unary(
     "Tangent of an angle in radians, elementwise.",
     kernel=Ufunc("tan"),
     keeps_zero=True,
-    gradient=lambda x, y, g: g * conj(square(y) + 1),
+    gradient=lambda x, y, g: multiply_unless_zero(g, conj(multiply_unless_zero(y, y) + 1)),
     samples=sampled(math.tan, _X, cmath.tan, _Z),
     examples={"np.array([0.0, np.pi / 4])": "array([0., 1.])"},
 )
@@ -54,7 +55,7 @@ asin: Unary = unary(
     "Angle in radians whose sine is `x`, elementwise.",
     kernel=Ufunc("arcsin"),
     keeps_zero=True,
-    gradient=lambda x, y, g: g / conj(sqrt(1 - square(x))),
+    gradient=lambda x, y, g: divide_unless_zero(g, conj(sqrt(1 - square(x)))),
     samples=sampled(math.asin, _X, cmath.asin, _Z),
     examples={"np.array([0.0, 1.0])": "array([0.        , 1.57079633])"},
 )
@@ -64,7 +65,7 @@ acos: Unary = unary(
     "acos",
     "Angle in radians whose cosine is `x`, elementwise.",
     kernel=Ufunc("arccos"),
-    gradient=lambda x, y, g: -(g / conj(sqrt(1 - square(x)))),
+    gradient=lambda x, y, g: -divide_unless_zero(g, conj(sqrt(1 - square(x)))),
     samples=sampled(math.acos, _X, cmath.acos, _Z),
     examples={"np.array([1.0, -1.0])": "array([0.        , 3.14159265])"},
 )
@@ -75,7 +76,7 @@ atan: Unary = unary(
     "Angle in radians whose tangent is `x`, elementwise.",
     kernel=Ufunc("arctan"),
     keeps_zero=True,
-    gradient=lambda x, y, g: g / conj(square(x) + 1),
+    gradient=lambda x, y, g: divide_unless_zero(g, conj(square(x) + 1)),
     samples=sampled(math.atan, _X, cmath.atan, _Z),
     examples={"np.array([1.0, np.inf])": "array([0.78539816, 1.57079633])"},
 )
@@ -86,7 +87,7 @@ sinh: Unary = unary(
     "Hyperbolic sine, elementwise.",
     kernel=Ufunc("sinh"),
     keeps_zero=True,
-    gradient=lambda x, y, g: g * conj(cosh(x)),
+    gradient=lambda x, y, g: multiply_unless_zero(g, conj(cosh(x))),
     samples=sampled(math.sinh, _X, cmath.sinh, _Z),
     examples={"np.array([0.0, 1.0])": "array([0.        , 1.17520119])"},
 )
@@ -96,7 +97,7 @@ cosh: Unary = unary(
     "cosh",
     "Hyperbolic cosine, elementwise.",
     kernel=Ufunc("cosh"),
-    gradient=lambda x, y, g: g * conj(sinh(x)),
+    gradient=lambda x, y, g: multiply_unless_zero(g, conj(sinh(x))),
     samples=sampled(math.cosh, _X, cmath.cosh, _Z),
     examples={"np.array([0.0, 1.0])": "array([1.        , 1.54308063])"},
 )
@@ -118,7 +119,7 @@ asinh: Unary = unary(
     "Inverse hyperbolic sine, elementwise.",
     kernel=Ufunc("arcsinh"),
     keeps_zero=True,
-    gradient=lambda x, y, g: g / conj(sqrt(square(x) + 1)),
+    gradient=lambda x, y, g: divide_unless_zero(g, conj(sqrt(square(x) + 1))),
     samples=sampled(math.asinh, _X, cmath.asinh, _Z),
     examples={"np.array([0.0, 1.0])": "array([0.        , 0.88137359])"},
 )
@@ -128,7 +129,7 @@ acosh: Unary = unary(
     "acosh",
     "Inverse hyperbolic cosine, elementwise; NaN below 1.",
     kernel=Ufunc("arccosh"),
-    gradient=lambda x, y, g: g / conj(sqrt(x - 1) * sqrt(x + 1)),
+    gradient=lambda x, y, g: divide_unless_zero(g, conj(multiply_unless_zero(sqrt(x - 1), sqrt(x + 1)))),
     samples=sampled(math.acosh, [1.5, 3.0, 10.0], cmath.acosh, _Z),
     examples={"np.array([1.0, 2.0])": "array([0.       , 1.3169579])"},
 )
@@ -138,7 +139,7 @@ atanh: Unary = unary(
     "atanh",
     "Inverse hyperbolic tangent, elementwise; NaN beyond -1 and 1.",
     kernel=Ufunc("arctanh"),
-    gradient=lambda x, y, g: g / conj(1 - square(x)),
+    gradient=lambda x, y, g: divide_unless_zero(g, conj(1 - square(x))),
     samples=sampled(math.atanh, _X, cmath.atanh, _Z),
     examples={"np.array([0.0, 0.5])": "array([0.        , 0.54930614])"},
 )

@@ -103,6 +103,18 @@ def _squared_difference(w: Writer, computation: Computation, values: Sequence[Va
     w.map(each.outputs[0], result_shape(values), "times(minus({0}, {1}), minus({0}, {1}))", values)
 
 
+@emits("MulNoNan", kinds="f")
+def _multiply_no_nan(w: Writer, computation: Computation, values: Sequence[Value], each: Instruction) -> None:
+    expression = f"{{1}} == 0 ? {cast(values[1].dtype, '0')} : {{0}} * {{1}}"
+    w.map(each.outputs[0], result_shape(values), expression, values)
+
+
+@emits("DivOrZero", kinds="f")
+def _divide_or_zero(w: Writer, computation: Computation, values: Sequence[Value], each: Instruction) -> None:
+    expression = f"{{0}} == 0 ? {cast(values[0].dtype, '0')} : {{0}} / {{1}}"
+    w.map(each.outputs[0], result_shape(values), expression, values)
+
+
 @emits("AddN", kinds="iuf")
 def _add_n(w: Writer, computation: Computation, values: Sequence[Value], each: Instruction) -> None:
     sum = "{}"

@@ -73,6 +73,19 @@ def _squared_difference(to: Writer, values: Sequence[Value], type_: str, signed:
     return difference and _square(to, [difference], type_, signed)
 
 
+def _unless_zero(text: str, which: int) -> _Rule:
+    """Of floats: an operation that gives 0 where one of its operands is 0."""
+
+    def rule(to: Writer, values: Sequence[Value], type_: str, signed: bool) -> Value | None:
+        result = _binary(text)(to, values, type_, signed)
+        if result is None:
+            return None
+        truth = to.let(like("i1", type_), f"fcmp une {values[which]}, {zero(type_)}")
+        return to.let(type_, f"select {truth}, {result}, {type_} {zero(type_)}")
+
+    return rule
+
+
 def _logical(text: str) -> _Rule:
     """Of truth values."""
 
@@ -187,6 +200,8 @@ _RULES: dict[str, _Rule] = {
     "floor_div": _floor(gives_rest=False),
     "floor_mod": _floor(gives_rest=True),
     "squared_difference": _squared_difference,
+    "mul_no_nan": _unless_zero("fmul", 1),
+    "div_or_zero": _unless_zero("fdiv", 0),
 }
 _NOT_OF_FLOATS = frozenset(
     ("floor_div", "floor_mod", "bitwise_and", "bitwise_or", "bitwise_xor", "maximum", "minimum", "cast")
