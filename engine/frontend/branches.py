@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..base import nest
-from ..base.dtypes import bool_, int64
+from ..base.dtypes import DType, bool_, int64
 from ..base.errors import BranchMismatchError
 from ..base.source_lines import user_source
 from ..ir import scopes
@@ -14,9 +14,10 @@ from ..ir.apply import apply
 from ..ir.region import Region
 from ..ir.structured import make_cond, new_region
 from ..ir.tensor import Tensor
+from ..ir.weak import mark_weak
 from ..ops.support.indexed_slices import IndexedSlices
 from .function_scope import keep_effects
-from .leaves import dtype_hint, from_tensor, is_typed, to_tensor, trace_function
+from .leaves import dtype_hint, from_tensor, is_literal, is_typed, is_weak_leaf, to_tensor, trace_function, weak_dtype
 
 Function = Callable[[], Any]
 
@@ -67,9 +68,10 @@ def build_branches(
                 source=source,
                 hint="return the same lists, tuples and dicts from each branch",
             )
-    _finish(regions, roles, structures, name)
+    weak = _finish(regions, roles, structures, name)
     shapes = [_common_shape([r.results[i] for r in regions]) for i in range(len(regions[0].results))]
     op = make_cond(predicate, regions, shapes, name=name, source=source, **attrs)
+    mark_weak(*[op.outputs[i] for i in weak])
     leaves = nest.flatten(structures[0])
     return nest.pack_as(structures[0], [from_tensor(leaf, t) for leaf, t in zip(leaves, op.outputs, strict=True)])
 
@@ -81,13 +83,16 @@ def unpack(structure: Any, strict: bool) -> Any:
     return structure
 
 
-def _finish(regions: Sequence[Region], roles: Sequence[str], structures: Sequence[Any], name: str) -> None:
-    first = structures[0]
+def _finish(regions: Sequence[Region], roles: Sequence[str], structures: Sequence[Any], name: str) -> list[int]:
+    """Append the results of the branches; return the numbers of those that give way to the dtypes of what they meet."""
+    first, weak = structures[0], []
     paths = [path or "the result" for path, _ in nest.walk(first)]
     columns = zip(*(nest.flatten_as(first, s) for s in structures), strict=True)
     for path, of_slices, column in zip(paths, _indices_of_slices(first), columns, strict=True):
         _check_arrays(path, roles, column, name)
-        hint = next((dtype_hint(leaf) for leaf in column if is_typed(leaf)), None)
+        hint, is_weak = _dtype_of_result(column)
+        if is_weak:
+            weak.append(len(regions[0].results))
         for branch, (region, leaf) in enumerate(zip(regions, column, strict=True)):
             with scopes.inside(region):
                 region.results.append(to_tensor(leaf, hint, done=branch != 0))
@@ -96,6 +101,17 @@ def _finish(regions: Sequence[Region], roles: Sequence[str], structures: Sequenc
         _check_dtypes(path, roles, [r.results[-1] for r in regions], name)
     for region in regions:
         keep_effects(region, region.results)
+    return weak
+
+
+def _dtype_of_result(column: Sequence[Any]) -> tuple[DType | None, bool]:
+    """Return the dtype that literals in one place of the results take, and whether the result gives way to others."""
+    typed = [leaf for leaf in column if is_typed(leaf) and not is_weak_leaf(leaf)]
+    if typed:
+        return dtype_hint(typed[0]), False
+    if not all(map(is_weak_leaf, column)):
+        return None, False
+    return weak_dtype(column), not all(map(is_literal, column))
 
 
 def _indices_of_slices(structure: Any) -> list[bool]:

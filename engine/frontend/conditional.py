@@ -92,8 +92,9 @@ def cond(
     ----------
     pred : Tensor of bool, scalar
     true_fn, false_fn : callable
-        Without arguments; return the same nested structure with the same dtypes. An operation stands for a
-        bool that is true in the true branch, given after it ran.
+        Without arguments; return the same nested structure with the same dtypes. A literal takes the dtype of what the
+        other branch returns; an int beside a float becomes one. An operation stands for a bool that is true in the true
+        branch, given after it ran.
     strict : bool, optional
         Keep lists and tuples of one element; otherwise they are unpacked.
 

@@ -19,6 +19,7 @@ from ..ops.array.sorting import argsort
 from ..ops.math.casting import cast
 from ..ops.sparse.sparse_tensor import SparseTensor
 from ..ops.support.indexed_slices import IndexedSlices
+from .leaves import is_literal
 from .loops import while_loop
 from .scopes import control_dependencies
 from .tensor_array import TensorArray
@@ -56,7 +57,9 @@ class Elements:
     def start(self, initializer: Any) -> tuple[int, Any]:
         """Return the number of the element to begin with, and what has accumulated before it."""
         if initializer is not None:
-            return 0, nest.map_structure(convert_to_tensor, initializer)
+            return 0, nest.map_structure(
+                lambda leaf: leaf if is_literal(leaf) else convert_to_tensor(leaf), initializer
+            )
         return 1, self.read(0)
 
     def loop(

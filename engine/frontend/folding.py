@@ -11,7 +11,7 @@ from ..base.dtypes import as_dtype
 from ..base.errors import DtypeError, GraphError, LoopVariableError
 from ..ir.tensor import Tensor
 from .elements import Elements
-from .leaves import to_tensor
+from .leaves import dtype_to_begin_with, to_tensor
 from .tensor_array import TensorArray
 
 Function = Callable[..., Any]
@@ -47,7 +47,7 @@ def combine(fn: Function, source: Elements, total: Any, k: Tensor) -> Any:
             hint="return what the function was given as its first argument",
         )
     leaves = zip(nest.flatten(total), nest.flatten_as(total, result), strict=True)
-    return nest.pack_as(total, [to_tensor(leaf, old.dtype) for old, leaf in leaves])
+    return nest.pack_as(total, [to_tensor(leaf, dtype_to_begin_with(old, leaf) or old.dtype) for old, leaf in leaves])
 
 
 def write_all(arrays: list[TensorArray], index: Any, values: Any) -> list[TensorArray]:

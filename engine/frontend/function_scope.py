@@ -86,6 +86,44 @@ class _Call:
         return self._function.name + scope[len(self.prefix) :] if inside else scope
 
 
+class Attempts:
+    """Variables of a body that may be built several times: the n-th of a name is the n-th of the first attempt."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, int], Any] = {}
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Build inside, with the variables that earlier attempts have made."""
+        token = _attempts.set(_Attempt(self._kept, _attempts.get()))
+        try:
+            yield
+        finally:
+            _attempts.reset(token)
+
+
+class _Attempt:
+    def __init__(self, kept: dict[tuple[str, int], Any], outer: _Attempt | None) -> None:
+        self._kept, self._outer = kept, outer
+        self._seen: Counter[str] = Counter()
+
+    def get_or_make(self, name: str, make: Callable[[], Any]) -> Any:
+        place = self._place(name)
+        self._seen[place[0]] += 1
+        if place not in self._kept:
+            outer = self._outer
+            self._kept[place] = _made_by_call(name, make) if outer is None else outer.get_or_make(name, make)
+        return self._kept[place]
+
+    def has_made(self, name: str) -> bool:
+        return self._place(name) in self._kept or self._outer is not None and self._outer.has_made(name)
+
+    def _place(self, name: str) -> tuple[str, int]:
+        wanted = f"{scopes.current().name}/{name}"
+        return wanted, self._seen[wanted]
+
+
+_attempts: ContextVar[_Attempt | None] = ContextVar("tagloom_attempt", default=None)
 _calls: ContextVar[_Call | None] = ContextVar("tagloom_function", default=None)
 
 
@@ -98,14 +136,19 @@ def get_or_make(name: str, make: Callable[[], Any]) -> Any:
         As asked for, before scopes and numbers.
     make : callable
     """
+    attempt = _attempts.get()
+    return _made_by_call(name, make) if attempt is None else attempt.get_or_make(name, make)
+
+
+def _made_by_call(name: str, make: Callable[[], Any]) -> Any:
     call = _calls.get()
     return make() if call is None else call.get_or_make(name, make)
 
 
 def has_made(name: str) -> bool:
     """Whether `get_or_make` would return what a function that is called again made the first time."""
-    call = _calls.get()
-    return call is not None and call.has_made(name)
+    attempt, call = _attempts.get(), _calls.get()
+    return attempt is not None and attempt.has_made(name) or call is not None and call.has_made(name)
 
 
 def prefix() -> str:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ..base.array_like import as_array
 from ..base.calling import call
-from ..base.dtypes import DType
+from ..base.dtypes import DType, as_dtype
 from ..base.errors import GraphError
 from ..ir import scopes
-from ..ir.apply import apply, constant, convert_to_tensor
+from ..ir.apply import apply, constant, convert_to_tensor, strengthened
 from ..ir.operation import Operation
 from ..ir.region import Region
 from ..ir.tensor import Tensor
+from ..ir.weak import LITERALS, common_dtype, gives_way, is_weak
 
 _DEEP = 16  # levels of branches and loops from which on a RecursionError is about them
 
@@ -31,7 +34,13 @@ def to_tensor(leaf: Any, dtype: DType | None = None, *, done: bool = True) -> Te
     if isinstance(leaf, Operation):
         with scopes.within(control_inputs=(*scopes.current().control_inputs, leaf)):
             return apply("Identity", constant(done))  # type: ignore[no-any-return]
-    return convert_to_tensor(leaf, None if is_typed(leaf) else dtype)
+    tensor = convert_to_tensor(leaf, None if is_typed(leaf) else dtype)
+    return strengthened(tensor, dtype)
+
+
+def is_literal(leaf: Any) -> bool:
+    """Whether a leaf is a number of Python, which takes the dtype of what it meets."""
+    return type(leaf) in LITERALS
 
 
 def from_tensor(leaf: Any, tensor: Tensor) -> Any:
@@ -51,6 +60,51 @@ def dtype_hint(leaf: Any) -> DType | None:
     if hasattr(leaf, "with_flow") or not isinstance(getattr(leaf, "dtype", None), DType):
         return None
     return leaf.dtype  # type: ignore[no-any-return]
+
+
+def is_weak_leaf(leaf: Any) -> bool:
+    """Whether a leaf gives way to the dtype of what it meets: a literal, or a loop variable that begins with one."""
+    return is_literal(leaf) or isinstance(leaf, Tensor) and is_weak(leaf)
+
+
+def weak_dtype(leaves: Sequence[Any]) -> DType:
+    """Return the dtype that leaves which all give way have together."""
+    return common_dtype([leaf.dtype if isinstance(leaf, Tensor) else as_dtype(as_array(leaf).dtype) for leaf in leaves])
+
+
+class Retyped(Exception):
+    """Signal that what is built has to be built once more: its literals get another dtype than was thought.
+
+    Parameters
+    ----------
+    dtypes : dict from int to DType
+        By the number of the leaf.
+    """
+
+    def __init__(self, dtypes: dict[int, DType]) -> None:
+        super().__init__(dtypes)
+        self.dtypes: dict[int, DType] = dtypes
+
+
+def dtype_to_begin_with(variable: Tensor, value: Any) -> DType | None:
+    """Return the dtype that a loop variable which began with a literal has to have for a new value; None if it has it.
+
+    Parameters
+    ----------
+    variable : Tensor
+        In the body.
+    value : leaf
+        As the body gives it.
+    """
+    if not is_weak(variable):
+        return None
+    if is_literal(value):
+        wanted = weak_dtype([variable, value])
+    elif isinstance(getattr(value, "dtype", None), DType):
+        wanted = weak_dtype([variable, value]) if is_weak_leaf(value) else value.dtype
+    else:
+        return None
+    return wanted if wanted is not variable.dtype and gives_way(variable.dtype, wanted) else None
 
 
 def trace_function(region: Region, function: Any, arguments: Any, what: str) -> Any:

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 import numpy as np
 
 from ..base import nest
-from ..base.dtypes import bool_, int32
+from ..base.dtypes import DType, bool_, int32
 from ..base.errors import DtypeError, GraphError, LoopVariableError, ShapeError, TagloomError
 from ..base.settings import WINDOW
 from ..base.shapes import SCALAR, Shape
 from ..base.source_lines import user_source
 from ..ir import scopes
-from ..ir.apply import apply, constant, convert_to_tensor
+from ..ir.apply import apply, constant, constant_of, convert_to_tensor, discard, strengthened
 from ..ir.entry import public
 from ..ir.loop_dependence import find_carried
 from ..ir.region import Region
 from ..ir.structured import make_while, new_region
 from ..ir.tensor import Tensor
 from ..ir.typed import LoopOptions, NamedFields, TensorLike
+from ..ir.weak import gives_way, is_weak, mark_weak, settle
 from ..ops.control.primitives import checked_window
-from .function_scope import keep_effects
-from .leaves import from_tensor, to_tensor, trace_function
+from .function_scope import Attempts, keep_effects
+from .leaves import Retyped, dtype_to_begin_with, from_tensor, is_literal, is_weak_leaf, to_tensor, trace_function
 
 if TYPE_CHECKING:
     from .tensor_array import TensorArray
@@ -135,9 +136,9 @@ def while_loop(
             values = body(*values)
         return values
 
-    Both functions are called once, while the graph is built. Iterations overlap as far as their data allow,
-    at most `parallel_iterations` at a time; results never depend on it. Gradients go through the loop whatever
-    its length, to any order.
+    Both functions are called once, while the graph is built; once more where a literal begins in another dtype than its
+    own. Iterations overlap as far as their data allow, at most `parallel_iterations` at a time; results never depend on
+    it. Gradients go through the loop whatever its length, to any order.
 
     Parameters
     ----------
@@ -145,7 +146,8 @@ def while_loop(
         Take the loop variables; give a bool scalar, and the new loop variables.
     loop_vars : structure of Tensor
         Initial values: tensors, literals, arrays, TensorArrays, in nested lists, tuples, dicts, dataclasses or
-        containers that :func:`nest.register` knows.
+        containers that :func:`nest.register` knows. A number of Python takes the dtype that the body gives its
+        variable: 0.0 begins in float64 where that adds float64.
     shape_invariants : structure of shapes, optional
         What stays true of each variable's shape, as [None, 3], where it changes from iteration to iteration.
     parallel_iterations : int or 'auto', optional
@@ -196,9 +198,7 @@ def while_loop(
     if not nest.flatten(loop_vars):
         raise GraphError("while_loop needs at least one loop variable", got=loop_vars, hint="pass a counter, as in [0]")
     loop = _Loop(loop_vars, shape_invariants, maximum_iterations)
-    loop.name_variables(body)
-    loop.trace_predicate(cond)
-    loop.trace_body(body)
+    loop.trace(cond, body)
     if independent:
         loop.require_independence()
     op = make_while(
@@ -213,6 +213,7 @@ def while_loop(
         **saving,
     )
     outputs = op.outputs[: len(loop.leaves)]
+    loop.settle(outputs)
     result = nest.pack_as(loop_vars, [from_tensor(leaf, t) for leaf, t in zip(loop.leaves, outputs, strict=True)])
     if loop.is_sequence and len(loop_vars) == 1 and not return_same_structure:
         return result[0]
@@ -229,6 +230,10 @@ class _Loop:
         self.paths = [path or "the loop variable" for path, _ in nest.walk(loop_vars)]
         self.leaves = nest.flatten(loop_vars)
         self.inits = [to_tensor(leaf) for leaf in self.leaves]
+        self.weak = {i for i, leaf in enumerate(self.leaves) if is_weak_leaf(leaf)}
+        self.retyped: dict[int, DType] = {}  # in which dtype literals have to begin, as the body shows
+        self.still_weak: set[int] = set()  # of those, the ones that met other literals only
+        self.given_way: list[tuple[int, Tensor]] = []  # values of weak variables that others get, in their dtype so far
         self.shapes = self._invariants(shape_invariants)
         self.maximum = None if maximum_iterations is None else _maximum(maximum_iterations)
         if self.maximum is not None:
@@ -238,12 +243,71 @@ class _Loop:
         self.cond = self._region("loop predicate")
         self.body = self._region("loop body")
 
+    def trace(self, predicate: Callable[..., Any], body: Callable[..., Any]) -> None:
+        """Build predicate and body, again as long as the body gives literals other dtypes than they began with."""
+        if not self.weak:
+            self._trace_once(predicate, body)
+            return
+        graph, attempts = self.body.graph, Attempts()
+        while True:
+            noted = graph.note_attempt()
+            try:
+                with attempts.attempt():
+                    self._trace_once(predicate, body)
+            except Retyped:
+                graph.give_up(noted, [self.cond, self.body])
+                raise
+            if not self.retyped:
+                for i, result in self.given_way:
+                    self._check(i, self.body.params[i], result)
+                return
+            graph.give_up(noted, [self.cond, self.body])
+            self._begin_again()
+
+    def _trace_once(self, predicate: Callable[..., Any], body: Callable[..., Any]) -> None:
+        self.name_variables(body)
+        self.trace_predicate(predicate)
+        self.trace_body(body)
+
+    def _begin_again(self) -> None:
+        """Let literals begin in the dtypes that the body gave them; kinds give way to higher ones only, so it ends."""
+        for i, dtype in self.retyped.items():
+            leaf, before = self.leaves[i], self.inits[i]
+            try:
+                self.inits[i] = constant_of(leaf, dtype) if is_literal(leaf) else strengthened(leaf, dtype)
+            except DtypeError as error:
+                raise LoopVariableError(
+                    f"loop variable {self.paths[i]} begins with a literal that its dtype in the body does not have",
+                    wanted=dtype,
+                    got=repr(leaf),
+                    operation=before.op,
+                    source=self.source,
+                    hint=f"begin with a value that {dtype} has, or cast the new value",
+                ) from error
+            if is_literal(leaf):
+                discard(before.op)
+            if i not in self.still_weak:
+                self.weak.discard(i)
+        self.retyped, self.still_weak, self.given_way = {}, set(), []
+        self.cond = self._region("loop predicate")
+        self.body = self._region("loop body")
+
+    def settle(self, outputs: Sequence[Tensor]) -> None:
+        """Let no value of the loop be weak any longer, but results of variables that are so in an outer loop's body."""
+        if self.weak:
+            settle([self.cond, self.body])
+        for i in self.weak:
+            if not is_literal(self.leaves[i]):
+                mark_weak(outputs[i])
+
     def _region(self, role: str) -> Region:
         region = new_region(role)
-        for tensor, shape in zip(self.inits, self.shapes, strict=True):
+        for i, (tensor, shape) in enumerate(zip(self.inits, self.shapes, strict=True)):
             param = region.add_param(tensor.dtype, shape, f"{role.split()[1]}_{tensor.op.name.rsplit('/', 1)[-1]}")
             param.op.attrs["initial"] = tensor
             param.op.source = self.source
+            if i in self.weak:
+                mark_weak(param)
         return region
 
     def _invariants(self, given: Any) -> list[Shape]:
@@ -358,6 +422,14 @@ class _Loop:
                 operation=param.op,
                 hint="return what its write gives, or the array as it was given",
             )
+        wanted = dtype_to_begin_with(param, leaf)
+        if wanted is not None:
+            self.retyped[i] = wanted
+            if is_weak_leaf(leaf):
+                self.still_weak.add(i)
+            return to_tensor(leaf, wanted)  # the body is built again
+        if isinstance(leaf, Tensor) and is_weak(leaf) and gives_way(leaf.dtype, param.dtype):
+            self.given_way.append((i, leaf))
         try:
             result = to_tensor(leaf, param.dtype)
         except DtypeError as error:

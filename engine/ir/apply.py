@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from .operation import Operation
 from .region import Region
 from .signature import Parameter
 from .tensor import Tensor
+from .weak import LITERALS, common_dtype, gives_way, is_weak, mark_results, mark_weak
 
 
 def apply(type: str, *inputs: Any, name: str | None = None, **attrs: Any) -> Any:
@@ -54,6 +56,8 @@ def apply(type: str, *inputs: Any, name: str | None = None, **attrs: Any) -> Any
     if definition.shape_only and not region.sees(tensors[0]):
         return _shape_of_hidden(definition, region, tensors[0], attrs)
     op = build(type, [region.resolve(t) for t in tensors], name=name, **attrs)
+    if any(map(is_weak, op.inputs)):
+        mark_results(op, definition.signature)
     if not definition.signature.outputs:
         return op
     single = len(definition.signature.outputs) == 1 and not _is_list(definition.signature.outputs[0])
@@ -114,6 +118,14 @@ def convert_inputs(definition: OpDefinition, inputs: Any, operation: str) -> lis
     """Convert arguments to tensors by the literal rules, left to right."""
     pairs = definition.signature.group(inputs, operation)
     known = [as_typed(argument) for _, argument in pairs]
+    if any(typed is not None and is_weak(typed) for typed in known):
+        return _convert_weak(definition, pairs, known, operation)
+    return _convert(definition, pairs, known, operation)
+
+
+def _convert(
+    definition: OpDefinition, pairs: Sequence[tuple[Parameter, Any]], known: Sequence[Tensor | None], operation: str
+) -> list[Tensor]:
     bound: dict[str, DType] = {}
     for (parameter, _), typed in zip(pairs, known, strict=True):
         if typed is not None and parameter.type != "any":
@@ -126,6 +138,47 @@ def convert_inputs(definition: OpDefinition, inputs: Any, operation: str) -> lis
                 bound.setdefault(parameter.type, typed.dtype)
         result.append(typed)
     return result
+
+
+def _convert_weak(
+    definition: OpDefinition, pairs: Sequence[tuple[Parameter, Any]], known: Sequence[Tensor | None], operation: str
+) -> list[Tensor]:
+    """Convert arguments of which some are weak: those take the dtype of the others of their type variable."""
+    typed, stay_weak = list(known), set()
+    by_type: dict[str, list[int]] = {}
+    for i, (parameter, _) in enumerate(pairs):
+        by_type.setdefault(parameter.type, []).append(i)
+    for places in [by_type[type_] for type_ in by_type if definition.signature.is_variable(type_)]:
+        dtype, is_strong = _dtype_of_all([pairs[i][1] for i in places], [known[i] for i in places])
+        for i in places:
+            typed[i] = None if (tensor := known[i]) is None else strengthened(tensor, dtype, stays_weak=not is_strong)
+        stay_weak.update(() if is_strong else places)
+    result = _convert(definition, pairs, typed, operation)
+    for i in stay_weak:
+        if known[i] is None:  # a literal
+            mark_weak(result[i])
+    return result
+
+
+def _dtype_of_all(arguments: Sequence[Any], known: Sequence[Tensor | None]) -> tuple[DType | None, bool]:
+    """Return the dtype of the arguments of one type variable, and whether one of them is there that is not weak."""
+    tensors = [t for t in known if t is not None]
+    for tensor in tensors:
+        if not is_weak(tensor):
+            return tensor.dtype, True
+    literals = [dtypes.as_dtype(as_array(each).dtype) for each in arguments if type(each) in LITERALS]
+    found = [*(t.dtype for t in tensors), *literals]
+    return (common_dtype(found) if found else None), False
+
+
+def strengthened(tensor: Tensor, dtype: DType | None, *, stays_weak: bool = False) -> Tensor:
+    """Return a weak tensor cast to a dtype that a literal of its kind would take, any other as it is."""
+    if dtype is None or tensor.dtype is dtype or not is_weak(tensor) or not gives_way(tensor.dtype, dtype):
+        return tensor
+    cast: Tensor = apply("Cast", tensor, dtype=dtype)
+    if stays_weak:
+        mark_weak(cast)
+    return cast
 
 
 def _literal(value: Any, dtype: DType | None, operation: str) -> Tensor:
@@ -204,6 +257,7 @@ def convert_to_tensor(value: Any, dtype: Any = None, name: str | None = None) ->
     if tensor is None:
         array = as_array(value) if wanted is None else as_fed_array(value, wanted)
         return _constant(array, None, name)
+    tensor = strengthened(tensor, wanted)
     if wanted is not None and tensor.dtype is not wanted:
         raise DtypeError(
             "a tensor has another dtype",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,21 @@ from .gradient_overrides import checked_overrides
 from .operation import Operation
 from .region import Region
 from .tensor import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """State of a graph before an attempt to build something: how often names were taken, lengths of collections."""
+
+    counts: dict[str, int]
+    lengths: dict[str, int]
+
+
+def _operation_of(item: Any) -> Operation | None:
+    """Return the operation that an element of a collection is, or belongs to."""
+    if isinstance(item, Operation):
+        return item
+    return item.op if isinstance(item, Tensor) else None
 
 
 class Graph:
@@ -134,6 +150,36 @@ class Graph:
         for name in [n for n in self._counts if n == scope or n.startswith(f"{scope}/")]:
             if name not in self._by_name:
                 del self._counts[name]
+
+    def note_attempt(self) -> Attempt:
+        """Note the names and collections before something is built that may be given up."""
+        return Attempt(dict(self._counts), {key: len(listed) for key, listed in self.collections.items()})
+
+    def give_up(self, attempt: Attempt, regions: Sequence[Region]) -> None:
+        """Forget regions that no operation owns: their operations and names, and what collections have of them.
+
+        Seeds that random operations took are free again, so that the same are taken by what is built in place of them.
+
+        Parameters
+        ----------
+        attempt : Attempt
+            As it was noted before they were built.
+        regions : sequence of Region
+        """
+        gone = {op for region in regions for op in (*region.walk(), *(t.op for t in region.params))}
+        for op in gone:
+            self._by_name.pop(op.name, None)
+            for tensor in op.inputs:
+                tensor._consumers.pop(op, None)
+        for key, listed in self.collections.items():
+            start = attempt.lengths.get(key, 0)
+            listed[start:] = [x for x in listed[start:] if not isinstance(x, int) and _operation_of(x) not in gone]
+        for name, count in list(self._counts.items()):
+            if count != attempt.counts.get(name) and name not in self._by_name:
+                if name in attempt.counts:
+                    self._counts[name] = attempt.counts[name]
+                else:
+                    del self._counts[name]
 
     @contextmanager
     def as_default(self) -> Iterator[Graph]:

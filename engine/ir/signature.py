@@ -98,6 +98,10 @@ class Signature:
             return bound[type_[:-5]].real
         return _CONCRETE.get(type_)
 
+    def is_variable(self, type_: str) -> bool:
+        """Whether a type expression is a type variable, bound by the inputs."""
+        return type_ != "any" and type_ not in _CONCRETE and not type_.startswith("@") and "." not in type_
+
     def output_dtypes(self, bound: dict[str, DType], attrs: dict[str, Any]) -> list[DType]:
         """Return the dtype of every output."""
         result: list[DType] = []
