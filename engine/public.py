@@ -363,7 +363,6 @@ from .ops.math.fake_quantizing import (
 )
 from .ops.math.gamma import digamma, lbeta, lgamma, polygamma, zeta
 from .ops.math.guarded import (
-    multiply_no_nan,
     nextafter,
     polyval,
     reciprocal_no_nan,
@@ -474,10 +473,12 @@ from .runtime.functions.decorator import function
 from .runtime.functions.differentiate import grad, value_and_grad
 from .runtime.functions.function import Function
 from .runtime.memory.budget import MemoryBudget
+from .runtime.observe.latency import Latency
 from .runtime.observe.statistics import Statistics
 from .runtime.observe.trace import Span, Trace
 from .runtime.observe.watch import Watch
 from .runtime.runners import Runners, runners
+from .runtime.scheduling.priorities import priority
 from .runtime.scheduling.runner import Runner, RunnerStatistics
 from .runtime.session import Session
 from .runtime.steps.outcomes import StepRecord
@@ -515,6 +516,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "IndexedSlices",
     "IteratorStatistics",
     "KeyedStatistics",
+    "Latency",
     "LookupTable",
     "LoopReport",
     "LoopVariableError",
@@ -907,6 +909,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "pool",
     "prevent_gradient",
     "print_",
+    "priority",
     "psnr",
     "py_function",
     "qr",

@@ -71,7 +71,7 @@ def build_branches(
     weak = _finish(regions, roles, structures, name)
     shapes = [_common_shape([r.results[i] for r in regions]) for i in range(len(regions[0].results))]
     op = make_cond(predicate, regions, shapes, name=name, source=source, **attrs)
-    mark_weak(*[op.outputs[i] for i in weak])
+    mark_weak(*map(op.outputs.__getitem__, weak))
     leaves = nest.flatten(structures[0])
     return nest.pack_as(structures[0], [from_tensor(leaf, t) for leaf, t in zip(leaves, op.outputs, strict=True)])
 

@@ -8,7 +8,8 @@ in that dtype (`engine/frontend/loops.py`). When the loop is built nothing of it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from itertools import compress
 
 from ..base.dtypes import DType
 from .operation import Operation
@@ -52,13 +53,11 @@ def mark_results(op: Operation, signature: Signature) -> None:
         types[parameter.type] = types.get(parameter.type, True) and is_weak(tensor)
     weak = {type_ for type_, only in types.items() if only and signature.is_variable(type_)}
     outputs = signature.outputs
-    if len(outputs) == 1 and outputs[0].type in weak:
-        marked: Sequence[Tensor] = op.outputs
-    elif not any(parameter.many or parameter.count for parameter in outputs):
-        marked = [tensor for parameter, tensor in zip(outputs, op.outputs, strict=True) if parameter.type in weak]
-    else:
-        marked = ()
-    mark_weak(*marked)
+    are_weak = [parameter.type in weak for parameter in outputs]
+    if are_weak == [True]:  # a list of results too
+        mark_weak(*op.outputs)
+    elif len(are_weak) == len(op.outputs):
+        mark_weak(*compress(op.outputs, are_weak))
 
 
 def settle(regions: Iterable[Region]) -> None:

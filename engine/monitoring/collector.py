@@ -67,5 +67,5 @@ class Collector:
             name = f"tagloom_{metric.name}"
             if name not in families:
                 families[name] = self._core.Metric(name.removesuffix("_total"), metric.help, metric.type)
-            families[name].add_sample(name, dict(labels), float(value))
+            families[name].add_sample(name + metric.suffix, dict(labels), float(value))
         return families.values()

@@ -27,6 +27,7 @@ from .observe.trace import Trace
 from .observe.watch import Watch, buffers_of_run
 from .resources.manager import ResourceManager
 from .scheduling.blocking_calls import BlockingCalls
+from .scheduling.priorities import checked_priority
 from .scheduling.timeouts import check_seconds
 from .scheduling.worker_pool import WorkerPool
 from .session_view import SessionView
@@ -195,6 +196,7 @@ class Session(SessionView):
         trace: Trace | None = None,
         watch: Watch | Sequence[Watch] = (),
         report: Report | None = None,
+        priority: int | None = None,
     ) -> Any:
         """Run one step and return the fetched values.
 
@@ -214,6 +216,9 @@ class Session(SessionView):
         report : Report, optional
             An empty one, filled with what the loops of this step alone did when it ends. Tables of its own are made
             for that with the first such step, which takes some 30 us for each operation.
+        priority : int, optional
+            Where steps wait for a place or for memory, higher ones are next, and among equals the one that came first;
+            that of the block of :func:`tagloom.priority` around, or 0, unless given. Nothing ages.
 
         Returns
         -------
@@ -237,11 +242,12 @@ class Session(SessionView):
         watches = buffers_of_run(watch, self.graph) if watch else ()
         watch = ()  # it ends if nobody else holds it
         try:
+            level = None if priority is None else checked_priority(priority)
             steps.check_admits()
             tensors, values = feed_values(feeds or {}, self.graph)
             request = make_request(self.graph, fetches)
             step = steps.compiled(request, tensors, watches, observed=trace is not None or report is not None)
-            return await steps.run(request, step, values, timeout, trace, watches, report)
+            return await steps.run(request, step, values, timeout, trace, watches, report, level)
         finally:
             for each in watches:
                 each.end()

@@ -134,9 +134,11 @@ class SyncSession:
         timeout: float | None = None,
         trace: Trace | None = None,
         report: Report | None = None,
+        priority: int | None = None,
     ) -> Any:
-        """Run one step: `fetches`, `feeds`, `timeout`, `trace` and `report` are those of :meth:`Session.run`."""
-        return self._call(self._session.run, fetches, feeds, timeout=timeout, trace=trace, report=report)
+        """Run one step: `fetches`, `feeds`, `timeout`, `trace`, `report`, `priority` are those of :meth:`Session.run`."""
+        options = {"timeout": timeout, "trace": trace, "report": report, "priority": priority}
+        return self._call(self._session.run, fetches, feeds, **options)
 
     @typed_sync_make_step
     def make_step(self, fetches: Any, feeds: Sequence[Any] = ()) -> SyncStep[Any]:

@@ -49,9 +49,11 @@ class SyncStep(Generic[R_co]):
         timeout: float | None = None,
         trace: Trace | None = None,
         report: Report | None = None,
+        priority: int | None = None,
     ) -> R_co:
         """Run the step and return the fetched values; see :meth:`Session.run`."""
-        return self._call(self._step, *values, timeout=timeout, trace=trace, report=report)  # type: ignore[no-any-return]
+        result: R_co = self._call(self._step, *values, timeout=timeout, trace=trace, report=report, priority=priority)
+        return result
 
     def stream(
         self,
@@ -61,12 +63,14 @@ class SyncStep(Generic[R_co]):
         policy: str = "block",
         timeout: float | None = None,
         trace: Trace | None = None,
+        priority: int | None = None,
     ) -> SyncStream:
         """Run the step, and read the values of a tensor as they are computed: ``for value in step.stream(...)``.
 
-        `tensor`, `values`, `limit`, `policy`, `timeout` and `trace` are those of :meth:`Step.stream`.
+        `tensor`, `values`, `limit`, `policy`, `timeout`, `trace` and `priority` are those of :meth:`Step.stream`.
         """
-        stream = self._step.stream(tensor, *values, limit=limit, policy=policy, timeout=timeout, trace=trace)
+        options: dict[str, Any] = {"limit": limit, "policy": policy, "timeout": timeout, "priority": priority}
+        stream = self._step.stream(tensor, *values, trace=trace, **options)
         return SyncStream(stream, self._call)
 
     def to_text(self) -> str:

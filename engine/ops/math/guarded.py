@@ -12,11 +12,10 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.definition import NotDifferentiable, Sample
 from ...ir.entry import public
 from ...ir.tensor import Tensor
-from ..support.arguments import alike
 from ..support.common import ones_like, zeros_like
 from ..support.families import Binary, binary, sampled, typed
 from ..support.literals import f64, i32
-from .arithmetic import div_no_nan, multiply
+from .arithmetic import div_no_nan
 
 _REAL = (*dtypes.FLOATING, *dtypes.INTEGER)
 _A = [[7.5, -7.5, 6.25]]
@@ -76,38 +75,6 @@ nextafter: Binary = binary(
     samples=[Sample([f64([1.0, 0.0, 2.0]), f64([2.0, -1.0, 2.0])], f64([1 + 2.0**-52, -(2.0**-1074), 2.0]))],
     examples={"1.0, 2.0": "array(1.0000001, dtype=float32)"},
 )
-
-
-@public
-def multiply_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """Multiply elementwise, with 0 where `y` is 0, whatever `x` is: infinite and NaN too.
-
-    Parameters
-    ----------
-    x, y : Tensor of one floating or complex dtype
-        Of shapes that can be broadcast.
-    name : str, optional
-        Name of the operation.
-
-    Returns
-    -------
-    Tensor
-        Same dtype, of the broadcast shape. Where `y` is 0, the gradient by `x` is 0 and that by `y` is `x`, or 0 where
-        `x` is not finite.
-
-    Examples
-    --------
-    >>> import numpy as np, tagloom as tg
-    >>> tg.function(lambda: tg.multiply_no_nan([2.0, np.inf, np.nan], [3.0, 0.0, 0.0])).sync()
-    array([6., 0., 0.], dtype=float32)
-    """
-    a, b = alike(x, y)
-    is_guarded = apply("LogicalAnd", apply("Equal", b, 0), apply("LogicalNot", _is_finite(a)))
-    return multiply(apply("Where", is_guarded, zeros_like(a), a), b, name=name)
-
-
-def _is_finite(x: Tensor) -> Tensor:
-    return apply("IsFinite", apply("Abs", x))  # type: ignore[no-any-return]
 
 
 @public

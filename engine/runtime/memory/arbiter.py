@@ -170,7 +170,9 @@ class MemoryArbiter:
 
     # ---- steps that are to begin, or to go on
 
-    def claim(self, fed: dict[Pool, list[object]], peaks: StepPeaks | None, is_light: bool = False) -> MemoryClaim:
+    def claim(
+        self, fed: dict[Pool, list[object]], peaks: StepPeaks | None, is_light: bool = False, priority: int = 0
+    ) -> MemoryClaim:
         """Return the claim of a step, for which `admit_now` or `admit` wait.
 
         Raises
@@ -181,7 +183,7 @@ class MemoryArbiter:
         if self._shared:
             self._loop = asyncio.get_running_loop()
             self._check_loops()
-        return MemoryClaim(next(_number), fed, peaks, is_light or bool(around.get()))
+        return MemoryClaim(next(_number), fed, peaks, is_light or bool(around.get()), priority)
 
     def enter(self, claim: MemoryClaim) -> None:
         """Note that a step is under way for which nothing is kept but what it holds."""
@@ -198,7 +200,7 @@ class MemoryArbiter:
         return True
 
     async def admit(self, claim: MemoryClaim) -> None:
-        """Wait until a step can begin; first come, first served, by all sessions that share a device.
+        """Wait until a step can begin; by priority, then first come, first served, by all sessions that share a device.
 
         Raises
         ------
@@ -306,7 +308,7 @@ class MemoryArbiter:
         self._look_again()
 
     def _serve_line(self, parts: set[MemoryArbiter]) -> None:
-        in_line = sorted(((each, part) for part in parts for each in part._line), key=_by_number)
+        in_line = sorted(((each, part) for part in parts for each in part._line), key=_by_turn)
         for claim, part in in_line:
             waiter = part._line[claim]
             if waiter.done():
@@ -428,7 +430,7 @@ class MemoryArbiter:
 
     def _admit_one(self, parts: set[MemoryArbiter]) -> bool:
         """Begin the first step in line if there is room for its feeds: no other can go on."""
-        in_line = sorted(((each, part) for part in parts for each in part._line), key=_by_number)
+        in_line = sorted(((each, part) for part in parts for each in part._line), key=_by_turn)
         for claim, part in in_line:
             waiter = part._line[claim]
             if not waiter.done() and claim.has_room(each for other in parts for each in other._claims):
@@ -469,6 +471,10 @@ def _something_comes_back(parts: set[MemoryArbiter]) -> bool:
 def _is_asleep(execution: RunningStep) -> bool:
     """Return True if a step waits, and was neither woken nor cancelled."""
     return execution.waiter is not None and not execution.waiter.done()
+
+
+def _by_turn(pair: tuple[MemoryClaim, MemoryArbiter]) -> tuple[int, int]:
+    return -pair[0].priority, pair[0].number
 
 
 def _by_number(pair: tuple[MemoryClaim, MemoryArbiter]) -> int:

@@ -71,6 +71,8 @@ class MemoryClaim:
     is_free : bool
         Whether the step begins as soon as there is room for its feeds: it takes next to nothing besides, or a function
         of a step under way asks for it and may not wait for that.
+    priority : int
+        Steps of higher ones are next in line.
 
     Attributes
     ----------
@@ -102,12 +104,19 @@ class MemoryClaim:
         "is_paused",
         "needs",
         "number",
+        "priority",
     )
 
     def __init__(
-        self, number: int, fed: dict[Pool, list[object]], peaks: StepPeaks | None, is_free: bool = False
+        self,
+        number: int,
+        fed: dict[Pool, list[object]],
+        peaks: StepPeaks | None,
+        is_free: bool = False,
+        priority: int = 0,
     ) -> None:
         self.number: int = number
+        self.priority: int = priority
         self._fed: dict[Pool, list[object]] = fed
         self._peaks: StepPeaks | None = peaks
         self.fed: Bytes = {pool: pool.external_bytes(arrays) for pool, arrays in fed.items()}

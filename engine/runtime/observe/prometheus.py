@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from ...base.errors import GraphError
+from .latency import Latency
 from .statistics import Statistics
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -32,11 +34,13 @@ class Metric(NamedTuple):
     ----------
     name : str
         Behind ``tagloom_``; ends with its base unit, and ``_total`` where it is a counter.
-    type : {'counter', 'gauge'}
+    type : {'counter', 'gauge', 'histogram'}
     help : str
     read : callable
         Returns the value; None where there is none.
     labels : mapping of str to str
+    suffix : str
+        Of the sample's name, behind that of the metric: of a histogram's.
     """
 
     name: str
@@ -44,6 +48,7 @@ class Metric(NamedTuple):
     help: str
     read: Callable[[Any], Any]
     labels: Labels = {}
+    suffix: str = ""
 
 
 def _counter(name: str, help: str, field: str, **labels: str) -> Metric:
@@ -196,7 +201,7 @@ def prometheus_text(sessions: Sessions) -> str:
                 f"# TYPE tagloom_{metric.name} {metric.type}",
             ],
         )
-        lines.append(f"tagloom_{metric.name}{_in_braces(labels)} {_number(value)}")
+        lines.append(f"tagloom_{metric.name}{metric.suffix}{_in_braces(labels)} {_number(value)}")
     return "".join(f"{line}\n" for lines in families.values() for line in lines)
 
 
@@ -216,9 +221,19 @@ def samples(sessions: Sessions) -> Iterator[tuple[Metric, Labels, Any]]:
 
 def _samples(found: Statistics) -> Iterator[tuple[Metric, Labels, Any]]:
     yield from _read(_OF_SESSION, found, {})
+    yield from _of_latency(found.latency)
     for label, where, metrics in _FAMILIES:
         for name, figures in where(found).items():
             yield from _read(metrics, figures, {label: name})
+
+
+def _of_latency(latency: Latency) -> Iterator[tuple[Metric, Labels, Any]]:
+    """Yield the buckets of a histogram, each with the steps of all before it, then the sum and the count."""
+    metric = Metric("step_seconds", "histogram", "How long steps took that finished, their waits included.", float)
+    for bound, count in zip((*latency.bounds, math.inf), accumulate(latency.counts), strict=True):
+        yield metric._replace(suffix="_bucket"), {"le": "+Inf" if bound == math.inf else f"{bound:.6g}"}, count
+    yield metric._replace(suffix="_sum"), {}, latency.sum
+    yield metric._replace(suffix="_count"), {}, latency.count
 
 
 def _read(metrics: Iterable[Metric], figures: Any, labels: Labels) -> Iterator[tuple[Metric, Labels, Any]]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...base.pages.tables import make_table
 from ...base.wording import short_device
 from ..devices.session_devices import DeviceMemory
+from .latency import Latency
 
 if TYPE_CHECKING:
     from ...ops.queues.figures import AccumulatorStatistics, QueueStatistics
@@ -36,6 +37,8 @@ class Statistics:
         Kernels that could not be interrupted and still finish in the background.
     steps_waiting, steps_refused : int
         Now waiting to be admitted; ended with Overloaded since the session was opened.
+    latency : Latency
+        How long the steps that finished took, their waits included, partial runs apart: a histogram with quantiles.
     live_bytes, peak_bytes : int or None
         Bytes of the arrays on the session's device: now, the most so far, or since
         :meth:`Session.reset_peak_memory_stats`. Those are what kernels made and variables
@@ -76,6 +79,7 @@ class Statistics:
     steps_compiled: int = 0
     compile_seconds: float = 0.0
     waited_seconds: float = 0.0
+    latency: Latency = field(default_factory=Latency)
     live_bytes: int | None = None
     peak_bytes: int | None = None
     cached_bytes: int | None = None

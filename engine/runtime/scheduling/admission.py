@@ -11,6 +11,7 @@ from time import monotonic
 
 from ...base.errors import GraphError, Overloaded, TagloomError
 from ...base.source_lines import Source, user_source
+from .priorities import current_priority
 
 _RECENT = 16  # steps that left last, by which a refused caller is told when to come again
 _SOON = 1e-3  # seconds; the least that a refused caller is told to stay away
@@ -42,10 +43,10 @@ _places: ContextVar[tuple[Place, ...]] = ContextVar("tagloom_places", default=()
 
 
 class Admission:
-    """Lets a limited number in at once, the others in the order they came.
+    """Lets a limited number in at once, the others by their priority, and among equals in the order they came.
 
-    Nobody overtakes, and whoever gives up leaves the places of the others as they are. So the k-th in line is let in
-    when k of those before it have left or given up.
+    Nobody overtakes one of the same priority, and whoever gives up leaves the places of the others as they are. So the
+    k-th in line is let in when k of those before it have left or given up, unless higher ones come.
 
     Parameters
     ----------
@@ -80,14 +81,14 @@ class Admission:
         self._limit = limit
         self._seconds = seconds
         self._admitted = 0
-        self._waiting: dict[asyncio.Future[None], None] = {}  # in the order they came
+        self._lines: dict[int, dict[asyncio.Future[None], None]] = {}  # by priority, in the order they came
         self._since = 0.0  # when the last one left, or the last free place was taken
         self._intervals: deque[float] = deque(maxlen=_RECENT)  # between those that left last, while no place was free
 
     @property
     def waiting(self) -> int:
         """How many wait."""
-        return sum(not waiter.done() for waiter in self._waiting)
+        return self._ahead_of(None)
 
     async def enter(self, name: str) -> Place:
         """Wait for a place, and take it; whatever is called by who has it knows of it.
@@ -107,7 +108,7 @@ class Admission:
         Overloaded
             After the longest wait.
         """
-        if self._admitted < self._limit and not self._waiting:
+        if self._admitted < self._limit and not self._lines:
             self._take_place()
         else:
             await self._wait(user_source())
@@ -123,7 +124,7 @@ class Admission:
 
     def close(self, make_error: Callable[[], TagloomError]) -> None:
         """Send all who wait away, each with an error of its own."""
-        for waiter in self._waiting:
+        for waiter in [waiter for line in self._lines.values() for waiter in line]:
             if _is_open(waiter):
                 waiter.set_exception(make_error())
 
@@ -131,8 +132,8 @@ class Admission:
         if self._seconds <= 0:
             raise self._refusal(source)
         loop, since = asyncio.get_running_loop(), monotonic()
-        waiter = loop.create_future()
-        self._waiting[waiter] = None
+        waiter, level = loop.create_future(), current_priority()
+        self._lines.setdefault(level, {})[waiter] = None
         timer = loop.call_later(self._seconds, self._refuse, waiter, source)
         try:
             await waiter
@@ -143,7 +144,7 @@ class Admission:
         finally:
             self.waited += monotonic() - since
             timer.cancel()
-            self._waiting.pop(waiter, None)
+            self._forget(waiter, level)
             del waiter  # an error of it refers to this frame
 
     def _take_place(self) -> None:
@@ -155,12 +156,25 @@ class Admission:
         if self._admitted == self._limit:
             self._note_interval(monotonic())
         self._admitted -= 1
-        while self._waiting and self._admitted < self._limit:
-            waiter = next(iter(self._waiting))
-            del self._waiting[waiter]
+        while self._lines and self._admitted < self._limit:
+            level = max(self._lines)
+            waiter = next(iter(self._lines[level]))
+            self._forget(waiter, level)
             if _is_open(waiter):
                 waiter.set_result(None)
                 self._take_place()
+
+    def _forget(self, waiter: asyncio.Future[None], level: int) -> None:
+        line = self._lines.get(level)
+        if line is not None and waiter in line:
+            del line[waiter]
+            if not line:
+                del self._lines[level]
+
+    def _ahead_of(self, level: int | None) -> int:
+        """Return how many wait that a newcomer of a priority would come after; all for None."""
+        lines = [line for found, line in self._lines.items() if level is None or found >= level]
+        return sum(not waiter.done() for line in lines for waiter in line)
 
     def _note_interval(self, now: float) -> None:
         passed, self._since = now - self._since, now
@@ -204,7 +218,7 @@ class Admission:
             interval = sum(known) / len(known)
             if passed > interval:
                 interval = (sum(known) + passed) / (len(known) + 1)
-        return max(interval * max(self.waiting, 1), _SOON)
+        return max(interval * max(self._ahead_of(current_priority()), 1), _SOON)
 
 
 def _is_open(waiter: asyncio.Future[None]) -> bool:

@@ -12,6 +12,7 @@ from ...base.errors import StepTimeout, TagloomError
 from ...kernels.memory.pool import MemoryLimitError
 from ..memory.claims import MemoryClaim, around
 from ..memory.limits import refused
+from ..scheduling.priorities import current_priority
 from .compiled_step import CompiledStep
 from .environment import StepEnvironment
 from .launch import fed_arrays
@@ -61,7 +62,7 @@ class MemoryPlaces:
         """
         arbiter, environment = self._environment.arbiter, self._environment
         peaks = step.peaks if self._counts_peaks else None
-        claim = arbiter.claim(fed_arrays(step, feeds, environment), peaks, step.is_light)
+        claim = arbiter.claim(fed_arrays(step, feeds, environment), peaks, step.is_light, current_priority())
         if not arbiter.admit_now(claim):
             came = perf_counter()
             try:

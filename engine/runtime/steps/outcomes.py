@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ...base.errors import GraphError, SessionClosed, StepTimeout
+from ..observe.latency import LatencyCounter
 from .compiled_step import CompiledStep
 
 _logger = logging.getLogger("tagloom")
@@ -163,9 +164,11 @@ class StepCounts:
     Attributes
     ----------
     started, finished, failed, cancelled, timed_out : int
+    latency : LatencyCounter
+        Of the steps that have finished, partial runs apart.
     """
 
-    __slots__ = ("_peak_bytes", "_told", "cancelled", "failed", "finished", "hook", "started", "timed_out")
+    __slots__ = ("_peak_bytes", "_told", "cancelled", "failed", "finished", "hook", "latency", "started", "timed_out")
 
     def __init__(self, hook: Hook | Sequence[Hook] | None, peak_bytes: Callable[[], int | None]) -> None:
         self.hook: Hook | None = _checked_hook(hook)
@@ -176,6 +179,7 @@ class StepCounts:
         self.failed: int = 0
         self.cancelled: int = 0
         self.timed_out: int = 0
+        self.latency: LatencyCounter = LatencyCounter()
 
     def note(self, error: BaseException | None) -> None:
         """Count a step that ended with an error, or without."""

@@ -18,6 +18,7 @@ class SyncRunOptions(TypedDict, total=False):
     timeout: float | None
     trace: Trace | None
     report: Report | None
+    priority: int | None
 
 
 class RunOptions(SyncRunOptions, total=False):

@@ -26,6 +26,7 @@ from ..observe.trace import Trace
 from ..observe.watch import SessionWatches, WatchBuffer, refuse_watch, watchers
 from ..scheduling.admission import Admission, Place
 from ..scheduling.boundary import StepBoundary
+from ..scheduling.priorities import priority
 from ..scheduling.time_slices import time_slices_of
 from ..scheduling.timeouts import check_seconds
 from .compiled_step import CompiledStep
@@ -163,6 +164,7 @@ class StepRunner:
             "steps_compiled": compiler.count,
             "compile_seconds": compiler.seconds,
             "cached_steps": len(compiler.cache),
+            "latency": counts.latency.snapshot(),
         }
         if admission is not None:
             found |= {"steps_waiting": admission.waiting, "steps_refused": admission.refused}
@@ -219,6 +221,7 @@ class StepRunner:
         trace: Trace | None = None,
         watches: Sequence[WatchBuffer] = (),
         report: Report | None = None,
+        level: int | None = None,
     ) -> Coroutine[Any, Any, Any]:
         """Return what runs a step as soon as there is a place for it, and gives what was fetched."""
         if timeout is None:
@@ -226,7 +229,13 @@ class StepRunner:
         else:
             check_seconds(timeout)
         run = self._run if self.admission is None and self.counts.hook is None else self._run_admitted
-        return run(request, step, values, timeout, trace, watches, report)
+        running = run(request, step, values, timeout, trace, watches, report, perf_counter())
+        return running if level is None else self._run_at(level, running)
+
+    async def _run_at(self, level: int, running: Coroutine[Any, Any, Any]) -> Any:
+        """Run a step that has not begun with a priority, which what it calls has too."""
+        with priority(level):
+            return await running
 
     async def _run_admitted(
         self,
@@ -237,13 +246,13 @@ class StepRunner:
         trace: Trace | None,
         watches: Sequence[WatchBuffer],
         report: Report | None,
+        came: float,
     ) -> Any:
-        came = perf_counter()
         place = await self.admit(step)
         told, began, error = self.counts.begin(step), perf_counter(), None
         try:
             self.check_admits()
-            return await self._run(request, step, values, timeout, trace, watches, report)
+            return await self._run(request, step, values, timeout, trace, watches, report, came)
         except BaseException as failure:
             error = failure
             raise
@@ -271,6 +280,7 @@ class StepRunner:
         trace: Trace | None,
         watches: Sequence[WatchBuffer],
         report: Report | None,
+        came: float,
     ) -> Any:
         if timeout == 0.0:
             raise self._no_time()
@@ -317,6 +327,7 @@ class StepRunner:
             raise
         self.environment.resources.taken.pop(execution.context.number, None)
         self.counts.finished += 1
+        self.counts.latency.add(perf_counter() - came)
         return result
 
     def _begin_in_memory(self, claim: MemoryClaim | None, *about: Any) -> Any:

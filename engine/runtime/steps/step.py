@@ -15,6 +15,7 @@ from ...ir.program import Program
 from ...ir.tensor import Tensor
 from ..observe.trace import Trace
 from ..observe.watch import Watch, buffers_of_run
+from ..scheduling.priorities import checked_priority
 from .outcomes import names_of
 from .report import Report
 from .request import Request, fed_parts
@@ -72,6 +73,7 @@ class Step(Generic[R_co]):
         trace: Trace | None = None,
         watch: Watch | Sequence[Watch] = (),
         report: Report | None = None,
+        priority: int | None = None,
     ) -> R_co:
         """Run the step and return the fetched values; see :meth:`Session.run`.
 
@@ -81,6 +83,7 @@ class Step(Generic[R_co]):
         watches = buffers_of_run(watch, runner.graph) if watch else ()
         watch = ()  # it ends if nobody else holds it
         try:
+            level = None if priority is None else checked_priority(priority)
             runner.check_admits()
             given = self._flat(values)
             if self._version != runner.graph.version or self._watched is not runner.watches.tensors:
@@ -89,7 +92,7 @@ class Step(Generic[R_co]):
             if watches or trace is not None or report is not None:
                 observed = trace is not None or report is not None
                 compiled = runner.compiled(self._request, self._feeds, watches, observed=observed)
-            result: R_co = await runner.run(self._request, compiled, given, timeout, trace, watches, report)
+            result: R_co = await runner.run(self._request, compiled, given, timeout, trace, watches, report, level)
             return result
         finally:
             for each in watches:
@@ -103,6 +106,7 @@ class Step(Generic[R_co]):
         policy: str = "block",
         timeout: float | None = None,
         trace: Trace | None = None,
+        priority: int | None = None,
     ) -> StepStream:
         """Run the step, and read the values that a tensor takes in it as they are computed.
 
@@ -124,6 +128,8 @@ class Step(Generic[R_co]):
             Seconds until StepTimeout, as for :meth:`Session.run`; while the run waits for the reader they go on.
         trace : Trace, optional
             Gets a span for each operation instance of the run.
+        priority : int, optional
+            As for :meth:`Session.run`.
 
         Returns
         -------
@@ -156,7 +162,7 @@ class Step(Generic[R_co]):
         self._runner.check_admits()
         self._flat(values)
         watch = Watch(self._runner.graph.as_graph_element(tensor), limit=limit, policy=policy)
-        return StepStream(watch, partial(self, *values, timeout=timeout, trace=trace, watch=watch))
+        return StepStream(watch, partial(self, *values, timeout=timeout, trace=trace, watch=watch, priority=priority))
 
     def _flat(self, values: Sequence[Any]) -> Sequence[Any]:
         """Return a value for each fed tensor; GraphError if there is not one for each of the feeds."""
