@@ -136,7 +136,7 @@ class SyncSession:
         report: Report | None = None,
         priority: int | None = None,
     ) -> Any:
-        """Run one step: `fetches`, `feeds`, `timeout`, `trace`, `report`, `priority` are those of :meth:`Session.run`."""
+        """Run one step: `fetches`, `feeds`, `timeout` and all that follow are those of :meth:`Session.run`."""
         options = {"timeout": timeout, "trace": trace, "report": report, "priority": priority}
         return self._call(self._session.run, fetches, feeds, **options)
 

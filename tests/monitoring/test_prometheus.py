@@ -29,15 +29,19 @@ def parsed(text):
             open_family = name
             continue
         name, labels, value = SAMPLE.fullmatch(line).groups()
+        suffix = name.removeprefix(open_family)
+        if found[open_family]["type"] == "histogram":
+            assert suffix in ("_bucket", "_sum", "_count")
+            name = open_family
         assert name == open_family, "the samples of a metric stand together"
         own = {
             key: re.sub(r"\\[\\n\"]", lambda each: ESCAPES[each[0]], text) for key, text in LABEL.findall(labels or "")
         }
-        key = tuple(sorted(own.items()))
+        key = tuple(sorted(own.items())) + ((suffix,) if suffix else ())
         assert key not in found[name]["samples"], "each once"
         found[name]["samples"][key] = float(value)
     for family in found.values():
-        assert family["type"] in ("counter", "gauge")
+        assert family["type"] in ("counter", "gauge", "histogram")
         assert family["help"]
         assert family["samples"]
     return found

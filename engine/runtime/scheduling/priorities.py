@@ -33,8 +33,8 @@ def priority(level: int) -> Iterator[None]:
     are next, and among equals the one that came first. Steps under way are not interrupted. Nothing ages: a step waits
     as long as higher ones come, at most ``Settings.admission_seconds`` for a place, then it ends with Overloaded.
 
-    It holds for functions, steps, streams and runners, in this task and in tasks that are made inside; what functions of
-    a step run has the priority of that step. ``session.run(..., priority=)`` is the same for one step.
+    It holds for functions, steps, streams and runners, in this task and in tasks that are made inside; what functions
+    of a step run has the priority of that step. ``session.run(..., priority=)`` is the same for one step.
 
     Parameters
     ----------
