@@ -432,6 +432,7 @@ from .ops.nn.pooling import (
     max_pool_with_argmax,
     pool,
 )
+from .ops.nn.stateless_dropout import stateless_dropout
 from .ops.queues import iterators as _iterators  # noqa: F401, for its operations, which only pipelines build
 from .ops.queues.figures import AccumulatorStatistics, IteratorStatistics, KeyedStatistics, QueueStatistics
 from .ops.random.candidates import (
@@ -442,6 +443,16 @@ from .ops.random.candidates import (
 )
 from .ops.random.discrete import categorical, random_shuffle
 from .ops.random.distributions import random_crop, random_gamma, random_poisson
+from .ops.random.keys import fold_in, stateless_split
+from .ops.random.stateless import (
+    stateless_categorical,
+    stateless_random_gamma,
+    stateless_random_normal,
+    stateless_random_poisson,
+    stateless_random_uniform,
+    stateless_shuffle,
+    stateless_truncated_normal,
+)
 from .ops.sparse.arithmetic import sparse_add, sparse_eye, sparse_maximum, sparse_minimum
 from .ops.sparse.dense import sparse_from_dense, sparse_tensor_to_dense, sparse_to_dense, sparse_to_indicator
 from .ops.sparse.layout import sparse_concat, sparse_expand_dims, sparse_reshape, sparse_split, sparse_transpose
@@ -1137,4 +1148,14 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "zeros",
     "zeros_like",
     "zeta",
+    "fold_in",
+    "stateless_split",
+    "stateless_categorical",
+    "stateless_dropout",
+    "stateless_random_gamma",
+    "stateless_random_normal",
+    "stateless_random_poisson",
+    "stateless_random_uniform",
+    "stateless_shuffle",
+    "stateless_truncated_normal",
 ]

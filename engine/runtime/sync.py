@@ -136,7 +136,10 @@ class SyncSession:
         report: Report | None = None,
         priority: int | None = None,
     ) -> Any:
-        """Run one step: `fetches`, `feeds`, `timeout` and all that follow are those of :meth:`Session.run`."""
+        """Run one step as :meth:`Session.run` does.
+
+        `fetches`, `feeds`, `timeout`, `trace`, `report` and `priority` are those of that method.
+        """
         options = {"timeout": timeout, "trace": trace, "report": report, "priority": priority}
         return self._call(self._session.run, fetches, feeds, **options)
 

@@ -140,7 +140,14 @@ async def test_the_client_library_reads_it(tmp_path):
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
-    own = {(name, labels): value for name, each in parsed(text).items() for labels, value in each["samples"].items()}
+    own = {
+        (
+            name + "".join(each for each in labels if isinstance(each, str)),
+            tuple(t for t in labels if type(t) is tuple),
+        ): v
+        for name, family in parsed(text).items()
+        for labels, v in family["samples"].items()
+    }
     assert found == own
 
 

@@ -41,7 +41,9 @@ DRAWS = frozenset(
     {"RandomUniform", "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt", "Categorical", "RandomShuffle"}
     | {"RandomGamma", "RandomPoisson", "RandomCandidates"}
 )
-_DRAWS_BY_NUMPY = DRAWS - {"RandomUniform"}  # which is made of Philox's own words
+_BY_KEY = {"Normal", "TruncatedNormal", "UniformInt", "Gamma", "Poisson", "Categorical", "Shuffle"}
+# All but the uniform ones, which are made of Philox's own words.
+_DRAWS_BY_NUMPY = DRAWS - {"RandomUniform"} | {f"Stateless{name}" for name in _BY_KEY}
 DISCRETE = NotDifferentiable("its result is drawn from a discrete set")
 _DRAW = NotDifferentiable("a standard draw has no continuous inputs; range, mean and scale are applied outside it")
 
@@ -128,8 +130,12 @@ def copied_in(xp: Any, drawn: Any, dtype: DType) -> Array:
 
 
 def _uniform(xp: Any, context: KernelContext, shape: Any, *instance: Any, dtype: DType, seed: int) -> Array:
-    size = tuple(int(d) for d in shape)
-    return copied_in(xp, _fractions(philox(context, seed, instance), prod(size), dtype).reshape(size), dtype)
+    return copied_in(xp, draw_uniform(philox(context, seed, instance), tuple(int(d) for d in shape), dtype), dtype)
+
+
+def draw_uniform(bits: np.random.Philox, size: tuple[int, ...], dtype: DType) -> Array:
+    """Return numbers in [0, 1) of a generator's words."""
+    return _fractions(bits, prod(size), dtype).reshape(size)
 
 
 def _fractions(bits: np.random.Philox, count: int, dtype: DType) -> Array:
@@ -148,17 +154,26 @@ def _fractions(bits: np.random.Philox, count: int, dtype: DType) -> Array:
 
 
 def _normal(xp: Any, context: KernelContext, shape: Any, *instance: Any, dtype: DType, seed: int) -> Array:
-    size = tuple(int(d) for d in shape)
+    return copied_in(xp, draw_normal(philox(context, seed, instance), tuple(int(d) for d in shape), dtype), dtype)
+
+
+def draw_normal(bits: np.random.Philox, size: tuple[int, ...], dtype: DType) -> Array:
+    """Return standard normal numbers, in float64 or float32."""
     wide = np.float64 if dtype is dtypes.float64 else np.float32
-    return copied_in(xp, generator(context, seed, instance).standard_normal(size, wide), dtype)
+    return np.asarray(np.random.Generator(bits).standard_normal(size, wide))
 
 
 def _truncated(xp: Any, context: KernelContext, shape: Any, *instance: Any, dtype: DType, seed: int) -> Array:
-    draw, size = generator(context, seed, instance), tuple(int(d) for d in shape)
+    return copied_in(xp, draw_truncated(philox(context, seed, instance), tuple(int(d) for d in shape)), dtype)
+
+
+def draw_truncated(bits: np.random.Philox, size: tuple[int, ...], dtype: DType = dtypes.float64) -> Array:
+    """Return standard normal numbers between -2 and 2, in float64 whatever the dtype."""
+    draw = np.random.Generator(bits)
     values = np.asarray(draw.standard_normal(size))
     while (outside := np.abs(values) > 2).any():
         values[outside] = draw.standard_normal(int(outside.sum()))
-    return copied_in(xp, values, dtype)
+    return values
 
 
 for _type, _kernel in (
@@ -180,11 +195,16 @@ for _type, _kernel in (
 
 
 def _integers(xp: Any, context: KernelContext, shape: Any, low: Any, high: Any, *instance: Any, seed: int) -> Array:
-    size = tuple(int(d) for d in shape)
+    drawn = draw_integers(philox(context, seed, instance), tuple(int(d) for d in shape), low, high)
+    return copied_in(xp, drawn, dtypes.as_dtype(drawn.dtype))
+
+
+def draw_integers(bits: np.random.Philox, size: tuple[int, ...], low: Any, high: Any) -> Array:
+    """Return whole numbers from `low` to before `high`, of its dtype; ValueError if there are none."""
     if not np.all(low < high):
         raise ValueError(f"random_uniform needs minval < maxval, got {low} and {high}")
     kind = dtypes.as_dtype(np.result_type(low))
-    return copied_in(xp, generator(context, seed, instance).integers(low, high, size, kind.numpy), kind)
+    return np.asarray(np.random.Generator(bits).integers(low, high, size, kind.numpy))
 
 
 define(
@@ -244,13 +264,14 @@ def random_uniform(
     """
     wanted, size = dtypes.as_dtype(dtype), shape_vector(shape)
     if wanted.is_integer:
-        low, high = convert_to_tensor(minval, wanted), _bound(maxval, wanted)
+        low, high = convert_to_tensor(minval, wanted), bound_of(maxval, wanted)
         return apply("RandomUniformInt", size, low, high, [], name=name, seed=seed_or_next(seed))  # type: ignore[no-any-return]
     draw: Tensor = apply("RandomUniform", size, [], name=name, dtype=wanted, seed=seed_or_next(seed))
-    return _scaled(draw, 1 if maxval is None else maxval, minval)
+    return scaled(draw, 1 if maxval is None else maxval, minval)
 
 
-def _bound(maxval: Any, dtype: DType) -> Tensor:
+def bound_of(maxval: Any, dtype: DType) -> Tensor:
+    """Return the upper end of a range of whole numbers; GraphError without one."""
     if maxval is None:
         raise GraphError(
             "random_uniform of an integer dtype needs a maxval",
@@ -261,7 +282,8 @@ def _bound(maxval: Any, dtype: DType) -> Tensor:
     return convert_to_tensor(maxval, dtype)
 
 
-def _scaled(draw: Tensor, high: Any, low: Any) -> Tensor:
+def scaled(draw: Tensor, high: Any, low: Any) -> Tensor:
+    """Return draws from [0, 1) as such from [low, high)."""
     if _is(low, 0) and _is(high, 1):
         return draw
     low, high = convert_to_tensor(low, draw.dtype), convert_to_tensor(high, draw.dtype)
@@ -344,7 +366,11 @@ def truncated_normal(
 
 def _around(type: str, shape: Any, mean: Any, stddev: Any, dtype: Any, seed: int | None, name: str | None) -> Tensor:
     wanted = dtypes.as_dtype(dtype)
-    draw: Tensor = apply(type, shape_vector(shape), [], name=name, dtype=wanted, seed=seed_or_next(seed))
+    return move(apply(type, shape_vector(shape), [], name=name, dtype=wanted, seed=seed_or_next(seed)), mean, stddev)
+
+
+def move(draw: Tensor, mean: Any, stddev: Any) -> Tensor:
+    """Return standard normal draws with another mean and standard deviation."""
     if not _is(stddev, 1):
-        draw = draw * convert_to_tensor(stddev, wanted)
-    return draw if _is(mean, 0) else draw + convert_to_tensor(mean, wanted)
+        draw = draw * convert_to_tensor(stddev, draw.dtype)
+    return draw if _is(mean, 0) else draw + convert_to_tensor(mean, draw.dtype)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numbers
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from ...base.dtypes import DType
 from ...base.errors import DtypeError, GraphError
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.entry import public
@@ -61,6 +63,13 @@ def dropout(
     >>> sorted({tuple(row) for row in rows.tolist()})
     [(0.0, 0.0, 0.0), (2.0, 2.0, 2.0)]
     """
+    return dropped(x, keep_prob, rate, noise_shape, lambda size, d: random_uniform(size, dtype=d, seed=seed), name)
+
+
+def dropped(
+    x: Any, keep_prob: Any, rate: Any, noise_shape: Any, draw: Callable[[Tensor, DType], Tensor], name: str | None
+) -> Tensor:
+    """Return `x` with elements left out, where ``draw(shape, dtype)`` is less than the rate."""
     tensor = convert_to_tensor(x)
     if not tensor.dtype.is_floating:
         raise DtypeError(
@@ -76,10 +85,10 @@ def dropout(
     elif lost == 0:
         return apply("Identity", tensor, name=name)  # type: ignore[no-any-return]
     shape = shape_of(tensor) if noise_shape is None else shape_vector(noise_shape)
-    kept = random_uniform(shape, dtype=tensor.dtype, seed=seed) >= lost
-    dropped: Tensor = apply("Where", kept, tensor * (1 / (1 - lost)), 0, name=name)
-    dropped.set_shape(tensor.shape)
-    return dropped
+    kept = draw(shape, tensor.dtype) >= lost
+    result: Tensor = apply("Where", kept, tensor * (1 / (1 - lost)), 0, name=name)
+    result.set_shape(tensor.shape)
+    return result
 
 
 def _rate(keep_prob: Any, rate: Any) -> Any:

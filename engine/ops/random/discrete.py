@@ -28,8 +28,13 @@ _BLOCK = 1 << 18  # numbers that are drawn at a time, where there are more of th
 def _categorical(
     xp: Any, context: KernelContext, logits: Any, count: Any, *instance: Any, dtype: DType, seed: int
 ) -> Array:
-    draw, logits = generator(context, seed, instance), logits.astype(xp.float64)
-    count, classes = int(count), logits.shape[-1]
+    return draw_classes(xp, generator(context, seed, instance), logits, int(count), dtype)
+
+
+def draw_classes(xp: Any, draw: np.random.Generator, logits: Any, count: int, dtype: DType) -> Array:
+    """Return `count` indices for each row of logits."""
+    logits = logits.astype(xp.float64)
+    classes = logits.shape[-1]
     samples = xp.empty(len(logits) * count, dtype.numpy)
     step = max(1, _BLOCK // max(1, classes))
     for start in range(0, len(samples), step):
@@ -39,7 +44,8 @@ def _categorical(
     return samples.reshape(len(logits), count)  # type: ignore[no-any-return]
 
 
-def _categorical_shape(op: Operation) -> Shape:
+def categorical_shape(op: Operation) -> Shape:
+    """Return the shape of indices, a row for each row of logits."""
     logits = op.inputs[0].shape.merge(Shape([None, None]))
     count = static_value(op.inputs[1])
     return Shape([logits[0], None if count is None else int(count)])
@@ -50,7 +56,7 @@ define(
     "logits: T, num_samples: host int32, instance: host *int64 -> samples: @dtype",
     where={"T": dtypes.FLOATING},
     attrs={"dtype": dtypes.int64, "seed": REQUIRED},
-    shape=_categorical_shape,
+    shape=categorical_shape,
     elements=lambda logits, count, *_, **attrs: logits.size * int(count),
     kernel=_categorical,
     gradient=DISCRETE,
@@ -93,11 +99,12 @@ def categorical(
     )
 
 
-def _rows_shape(op: Operation) -> Shape:
+def rows_shape(op: Operation) -> Shape:
+    """Return the shape of the first input; ShapeError if it has no rows."""
     shape: Shape = op.inputs[0].shape
     if shape.rank == 0:
         raise ShapeError(
-            "random_shuffle takes rows",
+            "a shuffle takes rows",
             wanted="rank 1 or more",
             got=shape,
             operation=op,
@@ -116,7 +123,7 @@ def _shuffle(xp: Any, context: KernelContext, value: Any, *instance: Any, seed: 
 define(
     "RandomShuffle",
     "value: T, instance: host *int64 -> output: T",
-    shape=_rows_shape,
+    shape=rows_shape,
     kernel=_shuffle,
     gradient=NotDifferentiable("shuffle indices and gather instead, which has a gradient"),
     attrs={"seed": REQUIRED},

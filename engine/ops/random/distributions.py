@@ -41,7 +41,7 @@ def _gamma(xp: Any, context: KernelContext, shape: Any, alpha: Any, *instance: A
     return copied_in(xp, draw.standard_gamma(alpha.astype(np.float64), size), dtypes.as_dtype(alpha.dtype))
 
 
-def _gamma_gradient(op: Operation, g: Tensor) -> list[Any]:
+def gamma_gradient(op: Operation, g: Tensor) -> list[Any]:
     """Move each draw so that its place in the distribution stays (Figurnov et al. 2018, arXiv:1805.08498)."""
     alpha, value = op.inputs[1], op.outputs[0]
     moved = -(g * apply("IgammaSlope", alpha, value, order=1))
@@ -56,7 +56,7 @@ define(
     shape=_shape,
     elements=_size,
     kernel=_gamma,
-    gradient=_gamma_gradient,
+    gradient=gamma_gradient,
     effects=Effect.RANDOM,
 )
 
@@ -96,18 +96,28 @@ def random_gamma(
     >>> draw.sync().mean(axis=0).round(1)
     array([1., 4.], dtype=float32)
     """
-    wanted = dtypes.as_dtype(dtype)
-    if not wanted.is_floating:
-        raise DtypeError(
-            "gamma draws are of a floating dtype", wanted="float32, say", got=wanted, hint="cast the result"
-        )
+    wanted = checked_floating(dtype, "gamma")
     concentration = convert_to_tensor(alpha, wanted)
     rate = None if beta is None else convert_to_tensor(beta, wanted)
     if rate is not None:
         concentration = concentration + zeros_like(rate)  # broadcast, since each pair has draws of its own
     draw = apply("RandomGamma", shape_vector(shape), concentration, [], name=name, seed=seed_or_next(seed))
-    scaled = draw if rate is None else draw / rate
-    return apply("Maximum", scaled, scalar_like(_smallest(wanted), draw))  # type: ignore[no-any-return]
+    return at_least_smallest(draw if rate is None else draw / rate)
+
+
+def checked_floating(dtype: Any, what: str) -> DType:
+    """Return the dtype of draws; DtypeError if it is not floating."""
+    wanted = dtypes.as_dtype(dtype)
+    if not wanted.is_floating:
+        raise DtypeError(
+            f"{what} draws are of a floating dtype", wanted="float32, say", got=wanted, hint="cast the result"
+        )
+    return wanted
+
+
+def at_least_smallest(draw: Tensor) -> Tensor:
+    """Return draws of which none is smaller than the smallest normal number."""
+    return apply("Maximum", draw, scalar_like(_smallest(draw.dtype), draw))  # type: ignore[no-any-return]
 
 
 def _smallest(dtype: DType) -> float:
@@ -116,12 +126,17 @@ def _smallest(dtype: DType) -> float:
 
 
 def _poisson(xp: Any, context: KernelContext, shape: Any, rate: Any, *instance: Any, dtype: DType, seed: int) -> Array:
-    kind, size = dtypes.as_dtype(dtype), (*as_sizes(shape), *rate.shape)
-    drawn = generator(context, seed, instance).poisson(rate.astype(np.float64), size)
+    kind = dtypes.as_dtype(dtype)
+    return copied_in(xp, draw_poisson(generator(context, seed, instance), shape, rate, kind), kind)
+
+
+def draw_poisson(draw: np.random.Generator, shape: Any, rate: Any, kind: DType) -> Array:
+    """Return draws of which all fit into a dtype; else a ValueError."""
+    drawn = np.asarray(draw.poisson(rate.astype(np.float64), (*as_sizes(shape), *rate.shape)))
     largest = np.max(drawn, initial=0)
     if kind.is_integer and largest > kind.max:
         raise ValueError(f"random_poisson: a draw is {largest}, but {kind} ends at {kind.max}: draw a wider dtype")
-    return copied_in(xp, drawn, kind)
+    return drawn
 
 
 define(
@@ -173,15 +188,21 @@ def random_poisson(
     >>> draw.sync().mean(axis=0).round(1)
     array([0., 3.], dtype=float32)
     """
+    wanted = checked_real(dtype)
+    rate = convert_to_tensor(lam) if as_typed(lam) is not None else convert_to_tensor(lam, dtypes.float32)
+    return apply(  # type: ignore[no-any-return]
+        "RandomPoisson", shape_vector(shape), rate, [], name=name, dtype=wanted, seed=seed_or_next(seed)
+    )
+
+
+def checked_real(dtype: Any) -> DType:
+    """Return the dtype of Poisson draws; DtypeError if it is not one of real numbers."""
     wanted = dtypes.as_dtype(dtype)
     if wanted not in dtypes.REAL:
         raise DtypeError(
             "Poisson draws are numbers", wanted="an integer or floating dtype", got=wanted, hint="int64, say"
         )
-    rate = convert_to_tensor(lam) if as_typed(lam) is not None else convert_to_tensor(lam, dtypes.float32)
-    return apply(  # type: ignore[no-any-return]
-        "RandomPoisson", shape_vector(shape), rate, [], name=name, dtype=wanted, seed=seed_or_next(seed)
-    )
+    return wanted
 
 
 def _check_crop(value: Tensor, sizes: Tensor) -> None:

@@ -1,0 +1,43 @@
+"""Elements left out by a key alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...ir.entry import public
+from ...ir.tensor import Tensor
+from ..random.stateless import stateless_random_uniform
+from .dropout import dropped
+
+
+@public
+def stateless_dropout(x: Any, rate: Any, seed: Any, noise_shape: Any = None, name: str | None = None) -> Tensor:
+    """Set elements to 0 by a key alone, and scale the others up, so that the mean stays.
+
+    Parameters
+    ----------
+    x, rate, noise_shape
+        As for `dropout`.
+    seed : int32 or int64 vector of 2
+        As for `stateless_random_uniform`.
+
+    Returns
+    -------
+    Tensor
+        Same dtype and shape. The gradient is 0 where elements were left out.
+
+    Raises
+    ------
+    GraphError
+        If `rate` is out of range; a DtypeError if `x` is not of a floating dtype.
+
+    Examples
+    --------
+    >>> import tagloom as tg
+    >>> f = tg.function(lambda key: tg.stateless_dropout(tg.ones([1000]), 0.5, key))
+    >>> bool((f.sync([7, 1]) == f.sync([7, 1])).all()), sorted(set(f.sync([7, 1]).tolist()))
+    (True, [0.0, 2.0])
+    """
+    return dropped(
+        x, None, rate, noise_shape, lambda size, dtype: stateless_random_uniform(size, seed, dtype=dtype), name
+    )
