@@ -503,7 +503,7 @@ from .swap import SwapPolicy, SwapReport
 
 bool: DType = _bool
 
-__all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, range, round, slice
+__all__ = [
     "AccumulatorStatistics",
     "Assert",
     "Barrier",
@@ -770,6 +770,7 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "floor",
     "floordiv",
     "floormod",
+    "fold_in",
     "foldl",
     "foldr",
     "frame",
@@ -1077,6 +1078,15 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "stack_close",
     "stack_pop",
     "stack_push",
+    "stateless_categorical",
+    "stateless_dropout",
+    "stateless_random_gamma",
+    "stateless_random_normal",
+    "stateless_random_poisson",
+    "stateless_random_uniform",
+    "stateless_shuffle",
+    "stateless_split",
+    "stateless_truncated_normal",
     "stft",
     "stop_gradient",
     "strided_slice",
@@ -1148,14 +1158,4 @@ __all__ = [  # but for names of Python's own: abs, bool, complex, exit, pow, ran
     "zeros",
     "zeros_like",
     "zeta",
-    "fold_in",
-    "stateless_split",
-    "stateless_categorical",
-    "stateless_dropout",
-    "stateless_random_gamma",
-    "stateless_random_normal",
-    "stateless_random_poisson",
-    "stateless_random_uniform",
-    "stateless_shuffle",
-    "stateless_truncated_normal",
 ]

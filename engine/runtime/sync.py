@@ -136,10 +136,7 @@ class SyncSession:
         report: Report | None = None,
         priority: int | None = None,
     ) -> Any:
-        """Run one step as :meth:`Session.run` does.
-
-        `fetches`, `feeds`, `timeout`, `trace`, `report` and `priority` are those of that method.
-        """
+        """Run one step: `fetches`, `feeds`, `timeout`, `trace`, `report`, `priority` are as of :meth:`Session.run`."""
         options = {"timeout": timeout, "trace": trace, "report": report, "priority": priority}
         return self._call(self._session.run, fetches, feeds, **options)
 

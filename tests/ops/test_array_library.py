@@ -166,7 +166,7 @@ HOST = {
 HOST |= {"BesselI", "BesselJ", "Dawsn", "FresnelCos", "FresnelSin", "IgammaSlope", "Spence", "ZetaSlope"}
 HOST |= {"AsString", "DecodeBase64", "EncodeBase64", "ReduceJoin", "RegexFullMatch", "RegexReplace", "StringCase"}
 HOST |= {"MatchingFiles", "ReadFile", "RestoreV2", "SaveV2", "WriteFile"}
-HOST |= {"DecodeImage", "EncodeImage"}
+HOST |= {"DecodeImage", "EncodeImage", "KeyFoldIn", "KeySplit"}
 HOST |= {"StringLength", "StringSplit", "StringStrip", "StringToHashBucket", "StringToNumber", "Substr"}
 
 

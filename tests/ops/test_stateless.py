@@ -106,9 +106,7 @@ def test_gradients_reach_parameters():
         gamma = tg.stateless_random_gamma([200], KEY, alpha)
         uniform = tg.stateless_random_uniform([5], KEY, 0.0, high)
         dropped = tg.stateless_dropout(x, 0.5, KEY)
-        grads = [
-            tg.gradients(y, [v])[0] for y, v in ((normal, mean), (gamma, alpha), (uniform, high), (dropped, x))
-        ]
+        grads = [tg.gradients(y, [v])[0] for y, v in ((normal, mean), (gamma, alpha), (uniform, high), (dropped, x))]
         again = tg.random_gamma([200], alpha)
         other = tg.gradients(again, [alpha])[0]
     with tg.SyncSession(graph) as session:

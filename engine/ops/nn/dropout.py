@@ -69,7 +69,10 @@ def dropout(
 def dropped(
     x: Any, keep_prob: Any, rate: Any, noise_shape: Any, draw: Callable[[Tensor, DType], Tensor], name: str | None
 ) -> Tensor:
-    """Return `x` with elements left out, where ``draw(shape, dtype)`` is less than the rate."""
+    """Return `x` with elements left out, where ``draw(shape, dtype)`` is less than `rate`, or ``1 - keep_prob``.
+
+    The shape of `x` is drawn, or `noise_shape`.
+    """
     tensor = convert_to_tensor(x)
     if not tensor.dtype.is_floating:
         raise DtypeError(

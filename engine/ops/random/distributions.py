@@ -42,7 +42,10 @@ def _gamma(xp: Any, context: KernelContext, shape: Any, alpha: Any, *instance: A
 
 
 def gamma_gradient(op: Operation, g: Tensor) -> list[Any]:
-    """Move each draw so that its place in the distribution stays (Figurnov et al. 2018, arXiv:1805.08498)."""
+    """Return the cotangents of the inputs of `op` from `g`, that of the draws.
+
+    Each draw moves so that its place in the distribution stays (Figurnov et al. 2018, arXiv:1805.08498).
+    """
     alpha, value = op.inputs[1], op.outputs[0]
     moved = -(g * apply("IgammaSlope", alpha, value, order=1))
     return [None, shaped(apply("SumTo", moved, shape_of(alpha)), alpha), *[None] * (len(op.inputs) - 2)]
@@ -116,7 +119,7 @@ def checked_floating(dtype: Any, what: str) -> DType:
 
 
 def at_least_smallest(draw: Tensor) -> Tensor:
-    """Return draws of which none is smaller than the smallest normal number."""
+    """Return `draw`, of which nothing is smaller than the smallest normal number."""
     return apply("Maximum", draw, scalar_like(_smallest(draw.dtype), draw))  # type: ignore[no-any-return]
 
 
