@@ -9,14 +9,16 @@ from typing import Any
 from ..base import nest
 from ..base.calling import call
 from ..base.errors import GraphError
+from ..ir import scopes
 from ..ir.apply import apply, constant, convert_to_tensor
 from ..ir.entry import opened_for, public
-from ..ops.control import custom as _operations  # noqa: F401  declares the operation type used below
+from ..ir.operation import Operation
+from ..ops.control.custom import ForwardLoops, within_gradient
 from .branches import build_branches
 
 
 @public
-def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
+def custom_gradient(f: Callable[..., Any] | None = None, *, through_loops: bool | None = None) -> Callable[..., Any]:
     """Give a function of tensors a gradient of its own.
 
     In Python: ``ys, grad_fn = f(*args)`` computes the values, ``grad_fn(*dys)`` the gradients. Nothing inside `f` is
@@ -29,7 +31,11 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     f : callable
         Takes tensors, or structures of them; returns a pair: a tensor or structure `ys`, and a function that takes
         one cotangent for each y (zeros where nothing flows) and returns one gradient for each tensor in the
-        arguments, None where there is none.
+        arguments, None where there is none. Without it, a decorator with the option is returned.
+    through_loops : bool, optional
+        Whether ``gradients()``, called in `grad_fn`, differentiates through loops that `f` has built. False takes what
+        they give as constants, as implicit differentiation wants it. By default it does, and warns where a y depends
+        on an x through a loop and beside it.
 
     Returns
     -------
@@ -51,25 +57,43 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     ...     return tg.identity(x), lambda dy: tg.clip_by_value(dy, -1.0, 1.0)
     >>> float(tg.grad(lambda x: bounded(x) * 100.0).sync(3.0))
     1.0
-    """
 
-    return _CustomGradient(f)
+    The gradient of z with ``z == cos(a * z)``, by the implicit function theorem, not through the iterations:
+
+    >>> @tg.custom_gradient(through_loops=False)
+    ... def fixed_point(a):
+    ...     z = tg.while_loop(lambda i, z: i < 60, lambda i, z: (i + 1, tg.cos(a * z)), [0, a * 0.0])[1]
+    ...     def gradient(dz):
+    ...         by_z, by_a = tg.gradients(tg.cos(a * z), [z, a])
+    ...         return dz * by_a / (1.0 - by_z)
+    ...     return z, gradient
+    >>> round(float(tg.grad(fixed_point).sync(0.5)), 4)
+    -0.3077
+    """
+    if f is None:
+        return functools.partial(custom_gradient, through_loops=through_loops)
+    return _CustomGradient(f, through_loops)
 
 
 class _CustomGradient:
     """A function with a gradient of its own; in a class it is a method, whose `self` is no argument."""
 
-    def __init__(self, f: Callable[..., Any]) -> None:
+    def __init__(self, f: Callable[..., Any], through_loops: bool | None = None) -> None:
         self.f = f
+        self.through_loops: bool | None = through_loops
         functools.update_wrapper(self, f)
 
     def __get__(self, instance: Any, owner: type | None = None) -> _CustomGradient:
-        return _CustomGradient(self.f.__get__(instance, owner)) if hasattr(self.f, "__get__") else self
+        if not hasattr(self.f, "__get__"):
+            return self
+        return _CustomGradient(self.f.__get__(instance, owner), self.through_loops)
 
     @public
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         f = self.f
         given = nest.map_structure(convert_to_tensor, args)
+        operations = scopes.current_region().operations
+        before = len(operations)
         made = _called(f, given, kwargs)
         if not (isinstance(made, tuple) and len(made) == 2 and callable(made[1])):
             name = getattr(f, "__qualname__", repr(f))
@@ -80,6 +104,9 @@ class _CustomGradient:
                 hint="return y, lambda dy: ...",
             )
         values, gradient = made
+        loops = frozenset(t for op in operations[before:] if _has_loop(op) for t in op.outputs)
+        if loops:
+            gradient = within_gradient(gradient, ForwardLoops(loops, self.through_loops))
         ys = [convert_to_tensor(y) for y in nest.flatten(values)]
         outputs = apply(
             "CustomGradient",
@@ -89,6 +116,11 @@ class _CustomGradient:
             gradient=gradient,
         )
         return nest.pack_as(values, outputs)
+
+
+def _has_loop(op: Operation) -> bool:
+    """Whether an operation is a loop, or one is in its branches."""
+    return op.is_while or any(_has_loop(inner) for region in op.regions for inner in region.operations)
 
 
 @public

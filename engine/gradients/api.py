@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 from ..base import nest
 from ..base.errors import DtypeError, GraphError, ShapeError
+from ..base.source_lines import user_source
 from ..ir import scopes
 from ..ir.apply import convert_to_tensor
 from ..ir.entry import public
 from ..ir.region import Region
 from ..ir.tensor import Tensor
 from ..ir.typed import AsTensor, NamedFields
+from ..ops.control.custom import forward_loops
 from ..ops.state import gradient_arrays
 from ..ops.support.common import ones_like
 from ..ops.support.indexed_slices import IndexedSlices
@@ -23,6 +26,11 @@ from .cotangents import Cotangents, densify
 from .zeros import with_shape, zeros_for
 
 NONE, ZERO = "none", "zero"
+_THROUGH_LOOPS = (
+    "gradients() in this gradient function differentiates through the loop that the function has built, beside what it "
+    "differentiates at the loop's result\n  try: custom_gradient(through_loops=False), which takes results of loops as "
+    "constants (implicit differentiation), or through_loops=True if this is meant"
+)
 
 
 K = TypeVar("K")
@@ -151,8 +159,34 @@ def gradients(
         )
     stops = {key_of(t) for t in nest.flatten(stop_gradients)} if stop_gradients is not None else set()
     with scopes.within(name=scopes.current().name and f"{scopes.current().name}/{name}" or name):
+        stops |= _stopped_loops(outputs, targets, stops)
         found = _reverse(outputs, targets, seeds, stops, unconnected_gradients == ZERO)
     return nest.pack_as(xs, found) if nest.is_container(xs) else found
+
+
+def _stopped_loops(ys: Sequence[Tensor], xs: Sequence[Any], stops: set[Tensor]) -> set[Tensor]:
+    """Return what loops gave that count as constants, in the gradient function of what has built them.
+
+    Warns
+    -----
+    RuntimeWarning
+        If nobody has said whether they do, and a y depends on an x by itself and through a loop: then the gradient is
+        that of the iterations too, where implicit differentiation wants that of what they end in.
+    """
+    loops = forward_loops()
+    if loops is None or loops.through:
+        return set()
+    if loops.through is False:
+        return set(loops.outputs)
+    here, keys = scopes.current_region(), [key_of(x) for x in xs]
+    crossed = loops.outputs & active_tensors(keys, stops, here) - set(keys)
+    if crossed:
+        through = active_tensors(crossed, stops, here)
+        beside = active_tensors(keys, stops | loops.outputs, here)
+        source = user_source()
+        if source is not None and any(y in through and y in beside for y in ys):
+            warnings.warn_explicit(_THROUGH_LOOPS, RuntimeWarning, source.file, source.line)
+    return set()
 
 
 def _leaves(structure: Any) -> list[Any]:

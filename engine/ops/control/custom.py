@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,9 +16,49 @@ from ...base.errors import GraphError
 from ...base.shapes import Shape
 from ...ir.definition import REQUIRED, Sample, define
 from ...ir.operation import Operation
+from ...ir.tensor import Tensor
 from ..support.common import cotangents_of
 from ..support.indexed_slices import IndexedSlices
 from ..support.literals import f64
+
+
+@dataclass(frozen=True)
+class ForwardLoops:
+    """Loops that a function with a gradient of its own has built, while its gradient function is called.
+
+    Attributes
+    ----------
+    outputs : frozenset of Tensor
+        What they give.
+    through : bool or None
+        Whether `gradients` in the gradient function differentiates through them; None if nobody has said so: it does,
+        and warns where that is likely to be wrong.
+    """
+
+    outputs: frozenset[Tensor]
+    through: bool | None
+
+
+_loops: ContextVar[ForwardLoops | None] = ContextVar("tagloom_forward_loops", default=None)
+
+
+def forward_loops() -> ForwardLoops | None:
+    """Return the loops of the function whose gradient function is called here; None if there are none."""
+    return _loops.get()
+
+
+def within_gradient(function: Callable[..., Any], loops: ForwardLoops) -> Callable[..., Any]:
+    """Return a gradient function that is called with its function's loops known."""
+
+    @functools.wraps(function)
+    def called(*cotangents: Any) -> Any:
+        token = _loops.set(loops)
+        try:
+            return function(*cotangents)
+        finally:
+            _loops.reset(token)
+
+    return called
 
 
 def _shapes(op: Operation) -> list[Shape]:
