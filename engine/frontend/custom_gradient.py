@@ -68,7 +68,7 @@ def custom_gradient(f: Callable[..., Any] | None = None, *, through_loops: bool 
     ...         return dz * by_a / (1.0 - by_z)
     ...     return z, gradient
     >>> round(float(tg.grad(fixed_point).sync(0.5)), 4)
-    -0.3077
+    -0.3218
     """
     if f is None:
         return functools.partial(custom_gradient, through_loops=through_loops)

@@ -144,7 +144,8 @@ def _convert_weak(
     definition: OpDefinition, pairs: Sequence[tuple[Parameter, Any]], known: Sequence[Tensor | None], operation: str
 ) -> list[Tensor]:
     """Convert arguments of which some are weak: those take the dtype of the others of their type variable."""
-    typed, stay_weak = list(known), set()
+    typed: list[Tensor | None] = list(known)
+    stay_weak: set[int] = set()
     by_type: dict[str, list[int]] = {}
     for i, (parameter, _) in enumerate(pairs):
         by_type.setdefault(parameter.type, []).append(i)

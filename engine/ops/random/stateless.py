@@ -168,7 +168,7 @@ def _classes(xp: Any, logits: Any, count: Any, key: Any, *, dtype: Any) -> Array
 
 def _classes_by_numpy(logits: Array, count: Array, key: Array) -> Array:
     noise = _numpy(key).gumbel(size=(len(logits) * int(count), logits.shape[1]))
-    return np.argmax(np.repeat(logits, int(count), 0) + noise, 1).reshape(len(logits), -1)
+    return np.asarray(np.argmax(np.repeat(logits, int(count), 0) + noise, 1)).reshape(len(logits), -1)
 
 
 define(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ...base.errors import GraphError
 
 # Seconds up to which each bucket goes, 7.6 us to 128 s, each sqrt(2) times the one before; slower ones have one more.
-BOUNDS = tuple(2.0 ** (k / 2) for k in range(-34, 15))
+BOUNDS: tuple[float, ...] = tuple(2.0 ** (k / 2) for k in range(-34, 15))
 
 
 class LatencyCounter:
