@@ -181,6 +181,17 @@ class StepCounts:
         self.timed_out: int = 0
         self.latency: LatencyCounter = LatencyCounter()
 
+    def figures(self) -> dict[str, Any]:
+        """Return the figures of Statistics that are counted here, by their names there."""
+        return {
+            "steps_started": self.started,
+            "steps_finished": self.finished,
+            "steps_failed": self.failed,
+            "steps_cancelled": self.cancelled,
+            "steps_timed_out": self.timed_out,
+            "latency": self.latency.snapshot(),
+        }
+
     def note(self, error: BaseException | None) -> None:
         """Count a step that ended with an error, or without."""
         match outcome_of(error):

@@ -26,7 +26,7 @@ from ..observe.trace import Trace
 from ..observe.watch import SessionWatches, WatchBuffer, refuse_watch, watchers
 from ..scheduling.admission import Admission, Place
 from ..scheduling.boundary import StepBoundary
-from ..scheduling.priorities import priority
+from ..scheduling.priorities import run_at
 from ..scheduling.time_slices import time_slices_of
 from ..scheduling.timeouts import check_seconds
 from .compiled_step import CompiledStep
@@ -153,18 +153,13 @@ class StepRunner:
 
     def figures(self) -> dict[str, Any]:
         """Return the session's figures about steps, by their names in Statistics."""
-        counts, admission, compiler = self.counts, self.admission, self.compiler
+        admission, compiler = self.admission, self.compiler
         found: dict[str, Any] = {
-            "steps_started": counts.started,
+            **self.counts.figures(),
             "steps_running": len(self.running),
-            "steps_finished": counts.finished,
-            "steps_failed": counts.failed,
-            "steps_cancelled": counts.cancelled,
-            "steps_timed_out": counts.timed_out,
             "steps_compiled": compiler.count,
             "compile_seconds": compiler.seconds,
             "cached_steps": len(compiler.cache),
-            "latency": counts.latency.snapshot(),
         }
         if admission is not None:
             found |= {"steps_waiting": admission.waiting, "steps_refused": admission.refused}
@@ -230,12 +225,7 @@ class StepRunner:
             check_seconds(timeout)
         run = self._run if self.admission is None and self.counts.hook is None else self._run_admitted
         running = run(request, step, values, timeout, trace, watches, report, perf_counter())
-        return running if level is None else self._run_at(level, running)
-
-    async def _run_at(self, level: int, running: Coroutine[Any, Any, Any]) -> Any:
-        """Run a step that has not begun with a priority, which what it calls has too."""
-        with priority(level):
-            return await running
+        return running if level is None else run_at(level, running)
 
     async def _run_admitted(
         self,
