@@ -260,7 +260,9 @@ class QueueBase(HasComponents):
 
         One element at a time is under way, so that who puts waits as he would without. An element is what `enqueue`
         takes and `dequeue` gives: a value, a tuple of components, or a dict of them by name. Where the bridge is
-        stopped, the element that has not arrived goes back to where it was. The task starts at once.
+        stopped, the element that has not arrived goes back to where it was. The task starts at once. It ends when
+        nobody else refers to the asyncio.Queue any longer and no task waits in it, or when that is shut down; items
+        that are in it then still go in.
 
         Parameters
         ----------

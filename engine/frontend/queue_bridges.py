@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from ..base.errors import GraphError, SessionClosed
 from ..ops.queues.elements import Element
 from ..ops.queues.operations import queue_spec, storage_of
+from ..ops.queues.outside_queue import OutsideQueue
 from ..ops.queues.pumps import Pump, move_in, move_out, pumps_of
 from ..ops.support.context import Resources
 from .queue_components import HasComponents
@@ -146,9 +147,11 @@ def bridge(queue: HasComponents, session: HasResources, asyncio_queue: asyncio.Q
     storage = storage_of(session.resources, queue.shared_name, queue_spec(**about), queue.name)
     name = f"the bridge of queue {queue.name}"
     if direction == "in":
-        move: Callable[..., Any] = partial(move_in, queue=storage, source=asyncio_queue, values_of=queue.components_of)
+        move: Callable[..., Any] = partial(
+            move_in, queue=storage, source=OutsideQueue(asyncio_queue), values_of=queue.components_of
+        )
     else:
-        move = partial(move_out, queue=storage, target=asyncio_queue, value_of=partial(_value, queue))
+        move = partial(move_out, queue=storage, target=OutsideQueue(asyncio_queue), value_of=partial(_value, queue))
     return Bridge(pumps_of(session.resources).start(move, name, logs=False), direction)
 
 

@@ -195,7 +195,8 @@ async def test_only_who_is_cancelled_stops_waiting_for_a_bridge(executor):
     with tg.Graph().as_default() as graph:
         queue = tg.FIFOQueue(1, "int32", shapes=[[]])
     async with tg.Session(graph, executor=executor) as session:
-        bridge = queue.bridge(session, asyncio.Queue())
+        outside = asyncio.Queue()  # held: a bridge ends with its queue
+        bridge = queue.bridge(session, outside)
 
         async def wait():
             return await bridge

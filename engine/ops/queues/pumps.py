@@ -17,6 +17,7 @@ from ...kernels.cpu.queue_base import kept
 from ...kernels.memory.contexts import outside
 from ..support.context import Resources
 from .elements import Element, are_copied
+from .outside_queue import SHUT_DOWN, OutsideQueue, QueueGone, put_back
 from .storage import QueueStorage
 
 _CONTAINER = "pumps"
@@ -30,6 +31,8 @@ class Pump:
     ----------
     is_ending : bool
         True if the task was asked to end.
+    is_left : bool
+        True if nobody can put to it, or take from it, any longer: it ends then as if at the end of its elements.
     moved : int
         How many elements have arrived.
     reason : BaseException or None
@@ -38,11 +41,12 @@ class Pump:
         Set by who starts it.
     """
 
-    __slots__ = ("is_ending", "moved", "reason", "task")
+    __slots__ = ("is_ending", "is_left", "moved", "reason", "task")
     task: asyncio.Task[None]
 
     def __init__(self) -> None:
         self.is_ending: bool = False
+        self.is_left: bool = False
         self.moved: int = 0
         self.reason: BaseException | None = None
 
@@ -50,15 +54,27 @@ class Pump:
         """Run to the end what moves elements."""
         try:
             await move(self)
-        except asyncio.CancelledError:
+        except QueueGone:
+            self.is_left = True
+        except asyncio.CancelledError as error:
+            error.__traceback__ = None  # its frames refer to queues, and the task to the error
             if self.reason is not None:
                 raise self.reason from None
-            raise
+            if not self.is_left:
+                raise
+        if self.is_left:
+            _logger.info("%s ends: nobody refers to its asyncio.Queue any longer", self.task.get_name())
 
     def abort(self, reason: BaseException) -> None:
         """End the task with an error."""
         if not self.task.done():
             self.reason = self.reason or reason
+            self.end()
+
+    def leave(self) -> None:
+        """End the task since nobody is left at its other end."""
+        if not self.is_ending and not self.task.done():
+            self.is_left = True
             self.end()
 
     def end(self) -> None:
@@ -175,30 +191,39 @@ async def element_of(queue: QueueStorage, values: list[Any], who: str) -> Elemen
 async def move_in(
     pump: Pump,
     queue: QueueStorage,
-    source: asyncio.Queue[Any],
+    source: OutsideQueue,
     values_of: Callable[[Any], list[Any]],
 ) -> None:
     """Move elements from an asyncio.Queue to a session's; what has not arrived goes back to where it was."""
     who = pump.task.get_name()
+    outside = source.open(pump.leave)
     while True:
-        item = await source.get()
+        if outside.empty():
+            del outside  # or the bridge alone would keep it; one that has items is kept until they are in
+        try:
+            outside, item = await source.get()
+        except SHUT_DOWN:
+            return
         try:
             await put(queue, await element_of(queue, values_of(item), who), who)
         except (asyncio.CancelledError, QueueClosed, SessionClosed):
-            put_back(source, item)
+            put_back(outside, item)
+            del outside, item
             raise
         pump.moved += 1
-        source.task_done()
+        outside.task_done()
+        del item
 
 
 async def move_out(
     pump: Pump,
     queue: QueueStorage,
-    target: asyncio.Queue[Any],
+    target: OutsideQueue,
     value_of: Callable[[Element], Any],
 ) -> None:
     """Move elements from a session's queue to an asyncio.Queue until it is closed and empty."""
     who = pump.task.get_name()
+    target.open(pump.leave)
     while True:
         try:
             taken = queue.take(who)
@@ -213,6 +238,9 @@ async def move_out(
             else:
                 element = _own(element)
             await target.put(value_of(element))
+        except SHUT_DOWN:
+            taken.give_back()
+            return
         except BaseException:
             taken.give_back()
             raise
@@ -222,17 +250,3 @@ async def move_out(
 def _own(element: Element) -> Element:
     """Return copies, which the user may change."""
     return tuple([value.copy() for value in element])
-
-
-def put_back(queue: asyncio.Queue[Any], item: Any) -> None:
-    """Put an item back that was got and not used, as if it had not been got: where it was, beyond the bound if need be.
-
-    There is no public way to do so. An asyncio.Queue keeps its items in `_queue`; those of other orders know by `_put`
-    where an item belongs.
-    """
-    inner: Any = queue
-    if type(queue) is asyncio.Queue:
-        inner._queue.appendleft(item)
-    else:
-        inner._put(item)
-    inner._wakeup_next(inner._getters)
