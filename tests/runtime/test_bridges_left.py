@@ -136,7 +136,7 @@ def test_tasks_that_nobody_refers_to_stay_as_long_as_they_wait_in_the_queue():
             found.append(int(await results.get()))
 
     async def main():
-        graph, queue, x, put, _, _, close = numbers_queue()
+        graph, queue, x, put, *_ = numbers_queue()
         async with tg.Session(graph) as session:
             asyncio.create_task(read(session, queue))  # noqa: RUF006  nobody refers to it
             for i in range(3):

@@ -4,10 +4,12 @@ import asyncio
 import gc
 import logging
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import tagloom as tg
+from tagloom.base.settings import DEFAULTS
 
 pytestmark = pytest.mark.usefixtures("collected")  # which ends the threads of functions
 
@@ -349,3 +351,131 @@ async def test_warnings_of_new_traces_get_rarer(caplog):
     told = [r for r in caplog.records if "is traced again" in r.getMessage()]
     assert len(told) == 38
     assert [r.args[1] for r in told if r.levelname == "WARNING"] == [9, 17, 33]
+
+
+# ---- never on the event loop
+
+
+class Named(Slow):
+    """A slow function with a tensor to stream."""
+
+    def __call__(self, n):
+        count = super().__call__(n)
+        return tg.while_loop(lambda i, x: i < count, lambda i, x: (i + 1, tg.identity(x * 2, name="power")), [0.0, 1])[
+            1
+        ]
+
+
+async def test_a_stream_traces_in_a_thread():
+    slow = Named()
+    slow.released.clear()
+    f = tg.function(slow, graph=tg.Graph())
+    stream = f.stream("power", 2.0)
+    assert stream.watch is None
+    first, result = asyncio.ensure_future(anext(stream)), asyncio.ensure_future(stream.result())
+    await until(slow.begun)  # the loop goes on meanwhile
+    slow.released.set()
+    assert int(await result) == 16
+    with pytest.raises(StopAsyncIteration):  # the result drops what was not read
+        await first
+    assert threading.main_thread() not in slow.threads
+    assert [int(x) async for x in f.stream("power", 1.0)] == [2, 4]
+    assert f.traces == 1
+
+
+async def test_a_trace_that_is_asked_for_is_made_in_a_thread(slow):
+    slow.released.clear()
+    f = tg.function(slow, graph=tg.Graph())
+    asked = [asyncio.ensure_future(f.trace(1.0)) for _ in range(3)]
+    await until(slow.begun)
+    slow.released.set()
+    assert {id(each) for each in await asyncio.gather(*asked)} == {id(f.concrete(1.0))}
+    assert len(slow.threads) == 1
+    assert threading.main_thread() not in slow.threads
+
+
+@pytest.mark.parametrize("leave", ["close", "drop", "cancel"])
+async def test_a_stream_that_is_left_while_it_is_traced_ends(leave):
+    slow = Named()
+    slow.released.clear()
+    f = tg.function(slow, graph=tg.Graph())
+    stream = f.stream("power", 2.0)
+    reader = asyncio.ensure_future(anext(stream))
+    await until(slow.begun)
+    if leave == "cancel":
+        reader.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reader
+    else:
+        if leave == "close":
+            await stream.aclose()
+        else:
+            reader.cancel()
+            await asyncio.wait([reader])
+            del reader, stream
+            gc.collect()
+        if leave == "close":
+            with pytest.raises(StopAsyncIteration):
+                await reader
+            with pytest.raises(tg.GraphError, match="no result"):
+                await stream.result()
+    slow.released.set()
+    assert len([x async for x in f.stream("power", 2.0)]) == 4
+    assert (await f.session()).statistics().steps_running == 0
+
+
+async def test_a_step_is_compiled_for_fed_shapes_in_a_thread(monkeypatch):
+    from tagloom.runtime.steps import compiler
+
+    threads, begun, released = [], threading.Event(), threading.Event()
+    plain = compiler.compile_request
+
+    def compile_request(graph, request, feeds, target, watched):
+        if target.shapes is not None:
+            threads.append(threading.current_thread())
+            begun.set()
+            assert released.wait(60)
+        return plain(graph, request, feeds, target, watched)
+
+    monkeypatch.setattr(compiler, "compile_request", compile_request)
+    with tg.Graph().as_default() as graph:
+        x = tg.placeholder("float32", [None])
+        y = tg.reduce_sum(x * 2.0)
+    async with tg.Session(graph, settings=replace(DEFAULTS, specialize=2)) as session:
+        step = session.make_step(y, [x])
+        assert float(await step(np.ones(3, np.float32))) == 6
+        calls = [asyncio.ensure_future(step(np.ones(3, np.float32))) for _ in range(3)]
+        await until(begun)
+        calls[0].cancel()
+        assert float(await step(np.ones(2, np.float32))) == 4  # steps of other shapes go on
+        released.set()
+        assert [float(each) for each in await asyncio.gather(*calls[1:])] == [6, 6]
+        assert len(threads) == 1
+        assert threading.main_thread() not in threads
+        assert session.statistics().steps_compiled == 2
+
+
+async def test_a_session_that_is_closed_while_it_compiles_for_fed_shapes_says_so(monkeypatch):
+    from tagloom.runtime.steps import compiler
+
+    begun, released = threading.Event(), threading.Event()
+    plain = compiler.compile_request
+
+    def compile_request(graph, request, feeds, target, watched):
+        if target.shapes is not None:
+            begun.set()
+            assert released.wait(60)
+        return plain(graph, request, feeds, target, watched)
+
+    monkeypatch.setattr(compiler, "compile_request", compile_request)
+    with tg.Graph().as_default() as graph:
+        x = tg.placeholder("float32", [None])
+        y = tg.reduce_sum(x * 2.0)
+    async with tg.Session(graph, settings=replace(DEFAULTS, specialize=2)) as session:
+        step = session.make_step(y, [x])
+        await step(np.ones(3, np.float32))
+        late = asyncio.ensure_future(step(np.ones(3, np.float32)))
+        await until(begun)
+    released.set()
+    with pytest.raises(tg.SessionClosed):
+        await late

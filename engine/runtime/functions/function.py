@@ -17,11 +17,11 @@ from ...frontend.function_scope import FunctionScope, is_inside, with_effects
 from ...ir import scopes
 from ...ir.graph import Graph
 from ...ir.tensor import Tensor
-from ..observe.watch import Watch
-from ..scheduling.running_loops import refuse_running_loop
+from ..observe.watch import Watch, check_watch_options
+from ..scheduling.running_loops import is_loop_here, refuse_running_loop
 from ..session import Session
 from ..steps.step import Step
-from ..steps.stream import StepStream
+from ..steps.stream import Run, StepStream
 from ..steps.under_way import UnderWay
 from ..sync import SyncSession
 from .arguments import Arguments, Parameters, changes
@@ -183,6 +183,9 @@ class Function(Generic[P, V_co, C_co]):
     def concrete(self, *args: P.args, **kwargs: P.kwargs) -> ConcreteFunction:
         """Return the trace for arguments like these, made if there is none yet.
 
+        A trace is made in the calling thread, which may take long: on an event loop ``await f.trace(...)`` makes it in
+        another.
+
         Parameters
         ----------
         *args, **kwargs
@@ -194,6 +197,33 @@ class Function(Generic[P, V_co, C_co]):
             Its placeholders, results, and the operations between.
         """
         return self._trace(self._parameters.bind(args, kwargs))
+
+    async def trace(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
+        """Return the trace for arguments like these as `concrete` does; one that is new is made in a thread.
+
+        Parameters
+        ----------
+        *args, **kwargs
+            As for a call.
+
+        Returns
+        -------
+        ConcreteFunction
+            Its placeholders, results, and the operations between.
+
+        Examples
+        --------
+        >>> import asyncio, tagloom as tg
+        >>> @tg.function
+        ... def double(x):
+        ...     return x * 2
+        >>> async def main():
+        ...     trace = await double.trace(3.0)
+        ...     return [each.name for each in trace.placeholders], double.traces
+        >>> asyncio.run(main())
+        (['double/x:0'], 1)
+        """
+        return await self._traced(self._parameters.bind(args, kwargs))
 
     async def _run(self, arguments: Arguments) -> Any:
         return await self._run_in(await self._own_session(), arguments)
@@ -245,7 +275,8 @@ class Function(Generic[P, V_co, C_co]):
         Raises
         ------
         GraphError
-            If no tensor of the function has the name, or several have.
+            If no tensor of the function has the name, or several have: by the first value, or the result, where an
+            event loop runs and the function is still to be traced, which then happens in a thread.
 
         Examples
         --------
@@ -261,9 +292,30 @@ class Function(Generic[P, V_co, C_co]):
         [2, 4, 8, 16, 32]
         """
         arguments = self._parameters.bind(args, kwargs)
-        concrete = self._trace(arguments)
-        watch = Watch(concrete.find(tensor), limit=limit, policy=policy)
-        return StepStream(watch, partial(self._watched, concrete, arguments, watch, timeout))
+        check_watch_options(limit, policy)
+        options = {"limit": limit, "policy": policy}
+        concrete = self._concrete.get(arguments.key)
+        if concrete is None and is_loop_here():
+            name = tensor if isinstance(tensor, str) else getattr(tensor, "name", repr(tensor))
+            return StepStream.opened_by(partial(self._open, tensor, arguments, options, timeout), name)
+        return StepStream(*self._found(concrete or self._trace(arguments), tensor, arguments, options, timeout))
+
+    async def _open(
+        self, tensor: Any, arguments: Arguments, options: Mapping[str, Any], timeout: float | None
+    ) -> tuple[Watch, Run]:
+        return self._found(await self._traced(arguments), tensor, arguments, options, timeout)
+
+    def _found(
+        self,
+        concrete: ConcreteFunction,
+        tensor: Any,
+        arguments: Arguments,
+        options: Mapping[str, Any],
+        timeout: float | None,
+    ) -> tuple[Watch, Run]:
+        """Return a watch of a tensor of a trace, and what runs that."""
+        watch = Watch(concrete.find(tensor), **options)
+        return watch, partial(self._watched, concrete, arguments, watch, timeout)
 
     async def _watched(
         self, concrete: ConcreteFunction, arguments: Arguments, watch: Watch, timeout: float | None

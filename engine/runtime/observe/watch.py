@@ -76,20 +76,7 @@ class Watch:
                 wanted="a tensor with values",
                 hint="watch one of its outputs, or what is read from it",
             )
-        if policy not in _POLICIES:
-            raise GraphError(
-                "no such policy of a watch",
-                wanted=" or ".join(_POLICIES),
-                got=policy,
-                hint="'latest' never holds the step up",
-            )
-        if limit < 1:
-            raise GraphError(
-                "a watch must keep at least one value",
-                wanted="limit of 1 or more",
-                got=limit,
-                hint="limit=1 with policy='latest' keeps the newest value",
-            )
+        check_watch_options(limit, policy)
         self.tensor: Tensor = tensor
         self.limit = limit
         self.policy = policy
@@ -127,6 +114,24 @@ class Watch:
     def close(self) -> None:
         """Stop watching: values not read are dropped, steps that wait for room go on; twice is fine."""
         self.buffer.close()
+
+
+def check_watch_options(limit: int, policy: str) -> None:
+    """Raise GraphError if an option of a watch is out of range."""
+    if policy not in _POLICIES:
+        raise GraphError(
+            "no such policy of a watch",
+            wanted=" or ".join(_POLICIES),
+            got=policy,
+            hint="'latest' never holds the step up",
+        )
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise GraphError(
+            "a watch must keep at least one value",
+            wanted="limit of 1 or more",
+            got=limit,
+            hint="limit=1 with policy='latest' keeps the newest value",
+        )
 
 
 class _Reading(AsyncIterator[np.ndarray[Any, Any]]):

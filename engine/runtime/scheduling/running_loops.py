@@ -41,6 +41,15 @@ def refuse_running_loop(
     raise TagloomError(f"{what} cannot be used inside a running event loop", hint=hint)
 
 
+def is_loop_here() -> bool:
+    """Return True if an event loop runs in this thread, so that long work belongs into another."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 def is_of_notebook(loop: asyncio.AbstractEventLoop) -> bool:
     """Return True if the event loop of this thread is the one in which IPython's kernel runs cells.
 

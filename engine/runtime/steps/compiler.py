@@ -17,6 +17,7 @@ from ...compile import Target
 from ...ir.graph import Graph
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
+from ..devices.simulated_time import held
 from .compiled_step import CompiledStep, compile_request
 from .environment import StepEnvironment
 from .fed_shapes import Shapes
@@ -97,14 +98,20 @@ class StepCompiler:
         return step
 
     async def compile(
-        self, request: Request, feeds: Tensors, watched: Tensors, check_admits: Callable[[], None]
-    ) -> None:
-        """Compile a step in a thread, unless it is kept; keep nothing if the session is closed meanwhile.
+        self,
+        request: Request,
+        feeds: Tensors,
+        watched: Tensors,
+        check_admits: Callable[[], None],
+        observed: bool = False,
+        shapes: Shapes | None = None,
+    ) -> CompiledStep:
+        """Return a compiled step, made in a thread if it is not kept; keep nothing if the session is closed meanwhile.
 
         Of several callers that want the same step at the same time one has it compiled, and all wait for that. A
-        cancelled caller only stops waiting.
+        cancelled caller only stops waiting. The parameters are those of `compiled`.
         """
-        key = self._key(request, feeds, watched)
+        key = self._key(request, feeds, watched, False, observed, shapes)
         source = user_source()
 
         def deliver(ended: Future[tuple[CompiledStep, float]]) -> None:
@@ -113,11 +120,12 @@ class StepCompiler:
                     check_admits()
                     self._keep(key, *ended.result())
 
-        while self.cache.get(key) is None:
-            work = partial(self._compile, request, feeds, watched, self._target())
+        while (step := self.cache.get(key)) is None:
+            work = partial(self._compile, request, feeds, watched, self._target(False, observed, shapes))
             compiling = self._under_way.begin(key, work, deliver)
             try:
-                step, seconds = await asyncio.shield(asyncio.wrap_future(compiling))
+                with held(self._environment.clocks):
+                    step, seconds = await asyncio.shield(asyncio.wrap_future(compiling))
             except TagloomError as error:
                 error.source = error.source or source  # the caller's line is not on the stack of the thread
                 raise
@@ -128,6 +136,8 @@ class StepCompiler:
             check_admits()
             if key not in self.cache:
                 self._keep(key, step, seconds)
+            return step
+        return step
 
     def forget_threads(self) -> None:
         """Wait for no thread any longer, in a process that has none of those that compile."""

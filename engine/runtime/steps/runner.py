@@ -33,6 +33,7 @@ from .compiled_step import CompiledStep
 from .compiler import StepCompiler
 from .environment import StepEnvironment
 from .execution import Execution
+from .fed_shapes import Shapes
 from .memory_places import MemoryPlaces
 from .outcomes import Hook, RandomState, StepCounts, names_of
 from .partial_run import PartialRunState
@@ -280,7 +281,9 @@ class StepRunner:
         if self._has_device_arrays:
             feeds = await self._within_reach(step, feeds)
             self.check_admits()
-        step = self._specialized(request, step, feeds)
+        shapes = step.fed_shapes.chosen(feeds) if step.fed_shapes.may_be_chosen else None
+        if shapes is not None:
+            step = await self._specialized(request, step, shapes)
         watches = self._watches_of(step, watches)
         if self.boundary.holds_back(step):
             await self.boundary.pass_by(step)
@@ -375,18 +378,16 @@ class StepRunner:
             hint="give it a longer timeout=",
         )
 
-    def _specialized(self, request: Request, step: CompiledStep, feeds: list[np.ndarray[Any, Any]]) -> CompiledStep:
-        """Return the step that is compiled for the shapes of fed values, or the one for any shapes.
+    async def _specialized(self, request: Request, step: CompiledStep, shapes: Shapes) -> CompiledStep:
+        """Return the step that is compiled for the shapes of fed values, in a thread, or the one for any shapes.
 
-        An operation that can not be run on these shapes fails when it is run, if it is, with its tag and not before.
+        The step waits for that: which one is run may not depend on the time that compiling takes. An operation that
+        cannot be run on these shapes fails when it is run, if it is, with its tag and not before.
         """
-        shapes = step.fed_shapes.chosen(feeds) if step.fed_shapes.may_be_chosen else None
-        if shapes is None:
-            return step
         try:
-            feeds_of_step = tuple([feed.tensor for feed in step.feeds])
-            return self.compiler.compiled(
-                request, feeds_of_step, step.watched, observed=step.is_observed, shapes=shapes
+            feeds = tuple([feed.tensor for feed in step.feeds])
+            return await self.compiler.compile(
+                request, feeds, step.watched, self.check_admits, step.is_observed, shapes
             )
         except (GraphError, DeviceMemoryError):
             step.fed_shapes.decline(shapes)

@@ -17,6 +17,9 @@ from ...base.source_lines import user_source
 from ...base.waiting import cancel_once, wait_shielded
 from ..observe.watch import Watch
 
+Run = Callable[[], Coroutine[Any, Any, Any]]
+Opening = Callable[[], Coroutine[Any, Any, tuple[Watch, Run]]]
+
 
 class StepStream:
     """The values of a tensor in one run of a step, as they are computed; made by :meth:`Step.stream`.
@@ -29,8 +32,8 @@ class StepStream:
 
     Attributes
     ----------
-    watch : Watch
-        What keeps the values for the reader.
+    watch : Watch or None
+        What keeps the values for the reader; None while the function of the stream is still traced.
 
     Examples
     --------
@@ -45,9 +48,31 @@ class StepStream:
     ([0, 1, 4], 3)
     """
 
-    def __init__(self, watch: Watch, run: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        self.watch = watch
-        self._run: Callable[[], Coroutine[Any, Any, Any]] | None = run  # until it begins
+    def __init__(self, watch: Watch, run: Run) -> None:
+        self._set_up(watch, run, watch.tensor.name)
+
+    @classmethod
+    def opened_by(cls, open: Opening, name: str) -> StepStream:
+        """Return a stream of a tensor that is found when the run begins, on the event loop's turn.
+
+        Parameters
+        ----------
+        open : callable
+            ``await open()`` returns the watch and what runs the step; an error of it is one of the run.
+        name : str
+            Of the tensor, for the eye.
+        """
+        stream = cls.__new__(cls)
+        stream._set_up(None, partial(_open_and_run, ref(stream), open), name)
+        return stream
+
+    def _set_up(self, watch: Watch | None, run: Run, name: str) -> None:
+        self.watch: Watch | None = watch
+        self._name = name
+        self._opened = asyncio.Event()  # set when there is a watch, or no longer will be
+        if watch is not None:
+            self._opened.set()
+        self._run: Run | None = run  # until it begins
         self._task: asyncio.Task[Any] | None = None  # until its error was raised, or it is closed
         self._is_closed = False  # before the run had ended
         self._waiting = 0  # calls that wait for a value or the end
@@ -58,7 +83,7 @@ class StepStream:
     def __repr__(self) -> str:
         state = "not begun" if self._run else "closed" if self._task is None else "ended"
         running = self._task is not None and not self._task.done()
-        return f"<StepStream of {self.watch.tensor.name}: {'running' if running else state}>"
+        return f"<StepStream of {self._name}: {'running' if running else state}>"
 
     def __aiter__(self) -> StepStream:
         return self
@@ -67,8 +92,11 @@ class StepStream:
         self._begin()
         self._follow()
         async with self._waits():
+            watch = await self._watch_there()
             try:
-                return await self.watch.buffer.take()
+                if watch is None:
+                    raise StopAsyncIteration
+                return await watch.buffer.take()
             except StopAsyncIteration:
                 task = await self._ended()
             if task is not None:
@@ -108,8 +136,9 @@ class StepStream:
             was raised already.
         """
         self._begin()
-        self.watch.close()
         async with self._waits():
+            if (watch := await self._watch_there()) is not None:
+                watch.close()
             task = await self._ended()
         if task is None:
             raise self._no_result("one that was ended early, or failed")
@@ -118,7 +147,8 @@ class StepStream:
     async def aclose(self) -> None:
         """End the run, unless it has ended, and wait for its end; twice is fine."""
         self._run, task = None, self._task
-        self.watch.close()
+        if self.watch is not None:
+            self.watch.close()
         self._follow_nobody()
         if task is not None and not task.done():
             self._task, self._is_closed = None, True
@@ -130,7 +160,13 @@ class StepStream:
     def _begin(self) -> None:
         if self._run is not None:
             run, self._run = self._run, None
-            self._task = asyncio.get_running_loop().create_task(run(), name=f"stream of {self.watch.tensor.name}")
+            self._task = asyncio.get_running_loop().create_task(run(), name=f"stream of {self._name}")
+
+    async def _watch_there(self) -> Watch | None:
+        """Return the watch as soon as it is there; None if the run ends before."""
+        if self.watch is None and self._task is not None:
+            await self._opened.wait()
+        return self.watch
 
     @asynccontextmanager
     async def _waits(self) -> AsyncIterator[None]:
@@ -199,5 +235,24 @@ def _end_with_reader(stream: ref[StepStream], reader: asyncio.Task[Any]) -> None
         return
     if reader.cancelled() or reader.exception() is not None:
         found._is_closed = True
-        found.watch.close()
+        if found.watch is not None:
+            found.watch.close()
         task.cancel()
+
+
+async def _open_and_run(stream: ref[StepStream], open: Opening) -> Any:
+    """Find the tensor of a stream, and run the step; nothing if nobody holds the stream any longer."""
+    found = stream()
+    opened = asyncio.Event() if found is None else found._opened
+    del found  # it ends when nobody else holds it
+    try:
+        watch, run = await open()
+        if (found := stream()) is None:
+            return None
+        found.watch = watch
+        del found, watch
+    finally:
+        opened.set()
+    running = run()
+    del run  # which has the watch: the stream alone is to hold it
+    return await running
