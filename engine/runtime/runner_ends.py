@@ -5,57 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
-from typing import Any, NamedTuple
 
-from ..ir.graph import Graph
-from ..ir.operation import Operation
-from ..ir.program import Program, copy_program
-from ..ir.traits import Effect
 from .scheduling.runner import Runner
 from .session import Session
-from .steps.request import make_request
+from .steps.queue_uses import Uses
 
 _SOON, _LATE = 0.01, 0.2  # seconds between two looks at who waits, which double
 _STALLED = 10.0  # seconds without a step behind which the log says who waits for what
 
 _log = logging.getLogger("tagloom")
-
-
-class Uses(NamedTuple):
-    """The queues that a step uses.
-
-    Attributes
-    ----------
-    takes, puts : frozenset of str
-        Shared names of the queues that it waits for elements of, or for room in.
-    """
-
-    takes: frozenset[str]
-    puts: frozenset[str]
-
-
-def uses_of(graph: Graph, fetches: Any) -> Uses:
-    """Return what a step takes from, and puts into, of that which outlives it and steps feed."""
-    request = make_request(graph, fetches)
-    program = copy_program(Program(graph, [], request.tensors, request.targets))
-    waiting = [
-        op
-        for op in program.graph.root.walk()
-        if Effect.WAITS in op.definition.effects and op.inputs and _is_fed_by_steps(op.inputs[0].op)
-    ]
-    return Uses(
-        frozenset(_name_of(op) for op in waiting if op.outputs),
-        frozenset(_name_of(op) for op in waiting if not op.outputs),
-    )
-
-
-def _is_fed_by_steps(handle: Operation) -> bool:
-    return handle.definition.outlives_step and not handle.definition.comes_from_outside
-
-
-def _name_of(op: Operation) -> str:
-    handle = op.inputs[0].op
-    return str(handle.attrs.get("shared_name", handle.name))
 
 
 class Ends:

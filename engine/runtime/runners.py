@@ -21,11 +21,12 @@ from ..base.waiting import wait_shielded
 from ..ir.operation import Operation
 from ..streams.clock import LoopClock
 from ..streams.contract import Clock
-from .runner_ends import Ends, uses_of
+from .runner_ends import Ends
 from .scheduling.feeds import Feeds, SharedFeeds
 from .scheduling.runner import Restarts, Runner, RunnerStatistics
 from .scheduling.timeouts import check_seconds
 from .session import Session
+from .steps.queue_uses import uses_of
 
 _log = logging.getLogger("tagloom")
 _ENTER = "async with tagloom.runners(session) as group: group.add(...)"

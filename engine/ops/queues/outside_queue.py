@@ -24,8 +24,9 @@ class OutsideQueue:
     The lines of tasks that wait in the queue are kept: the event loop refers to tasks weakly, so a reader which nobody
     else refers to would be collected with the queue that it waits in. While one waits, the queue is alive.
 
-    Python has no public way to wait in a queue without a reference to it. The lines are `_getters` and `_putters`, which
-    `_wakeup_next` wakes. A queue whose class has a `get` or a `put` of its own is kept alive and waited for by those.
+    Python has no public way to wait in a queue without a reference to it. The lines are `_getters` and `_putters`,
+    which `_wakeup_next` wakes. A queue whose class has a `get` or a `put` of its own is kept alive, and waited for by
+    those.
 
     Parameters
     ----------
@@ -43,7 +44,7 @@ class OutsideQueue:
         self._reference: weakref.ref[asyncio.Queue[Any]] = weakref.ref(queue)
 
     def open(self, call_when_gone: Callable[[], None]) -> asyncio.Queue[Any]:
-        """Return the queue, which was kept until now; call back, in a turn of the running event loop, when it is gone."""
+        """Return the queue, which was kept until now; call back, in a turn of the event loop, when it is gone."""
         loop, queue = asyncio.get_running_loop(), self._unopened
         assert queue is not None  # it is opened once
         self._unopened = None

@@ -9,6 +9,7 @@ left. See docs/design/0011-memory-limits.md.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, Protocol
@@ -19,10 +20,13 @@ from ...kernels.memory.pool import MemoryLimitError, Pool, SharedLimit
 from ...streams.contract import Device
 from ..devices.device_values import forget_constants
 from ..devices.session_devices import SessionDevice
-from .claims import MemoryClaim, StepPeaks, around, refusal
+from .claims import MemoryClaim, StepPeaks, around, have_room, refusal
 
 _SECONDS = 0.01  # between two looks at kernels that run on in threads although their step is over
-_STALLED_SECONDS = 1.0  # after which steps of which none went on are taken to wait for each other's users
+_STALLED_SECONDS = 1.0  # after which steps of which none went on are taken to wait for each other
+_LATE_SECONDS = 5.0  # after which functions of steps of which none went on are taken to wait for those in line
+_log = logging.getLogger("tagloom")
+_NAMED = 3  # steps that a text names
 _number = count()  # of the steps of all sessions, in the order in which they began
 # Arbiters of sessions that were given a device, or a budget, by that; a device that a session made is its own.
 _sharing: WeakKeyDictionary[Device | SharedLimit, WeakValueDictionary[int, MemoryArbiter]] = WeakKeyDictionary()
@@ -57,8 +61,13 @@ class RunningStep(Protocol):
     def swaps(self) -> Sequence[StepSwap]: ...
     @property
     def waiter(self) -> asyncio.Future[None] | None: ...
+    @property
+    def claim(self) -> MemoryClaim | None: ...
+    @property
+    def waits_for_functions(self) -> bool: ...
+    def shares_a_queue(self, other: Any) -> bool: ...
     def wake(self) -> None: ...
-    def fail_out_of_memory(self) -> None: ...
+    def fail_out_of_memory(self, why: str = "") -> None: ...
 
 
 class Outliving(Protocol):
@@ -88,6 +97,7 @@ class MemoryArbiter:
         "_budgets",
         "_claims",
         "_devices",
+        "_has_told",
         "_is_closing",
         "_line",
         "_loop",
@@ -96,6 +106,7 @@ class MemoryArbiter:
         "_resuming",
         "_running",
         "_shared",
+        "_stall",
         "_timer",
         "_waiting",
     )
@@ -108,6 +119,8 @@ class MemoryArbiter:
         self._line: dict[MemoryClaim, asyncio.Future[None]] = {}  # of steps that wait to begin
         self._resuming: set[MemoryClaim] = set()  # of steps that waited for others, and would go on
         self._timer: asyncio.TimerHandle | None = None  # to look at the line again
+        self._stall: asyncio.TimerHandle | None = None  # to look again at steps that wait for memory and each other
+        self._has_told = False  # that nothing moves, since something did
         self._moved = 0.0  # by the loop's clock, when a step was last seen to go on while others wait in line
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closing = False
@@ -121,7 +134,7 @@ class MemoryArbiter:
     @property
     def waiting(self) -> bool:
         """Whether any step can only wait for memory."""
-        return bool(self._waiting) or (bool(self._shared) and any(each._waiting for each in self._all()))
+        return bool(self._waiting) or (bool(self._shared) and any(each._waiting for each in self.everywhere()))
 
     def register(self, execution: RunningStep) -> None:
         """Note that a step is under way.
@@ -161,7 +174,7 @@ class MemoryArbiter:
 
     def close(self) -> None:
         """Note that the session is closed, and holds nothing any more."""
-        others = self._all() - {self}
+        others = self.everywhere() - {self}
         self._leave()
         if self._loop is asyncio.get_running_loop():
             for each in others:
@@ -171,9 +184,15 @@ class MemoryArbiter:
     # ---- steps that are to begin, or to go on
 
     def claim(
-        self, fed: dict[Pool, list[object]], peaks: StepPeaks | None, is_light: bool = False, priority: int = 0
+        self,
+        fed: dict[Pool, list[object]],
+        peaks: StepPeaks | None,
+        is_light: bool = False,
+        what: str = "",
+        whole: MemoryClaim | None = None,
+        priority: int = 0,
     ) -> MemoryClaim:
-        """Return the claim of a step, for which `admit_now` or `admit` wait.
+        """Return the claim of a step, or of a part of one, for which `admit_now` or `admit` wait.
 
         Raises
         ------
@@ -183,7 +202,7 @@ class MemoryArbiter:
         if self._shared:
             self._loop = asyncio.get_running_loop()
             self._check_loops()
-        return MemoryClaim(next(_number), fed, peaks, is_light or bool(around.get()), priority)
+        return MemoryClaim(next(_number), fed, peaks, is_light or bool(around.get()), what, whole, priority)
 
     def enter(self, claim: MemoryClaim) -> None:
         """Note that a step is under way for which nothing is kept but what it holds."""
@@ -192,7 +211,8 @@ class MemoryArbiter:
 
     def admit_now(self, claim: MemoryClaim) -> bool:
         """Return True if a step can begin at once; else it waits for `admit`."""
-        if any(part._line or part._resuming for part in self._all()) and not claim.is_free:
+        is_first = claim.is_free or claim.whole is not None
+        if not is_first and any(part._line or part._resuming for part in self.everywhere()):
             return False
         if not self._admits(claim):
             return False
@@ -222,11 +242,12 @@ class MemoryArbiter:
             del waiter  # an error of it refers to this frame
 
     def _begin(self, claim: MemoryClaim) -> None:
-        others = [each for part in self._all() for each in part._claims]
+        others = [each for part in self.everywhere() for each in part._claims]
         claim.is_begun, claim.is_alone = True, not others
         for each in others:
             each.is_alone = False
         self._claims[claim] = None
+        self.note_move()
 
     def release(self, claim: MemoryClaim) -> None:
         """Note that a step is over, or does not begin."""
@@ -249,9 +270,15 @@ class MemoryArbiter:
         return not claim.is_paused
 
     def note_move(self) -> None:
-        """Note that a step goes on, while others wait in line."""
-        if self._timer is not None:
-            self._moved = asyncio.get_running_loop().time()
+        """Note that a step goes on."""
+        self._moved = asyncio.get_running_loop().time()
+        self._has_told = False
+
+    def refuse(self, claim: MemoryClaim, error: BaseException) -> None:
+        """End the wait of a step, or a part of one, with an error, if it still waits."""
+        waiter = self._line.get(claim)
+        if waiter is not None and not waiter.done():
+            waiter.set_exception(error)
 
     def send_away(self, make_error: Callable[[], BaseException]) -> None:
         """End the waits of all steps of this session that have not begun, each with an error of its own."""
@@ -263,7 +290,7 @@ class MemoryArbiter:
         """Return the claims of other steps that something is kept for."""
         return [
             each
-            for part in self._all()
+            for part in self.everywhere()
             for each in part._claims
             if each is not claim and not each.is_paused and not each.is_free
         ]
@@ -271,15 +298,15 @@ class MemoryArbiter:
     def _admits(self, claim: MemoryClaim) -> bool:
         """Return True if a step may begin, or go on: alone, or since all under way can end beside it."""
         if not claim.is_begun:
-            if not claim.has_room(each for part in self._all() for each in part._claims):
+            if not claim.has_room(each for part in self.everywhere() for each in part._claims):
                 return False
-            if claim.is_free:
+            if claim.is_free or claim.whole is not None:
                 return True
         active = self._active(claim)
         return not active or claim.fits_beside(active)
 
     def _check_possible(self, claim: MemoryClaim) -> None:
-        parts = self._all()
+        parts = self.everywhere()
         found = refusal(claim, (each for part in parts for each in part._claims))
         if found is None or _something_comes_back(parts):
             return
@@ -292,7 +319,7 @@ class MemoryArbiter:
 
     def _serve(self) -> None:
         """Resume and begin the steps for which there is memory, in the order in which they came."""
-        parts = self._all()
+        parts = self.everywhere()
         if not any(part._line or part._resuming for part in parts):
             return
         resuming = sorted(((each, part) for part in parts for each in part._resuming), key=_by_number)
@@ -308,11 +335,13 @@ class MemoryArbiter:
         self._look_again()
 
     def _serve_line(self, parts: set[MemoryArbiter]) -> None:
-        in_line = sorted(((each, part) for part in parts for each in part._line), key=_by_turn)
+        """Begin steps in line: parts of steps under way first, each that there is room for; then others in order."""
+        in_line = sorted(((each, part) for part in parts for each in part._line), key=_in_turn)
+        waiting: list[tuple[MemoryClaim, MemoryArbiter]] = []  # parts for which there is no room
         for claim, part in in_line:
             waiter = part._line[claim]
-            if waiter.done():
-                continue
+            if waiter.done() or (waiting and claim.whole is None and not claim.is_free and not self._is_stalled()):
+                continue  # what is given back is for those that are under way, so that they end
             if self._admits(claim):
                 part._begin(claim)
                 waiter.set_result(None)
@@ -322,7 +351,26 @@ class MemoryArbiter:
             except MemoryLimitError as error:
                 waiter.set_exception(error)
                 continue
+            if claim.whole is None:
+                break
+            waiting.append((claim, part))
+        if waiting:
+            self._refuse_part(parts, waiting)
+
+    def _refuse_part(self, parts: set[MemoryArbiter], waiting: Sequence[tuple[MemoryClaim, MemoryArbiter]]) -> None:
+        """Refuse the newest part that waits, if all that hold memory are partial runs which wait for such parts."""
+        wholes = [claim.whole for claim, _ in waiting]
+        holding = [each for part in parts for each in part._claims if any(each.held().values())]
+        if not all(any(each is whole for whole in wholes) and each.is_idle for each in holding):
             return
+        if any(each.orphaned for part in parts for each in part._outliving):
+            return
+        claim, part = waiting[-1]
+        pool, size = max(claim.missing(), key=lambda pair: pair[1])
+        error = MemoryLimitError(size, pool.live_bytes, pool.limit or 0, pool.name)
+        others = "; ".join(each.describe() for each in holding if each is not claim.whole)
+        error.add_note(f"partial runs wait for each other's memory: {others}")
+        part._line[claim].set_exception(error)
 
     def _look_again(self) -> None:
         """Look at the line again soon: users' handles and threads give memory back without a word."""
@@ -332,22 +380,60 @@ class MemoryArbiter:
 
     def _timer_rings(self) -> None:
         self._timer = None
-        if asyncio.get_running_loop().time() - self._moved > _STALLED_SECONDS:
-            for part in self._all():
-                for claim in part._claims:
-                    holder = claim.holder
-                    if holder is not None and not holder.is_computing:
-                        claim.is_paused = True
         self._serve()
+        if self._is_stalled(_LATE_SECONDS):
+            parts = self.everywhere()
+            if not self._admit_unknown(parts):
+                self._tell(parts)
         self._look_again()
+
+    def _is_stalled(self, seconds: float | None = None) -> bool:
+        """Return True if no step has gone on for some seconds while others waited."""
+        moved = max(part._moved for part in self.everywhere())
+        return asyncio.get_running_loop().time() - moved > (_STALLED_SECONDS if seconds is None else seconds)
+
+    def _admit_unknown(self, parts: set[MemoryArbiter]) -> bool:
+        """Begin the first step in line although nobody knows what it takes: functions may wait for it.
+
+        None begins while another is parked. It would only hold memory that the parked one waits for.
+        """
+        begun = [each for part in parts for each in part._claims]
+        if any(part._waiting for part in parts) or any(each.holder and each.holder.is_computing for each in begun):
+            return False
+        in_line = sorted(((each, part) for part in parts for each in part._line), key=_in_turn)
+        for claim, part in in_line:
+            waiter = part._line[claim]
+            if waiter.done() or claim.is_known() or not claim.has_room(begun):
+                continue
+            least = claim.takes_at_least(begun)
+            if have_room(least):
+                part._begin(claim)
+                waiter.set_result(None)
+                return True
+        return False
+
+    def _tell(self, parts: set[MemoryArbiter]) -> None:
+        """Log once which steps wait for memory, and who has it."""
+        if self._has_told:
+            return
+        self._has_told = True
+        in_line = [each for part in parts for each, waiter in part._line.items() if not waiter.done()]
+        parked = [each.claim for part in parts for each in part._waiting if each.claim is not None]
+        _log.warning(
+            "no step has gone on for %g s while %s for memory; %s. If these wait for the steps in line, allow more "
+            "by memory_limit=, or hold less while waiting",
+            _STALLED_SECONDS if parked else _LATE_SECONDS,
+            _waiters_listed([*in_line, *parked]),
+            describe_holders(parts) or "functions and queues hold it",
+        )
 
     def poll(self) -> None:
         """Wake the waiting steps whose parked instances fit into memory that was given back."""
-        for execution in [each for part in self._all() for each in part._waiting]:
+        for execution in [each for part in self.everywhere() for each in part._waiting]:
             if execution.can_progress:
                 execution.wake()
 
-    def _all(self) -> set[MemoryArbiter]:
+    def everywhere(self) -> set[MemoryArbiter]:
         """Return this arbiter and those of all sessions that share a device with it, directly or through others."""
         found, unseen = {self}, [self]
         while unseen:
@@ -379,7 +465,7 @@ class MemoryArbiter:
         return any(loop is not None and loop is not self._loop and not loop.is_closed() for loop in loops)
 
     def _wake_all(self) -> None:
-        for execution in [each for part in self._all() for each in part._waiting]:
+        for execution in [each for part in self.everywhere() for each in part._waiting]:
             execution.wake()
 
     def block(self, execution: RunningStep) -> None:
@@ -389,14 +475,17 @@ class MemoryArbiter:
         leave somebody who will wake one: that is what keeps the loop of waiting and waking from standing still.
         """
         self._waiting.add(execution)
-        parts = self._all()
+        parts = self.everywhere()
         running = _by_age(parts)
         # Saved values of the oldest step move out first: the oldest is the one that should end first. The copy's end
         # wakes the step whose swapper it belongs to, and that step polls the others.
         if any(swap.free_some() for each in running for swap in each.swaps):
             return
         # One that holds memory while it waits to go on goes on then, if only to give some back.
-        if _any_goes_on(parts) or self._resume_one(parts) or self._admit_one(parts):
+        if _any_goes_on(parts):
+            self._look_at_stall()
+            return
+        if self._resume_one(parts) or self._admit_one(parts):
             return
         # A kernel in a thread can not be interrupted, and nothing tells the arbiter when it returns: look again soon.
         if _something_comes_back(parts):
@@ -406,13 +495,44 @@ class MemoryArbiter:
         if any(forget_constants(each.device for each in part._devices) for part in parts):
             self._wake_all()
             return
-        # The newest fails, not the one that asks for most: so the oldest step always ends, whatever comes after it.
-        next(each for each in reversed(running) if each.is_parked).fail_out_of_memory()
+        if self._waits_for_those_that_wait(parts):
+            self._look_at_stall()
+            return
+        _fail_newest(parts)
+
+    def _waits_for_those_that_wait(self, parts: set[MemoryArbiter]) -> bool:
+        """Return True if steps hold memory that wait for what others, or users, may still bring."""
+        waiting = {id(each) for part in parts for each in part._waiting}
+        return any(id(each) not in waiting for part in parts for each in part._running)
+
+    def _look_at_stall(self) -> None:
+        if self._stall is None:
+            loop = asyncio.get_running_loop()
+            self._moved = loop.time()
+            self._stall = loop.call_later(_STALLED_SECONDS, self._stall_rings)
+
+    def _stall_rings(self) -> None:
+        """Fail the newest step that waits for memory if those that have it wait for what it would bring."""
+        self._stall = None
+        parts = self.everywhere()
+        parked = [each for each in _by_age(parts) if each.is_parked and _is_asleep(each)]
+        if not parked:
+            return
+        others = [each for each in _by_age(parts) if each not in parked]
+        if _any_goes_on(parts):
+            if self._is_stalled(_LATE_SECONDS) and all(_is_asleep(each) for each in others):
+                self._tell(parts)
+        elif self._is_stalled(0.9 * _STALLED_SECONDS):
+            if not others or any(one.shares_a_queue(other) for one in parked for other in others):
+                _fail_newest(parts)
+                return
+            self._tell(parts)
+        self._stall = asyncio.get_running_loop().call_later(_STALLED_SECONDS, self._stall_rings)
 
     def wait_to_resume(self, execution: RunningStep) -> None:
         """Note that a step which waits for `resume` goes on only when others end, or no step can."""
         self._waiting.add(execution)
-        parts = self._all()
+        parts = self.everywhere()
         if not _any_goes_on(parts):
             self._resume_one(parts)
 
@@ -430,7 +550,7 @@ class MemoryArbiter:
 
     def _admit_one(self, parts: set[MemoryArbiter]) -> bool:
         """Begin the first step in line if there is room for its feeds: no other can go on."""
-        in_line = sorted(((each, part) for part in parts for each in part._line), key=_by_turn)
+        in_line = sorted(((each, part) for part in parts for each in part._line), key=_in_turn)
         for claim, part in in_line:
             waiter = part._line[claim]
             if not waiter.done() and claim.has_room(each for other in parts for each in other._claims):
@@ -450,17 +570,43 @@ def _by_age(parts: set[MemoryArbiter]) -> list[RunningStep]:
     return sorted(running, key=running.__getitem__)
 
 
+def _fail_newest(parts: set[MemoryArbiter]) -> None:
+    """Fail the newest step that waits for memory, and name those that have it.
+
+    It is not the one that asks for most: so the oldest step always ends, whatever comes after it.
+    """
+    failing = next(each for each in reversed(_by_age(parts)) if each.is_parked)
+    failing.fail_out_of_memory(describe_holders(parts, failing))
+
+
+def describe_holders(parts: set[MemoryArbiter], but: RunningStep | None = None) -> str:
+    """Return which steps hold memory, and what each waits for."""
+    claims = sorted((each for part in parts for each in part._claims), key=lambda each: each.number)
+    holding = [each for each in claims if (but is None or each.holder is not but) and any(each.held().values())]
+    text = "; ".join(each.describe() for each in holding[:_NAMED])
+    return f"{text}; and {len(holding) - _NAMED} others" if len(holding) > _NAMED else text
+
+
+def _waiters_listed(claims: Sequence[MemoryClaim]) -> str:
+    names = [each.what or "a step" for each in claims]
+    listed = ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
+    return f"{listed} wait" if len(names) > 1 else f"{listed} waits"
+
+
 def _any_goes_on(parts: set[MemoryArbiter]) -> bool:
     """Return True if a step will free memory, or block in its turn.
 
     One that was woken or cancelled in this turn of the event loop still waits, but its future is done: it will look
-    again, or unregister. One that waits for a queue goes on when others put something in, which those in line cannot
-    before they begin.
+    again, or unregister. One that waits for a queue, or for its user, goes on when others bring something. One that
+    waits for a function goes on by itself, unless that function waits for others, which nobody sees.
     """
     waiting: set[Any] = {each for part in parts for each in part._waiting}
-    if any(part._line for part in parts):
-        waiting |= {each.holder for part in parts for each in part._claims if each.is_paused}
-    return any(each not in waiting or not _is_asleep(each) for part in parts for each in part._running)
+    held_up = {each.holder for part in parts for each in part._claims if each.is_paused}
+    return any(
+        not _is_asleep(each) or (each not in waiting and (each not in held_up or each.waits_for_functions))
+        for part in parts
+        for each in part._running
+    )
 
 
 def _something_comes_back(parts: set[MemoryArbiter]) -> bool:
@@ -473,8 +619,9 @@ def _is_asleep(execution: RunningStep) -> bool:
     return execution.waiter is not None and not execution.waiter.done()
 
 
-def _by_turn(pair: tuple[MemoryClaim, MemoryArbiter]) -> tuple[int, int]:
-    return -pair[0].priority, pair[0].number
+def _in_turn(pair: tuple[MemoryClaim, MemoryArbiter]) -> tuple[bool, int, int]:
+    """Return a key by which parts of steps under way come before steps that have not begun; those by priority."""
+    return pair[0].whole is None, -pair[0].priority, pair[0].number
 
 
 def _by_number(pair: tuple[MemoryClaim, MemoryArbiter]) -> int:

@@ -10,12 +10,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Protocol
+from typing import Any, Protocol
+from weakref import ref
 
+import numpy as np
+
+from ...base.sizes import format_size
+from ...base.wording import short_device
 from ...kernels.memory.pool import Pool, SharedLimit
 
 Bytes = dict[Pool, int]
 Bound = Pool | SharedLimit  # of what a limit is: devices that share one have one in common
+_NAMED = 3  # operations that a text names
 
 # Claims of the steps that have called this, in turn: a step that a function of a step runs does not wait for that one.
 around: ContextVar[tuple[MemoryClaim, ...]] = ContextVar("tagloom_memory_claims", default=())
@@ -53,6 +59,11 @@ class Holder(Protocol):
     def waiter(self) -> asyncio.Future[None] | None: ...
     @property
     def is_computing(self) -> bool: ...
+    @property
+    def is_parked(self) -> bool: ...
+    @property
+    def waits_for_functions(self) -> bool: ...
+    def active(self) -> list[str]: ...
     def bytes_held(self) -> Sequence[tuple[Pool, int, int]]: ...
     def wake(self) -> None: ...
 
@@ -71,6 +82,11 @@ class MemoryClaim:
     is_free : bool
         Whether the step begins as soon as there is room for its feeds: it takes next to nothing besides, or a function
         of a step under way asks for it and may not wait for that.
+    what : str
+        Name of the step for errors and logs.
+    whole : MemoryClaim, optional
+        Claim of the partial run that these feeds are a further part of: it holds memory, so that the part goes before
+        steps that have not begun.
     priority : int
         Steps of higher ones are next in line.
 
@@ -88,6 +104,8 @@ class MemoryClaim:
         Set as the step begins.
     is_alone : bool
         Whether no other step was under way since it began.
+    parts : list of weakref.ref
+        Arrays that a partial run was fed in parts, which count as held as long as they live.
     """
 
     __slots__ = (
@@ -104,7 +122,10 @@ class MemoryClaim:
         "is_paused",
         "needs",
         "number",
+        "parts",
         "priority",
+        "what",
+        "whole",
     )
 
     def __init__(
@@ -113,8 +134,13 @@ class MemoryClaim:
         fed: dict[Pool, list[object]],
         peaks: StepPeaks | None,
         is_free: bool = False,
+        what: str = "",
+        whole: MemoryClaim | None = None,
         priority: int = 0,
     ) -> None:
+        self.what: str = what
+        self.whole: MemoryClaim | None = whole
+        self.parts: list[tuple[Pool, ref[np.ndarray[Any, Any]]]] = []
         self.number: int = number
         self.priority: int = priority
         self._fed: dict[Pool, list[object]] = fed
@@ -135,6 +161,10 @@ class MemoryClaim:
         if not self.is_begun or not self.is_fed:
             return {}
         found = dict(self.fed)
+        self.parts = [each for each in self.parts if each[1]() is not None]
+        for pool, part in self.parts:
+            array = part()
+            found[pool] = found.get(pool, 0) + (0 if array is None else array.nbytes)
         if self.holder is None:
             return found
         for pool, size, _ in self.holder.bytes_held():
@@ -146,6 +176,31 @@ class MemoryClaim:
         if self.needs is None and self._peaks is not None:
             self.needs = self._peaks.needs(self.fed)
         return self.needs is not None
+
+    def takes_at_least(self, others: Iterable[MemoryClaim]) -> Bytes:
+        """Return what runs of the same step that are under way have taken so far: this one will take as much."""
+        found: Bytes = {}
+        for claim in others:
+            if claim._peaks is self._peaks and claim.holder is not None:
+                for pool, _, most in claim.holder.bytes_held():
+                    found[pool] = max(found.get(pool, 0), most + self.fed.get(pool, 0))
+        return found
+
+    @property
+    def is_idle(self) -> bool:
+        """True if the step does nothing until others, its functions or its user bring something."""
+        return self.holder is not None and not self.holder.is_computing
+
+    def describe(self) -> str:
+        """Return the name of the step, what it holds, and what it waits for, for errors and logs."""
+        held = ", ".join(
+            f"{format_size(size)} of {short_device(pool.name)}" for pool, size in self.held().items() if size
+        )
+        waits = ", ".join(self.holder.active()[:_NAMED]) if self.holder is not None else ""
+        if self.holder is not None and self.holder.is_parked:
+            waits = "memory"
+        text = f"step {self.what or 'without a name'} holds {held or 'nothing'}"
+        return f"{text} and waits for {waits}" if waits else text
 
     def lacking(self) -> Bytes:
         """Return the bytes that the step may still take."""
@@ -200,8 +255,12 @@ class MemoryClaim:
 
 
 def refusal(claim: MemoryClaim, begun: Iterable[MemoryClaim]) -> tuple[Pool, int] | None:
-    """Return the device on which the feeds of a step do not fit, whoever else ends, and their bytes."""
-    held = _by_bound(pair for each in begun for pair in each.held().items())
+    """Return the device on which the feeds of a step do not fit, whoever else ends, and their bytes.
+
+    A partial run that waits for a part gives nothing back for that part.
+    """
+    ending = [each for each in begun if not (each is claim.whole and each.is_idle)]
+    held = _by_bound(pair for each in ending for pair in each.held().items())
     missing: dict[Bound, int] = {}
     for pool, size in claim.missing():
         bound = pool.bound
@@ -209,6 +268,11 @@ def refusal(claim: MemoryClaim, begun: Iterable[MemoryClaim]) -> tuple[Pool, int
         if missing[bound] > _limit(bound) - max(0, bound.used_bytes - held.get(bound, 0)):
             return pool, missing[bound]
     return None
+
+
+def have_room(sizes: Bytes) -> bool:
+    """Return True if as many bytes are free on each device now."""
+    return all(size <= _room(bound) for bound, size in _by_bound(sizes.items()).items())
 
 
 def _by_bound(sizes: Iterable[tuple[Pool, int]]) -> dict[Bound, int]:

@@ -13,7 +13,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from ...base.errors import GraphError, StepTimeout
+from ...base.errors import DeviceMemoryError, GraphError, StepTimeout
 from ...base.source_lines import Source, user_source
 from ...base.tags import DEAD
 from ...base.waiting import wait_shielded
@@ -39,6 +39,7 @@ from .dead_fetch import explain_dead_fetch
 from .environment import StepEnvironment
 from .failures import complete
 from .launch import charge_feeds, counters_of, launch, switch_outcomes
+from .queue_uses import instances_of_feeds, uses_of_step
 from .stalls import describe_order, stall_timer
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ class Execution:
         "tasks",
         "time_slices",
         "waiter",
+        "why_no_room",
     )
 
     def __init__(
@@ -115,6 +117,7 @@ class Execution:
         self.tasks: dict[asyncio.Task[Any] | OpTask, tuple[int, Any]] = {}
         self.waiter: asyncio.Future[None] | None = None
         self.owner: asyncio.Task[Any] | None = None  # the task that runs the step, once the step waits
+        self.why_no_room: str = ""  # who has the memory that the step did not get
         self.cancels: int = 0  # how often that was asked to be cancelled before
 
     async def run(self, timeout: float | None = None) -> list[Any]:
@@ -132,7 +135,9 @@ class Execution:
             if self.claim is not None:
                 self.claim.note_end()
             return fetched
-        except BaseException:
+        except BaseException as error:
+            if self.why_no_room and isinstance(error, DeviceMemoryError):
+                error.got = f"{error.got}; {self.why_no_room}"
             self.machine.close()
             if self.environment.worker_pool is not None:
                 self.environment.worker_pool.release_orphans()
@@ -302,8 +307,22 @@ class Execution:
         """Whether a drain would find something to run."""
         return bool(self.machine.can_progress)
 
-    def fail_out_of_memory(self) -> None:
-        """End the step, since nothing will give memory to its parked instances."""
+    @property
+    def waits_for_functions(self) -> bool:
+        """True if the step waits for anything that ends by itself, as functions and kernels in threads do."""
+        feeds = instances_of_feeds(self.step)
+        return bool(self.machine.offloaded) or any(
+            not _is_from_others(each) and task.get_name() not in feeds for task, (_, each) in self.tasks.items()
+        )
+
+    def shares_a_queue(self, other: Execution) -> bool:
+        """Return True if this step would bring what `other` waits for: elements of a queue, or room in it."""
+        mine, its = uses_of_step(self.step), uses_of_step(other.step)
+        return bool(mine.puts & its.takes or mine.takes & its.puts)
+
+    def fail_out_of_memory(self, why: str = "") -> None:
+        """End the step, since nothing will give memory to its parked instances; `why` names who has it."""
+        self.why_no_room = why
         assert isinstance(self.machine, LimitedMachine | MachineGroup)  # others never wait for memory
         self.machine.fail_out_of_memory()
         self.wake()

@@ -8,15 +8,16 @@ from math import inf
 from time import perf_counter
 from typing import Any
 
-from ...base.errors import StepTimeout, TagloomError
+from ...base.errors import DeviceMemoryError, StepTimeout, TagloomError
 from ...kernels.memory.pool import MemoryLimitError
+from ..memory.arbiter import MemoryArbiter, describe_holders
 from ..memory.claims import MemoryClaim, around
 from ..memory.limits import refused
 from ..scheduling.priorities import current_priority
 from .compiled_step import CompiledStep
 from .environment import StepEnvironment
 from .launch import fed_arrays
-from .outcomes import StepCounts
+from .outcomes import StepCounts, names_of
 
 
 class MemoryPlaces:
@@ -62,14 +63,14 @@ class MemoryPlaces:
         """
         arbiter, environment = self._environment.arbiter, self._environment
         peaks = step.peaks if self._counts_peaks else None
-        claim = arbiter.claim(fed_arrays(step, feeds, environment), peaks, step.is_light, current_priority())
+        label, priority = _label(step), current_priority()
+        claim = arbiter.claim(fed_arrays(step, feeds, environment), peaks, step.is_light, label, priority=priority)
         if not arbiter.admit_now(claim):
             came = perf_counter()
             try:
                 await self._in_line(claim, timeout)
             except MemoryLimitError as error:
-                pool = self._pools[error.device]
-                raise refused(error, "the values fed", [step], pool, environment.resources) from None
+                raise self._refused(error, step) from None
             if timeout is not None:
                 timeout = max(timeout - (perf_counter() - came), 1e-6)
         try:
@@ -89,7 +90,7 @@ class MemoryPlaces:
         except BaseException as error:
             failure = error
             if isinstance(error, TimeoutError) and deadline.expired():
-                failure = _still_in_line(timeout, claim)
+                failure = _still_in_line(timeout, claim, self._environment.arbiter)
             self._counts.started += 1
             self._counts.note(failure)
             raise failure from None
@@ -104,10 +105,51 @@ class MemoryPlaces:
         """Note that a partial run holds memory; nothing more is kept for it, which waits for its user."""
         if not self.is_limited or not self._counts_peaks:
             return None
-        claim = self._environment.arbiter.claim({}, None, is_light=True)
+        claim = self._environment.arbiter.claim({}, None, is_light=True, what=_label(execution.step))
         self._environment.arbiter.enter(claim)
         claim.begin(execution)
         return claim
+
+    async def place_part(
+        self, step: CompiledStep, whole: MemoryClaim, arrays: list[Any], in_line: set[MemoryClaim]
+    ) -> MemoryClaim:
+        """Wait until there is room for the feeds of a part of a partial run; return the claim to be left.
+
+        Parameters
+        ----------
+        step : CompiledStep
+        whole : MemoryClaim
+            Of the partial run. Its first part stands in line as a step does, further ones in front of that line.
+        arrays : list of numpy.ndarray
+            What will be copied.
+        in_line : set of MemoryClaim
+            Has the claim while it waits.
+
+        Raises
+        ------
+        DeviceMemoryError
+            If there is no room though all others end, or all others are partial runs that wait in the same way.
+        """
+        arbiter, pool = self._environment.arbiter, self._environment.devices[0].pool
+        fed: dict[Any, list[object]] = {} if pool is None or pool.limit is None else {pool: list(arrays)}
+        is_further = any(whole.held().values())
+        claim = arbiter.claim(fed, None, False, _label(step), whole if is_further else None)
+        if not arbiter.admit_now(claim):
+            in_line.add(claim)
+            try:
+                await arbiter.admit(claim)
+            except MemoryLimitError as error:
+                raise self._refused(error, step) from None
+            finally:
+                in_line.discard(claim)
+        return claim
+
+    def _refused(self, error: MemoryLimitError, step: CompiledStep) -> DeviceMemoryError:
+        pool = self._pools[error.device]
+        found = refused(error, "the values fed", [step], pool, self._environment.resources)
+        for note in getattr(error, "__notes__", ()):
+            found.got = f"{found.got}; {note}"
+        return found
 
     def leave(self, claim: MemoryClaim | None) -> None:
         """Keep no memory for a step any longer, as it is over or does not begin."""
@@ -120,7 +162,11 @@ class MemoryPlaces:
         self._environment.arbiter.send_away(make_error)
 
 
-def _still_in_line(seconds: float | None, claim: MemoryClaim) -> StepTimeout:
+def _label(step: CompiledStep) -> str:
+    return ", ".join(names_of(step))
+
+
+def _still_in_line(seconds: float | None, claim: MemoryClaim, arbiter: MemoryArbiter) -> StepTimeout:
     error = StepTimeout(
         f"the step did not end within {seconds} s",
         wanted=f"at most {seconds} s",
@@ -129,6 +175,8 @@ def _still_in_line(seconds: float | None, claim: MemoryClaim) -> StepTimeout:
     )
     if claim.needs is None:
         error.add_note("the step waits to be alone, as it has not run before: nobody knows what it takes")
+    if holders := describe_holders(arbiter.everywhere()):
+        error.add_note(holders)
     for pool, size in (claim.needs or {}).items():
         error.add_note(f"the step waits for {size} bytes of memory of {pool.name}")
     return error

@@ -8,20 +8,23 @@ from functools import partial
 from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
+from weakref import ref
 
 import numpy as np
 
 from ...base.errors import GraphError, SessionClosed
-from ...base.tags import ROOT_PATH, instance_name
 from ...compile.mark_fetched import takes_behind
 from ...ir.operation import Operation
 from ...ir.tensor import Tensor
+from ..memory.claims import MemoryClaim
+from ..memory.limits import from_outside
 from ..observe.trace import Trace
 from ..scheduling.admission import Place
 from ..scheduling.timeouts import check_seconds
 from .compiled_step import CompiledStep
 from .dead_fetch import explain_dead_fetch
 from .execution import start_timer
+from .queue_uses import instances_of_feeds
 from .request import Request, feed_values, make_request
 from .tensor_handle import check_on_host
 
@@ -63,6 +66,9 @@ class PartialRunState:
         self._give_back: Callable[[], object] = lambda: None  # what was taken for results that nobody has
         self._loop: asyncio.AbstractEventLoop | None = None
         self.number: int = -1
+        self.claim: MemoryClaim | None = None  # under a limit of memory, if the executor says what a step holds
+        self.refuse: Callable[[MemoryClaim, BaseException], None] | None = None
+        self.in_line: set[MemoryClaim] = set()  # of parts that wait for memory
         self._waiters: set[_Waiter] = set()
 
     @property
@@ -143,8 +149,7 @@ class PartialRunState:
         if self._task is None or self._task.done():
             return [], []
         names, lines = self._execution.activity()
-        nodes = self.step.plan.nodes
-        feeds = {instance_name(node.name, ROOT_PATH, 0) for node in nodes if node.type == "PartialFeed"}
+        feeds = instances_of_feeds(self.step)
         return [name for name in names if name not in feeds], lines
 
     def over(self) -> None:
@@ -162,10 +167,13 @@ class PartialRunState:
         if error is not None:
             self._values.clear()
             self._give_back()
-        self.error = None if self._waiters else error
+        self.error = None if self._waiters or self.in_line else error
         self._tell(error)
 
     def _tell(self, error: BaseException | None) -> None:
+        if self.ended is not None and self.refuse is not None:
+            for claim in list(self.in_line):
+                self.refuse(claim, error or GraphError("this partial run has ended", got=self.ended, hint=_AGAIN))
         for waiter in self._waiters:
             waiter.tell(error)
 
@@ -266,6 +274,7 @@ class PartialRun:
         self._results = {element: key for key, element in enumerate(_elements(step))}
         self._feeds = {feed.tensor: index for index, feed in enumerate(step.feeds)}
         self._fed: set[int] = set()
+        self._feeding: set[int] = set()  # by parts that wait for memory
         self._asked: set[int] = set()  # fetches taken, or waited for
         self._taken: set[int] = set()
         self._closed = False
@@ -300,8 +309,13 @@ class PartialRun:
         arrays = self._convert(*feed_values(feeds, self._step.graph))
         for element, key in zip(_elements(request), keys, strict=True):
             self._check_computable(element, key, self._fed | set(arrays))
-        self._feed(arrays)
-        return await self._fetch(request, keys, timeout)
+        timer = start_timer(self._parts, timeout, "a part of the step")
+        try:
+            await self._feed(arrays)
+            return await self._fetch(request, keys)
+        finally:
+            if timer is not None:
+                timer.cancel()
 
     def _check_alive(self) -> None:
         if self._closed:
@@ -330,13 +344,13 @@ class PartialRun:
             return key
 
     def _convert(self, tensors: tuple[Tensor, ...], values: list[Any]) -> dict[int, np.ndarray[Any, Any]]:
-        """Return copies of the values by index of their feed, checked against dtype and static shape."""
+        """Return the values as arrays by index of their feed, checked against dtype and static shape."""
         arrays = {}
         for tensor, value in zip(tensors, values, strict=True):
             index = self._feeds.get(tensor)
             if index is None:
                 _refuse_unknown(tensor, "feeds", self._feeds)
-            if index in self._fed:
+            if index in self._fed or index in self._feeding:
                 raise GraphError(
                     f"{tensor.name} has already been fed in this partial run",
                     operation=tensor.op,
@@ -344,8 +358,7 @@ class PartialRun:
                 )
             arrays[index] = self._step.feeds[index].convert(value)
             check_on_host(tensor, arrays[index])
-        contexts = self.runner.environment.devices[0].contexts
-        return {index: contexts.run(np.array, array) for index, array in arrays.items()}
+        return arrays
 
     def _check_computable(self, element: Tensor | Operation, key: int, fed: set[int]) -> None:
         missing = [self._step.feeds[index].tensor.name for index in self._step.needs[key] if index not in fed]
@@ -357,16 +370,51 @@ class PartialRun:
                 hint="feed them in this part or an earlier one",
             )
 
-    def _feed(self, arrays: dict[int, np.ndarray[Any, Any]]) -> None:
-        self._fed.update(arrays)
-        for index in list(arrays):
-            self._parts.feed(index, arrays.pop(index))
+    async def _feed(self, arrays: dict[int, np.ndarray[Any, Any]]) -> None:
+        """Give the step copies of values, as soon as there is room for them; who is cancelled before has fed none."""
+        whole, place = self._parts.claim, None
+        if whole is not None and arrays:
+            self._feeding.update(arrays)
+            try:
+                place = await self.runner.memory.place_part(
+                    self._step, whole, list(arrays.values()), self._parts.in_line
+                )
+                self._check_alive()
+            except BaseException:
+                self._leave(place)
+                raise
+            finally:
+                self._feeding.difference_update(arrays)
+        try:
+            copies = self._copies(arrays)
+        finally:
+            self._leave(place)
+        self._fed.update(copies)
+        for index in list(copies):
+            self._parts.feed(index, copies.pop(index))
 
-    async def _fetch(self, request: Request, keys: list[int], timeout: float | None) -> Any:
+    def _leave(self, place: MemoryClaim | None) -> None:
+        if place is not None:
+            self.runner.environment.arbiter.release(place)
+
+    def _copies(self, arrays: dict[int, np.ndarray[Any, Any]]) -> dict[int, np.ndarray[Any, Any]]:
+        """Return copies of values, which count as memory of the first device."""
+        environment, whole = self.runner.environment, self._parts.claim
+        contexts = environment.devices[0].contexts
+        copies = {
+            index: from_outside(contexts, environment.resources, "the values fed", np.array, array)
+            for index, array in arrays.items()
+        }
+        if whole is not None and (pool := environment.devices[0].pool) is not None:
+            whole.parts += [(pool, ref(copy)) for copy in copies.values()]
+        return copies
+
+    async def _fetch(self, request: Request, keys: list[int]) -> Any:
         """Return results; who is cancelled while waiting for them may ask again."""
         self._asked.update(keys)
         try:
-            await self._wait(keys, timeout)
+            # If they are the last ones, until the step has ended.
+            await self._parts.wait(keys, len(self._taken) + len(keys) == len(self._results))
         except BaseException:
             self._asked.difference_update(keys)
             raise
@@ -375,15 +423,6 @@ class PartialRun:
         got = [element.op if isinstance(element, Tensor) else element for element in _elements(request)]
         self.runner.environment.resources.hand_over_taken(self._parts.number, set().union(*map(takes_behind, got)))
         return result
-
-    async def _wait(self, keys: list[int], timeout: float | None) -> None:
-        """Wait until the results are there; if they are the last ones, until the step has ended."""
-        timer = start_timer(self._parts, timeout, "a part of the step")
-        try:
-            await self._parts.wait(keys, len(self._taken) + len(keys) == len(self._results))
-        finally:
-            if timer is not None:
-                timer.cancel()
 
 
 async def begin(runner: StepRunner, step: CompiledStep, trace: Trace | None) -> PartialRun:
@@ -430,7 +469,8 @@ def _begin(
         runner.counts.tell(told, perf_counter() - began, waited, error)
 
     execution = runner.begin(step, [], watches, trace, parts)
-    claim = runner.memory.enter(execution)
+    claim = parts.claim = runner.memory.enter(execution)
+    parts.refuse = runner.environment.arbiter.refuse
     runner.running.add(parts)
     give_back = partial(runner.environment.resources.give_back, execution.context.number)
     parts.start(execution, give_back).add_done_callback(over)

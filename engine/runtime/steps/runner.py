@@ -386,12 +386,14 @@ class StepRunner:
         """
         try:
             feeds = tuple([feed.tensor for feed in step.feeds])
-            return await self.compiler.compile(
+            found = await self.compiler.compile(
                 request, feeds, step.watched, self.check_admits, step.is_observed, shapes
             )
         except (GraphError, DeviceMemoryError):
             step.fed_shapes.decline(shapes)
             return step
+        found.peaks = step.peaks  # what one has taken the other will take, about
+        return found
 
     def begin(
         self,

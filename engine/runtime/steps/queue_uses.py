@@ -1,0 +1,60 @@
+"""Queues that steps use, and feeds that partial runs wait for."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ...base.tags import ROOT_PATH, instance_name
+from ...ir.graph import Graph
+from ...ir.operation import Operation
+from ...ir.program import Program, copy_program
+from ...ir.traits import Effect
+from .compiled_step import CompiledStep
+from .request import make_request
+
+
+class Uses(NamedTuple):
+    """The queues that a step uses.
+
+    Attributes
+    ----------
+    takes, puts : frozenset of str
+        Shared names of the queues that it waits for elements of, or for room in.
+    """
+
+    takes: frozenset[str]
+    puts: frozenset[str]
+
+
+def uses_of(graph: Graph, fetches: Any) -> Uses:
+    """Return what a step takes from, and puts into, of that which outlives it and steps feed."""
+    request = make_request(graph, fetches)
+    program = copy_program(Program(graph, [], request.tensors, request.targets))
+    waiting = [
+        op
+        for op in program.graph.root.walk()
+        if Effect.WAITS in op.definition.effects and op.inputs and _is_fed_by_steps(op.inputs[0].op)
+    ]
+    return Uses(
+        frozenset(_name_of(op) for op in waiting if op.outputs),
+        frozenset(_name_of(op) for op in waiting if not op.outputs),
+    )
+
+
+def _is_fed_by_steps(handle: Operation) -> bool:
+    return handle.definition.outlives_step and not handle.definition.comes_from_outside
+
+
+def _name_of(op: Operation) -> str:
+    handle = op.inputs[0].op
+    return str(handle.attrs.get("shared_name", handle.name))
+
+
+def uses_of_step(step: CompiledStep) -> Uses:
+    """Return the queues that a compiled step uses."""
+    return uses_of(step.graph, [*step.tensors, *step.targets])
+
+
+def instances_of_feeds(step: CompiledStep) -> set[str]:
+    """Return the names of the instances in which a partial run waits for its feeds."""
+    return {instance_name(node.name, ROOT_PATH, 0) for node in step.plan.nodes if node.type == "PartialFeed"}
