@@ -23,7 +23,7 @@ def check_compression(compression: Any) -> str:
     """
     word = "" if compression is None else compression
     found = word.lower() if isinstance(word, str) else word
-    if found not in COMPRESSIONS:
+    if not isinstance(found, str) or found not in COMPRESSIONS:
         raise GraphError(
             "files of this compression are neither read nor written",
             wanted="'auto', 'gzip', 'zlib' or ''",

@@ -191,7 +191,7 @@ def as_dtype(value: Any) -> DType:
         return _BY_NAME[value]
     try:
         numpy = np.dtype(value)
-    except TypeError:
+    except (TypeError, ValueError):
         raise DtypeError("not a dtype", got=repr(value), hint=f"use one of {', '.join(_BY_NAME)}") from None
     if numpy.kind in "UST":
         return string

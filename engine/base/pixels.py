@@ -25,7 +25,7 @@ def pillow() -> Any:
 
 def mode_of(channels: int) -> str:
     """Return Pillow's mode for a number of channels; GraphError unless that is 1, 3 or 4."""
-    if channels not in _MODES:
+    if not isinstance(channels, int) or channels not in _MODES:
         raise GraphError("images have no such channels", wanted="1, 3 or 4", got=channels, hint="3 for RGB")
     return _MODES[channels]
 

@@ -8,6 +8,7 @@ from ..base.errors import GraphError
 from ..ir import scopes
 from ..ir.apply import apply, build, scoped_name
 from ..ir.entry import public
+from ..ir.misuse import refuses_misuse
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
 from ..ops.queues import iterators as _operations  # noqa: F401  declares the operation types used below
@@ -61,6 +62,7 @@ class GraphIterator:
     [[0.0, 1.0, 2.0, 3.0], [10.0], [0.0, 1.0, 2.0, 3.0], [10.0]]
     """
 
+    @refuses_misuse
     def __init__(self, dataset: Dataset, shared_name: str | None = None, name: str = "iterator") -> None:
         if dataset.element_spec is None:
             raise GraphError(

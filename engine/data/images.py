@@ -11,6 +11,7 @@ import numpy as np
 
 from ..base.errors import ShapeError
 from ..base.pixels import decode, mode_of
+from ..ir.misuse import refuses_misuse
 from ..runtime.functions.arguments import TensorSpec
 from .dataset import Dataset
 from .sources import Files, from_files
@@ -19,6 +20,7 @@ Array = np.ndarray[Any, Any]
 _GRAY = np.array([0.299, 0.587, 0.114], np.float32)  # ITU-R BT.601
 
 
+@refuses_misuse
 def from_images(files: Files, channels: int = 3, parallel: int = 2) -> Dataset:
     """Return paths and images of image files, read and decoded in threads.
 
@@ -60,6 +62,7 @@ def from_images(files: Files, channels: int = 3, parallel: int = 2) -> Dataset:
     return made
 
 
+@refuses_misuse
 def decode_image(data: bytes, channels: int = 3) -> Array:
     """Return the pixels of an image in a format that Pillow knows, as JPEG and PNG.
 
@@ -95,6 +98,7 @@ def decode_image(data: bytes, channels: int = 3) -> Array:
     return decode(data, channels)
 
 
+@refuses_misuse
 def random_crop(image: Array, size: tuple[int, int], rng: np.random.Generator) -> Array:
     """Return a part of an image from a random place.
 
@@ -135,6 +139,7 @@ def random_crop(image: Array, size: tuple[int, int], rng: np.random.Generator) -
     return image[top : top + size[0], left : left + size[1]]
 
 
+@refuses_misuse
 def random_flip(image: Array, rng: np.random.Generator) -> Array:
     """Return an image, or, as often, the image with left and right exchanged.
 
@@ -158,6 +163,7 @@ def random_flip(image: Array, rng: np.random.Generator) -> Array:
     return image[:, ::-1] if rng.random() >= 0.5 else image
 
 
+@refuses_misuse
 def random_distort(
     image: Array,
     rng: np.random.Generator,

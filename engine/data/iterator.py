@@ -16,6 +16,7 @@ from typing import Any
 from ..base.deferred import made
 from ..base.errors import GraphError, QueueClosed, SessionClosed
 from ..base.settings import DEFAULTS
+from ..ir.misuse import refuses_misuse
 from ..kernels.core.async_result import AsyncResult
 from ..kernels.cpu.queue_lines import Attempt, Line
 from ..ops.queues.figures import IteratorStatistics
@@ -90,6 +91,7 @@ class DatasetIterator:
     True
     """
 
+    @refuses_misuse
     def __init__(
         self,
         dataset: Opens,

@@ -14,6 +14,7 @@ from ..base.compressed_files import check_compression
 from ..base.dtypes import as_dtype
 from ..base.errors import GraphError, ShapeError
 from ..base.record_files import FixedLayout
+from ..ir.misuse import refuses_misuse
 from ..runtime.functions.arguments import TensorSpec
 from .arguments import check_counts
 from .dataset import Dataset
@@ -24,6 +25,7 @@ from .stages.elements import leaves_of, packed
 Files = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
+@refuses_misuse
 def from_iterable(
     source: Iterable[Any] | Callable[[], Iterable[Any]], *, output: Any = None, threads: bool | None = None
 ) -> Dataset:
@@ -65,6 +67,7 @@ def from_iterable(
     return made if output is None else made.check(output)
 
 
+@refuses_misuse
 def from_async(source: Any, *, output: Any = None) -> Dataset:
     """Return the elements of an asynchronous iterable, as an async generator function.
 
@@ -104,6 +107,7 @@ def from_async(source: Any, *, output: Any = None) -> Dataset:
     return made if output is None else made.check(output)
 
 
+@refuses_misuse
 def from_arrays(arrays: Any) -> Dataset:
     """Return the slices of arrays along axis 0.
 
@@ -144,6 +148,7 @@ def from_arrays(arrays: Any) -> Dataset:
     return Dataset(stages.ArraysStage, spec=spec, arrays=packed(arrays, iter(leaves)))
 
 
+@refuses_misuse
 def from_npz(path: str | os.PathLike[str], names: Iterable[str] | None = None) -> Dataset:
     """Return the slices of the arrays of an ``.npz`` file along axis 0, as dicts by their names.
 
@@ -224,6 +229,7 @@ def _headers(path: str) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
     return found
 
 
+@refuses_misuse
 def from_files(files: Files) -> Dataset:
     """Return the paths of files.
 
@@ -253,6 +259,7 @@ def from_files(files: Files) -> Dataset:
     return Dataset(stages.PathsStage, spec=TensorSpec([], "string"), patterns=stages.as_patterns(files))
 
 
+@refuses_misuse
 def from_text(files: Files, compression: str = "auto") -> Dataset:
     """Return the lines of files of text in UTF-8, without their ends and without a byte order mark.
 
@@ -282,6 +289,7 @@ def from_text(files: Files, compression: str = "auto") -> Dataset:
     return _records(files, "text", "line", compression, TensorSpec([], "string"))
 
 
+@refuses_misuse
 def from_tfrecord(files: Files, compression: str = "auto") -> Dataset:
     """Return the records of TFRecord files; their checksums are looked at.
 
@@ -312,6 +320,7 @@ def from_tfrecord(files: Files, compression: str = "auto") -> Dataset:
     return _records(files, "tfrecord", "record", compression, TensorSpec([None], "uint8"))
 
 
+@refuses_misuse
 def from_fixed_length_records(
     files: Files, record_bytes: int, header_bytes: int = 0, footer_bytes: int = 0, compression: str = "auto"
 ) -> Dataset:
@@ -365,6 +374,7 @@ def _records(files: Files, format: str | FixedLayout, unit: str, compression: st
     )
 
 
+@refuses_misuse
 def zip_datasets(*datasets: Dataset) -> Dataset:
     """Return tuples of an element of each Dataset, as long as all have some.
 

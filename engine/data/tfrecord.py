@@ -13,6 +13,7 @@ import numpy as np
 from ..base.compressed_files import check_compression, open_for_writing
 from ..base.errors import DtypeError, TagloomError
 from ..base.record_files import tfrecord
+from ..ir.misuse import refuses_misuse
 
 Array = np.ndarray[Any, Any]
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # kinds of fields on the wire
@@ -43,6 +44,7 @@ class TFRecordWriter:
     19
     """
 
+    @refuses_misuse
     def __init__(self, path: str | os.PathLike[str], compression: str = "auto") -> None:
         self._file: BinaryIO = open_for_writing(os.fspath(path), check_compression(compression))
 
@@ -72,6 +74,7 @@ class TFRecordWriter:
         self._file.close()
 
 
+@refuses_misuse
 def parse_example(record: bytes) -> dict[str, Array | list[bytes]]:
     """Return the features of a serialized tf.train.Example.
 
@@ -111,6 +114,7 @@ def parse_example(record: bytes) -> dict[str, Array | list[bytes]]:
     return found
 
 
+@refuses_misuse
 def make_example(features: Mapping[str, Any]) -> bytes:
     """Return a serialized tf.train.Example.
 

@@ -17,6 +17,7 @@ from ..ir.entry import public
 from ..ir.static_values import static_value
 from ..ir.tensor import Tensor
 from ..ir.typed import NamedFields, Result
+from ..ops.support.arguments import listed
 from .branches import build_branches, unpack
 from .leaves import from_tensor, to_tensor
 
@@ -282,6 +283,8 @@ def switch_case(branch_index: Any, branch_fns: Any, default: Function | None = N
     >>> [f.sync(k).item() for k in (0, 1, 7, -1)]
     ['zero', 'one', 'many', 'many']
     """
+    if not isinstance(branch_fns, dict):
+        branch_fns = listed(branch_fns, "switch_case", "functions", "index, [f, g]")
     if not isinstance(branch_fns, dict) and any(isinstance(fn, tuple) for fn in branch_fns):
         branch_fns = dict(branch_fns)
     if isinstance(branch_fns, dict):
@@ -293,7 +296,7 @@ def switch_case(branch_index: Any, branch_fns: Any, default: Function | None = N
                 hint="give the missing numbers a function, or use case",
             )
         branch_fns = [branch_fns[i] for i in range(len(branch_fns))]
-    functions = list(branch_fns) + ([default] if default is not None else [])
+    functions = branch_fns + ([default] if default is not None else [])
     if not functions:
         raise GraphError(
             "switch_case needs at least one branch",
@@ -404,7 +407,7 @@ def case(
     >>> [tg.function(size).sync(x).item() for x in (5, 50, 500)]
     ['small', 'medium', 'large']
     """
-    pairs = list(pred_fn_pairs.items()) if isinstance(pred_fn_pairs, dict) else list(pred_fn_pairs)
+    pairs = list(pred_fn_pairs.items()) if isinstance(pred_fn_pairs, dict) else _pairs(pred_fn_pairs)
     if not pairs:
         raise GraphError(
             "case needs at least one (predicate, function) pair",
@@ -429,6 +432,20 @@ def case(
             return cond(predicates[0], functions[0], lambda: call(default, (), f"the default of {name}"), strict, name)
         roles = [f"function {i}" for i in range(len(pairs))]
         return build_branches(_first_true(predicates), [*functions, default], strict, name, [*roles, "default"])
+
+
+def _pairs(given: Any) -> list[tuple[Any, Any]]:
+    """Return the pairs of `case`; GraphError if they are something else."""
+    pairs = listed(given, "case", "pairs of a predicate and a function", "[(x < 1.0, f), (x < 2.0, g)]")
+    for pair in pairs:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise GraphError(
+                "case takes a function for each predicate",
+                wanted="pairs (predicate, function)",
+                got=repr(pair),
+                hint="case([(x < 1.0, f), (x < 2.0, g)], default=h)",
+            )
+    return [(predicate, function) for predicate, function in pairs]
 
 
 def _first_true(predicates: Sequence[Tensor]) -> Tensor:

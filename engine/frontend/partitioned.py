@@ -16,6 +16,7 @@ from ..ir import scopes
 from ..ir.apply import apply, as_symbolic, constant, convert_to_tensor, scoped_name
 from ..ir.entry import public
 from ..ir.graph import Graph
+from ..ir.misuse import refuses_misuse
 from ..ir.operation import Operation
 from ..ir.tensor import Operators, Tensor
 from ..ops.control.assertions import assert_equal
@@ -102,6 +103,7 @@ class PartitionedVariable(Operators):
 
         def _fetched(self) -> Any: ...  # see `ir/typed.py`
 
+    @refuses_misuse
     def __init__(
         self,
         initial_value: Any,

@@ -8,6 +8,7 @@ from ..base.docstrings import Family
 from ..base.errors import GraphError
 from ..base.shapes import SCALAR
 from ..ir import scopes
+from ..ir.misuse import refuses_misuse
 from ..ops.queues import operations as _operations  # noqa: F401  declares the operation types used below
 from .queue_base import QueueBase
 from .queue_components import component_shapes
@@ -56,6 +57,7 @@ class FIFOQueue(QueueBase):
 
     __slots__ = ()
 
+    @refuses_misuse
     def __init__(
         self,
         capacity: int,
@@ -102,6 +104,7 @@ class PaddingFIFOQueue(QueueBase):
 
     __slots__ = ()
 
+    @refuses_misuse
     def __init__(
         self,
         capacity: int,
@@ -157,6 +160,7 @@ class PriorityQueue(QueueBase):
 
     __slots__ = ()
 
+    @refuses_misuse
     def __init__(
         self,
         capacity: int,
@@ -207,6 +211,7 @@ class RandomShuffleQueue(QueueBase):
 
     __slots__ = ()
 
+    @refuses_misuse
     def __init__(
         self,
         capacity: int,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from ..base.errors import GraphError
 from ..ir import entry
 from ..ir.entry import public
 from ..ir.tensor import Operators, Tensor
@@ -98,6 +99,13 @@ def _function(name: str, summary: str, arguments: str, begin: str, updates: str,
     """Declare the function that is a method of variables."""
 
     def function(ref: Any, indices: Any, updates: Any, use_locking: Any = None, name: str | None = None) -> Tensor:
+        if not hasattr(ref, function.__name__):
+            raise GraphError(
+                f"{function.__name__} changes a variable",
+                wanted="a Variable",
+                got=repr(ref),
+                hint="tensor_scatter_update returns a changed copy of a tensor",
+            )
         return getattr(ref, function.__name__)(indices, updates, name)  # type: ignore[no-any-return]
 
     function.__name__ = function.__qualname__ = name

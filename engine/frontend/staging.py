@@ -12,6 +12,7 @@ from ..base.docstrings import Family
 from ..base.errors import GraphError
 from ..ir.apply import apply, build, convert_to_tensor
 from ..ir.entry import public
+from ..ir.misuse import refuses_misuse
 from ..ir.operation import Operation
 from ..ir.tensor import Tensor
 from ..ops.queues import operations as _operations  # noqa: F401  declares the operation types used below
@@ -80,6 +81,7 @@ class StagingArea(_Area):
 
     __slots__ = ()
 
+    @refuses_misuse
     def __init__(
         self,
         dtypes: Any,
@@ -190,6 +192,7 @@ class MapStagingArea(_Area):
     __slots__ = ()
     _what = "map staging area"
 
+    @refuses_misuse
     def __init__(
         self,
         dtypes: Any,

@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 from ..base import nest
 from . import scopes
 from .graph import Graph
+from .misuse import BARE, misuse, usage_of
 from .region import Region
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -48,7 +49,7 @@ def builds(function: F) -> F:
     """Mark a function that users build with, in whatever module it is.
 
     Where no graph is open it builds in that of its arguments. An argument that it does not take, or is not given, is a
-    TypeError with a note on how it is called.
+    TypeError with a note on how it is called. One of a kind that nothing has looked for is a GraphError: see `misuse`.
     """
 
     @functools.wraps(function)
@@ -58,9 +59,12 @@ def builds(function: F) -> F:
                 return function(*args, **kwargs)
             with scopes.within(region=graph.root):
                 return function(*args, **kwargs)
-        except TypeError as error:
+        except BARE as error:
             _explain(function, error)
-            raise
+            told = misuse(function, error, args, kwargs)
+            if told is None:
+                raise
+            raise told from error
 
     return cast(F, called)
 
@@ -109,21 +113,14 @@ def opened_for(values: Iterable[Any]) -> Any:
     return scopes.within(region=region_for(values))
 
 
-def _explain(function: Callable[..., Any], error: TypeError) -> None:
+def _explain(function: Callable[..., Any], error: Exception) -> None:
     """Add to an error how a function is called, if it was not: the error has no line of the function then."""
-    if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+    if not isinstance(error, TypeError) or error.__traceback__ is None or error.__traceback__.tb_next is not None:
         return
     parameters = [p for p in inspect.signature(function).parameters.values() if p.name not in ("self", "cls")]
-    taken = str(inspect.Signature(list(map(_brief, parameters)))).replace("Ellipsis", "...")
-    usage = function.__qualname__.removesuffix(".__init__") + taken
+    usage = usage_of(function)
     unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
     names = [p.name for p in parameters]
     near = [KEYWORDS.get(unknown[1], ""), *get_close_matches(unknown[1], names, 1)] if unknown else []
     meant = next((each for each in near if each in names), None)
     error.add_note(f"  try: {meant}=, as in {usage}" if meant else f"  try: {usage}")
-
-
-def _brief(parameter: inspect.Parameter) -> inspect.Parameter:
-    """Return a parameter without its annotation, and without a default that is more than a word."""
-    is_long = parameter.default is not parameter.empty and len(repr(parameter.default)) > 20
-    return parameter.replace(annotation=parameter.empty, default=... if is_long else parameter.default)

@@ -40,6 +40,13 @@ def add_loss(loss: Any, loss_collection: str | None = LOSSES) -> None:
     [<Tensor mine:0 float32[]>]
     """
     if loss_collection is not None:
+        if not isinstance(loss_collection, str):
+            raise GraphError(
+                "a collection of a graph has a name",
+                wanted="a name, or None to collect nothing",
+                got=repr(loss_collection),
+                hint="leave loss_collection out for 'losses'",
+            )
         loss = convert_to_tensor(loss)
         loss.graph.collections.setdefault(loss_collection, []).append(loss)
 

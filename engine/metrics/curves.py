@@ -80,6 +80,9 @@ def auc(
         If there is no such curve or method.
     """
     careful = summation_method == _CAREFUL
+    if not isinstance(curve, str) or not isinstance(summation_method, str):
+        careful = False
+        curve = repr(curve)
     if curve not in _CURVES or (careful and curve != "PR") or not (careful or summation_method in _SUMS):
         raise GraphError(
             "no such area",

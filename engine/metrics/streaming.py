@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..base.dtypes import DType, float32, float64
-from ..base.errors import ShapeError
+from ..base.errors import GraphError, ShapeError
 from ..frontend.variables import Variable
 from ..ir import scopes
 from ..ir.apply import convert_to_tensor
@@ -142,7 +142,15 @@ def streamed(
 
 
 def _add_to(collections: Collections, tensor: Tensor) -> None:
-    for name in [collections] if isinstance(collections, str) else collections or ():
+    names = [collections] if isinstance(collections, str) else collections or ()
+    if not isinstance(names, (list, tuple)) or not all(isinstance(each, str) for each in names):
+        raise GraphError(
+            "collections of a graph have names",
+            wanted="a name, or a list of names",
+            got=repr(collections),
+            hint="updates_collections='updates'",
+        )
+    for name in names:
         tensor.graph.collections.setdefault(name, []).append(tensor)
 
 

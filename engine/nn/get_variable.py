@@ -14,11 +14,13 @@ from ..frontend.partitioned import PartitionedVariable
 from ..frontend.variables import Variable
 from ..ir import scopes
 from ..ir.apply import convert_to_tensor
+from ..ir.misuse import refuses_misuse
 from ..ir.tensor import Tensor
 from .by_name import as_initializer
 from .variable_scope import Store, get_variable_scope, nested, store_of
 
 
+@refuses_misuse
 def get_variable(
     name: str,
     shape: Any = None,

@@ -12,6 +12,7 @@ from ..frontend.partitioned import PartitionedVariable
 from ..frontend.scopes import name_scope
 from ..frontend.variables import Variable
 from ..ir.entry import public
+from ..ir.misuse import refuses_misuse
 from .places import Place, calling, constructing, place_of_new
 
 P = ParamSpec("P")
@@ -67,7 +68,7 @@ class Module:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "__init__" in vars(cls):
-            cls.__init__ = constructing(cls.__init__)  # type: ignore[method-assign]
+            cls.__init__ = refuses_misuse(constructing(cls.__init__))  # type: ignore[method-assign]
 
     @constructing
     def __init__(self, name: str | None = None) -> None:
@@ -233,6 +234,16 @@ class Sequential(Module):
 
     def __init__(self, *layers: Any, name: str | None = None) -> None:
         super().__init__(name)
+        for layer in layers:
+            if not callable(layer):
+                raise GraphError(
+                    "Sequential takes modules, or functions of a tensor",
+                    wanted="Sequential(first, second)",
+                    got=repr(layer),
+                    hint="Sequential(*layers), where layers is a list"
+                    if isinstance(layer, (list, tuple))
+                    else "a layer",
+                )
         self.layers: list[Any] = list(layers)
 
     def forward(self, x: Any) -> Any:

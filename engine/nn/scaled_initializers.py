@@ -8,6 +8,7 @@ from typing import Any
 
 from ..base.dtypes import DType
 from ..base.errors import DtypeError, GraphError
+from ..ir.misuse import refuses_misuse
 from ..ir.tensor import Tensor
 from ..ops.math.random import random_normal, random_uniform, truncated_normal
 from .initializers import Initializer
@@ -15,6 +16,7 @@ from .initializers import Initializer
 _KEPT = 0.87962566103423978  # standard deviation of a normal distribution that is cut at two of its own
 
 
+@refuses_misuse
 def variance_scaling_initializer(
     scale: float = 1.0,
     mode: str = "fan_in",

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..base.dtypes import as_dtype
 from ..base.errors import DtypeError
+from ..ir.misuse import refuses_misuse
 
 Array = np.ndarray[Any, Any]
 Stencil = Mapping[int, float]  # weights of values, by how many steps they are away
@@ -29,6 +30,7 @@ def derivative(function: Callable[[float], Any], step: float, stencil: Stencil =
     return sum(weight * function(places * step) for places, weight in stencil.items()) / step
 
 
+@refuses_misuse
 def numerical_gradients(
     function: Callable[..., Any], arrays: Sequence[Any], *, step: float = 1e-4, stencil: Stencil = FOURTH_ORDER
 ) -> list[Array | None]:

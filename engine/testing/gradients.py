@@ -17,6 +17,7 @@ from ..base.wording import format_number
 from ..gradients import gradients
 from ..ir.apply import constant, convert_to_tensor
 from ..ir.graph import Graph
+from ..ir.misuse import refuses_misuse
 from ..ir.tensor import Tensor
 from ..ops.array.creation import zeros_like
 from ..ops.control.placeholders import placeholder
@@ -31,6 +32,7 @@ _TOLERANCES = {8: 1e-6, 4: 1e-3, 2: 5e-2}
 _BFLOAT16 = (2.0**-2, 1e-1)
 
 
+@refuses_misuse
 def check_gradients(
     function: Callable[..., Any],
     arguments: Sequence[Any],

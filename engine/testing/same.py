@@ -16,6 +16,7 @@ from ..base.settings import DEFAULTS, Settings
 from ..base.wording import format_number
 from ..ir.apply import convert_to_tensor
 from ..ir.graph import Graph
+from ..ir.misuse import refuses_misuse
 from ..ops.control.placeholders import placeholder
 from ..runtime.session import Session
 from .differences import Array
@@ -27,6 +28,7 @@ _DEFAULT: tuple[Variant, ...] = ({}, DEFAULTS.without("all"), {"executor": "refe
 _TOLERANCES = {8: 1e-10, 4: 1e-5, 2: 1e-2}  # by bytes of a real number
 
 
+@refuses_misuse
 def assert_same_under(
     *variants: Variant,
     function: Callable[..., Any] | None = None,

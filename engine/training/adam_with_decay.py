@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..frontend.variables import Variable
+from ..ir.misuse import refuses_misuse
 from ..ir.tensor import Tensor
 from ..ops.array.where import where
 from ..ops.math.elementwise import sqrt, square
@@ -75,6 +76,7 @@ class AdamWOptimizer(_WithDecay):
     [6.5, 7.5]
     """
 
+    @refuses_misuse
     def __init__(
         self,
         learning_rate: Any = 0.001,
@@ -125,6 +127,7 @@ class LambOptimizer(_WithDecay):
     25.0
     """
 
+    @refuses_misuse
     def __init__(
         self,
         learning_rate: Any = 0.001,

@@ -9,10 +9,12 @@ from ..base.errors import DtypeError, GraphError, ShapeError
 from ..frontend.variables import Variable
 from ..ir import scopes
 from ..ir.graph import Graph
+from ..ir.misuse import refuses_misuse
 
 _COLLECTION = "global_step"
 
 
+@refuses_misuse
 def get_global_step(graph: Graph | None = None) -> Variable | None:
     """Return the variable that counts the updates of a graph, or None where there is none.
 
@@ -37,6 +39,7 @@ def get_global_step(graph: Graph | None = None) -> Variable | None:
     return made[0] if made else None
 
 
+@refuses_misuse
 def create_global_step(graph: Graph | None = None) -> Variable:
     """Make the variable that counts the updates of a graph.
 
@@ -77,6 +80,7 @@ def create_global_step(graph: Graph | None = None) -> Variable:
     return step
 
 
+@refuses_misuse
 def get_or_create_global_step(graph: Graph | None = None) -> Variable:
     """Return the variable that counts the updates of a graph; make it when it is asked for first.
 
@@ -109,6 +113,7 @@ def get_or_create_global_step(graph: Graph | None = None) -> Variable:
     return create_global_step(graph) if made is None else made
 
 
+@refuses_misuse
 def assert_global_step(global_step_tensor: Any) -> None:
     """Refuse what can not count updates.
 

@@ -149,7 +149,7 @@ async def test_partial_runs_that_wait_for_each_other_are_named():
         for handle in handles:
             await session.partial_run(handle, first, {x: ones(2 * N)})
         old, new = (asyncio.ensure_future(session.partial_run(each, total, {y: ones(2 * N)})) for each in handles)
-        with pytest.raises(tg.DeviceMemoryError, match="partial runs wait for each other's memory: step .* holds 391"):
+        with pytest.raises(tg.DeviceMemoryError, match=r"partial runs wait for each other's memory: step .* holds 391"):
             await new
         assert not old.done()
         await handles[1].aclose()

@@ -488,5 +488,13 @@ class RecordsStage(Stage):
 
 def as_patterns(files: Any) -> tuple[str, ...]:
     """Return paths and patterns, of one or several."""
-    listed: list[Any] = [files] if isinstance(files, (str, os.PathLike)) else list(files)
-    return tuple(map(os.fspath, listed))
+    listed: Any = [files] if isinstance(files, (str, os.PathLike)) else files
+    try:
+        return tuple(map(os.fspath, listed))
+    except TypeError:
+        raise GraphError(
+            "these are not files",
+            wanted="a path, a pattern, or a list of them",
+            got=repr(files),
+            hint="'data/*.txt' stands for all files that fit",
+        ) from None

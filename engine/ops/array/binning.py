@@ -117,7 +117,7 @@ def searchsorted(
     >>> tg.function(lambda: tg.searchsorted([10, 20, 20, 30], [20, 5, 99], side="right")).sync()
     array([3, 0, 4], dtype=int32)
     """
-    if side not in ("left", "right"):
+    if not isinstance(side, str) or side not in ("left", "right"):
         raise GraphError(
             "no such side of equal values", wanted="'left' or 'right'", got=repr(side), hint="leave side out for 'left'"
         )

@@ -17,7 +17,7 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.static_values import static_shape
 from ...ir.tensor import Tensor
-from ..support.arguments import as_sizes, check_rank, index_tensor, shape_vector
+from ..support.arguments import as_sizes, check_rank, index_tensor, listed, shape_vector
 from ..support.literals import i32, i64
 from ..support.partial_shapes import Part, joined, with_parts
 from .shapes import shape, size
@@ -166,7 +166,7 @@ def shape_n(input: Sequence[Any], out_type: Any = dtypes.int32, name: str | None
     >>> [s.tolist() for s in tg.function(lambda: tg.shape_n([tg.zeros([2, 3]), tg.zeros([])])).sync()]
     [[2, 3], []]
     """
-    return [shape(each, name, out_type) for each in input]
+    return [shape(each, name, out_type) for each in listed(input, "shape_n")]
 
 
 def _broadcast_known(op: Operation) -> Shape:

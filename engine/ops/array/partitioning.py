@@ -14,7 +14,7 @@ from ...ir.entry import public
 from ...ir.operation import Operation
 from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
-from ..support.arguments import index_tensor, static_int
+from ..support.arguments import index_tensor, listed, static_int
 from ..support.array_library import last_writers
 from ..support.common import cotangents_of, shape_of
 from ..support.literals import f64, i32, i64
@@ -244,6 +244,8 @@ def dynamic_stitch(indices: Sequence[Any], data: Sequence[Any], name: str | None
     >>> tg.function(lambda: f(tg.constant([1.0, -2.0, 9.0]))).sync().tolist()
     [1.0, 2.0, 3.0]
     """
+    example = "[i, j], [rows_at_i, rows_at_j]"
+    indices, data = (listed(each, "dynamic_stitch", example=example) for each in (indices, data))
     if len(indices) != len(data) or not indices:
         raise GraphError(
             "dynamic_stitch takes a tensor of data for each of indices",

@@ -226,6 +226,10 @@ def Assert(
         ...
     tagloom.base.errors.OpError: assertion failed: root of a negative number...
     """
+    if not isinstance(data, (list, tuple)):
+        raise GraphError(
+            "the data of Assert is a list of tensors", wanted="a list", got=repr(data), hint="Assert(condition, [x])"
+        )
     op: Operation = apply("Assert", condition, list(data), name=name, message=message, summarize=summarize)
     must_be_used(op, name)
     return op

@@ -20,6 +20,7 @@ from ...ir.operation import Operation
 from ...ir.static_values import static_value
 from ...ir.tensor import Tensor
 from ..support import array_library as arrays
+from ..support.arguments import listed
 from ..support.batching import again
 from ..support.common import broadcast_all, zeros_like
 from ..support.families import Binary, binary, sampled, typed
@@ -413,7 +414,7 @@ def add_n(inputs: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.add_n([[1, 2], [3, 4], [5, 6]])).sync()
     array([ 9, 12], dtype=int32)
     """
-    terms = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    terms = [inputs] if isinstance(inputs, Tensor) else listed(inputs, "add_n")
     if not terms:
         raise GraphError("add_n needs at least one term", got=inputs, hint="use zeros for an empty sum")
     return apply("AddN", terms, name=name)  # type: ignore[no-any-return]

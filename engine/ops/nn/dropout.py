@@ -102,6 +102,14 @@ def _rate(keep_prob: Any, rate: Any) -> Any:
             got="neither" if rate is None else "both",
             hint="rate is the part that is left out",
         )
+    given = keep_prob if rate is None else rate
+    if isinstance(given, (str, bytes, list, tuple, dict, bool)) or callable(given):
+        raise DtypeError(
+            "a probability of dropout is a number",
+            wanted="a number of 0 to 1, or a floating scalar tensor",
+            got=repr(given),
+            hint="dropout(x, rate=0.1)",
+        )
     lost = 1 - keep_prob if rate is None else rate
     if isinstance(lost, Tensor):
         known = static_value(lost)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -251,6 +252,10 @@ def _unigram_weights(vocab_file: str, unigrams: Sequence[float]) -> list[float]:
             wanted="one of vocab_file and unigrams",
             got="both" if vocab_file else "neither",
             hint="give unigrams=[...], a weight for each class",
+        )
+    if vocab_file and not isinstance(vocab_file, (str, os.PathLike)):
+        raise GraphError(
+            "vocab_file is the path of a file", wanted="a path", got=repr(vocab_file), hint="give unigrams=[...]"
         )
     if not vocab_file:
         return list(map(float, unigrams))

@@ -210,9 +210,20 @@ def checked_real(dtype: Any) -> DType:
 
 def _check_crop(value: Tensor, sizes: Tensor) -> None:
     known = static_value(sizes)
+    if sizes.rank not in (None, 1):
+        raise ShapeError(
+            "the size of a crop has a number for each dimension",
+            wanted="a vector, as [32, 32, 3]",
+            got=sizes if known is None else known.tolist(),
+            hint="random_crop(image, [32, 32, 3])",
+        )
     if known is None or value.rank is None:
         return
-    if known.size != value.rank or any(d is not None and n > d for n, d in zip(known.tolist(), value.shape)):
+    if (
+        known.ndim != 1
+        or known.size != value.rank
+        or any(d is not None and n > d for n, d in zip(known.tolist(), value.shape))
+    ):
         raise ShapeError(
             "a crop has to fit into the tensor",
             wanted=f"a size for each dimension, at most {value.shape}",

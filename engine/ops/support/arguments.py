@@ -39,7 +39,10 @@ def _is_nested(value: Any) -> bool:
 
 
 def _index_array(value: Any) -> np.ndarray[Any, Any]:
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError:  # rows of several lengths
+        array = np.asarray(None)
     if array.size and array.dtype.kind not in "iu":
         raise DtypeError(
             "this has to be integers",
@@ -62,7 +65,7 @@ def alike(*values: Any, default: DType | None = None) -> list[Tensor]:
 
 def one_of(value: Any, allowed: Sequence[Any], what: str) -> Any:
     """Return a value that has to be one of those allowed; GraphError names it by `what` if it is not."""
-    if value not in allowed:
+    if isinstance(value, Tensor) or value not in allowed:
         raise GraphError(
             f"there is no such {what}", wanted=" or ".join(map(repr, allowed)), got=repr(value), hint="leave it out"
         )
@@ -196,3 +199,15 @@ def sum_of(sizes: Sequence[int | None]) -> int | None:
     """Add dimensions; None when one is unknown."""
     known = [d for d in sizes if d is not None]
     return sum(known) if len(known) == len(sizes) else None
+
+
+def listed(values: Any, function: str, what: str = "tensors", example: str = "[a, b]") -> list[Any]:
+    """Return what a function takes a list of; GraphError for anything that is no list, tuple or other row of things."""
+    if isinstance(values, (Tensor, str, bytes, dict)) or not hasattr(values, "__iter__"):
+        raise GraphError(
+            f"{function} takes a list of {what}",
+            wanted=f"a list or tuple of {what}",
+            got=repr(values),
+            hint=f"{function}({example})",
+        )
+    return list(values)

@@ -234,7 +234,7 @@ def spatial(value: Any, rank: int, what: str, channels_first: bool = False) -> t
 def is_channels_first(data_format: str | None, rank: int) -> bool:
     """Read the argument that says where channels are, of images with so many spatial dimensions."""
     last, first = LAYOUTS[rank]
-    if data_format not in (None, last, first):
+    if not isinstance(data_format, str | None) or data_format not in (None, last, first):
         raise GraphError(
             "no such data format",
             wanted=f"'{last}' or '{first}'",
@@ -259,6 +259,13 @@ def padding_of(value: Any, rank: int, channels_first: bool = False) -> Any:
     """Read an argument that says how images are padded: 'SAME', 'VALID', or pairs of sizes."""
     if isinstance(value, str):
         return value.upper()
+    if not hasattr(value, "__iter__") or isinstance(value, (Tensor, dict)):
+        raise ShapeError(
+            "this is not a padding",
+            wanted="'SAME', 'VALID', or a pair of sizes for each dimension",
+            got=repr(value),
+            hint="padding='SAME' keeps the size",
+        )
     pairs = tuple(static_ints(pair, "padding") for pair in value)
     if len(pairs) == rank + 2:
         first = 2 if channels_first else 1

@@ -16,6 +16,7 @@ from ...base.source_lines import user_source
 from ...frontend.function_scope import FunctionScope, is_inside, with_effects
 from ...ir import scopes
 from ...ir.graph import Graph
+from ...ir.misuse import refuses_misuse
 from ...ir.tensor import Tensor
 from ..observe.watch import Watch, check_watch_options
 from ..scheduling.running_loops import is_loop_here, refuse_running_loop
@@ -63,6 +64,7 @@ class Function(Generic[P, V_co, C_co]):
     2
     """
 
+    @refuses_misuse
     def __init__(
         self,
         function: Callable[P, Any],

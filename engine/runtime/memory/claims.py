@@ -193,9 +193,8 @@ class MemoryClaim:
 
     def describe(self) -> str:
         """Return the name of the step, what it holds, and what it waits for, for errors and logs."""
-        held = ", ".join(
-            f"{format_size(size)} of {short_device(pool.name)}" for pool, size in self.held().items() if size
-        )
+        sizes = [(pool, size) for pool, size in self.held().items() if size]
+        held = ", ".join(f"{format_size(size)} of {short_device(pool.name)}" for pool, size in sizes)
         waits = ", ".join(self.holder.active()[:_NAMED]) if self.holder is not None else ""
         if self.holder is not None and self.holder.is_parked:
             waits = "memory"

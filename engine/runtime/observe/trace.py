@@ -12,6 +12,7 @@ from typing import Any
 
 from ...base.errors import GraphError
 from ...base.tags import instance_name
+from ...ir.misuse import refuses_misuse
 from ...kernels.scheduler.tracing import Recorder
 from ...streams.event import Event
 
@@ -125,6 +126,7 @@ class Trace:
     [0, 1, 2, 3]
     """
 
+    @refuses_misuse
     def __init__(self, capacity: int = 1 << 18) -> None:
         if capacity < 1:
             raise GraphError(

@@ -24,6 +24,7 @@ from ...base.turns import Turns
 from ...base.version import VERSION
 from ...frontend.partitioned import PartitionedVariable
 from ...frontend.variables import Variable
+from ...ir.misuse import refuses_misuse
 from ...ops.state.variables import CONTAINER
 from ...runtime.observe.statistics import CHECKPOINTS
 from ...runtime.session import Session
@@ -102,6 +103,7 @@ class Checkpointer:
     (0, 0, 10, True)
     """
 
+    @refuses_misuse
     def __init__(
         self,
         directory: str | os.PathLike[str],

@@ -10,9 +10,9 @@ from ...frontend.scopes import control_dependencies, name_scope
 from ...frontend.variables import Variable
 from ...ops.control.placeholders import identity, placeholder_with_default
 from ...ops.math.casting import cast
-from ...runtime.runner_ends import uses_of
 from ...runtime.runners import Runners
 from ...runtime.scheduling.runner import finished
+from ...runtime.steps.queue_uses import uses_of
 from ..optimizer import Optimizer
 from .options import Options
 from .replica import Replica

@@ -1,0 +1,104 @@
+"""Errors for arguments that nothing has checked: bare errors of Python become ones that name the function."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from types import FrameType, TracebackType
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from ..base.errors import GraphError, TagloomError
+from ..base.wording import shortened
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_PACKAGE = __name__.partition(".")[0]
+BARE = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
+_MOST = 60  # characters of a value that a message shows
+
+
+def refuses_misuse(function: F) -> F:
+    """Mark a function or constructor whose arguments may be wrong in ways that it does not look for."""
+
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except BARE as error:
+            told = misuse(function, error, args, kwargs)
+            if told is None:
+                raise
+            raise told from error
+
+    return cast(F, called)
+
+
+def misuse(
+    function: Callable[..., Any], error: BaseException, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> TagloomError | None:
+    """Return what to raise in the place of a bare error; None if that says enough, or comes from the user's code.
+
+    To be called by what a user has called, directly from there: of functions that call each other the outermost tells.
+    """
+    name = function.__qualname__.removesuffix(".__init__")
+    if isinstance(error, TagloomError) or name.rpartition(".")[2].startswith("__"):
+        return None  # what Python calls itself raises what Python expects
+    trace = error.__traceback__
+    if trace is None or trace.tb_next is None:
+        return None  # it was not called at all: Python says what it does not take
+    if _root(sys._getframe(2)) == _PACKAGE or not _is_from_here(trace.tb_next):
+        return None
+    return GraphError(
+        f"{name} cannot use what it was given: {type(error).__name__}: {error}",
+        wanted=f"what its arguments stand for: {usage_of(function)}",
+        got=", ".join(_given(function, args, kwargs)) or "no arguments",
+        hint=f"help({name}) says what each of them may be",
+    )
+
+
+def usage_of(function: Callable[..., Any]) -> str:
+    """Return how a function is called, as its signature says."""
+    parameters = [p for p in inspect.signature(function).parameters.values() if p.name not in ("self", "cls")]
+    taken = str(inspect.Signature(list(map(_brief, parameters)))).replace("Ellipsis", "...")
+    return function.__qualname__.removesuffix(".__init__") + taken
+
+
+def _brief(parameter: inspect.Parameter) -> inspect.Parameter:
+    """Return a parameter without its annotation, and without a default that is more than a word."""
+    is_long = parameter.default is not parameter.empty and len(repr(parameter.default)) > 20
+    return parameter.replace(annotation=parameter.empty, default=... if is_long else parameter.default)
+
+
+def _given(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
+    """Return the arguments of a call as text, by the names of their parameters."""
+    try:
+        given = inspect.signature(function).bind_partial(*args, **kwargs).arguments
+    except TypeError:
+        given = {f"argument {i}": value for i, value in enumerate(args)} | dict(kwargs)
+    return [f"{name}={_shown(value)}" for name, value in given.items() if name not in ("self", "cls")]
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"array of {value.dtype} {value.shape}"
+    text = " ".join(repr(value).split())
+    return shortened(text) if len(text) <= _MOST else f"{text[:_MOST]}..."
+
+
+def _root(frame: FrameType) -> str:
+    """Return the name of the package whose code a frame runs."""
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+def _is_from_here(trace: TracebackType | None) -> bool:
+    """Return True if no code of the user, as a function that was given, was under way when an error was raised."""
+    while trace is not None:
+        root = _root(trace.tb_frame)
+        if root not in (_PACKAGE, "numpy") and root not in sys.stdlib_module_names:
+            return False
+        trace = trace.tb_next
+    return True
