@@ -41,6 +41,7 @@ from .order_effects import order_effects
 from .partial_run import to_partial_run
 from .partition import partitioned as _partitioned
 from .partition.partitioned import Partitioned
+from .place.processes import require_here
 from .simplify.broadcast_sums import drop_sums
 from .simplify.cse import merge_duplicates
 from .simplify.fold import fold_constants
@@ -125,11 +126,18 @@ def _straight(program: Program, target: Target) -> Program:
     return run_natively(program, target.settings, ON_CUDA if on_cuda else ON_CPU)
 
 
+def _require_here(program: Program, target: Target) -> Program:
+    """Return the program; GraphError if something in it is for another machine."""
+    require_here(program.graph.root.walk(), [each.spec for each in target.devices])
+    return program
+
+
 PIPELINE: tuple[Pass, ...] = (
     # What the user built becomes a program of its own.
     Pass("partial_run", lambda p, _: to_partial_run(p), "structured", when=lambda target: target.partial_run),
     _structured("prune", prune),
     _structured("require_feeds", require_feeds),
+    Pass("require_here", _require_here, "structured", when=lambda target: bool(target.devices)),
     Pass("order", lambda p, _: order_effects(p), "structured", when=lambda target: not target.partial_run),
     Pass("specialize", lambda p, t: specialize(p, t.shapes or ()), "structured", when=lambda t: t.shapes is not None),
     Pass("swap_memory", lambda p, t: set_swap_memory(p, t.swap), "structured", when=lambda t: t.swap is not None),

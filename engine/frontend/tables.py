@@ -58,6 +58,7 @@ class LookupTable:
         self.default_value: Array = values_of(self.value_dtype, default_value, "default_value")
         self.name: str = name
         self._shared_name = shared_name
+        self._device = scopes.current().device  # where the table was made, which has no operation yet
         shape = self.default_value.shape
         self._spec = TableSpec(self.key_dtype, self.value_dtype, shape, self.default_value.tolist(), content)
         self._handles: WeakKeyDictionary[Graph, tuple[Tensor, Any]] = WeakKeyDictionary()
@@ -71,7 +72,8 @@ class LookupTable:
         if graph not in self._handles:
             scope = scoped_name(self.name)
             shared = self._shared_name or scope
-            with scopes.within(region=graph.root, control_inputs=(), name=scope):
+            device = self._device or scopes.current().device
+            with scopes.within(region=graph.root, control_inputs=(), name=scope, device=device):
                 handle = apply("TableHandle", name="handle", shared_name=shared, spec=self._spec)
             self._handles[graph] = handle, None if self._spec.content is not None else (CONTAINER, shared)
             if self._spec.content is not None:

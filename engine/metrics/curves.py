@@ -79,11 +79,10 @@ def auc(
     GraphError
         If there is no such curve or method.
     """
-    careful = summation_method == _CAREFUL
-    if not isinstance(curve, str) or not isinstance(summation_method, str):
-        careful = False
-        curve = repr(curve)
-    if curve not in _CURVES or (careful and curve != "PR") or not (careful or summation_method in _SUMS):
+    are_words = isinstance(curve, str) and isinstance(summation_method, str)
+    careful = are_words and summation_method == _CAREFUL
+    is_known = are_words and curve in _CURVES and (careful or summation_method in _SUMS)
+    if not is_known or (careful and curve != "PR"):
         raise GraphError(
             "no such area",
             wanted=f"curve 'ROC' or 'PR', and {', '.join(_SUMS)}, or of 'PR' {_CAREFUL}",

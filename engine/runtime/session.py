@@ -66,7 +66,7 @@ class Session(SessionView):
         the first. Devices of ``tagloom.streams`` can be given too; they stay open.
     soft_placement : bool, optional
         Place operations that ask for a device that is not there, or for two different ones, elsewhere instead of
-        refusing the step.
+        refusing the step. Devices of other machines are refused all the same.
     memory_limit : int, str, MemoryBudget or mapping, optional
         Bytes that the arrays of each device may take, as a number or like "512MiB", or of some by their names; or a
         :class:`MemoryBudget`, within which the arrays of all devices of several sessions stay together. What does not

@@ -14,6 +14,7 @@ from ..base.array_like import UnreadArray
 from ..base.deferred import made
 from ..base.errors import GraphError
 from ..base.resources import Resource
+from ..compile.place.processes import require_here
 from ..frontend.variables import Variable
 from ..ir.graph import Graph
 from ..ops.state.variable_values import fitting, no_such_variable
@@ -200,6 +201,8 @@ class SessionState:
         saved = {**snapshot, CONTAINER: variables}
         others = {name for kind, values in snapshot.items() if kind != CONTAINER for name in values}
         if others:
+            walk = self.graph.root.walk()
+            self._require_here(op for op in walk if op.definition.outlives_step and op.attrs["shared_name"] in others)
             self._from_outside("the values restored", make_shared, self.graph, self.resources, others)
         # What is still to be read goes to where it stays at once, so that there must be slots for it.
         unread = [name for name, value in variables.items() if isinstance(value, UnreadArray)]
@@ -311,7 +314,13 @@ class SessionState:
         return {v.name: v for v in self.graph.collections.get("variables", ())}
 
     def _fitting(self, values: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
-        return fitting(values, self._variables())
+        found = fitting(values, variables := self._variables())
+        self._require_here(variables[name].handle.op for name in found if name in variables)
+        return found
+
+    def _require_here(self, operations: Iterable[Operation]) -> None:
+        """Raise GraphError if something that is given values is on a device of another machine."""
+        require_here(operations, [each.spec for each in self._devices])
 
     async def _put_in(
         self,

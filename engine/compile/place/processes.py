@@ -1,0 +1,39 @@
+"""Devices of other machines: no session reaches them, and no other device stands in for one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from ...base.device_names import DeviceSpec
+from ...base.errors import GraphError
+from ...base.wording import short_device
+from ...ir.operation import Operation
+from .constraints import asked
+
+
+def require_here(operations: Iterable[Operation], devices: Sequence[DeviceSpec]) -> None:
+    """Raise GraphError if an operation is asked onto a device of another machine, also under soft placement.
+
+    Parameters
+    ----------
+    operations : iterable of Operation
+        Whether their devices are binding or only wished for.
+    devices : sequence of DeviceSpec
+        The session's devices by their full names, all of one process.
+    """
+    seen: dict[str, bool] = {}
+    for op in operations:
+        name = str(op.device) if op.device else ""
+        if name and name not in seen:
+            process = replace(asked(op), type=None, index=None)
+            seen[name] = any(process.allows(device) for device in devices)
+        if name and not seen[name]:
+            raise GraphError(
+                f"{op.name} is asked onto a device of another machine",
+                wanted=f"a device of this process: {', '.join(map(short_device, devices[:4]))}",
+                got=short_device(asked(op)),
+                operation=op,
+                hint="leave job and task out of the name; a session computes in its own process, also under soft "
+                "placement: run another one there, and send it what it needs",
+            )
