@@ -81,7 +81,8 @@ class SwapPolicy:
                 got=repr(self.prefetch),
                 hint="leave it out for as many as hide the copies",
             )
-        if self.disk is not None and not os.path.isdir(self.disk):
+        is_path = isinstance(self.disk, (str, os.PathLike))
+        if self.disk is not None and not (is_path and os.path.isdir(self.disk)):
             raise GraphError(
                 "the directory for swapped values is not there",
                 wanted="a directory",

@@ -40,7 +40,7 @@ class ConditionalAccumulatorBase:
     def __init__(
         self, dtype: Any, shape: Any, shared_name: str | None, name: str, reduction_type: str, sparse: bool
     ) -> None:
-        if reduction_type not in REDUCTIONS:
+        if not isinstance(reduction_type, str) or reduction_type not in REDUCTIONS:
             raise GraphError(
                 "an accumulator has no such reduction",
                 wanted=" or ".join(REDUCTIONS),

@@ -212,7 +212,7 @@ class PartitionedVariable(Operators):
 
 def check_strategy(strategy: str) -> None:
     """Raise GraphError unless there is such a partition strategy."""
-    if strategy not in (DIV, MOD):
+    if not isinstance(strategy, str) or strategy not in (DIV, MOD):
         raise GraphError(
             "no such partition strategy",
             wanted="'mod' or 'div'",

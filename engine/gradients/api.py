@@ -139,7 +139,7 @@ def gradients(
     ...     [float(value) for value in session.run([slope, curvature])]
     [27.0, 18.0]
     """
-    if unconnected_gradients not in (NONE, ZERO):
+    if not isinstance(unconnected_gradients, str) or unconnected_gradients not in (NONE, ZERO):
         raise GraphError(
             "no such choice of unconnected_gradients",
             wanted="'none' or 'zero'",

@@ -75,7 +75,7 @@ def compute_weighted_loss(
     >>> float(weighted.sync())  # (4 + 4) over the number of weights that are not 0
     4.0
     """
-    if reduction not in _ALL:
+    if not isinstance(reduction, str) or reduction not in _ALL:
         raise GraphError(
             "no such reduction", wanted=", ".join(_ALL), got=reduction, hint="take one of tagloom.losses.Reduction"
         )

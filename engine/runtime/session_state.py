@@ -17,6 +17,7 @@ from ..base.resources import Resource
 from ..compile.place.processes import require_here
 from ..frontend.variables import Variable
 from ..ir.graph import Graph
+from ..ir.operation import Operation
 from ..ops.state.variable_values import fitting, no_such_variable
 from ..ops.state.variables import CONTAINER, prepare_slots, slots_of
 from ..ops.support.context import allowed_in

@@ -71,6 +71,11 @@ def is_misfit(error):
     return isinstance(error, TypeError) and ("argument" in str(error) and "()" in str(error))
 
 
+def is_comparison(error):
+    """Return True for what these tests refuse: outside, a word compared with a tensor is a DtypeError."""
+    return isinstance(error, AssertionError) and " compares " in str(error)
+
+
 @pytest.mark.sampled(every=6)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", CALLABLES)
@@ -95,7 +100,7 @@ def test_only_errors_of_its_own_are_raised(name, tmp_path, monkeypatch):
             except OSError:
                 pass  # there is no such file
             except Exception as error:
-                if not is_misfit(error):
+                if not is_misfit(error) and not is_comparison(error):
                     bare.setdefault(f"{type(error).__name__}: {error}", (arguments, keywords))
     assert not bare
 

@@ -51,7 +51,7 @@ def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list[
     >>> x.tolist(), y.tolist()
     ([[1, 2, 3], [1, 2, 3]], [[4, 4, 4], [5, 5, 5]])
     """
-    if indexing not in ("xy", "ij"):
+    if not isinstance(indexing, str) or indexing not in ("xy", "ij"):
         raise GraphError(
             "meshgrid does not know this order of dimensions",
             wanted="'xy' or 'ij'",

@@ -145,7 +145,7 @@ define(
 
 
 def _is_descending(direction: str) -> bool:
-    if direction not in ("ASCENDING", "DESCENDING"):
+    if not isinstance(direction, str) or direction not in ("ASCENDING", "DESCENDING"):
         raise GraphError(
             "no such direction to sort in",
             wanted="'ASCENDING' or 'DESCENDING'",

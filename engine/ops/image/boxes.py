@@ -111,7 +111,7 @@ def crop_and_resize(
            [2. , 2.5, 3. ],
            [3. , 3.5, 4. ]], dtype=float32)
     """
-    if method not in ("bilinear", "nearest"):
+    if not isinstance(method, str) or method not in ("bilinear", "nearest"):
         raise GraphError("no such method", wanted="'bilinear' or 'nearest'", got=repr(method), hint="leave it out")
     corners = convert_to_tensor(boxes)
     corners.shape.merge(Shape([None, 4]))

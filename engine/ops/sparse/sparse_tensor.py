@@ -160,11 +160,18 @@ class SparseTensor:
         return apply("GatherNd", apply("BroadcastTo", dense, self.dense_shape), self.indices)
 
 
+def _is_empty(value: Any) -> bool:
+    try:
+        return np.size(value) == 0
+    except ValueError:  # rows of several lengths, which are refused as what they are not
+        return False
+
+
 def _index(value: Any, empty: list[int]) -> Tensor:
     """Return indices or sizes as an int64 tensor; an empty list has the shape `empty`."""
     if isinstance(value, Tensor):
         tensor = value  # of a region that may not be open yet
-    elif not as_symbolic(value) and not isinstance(value, Shape) and np.size(value) == 0:
+    elif not as_symbolic(value) and not isinstance(value, Shape) and _is_empty(value):
         return constant(np.zeros(np.shape(value) if np.ndim(value) == len(empty) > 1 else empty, np.int64))
     else:
         tensor = index_tensor(value)

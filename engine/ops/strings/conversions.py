@@ -188,7 +188,7 @@ def as_string(
     ['0007', '0042']
     """
     x = convert_to_tensor(input)
-    if (scientific and shortest) or fill not in ("", "0", " ", "+", "-", "#"):
+    if (scientific and shortest) or not isinstance(fill, str) or fill not in ("", "0", " ", "+", "-", "#"):
         raise GraphError(
             "a number can not be written like this",
             wanted="scientific or shortest, and a fill of '', '0', ' ', '+', '-' or '#'",
