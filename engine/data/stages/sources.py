@@ -237,7 +237,7 @@ class AsyncIterableStage(IterableStage):
         try:
             for number in range(first, first + self._wanted):
                 self._items.append((await anext(iterator), ("", number)))
-                if perf_counter() > until:
+                if perf_counter() > until or self._ended:  # closed, and a generator has ignored its cancellation
                     return
         except StopAsyncIteration:
             self._ended = True

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from typing import Any
 
 from ...base.dtypes import DType
+from ...base.errors import QueueClosed, SessionClosed
 from ...base.shapes import SCALAR, Shape
 from ...ir.definition import REQUIRED, NotDifferentiable, define
 from ...ir.traits import Effect
@@ -17,6 +19,8 @@ from .operations import AGREE, CONTAINER, queue_spec
 from .pumps import Pump, element_of, pumps_of, put
 from .queue_spec import QueueSpec
 from .storage import QueueStorage
+
+_logger = logging.getLogger("tagloom")
 
 
 class SourceStorage(QueueStorage):
@@ -81,8 +85,12 @@ async def _fill(pump: Pump, *, queue: QueueStorage, source: Any, values_of: Call
             raise
         queue.failure = pump.moved, error  # the iterable was cancelled by itself
     except Exception as error:
-        if queue.closed:
-            return  # by a step that wants no more
+        if queue.closed or pump.is_ending:  # by a step that wants no more, or with the session: nobody takes it
+            if not isinstance(error, (QueueClosed, SessionClosed)):
+                _logger.warning(
+                    "%s has raised %s at its end", pump.task.get_name(), type(error).__name__, exc_info=error
+                )
+            return
         queue.failure = pump.moved, error
     if not queue.closed and (waiting := queue.close(False, pump.task.get_name())) is not None:
         await waiting
@@ -93,6 +101,8 @@ async def _put_all(pump: Pump, queue: QueueStorage, source: Any, values_of: Call
     iterator: AsyncIterator[Any] = aiter(source if hasattr(source, "__aiter__") else source())
     try:
         async for item in iterator:
+            if pump.is_ending:
+                return  # it has ignored its cancellation
             await put(queue, await element_of(queue, values_of(item), who), who)
             pump.moved += 1
     finally:

@@ -62,6 +62,7 @@ def value_and_grad(
     >>> float(value), float(by_w), [float(g) for g in by_x]
     (20.0, 10.0, [12.0, 4.0])
     """
+    _require_function(function)
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
     @wraps(function)
@@ -159,3 +160,13 @@ def _require_scalar(value: Tensor) -> None:
 def _like(function: Callable[..., Any], differentiated: Callable[P, Any]) -> Function[P, Any, Any]:
     """Return a Function with the options of another, if that is one."""
     return Function(differentiated, **(function.options if isinstance(function, Function) else {}))
+
+
+def _require_function(function: Any) -> None:
+    if not callable(function):
+        raise GraphError(
+            "there is nothing to differentiate",
+            wanted="a function, or one that tagloom.function has made",
+            got=repr(function),
+            hint="tagloom.grad(lambda w: reduce_sum(w * w))",
+        )

@@ -76,6 +76,13 @@ class Function(Generic[P, V_co, C_co]):
         max_traces: int = MOST,
         blocking: bool | None = None,
     ) -> None:
+        if not callable(function):
+            raise GraphError(
+                "this is not a function",
+                wanted="a Python function that builds operations",
+                got=repr(function),
+                hint="tagloom.function(lambda x: x * 2), or @tagloom.function above a def",
+            )
         self.options: dict[str, Any] = {
             "graph": graph,
             "session": session,
