@@ -9,7 +9,6 @@ from typing import Any
 
 from ..base.source_lines import user_source
 from ..ir.entry import public
-from ..ir.misuse import refuses_misuse
 from ..ops.queues.iterators import Sources
 from ..runtime.functions.arguments import TensorSpec
 from .arguments import batched_spec, check_counts, check_flags, check_shard, check_spec, checked_buckets, checked_calls
@@ -51,7 +50,6 @@ class Dataset:
     [[0, 1, 9], [16]]
     """
 
-    @refuses_misuse
     def __init__(self, stage: MakeStage, inputs: Sequence[Opens] = (), spec: Any = None, **parameters: Any) -> None:
         self._make = stage
         self._inputs: tuple[Opens, ...] = tuple(inputs)

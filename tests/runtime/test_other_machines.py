@@ -113,9 +113,23 @@ def task_alone():
 
 
 PROGRAMS = [
-    beside_another, beside_its_operation, folded, in_a_branch_not_taken, in_a_loop, gradient, array, variable, update,
-    queue, accumulator, table, function, function_of_the_operation, job_alone, task_alone,
-]  # fmt: skip
+    beside_another,
+    beside_its_operation,
+    folded,
+    in_a_branch_not_taken,
+    in_a_loop,
+    gradient,
+    array,
+    variable,
+    update,
+    queue,
+    accumulator,
+    table,
+    function,
+    function_of_the_operation,
+    job_alone,
+    task_alone,
+]
 
 
 @pytest.mark.parametrize("soft", [False, True])

@@ -13,7 +13,7 @@ from ...ir.typed import Array, Fetchable, NamedFields
 from ..session import Session
 from ..sync import SyncSession
 from .calls import Call
-from .function import MOST, Function
+from .function import MOST_TRACES, Function
 
 if TYPE_CHECKING:
     from .calls import DictCall, ListCall, PairCall, TensorCall, TripleCall
@@ -99,7 +99,7 @@ def function(
     session: Session | SyncSession | None = None,
     input_signature: Sequence[Any] | None = None,
     static_argnames: str | Sequence[str] = (),
-    max_traces: int = MOST,
+    max_traces: int = MOST_TRACES,
     blocking: bool | None = None,
 ) -> Any:
     """Make an awaitable function of a Python function that builds operations; as a decorator, or called with it.

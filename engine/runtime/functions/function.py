@@ -33,7 +33,7 @@ from .sessions import FunctionState, default_session, state_of
 _logger = logging.getLogger("tagloom")
 _MANY = 8  # traces of one function from which on each is warned about
 _common = Graph()  # of functions that are made while no graph is open, so that they may call each other
-MOST = 128  # traces that a function keeps; each takes some 200 KB with its compiled step
+MOST_TRACES = 128  # traces that a function keeps; each takes some 200 KB with its compiled step
 
 
 P = ParamSpec("P")
@@ -73,7 +73,7 @@ class Function(Generic[P, V_co, C_co]):
         session: Session | SyncSession | None = None,
         input_signature: Sequence[Any] | None = None,
         static_argnames: str | Sequence[str] = (),
-        max_traces: int = MOST,
+        max_traces: int = MOST_TRACES,
         blocking: bool | None = None,
     ) -> None:
         if not callable(function):

@@ -12,7 +12,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Any, Protocol
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from ...base.errors import TagloomError
@@ -20,61 +19,16 @@ from ...kernels.memory.pool import MemoryLimitError, Pool, SharedLimit
 from ...streams.contract import Device
 from ..devices.device_values import forget_constants
 from ..devices.session_devices import SessionDevice
-from .claims import MemoryClaim, StepPeaks, around, have_room, refusal
+from .claims import MemoryClaim, StepPeaks, around, refusal
+from .waits import Outliving, RunningStep, any_goes_on, by_age, describe_holders, fail_newest, is_asleep, list_waiters
 
 _SECONDS = 0.01  # between two looks at kernels that run on in threads although their step is over
 _STALLED_SECONDS = 1.0  # after which steps of which none went on are taken to wait for each other
 _LATE_SECONDS = 5.0  # after which functions of steps of which none went on are taken to wait for those in line
 _log = logging.getLogger("tagloom")
-_NAMED = 3  # steps that a text names
 _number = count()  # of the steps of all sessions, in the order in which they began
 # Arbiters of sessions that were given a device, or a budget, by that; a device that a session made is its own.
 _sharing: WeakKeyDictionary[Device | SharedLimit, WeakValueDictionary[int, MemoryArbiter]] = WeakKeyDictionary()
-
-
-class StepSwap(Protocol):
-    """What moves the saved values of a step out of a device's memory."""
-
-    def free_some(self) -> bool: ...
-
-
-class RunningStep(Protocol):
-    """A step under way, as the arbiter knows it: an `Execution`.
-
-    Attributes
-    ----------
-    is_parked : bool
-        Whether nothing of it goes on before memory is given back.
-    can_progress : bool
-        Whether a parked instance fits into memory that was given back, or anything else is ready.
-    swaps : sequence of StepSwap
-        One for each device whose saved values may move.
-    waiter : asyncio.Future or None
-        What the step's task awaits; done when the step was woken or cancelled and has not had its turn yet.
-    """
-
-    @property
-    def can_progress(self) -> bool: ...
-    @property
-    def is_parked(self) -> bool: ...
-    @property
-    def swaps(self) -> Sequence[StepSwap]: ...
-    @property
-    def waiter(self) -> asyncio.Future[None] | None: ...
-    @property
-    def claim(self) -> MemoryClaim | None: ...
-    @property
-    def waits_for_functions(self) -> bool: ...
-    def shares_a_queue(self, other: Any) -> bool: ...
-    def wake(self) -> None: ...
-    def fail_out_of_memory(self, why: str = "") -> None: ...
-
-
-class Outliving(Protocol):
-    """Threads whose kernels may outlive the step that called them: BlockingCalls, WorkerPool."""
-
-    @property
-    def orphaned(self) -> int: ...
 
 
 class MemoryArbiter:
@@ -363,7 +317,7 @@ class MemoryArbiter:
         holding = [each for part in parts for each in part._claims if any(each.held().values())]
         if not all(any(each is whole for whole in wholes) and each.is_idle for each in holding):
             return
-        if any(each.orphaned for part in parts for each in part._outliving):
+        if _something_comes_back(parts):
             return
         claim, part = waiting[-1]
         pool, size = max(claim.missing(), key=lambda pair: pair[1])
@@ -398,19 +352,23 @@ class MemoryArbiter:
         None begins while another is parked. It would only hold memory that the parked one waits for.
         """
         begun = [each for part in parts for each in part._claims]
-        if any(part._waiting for part in parts) or any(each.holder and each.holder.is_computing for each in begun):
+        if self._is_any_busy(parts, begun):
             return False
         in_line = sorted(((each, part) for part in parts for each in part._line), key=_in_turn)
         for claim, part in in_line:
             waiter = part._line[claim]
             if waiter.done() or claim.is_known() or not claim.has_room(begun):
                 continue
-            least = claim.takes_at_least(begun)
-            if have_room(least):
+            if claim.may_fit(begun):
                 part._begin(claim)
                 waiter.set_result(None)
                 return True
         return False
+
+    @staticmethod
+    def _is_any_busy(parts: set[MemoryArbiter], begun: Sequence[MemoryClaim]) -> bool:
+        """Return True if a step waits for memory, or goes on by itself."""
+        return any(part._waiting for part in parts) or any(each.holder and each.holder.is_computing for each in begun)
 
     def _tell(self, parts: set[MemoryArbiter]) -> None:
         """Log once which steps wait for memory, and who has it."""
@@ -423,7 +381,7 @@ class MemoryArbiter:
             "no step has gone on for %g s while %s for memory; %s. If these wait for the steps in line, allow more "
             "by memory_limit=, or hold less while waiting",
             _STALLED_SECONDS if parked else _LATE_SECONDS,
-            _waiters_listed([*in_line, *parked]),
+            list_waiters([*in_line, *parked]),
             describe_holders(parts) or "functions and queues hold it",
         )
 
@@ -476,13 +434,13 @@ class MemoryArbiter:
         """
         self._waiting.add(execution)
         parts = self.everywhere()
-        running = _by_age(parts)
+        running = by_age(parts)
         # Saved values of the oldest step move out first: the oldest is the one that should end first. The copy's end
         # wakes the step whose swapper it belongs to, and that step polls the others.
         if any(swap.free_some() for each in running for swap in each.swaps):
             return
         # One that holds memory while it waits to go on goes on then, if only to give some back.
-        if _any_goes_on(parts):
+        if any_goes_on(parts):
             self._look_at_stall()
             return
         if self._resume_one(parts) or self._admit_one(parts):
@@ -495,10 +453,14 @@ class MemoryArbiter:
         if any(forget_constants(each.device for each in part._devices) for part in parts):
             self._wake_all()
             return
+        self._fail_or_look(parts)
+
+    def _fail_or_look(self, parts: set[MemoryArbiter]) -> None:
+        """Fail the newest step, unless some that hold memory wait for what others may still bring: look later then."""
         if self._waits_for_those_that_wait(parts):
             self._look_at_stall()
-            return
-        _fail_newest(parts)
+        else:
+            fail_newest(parts)
 
     def _waits_for_those_that_wait(self, parts: set[MemoryArbiter]) -> bool:
         """Return True if steps hold memory that wait for what others, or users, may still bring."""
@@ -515,16 +477,16 @@ class MemoryArbiter:
         """Fail the newest step that waits for memory if those that have it wait for what it would bring."""
         self._stall = None
         parts = self.everywhere()
-        parked = [each for each in _by_age(parts) if each.is_parked and _is_asleep(each)]
+        parked = [each for each in by_age(parts) if each.is_parked and is_asleep(each)]
         if not parked:
             return
-        others = [each for each in _by_age(parts) if each not in parked]
-        if _any_goes_on(parts):
-            if self._is_stalled(_LATE_SECONDS) and all(_is_asleep(each) for each in others):
+        others = [each for each in by_age(parts) if each not in parked]
+        if any_goes_on(parts):
+            if self._is_stalled(_LATE_SECONDS) and all(is_asleep(each) for each in others):
                 self._tell(parts)
         elif self._is_stalled(0.9 * _STALLED_SECONDS):
-            if not others or any(one.shares_a_queue(other) for one in parked for other in others):
-                _fail_newest(parts)
+            if not others or _serve_each_other(parked, others):
+                fail_newest(parts)
                 return
             self._tell(parts)
         self._stall = asyncio.get_running_loop().call_later(_STALLED_SECONDS, self._stall_rings)
@@ -533,7 +495,7 @@ class MemoryArbiter:
         """Note that a step which waits for `resume` goes on only when others end, or no step can."""
         self._waiting.add(execution)
         parts = self.everywhere()
-        if not _any_goes_on(parts):
+        if not any_goes_on(parts):
             self._resume_one(parts)
 
     def _resume_one(self, parts: set[MemoryArbiter]) -> bool:
@@ -564,59 +526,14 @@ class MemoryArbiter:
         self._waiting.discard(execution)
 
 
-def _by_age(parts: set[MemoryArbiter]) -> list[RunningStep]:
-    """Return the steps under way, the oldest first."""
-    running = {each: number for part in parts for each, number in part._running.items()}
-    return sorted(running, key=running.__getitem__)
-
-
-def _fail_newest(parts: set[MemoryArbiter]) -> None:
-    """Fail the newest step that waits for memory, and name those that have it.
-
-    It is not the one that asks for most: so the oldest step always ends, whatever comes after it.
-    """
-    failing = next(each for each in reversed(_by_age(parts)) if each.is_parked)
-    failing.fail_out_of_memory(describe_holders(parts, failing))
-
-
-def describe_holders(parts: set[MemoryArbiter], but: RunningStep | None = None) -> str:
-    """Return which steps hold memory, and what each waits for."""
-    claims = sorted((each for part in parts for each in part._claims), key=lambda each: each.number)
-    holding = [each for each in claims if (but is None or each.holder is not but) and any(each.held().values())]
-    text = "; ".join(each.describe() for each in holding[:_NAMED])
-    return f"{text}; and {len(holding) - _NAMED} others" if len(holding) > _NAMED else text
-
-
-def _waiters_listed(claims: Sequence[MemoryClaim]) -> str:
-    names = [each.what or "a step" for each in claims]
-    listed = ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
-    return f"{listed} wait" if len(names) > 1 else f"{listed} waits"
-
-
-def _any_goes_on(parts: set[MemoryArbiter]) -> bool:
-    """Return True if a step will free memory, or block in its turn.
-
-    One that was woken or cancelled in this turn of the event loop still waits, but its future is done: it will look
-    again, or unregister. One that waits for a queue, or for its user, goes on when others bring something. One that
-    waits for a function goes on by itself, unless that function waits for others, which nobody sees.
-    """
-    waiting: set[Any] = {each for part in parts for each in part._waiting}
-    held_up = {each.holder for part in parts for each in part._claims if each.is_paused}
-    return any(
-        not _is_asleep(each) or (each not in waiting and (each not in held_up or each.waits_for_functions))
-        for part in parts
-        for each in part._running
-    )
+def _serve_each_other(parked: Sequence[RunningStep], others: Sequence[RunningStep]) -> bool:
+    """Return True if a step that lacks memory would bring what one that holds some waits for."""
+    return any(one.shares_a_queue(other) for one in parked for other in others)
 
 
 def _something_comes_back(parts: set[MemoryArbiter]) -> bool:
     """Return True if threads whose steps are over, or a session that is being closed, will give memory back."""
     return any(part._is_closing or any(each.orphaned for each in part._outliving) for part in parts)
-
-
-def _is_asleep(execution: RunningStep) -> bool:
-    """Return True if a step waits, and was neither woken nor cancelled."""
-    return execution.waiter is not None and not execution.waiter.done()
 
 
 def _in_turn(pair: tuple[MemoryClaim, MemoryArbiter]) -> tuple[bool, int, int]:

@@ -186,6 +186,11 @@ class MemoryClaim:
                     found[pool] = max(found.get(pool, 0), most + self.fed.get(pool, 0))
         return found
 
+    def may_fit(self, others: Iterable[MemoryClaim]) -> bool:
+        """Return True unless runs of the same step have shown already that there is too little room for this one."""
+        sizes = self.takes_at_least(others)
+        return all(size <= _room(bound) for bound, size in _by_bound(sizes.items()).items())
+
     @property
     def is_idle(self) -> bool:
         """True if the step does nothing until others, its functions or its user bring something."""
@@ -267,11 +272,6 @@ def refusal(claim: MemoryClaim, begun: Iterable[MemoryClaim]) -> tuple[Pool, int
         if missing[bound] > _limit(bound) - max(0, bound.used_bytes - held.get(bound, 0)):
             return pool, missing[bound]
     return None
-
-
-def have_room(sizes: Bytes) -> bool:
-    """Return True if as many bytes are free on each device now."""
-    return all(size <= _room(bound) for bound, size in _by_bound(sizes.items()).items())
 
 
 def _by_bound(sizes: Iterable[tuple[Pool, int]]) -> dict[Bound, int]:

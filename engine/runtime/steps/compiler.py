@@ -125,7 +125,7 @@ class StepCompiler:
             compiling = self._under_way.begin(key, work, deliver)
             try:
                 with held(self._environment.clocks):
-                    step, seconds = await asyncio.shield(asyncio.wrap_future(compiling))
+                    made, seconds = await asyncio.shield(asyncio.wrap_future(compiling))
             except TagloomError as error:
                 error.source = error.source or source  # the caller's line is not on the stack of the thread
                 raise
@@ -135,8 +135,8 @@ class StepCompiler:
                 continue  # no thread had begun it, and `compiled` has done it on the event loop
             check_admits()
             if key not in self.cache:
-                self._keep(key, step, seconds)
-            return step
+                self._keep(key, made, seconds)
+            return made
         return step
 
     def forget_threads(self) -> None:

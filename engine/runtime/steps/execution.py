@@ -39,7 +39,7 @@ from .dead_fetch import explain_dead_fetch
 from .environment import StepEnvironment
 from .failures import complete
 from .launch import charge_feeds, counters_of, launch, switch_outcomes
-from .queue_uses import instances_of_feeds, uses_of_step
+from .queue_uses import instances_of_feeds, serve_each_other
 from .stalls import describe_order, stall_timer
 
 if TYPE_CHECKING:
@@ -310,15 +310,14 @@ class Execution:
     @property
     def waits_for_functions(self) -> bool:
         """True if the step waits for anything that ends by itself, as functions and kernels in threads do."""
-        feeds = instances_of_feeds(self.step)
-        return bool(self.machine.offloaded) or any(
-            not _is_from_others(each) and task.get_name() not in feeds for task, (_, each) in self.tasks.items()
+        called = [task for task, (_, each) in self.tasks.items() if not _is_from_others(each)]
+        return bool(self.machine.offloaded) or not instances_of_feeds(self.step).issuperset(
+            task.get_name() for task in called
         )
 
     def shares_a_queue(self, other: Execution) -> bool:
         """Return True if this step would bring what `other` waits for: elements of a queue, or room in it."""
-        mine, its = uses_of_step(self.step), uses_of_step(other.step)
-        return bool(mine.puts & its.takes or mine.takes & its.puts)
+        return serve_each_other(self.step, other.step)
 
     def fail_out_of_memory(self, why: str = "") -> None:
         """End the step, since nothing will give memory to its parked instances; `why` names who has it."""

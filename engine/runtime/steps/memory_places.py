@@ -10,9 +10,10 @@ from typing import Any
 
 from ...base.errors import DeviceMemoryError, StepTimeout, TagloomError
 from ...kernels.memory.pool import MemoryLimitError
-from ..memory.arbiter import MemoryArbiter, describe_holders
+from ..memory.arbiter import MemoryArbiter
 from ..memory.claims import MemoryClaim, around
 from ..memory.limits import refused
+from ..memory.waits import describe_holders
 from ..scheduling.priorities import current_priority
 from .compiled_step import CompiledStep
 from .environment import StepEnvironment
@@ -143,6 +144,11 @@ class MemoryPlaces:
             finally:
                 in_line.discard(claim)
         return claim
+
+    def leave_part(self, claim: MemoryClaim | None) -> None:
+        """Note that the feeds of a part are there, or will not come."""
+        if claim is not None:
+            self._environment.arbiter.release(claim)
 
     def _refused(self, error: MemoryLimitError, step: CompiledStep) -> DeviceMemoryError:
         pool = self._pools[error.device]

@@ -381,21 +381,17 @@ class PartialRun:
                 )
                 self._check_alive()
             except BaseException:
-                self._leave(place)
+                self.runner.memory.leave_part(place)
                 raise
             finally:
                 self._feeding.difference_update(arrays)
         try:
             copies = self._copies(arrays)
         finally:
-            self._leave(place)
+            self.runner.memory.leave_part(place)
         self._fed.update(copies)
         for index in list(copies):
             self._parts.feed(index, copies.pop(index))
-
-    def _leave(self, place: MemoryClaim | None) -> None:
-        if place is not None:
-            self.runner.environment.arbiter.release(place)
 
     def _copies(self, arrays: dict[int, np.ndarray[Any, Any]]) -> dict[int, np.ndarray[Any, Any]]:
         """Return copies of values, which count as memory of the first device."""

@@ -50,9 +50,10 @@ def _name_of(op: Operation) -> str:
     return str(handle.attrs.get("shared_name", handle.name))
 
 
-def uses_of_step(step: CompiledStep) -> Uses:
-    """Return the queues that a compiled step uses."""
-    return uses_of(step.graph, [*step.tensors, *step.targets])
+def serve_each_other(one: CompiledStep, other: CompiledStep) -> bool:
+    """Return True if a step puts into a queue that the other takes from, or the other way round."""
+    first, second = (uses_of(step.graph, [*step.tensors, *step.targets]) for step in (one, other))
+    return bool(first.puts & second.takes or first.takes & second.puts)
 
 
 def instances_of_feeds(step: CompiledStep) -> set[str]:

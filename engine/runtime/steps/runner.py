@@ -33,7 +33,6 @@ from .compiled_step import CompiledStep
 from .compiler import StepCompiler
 from .environment import StepEnvironment
 from .execution import Execution
-from .fed_shapes import Shapes
 from .memory_places import MemoryPlaces
 from .outcomes import Hook, RandomState, StepCounts, names_of
 from .partial_run import PartialRunState
@@ -180,8 +179,6 @@ class StepRunner:
             self.is_stranded = True
             self.environment.arbiter.strand()
 
-    # ---- one step
-
     def compiled(
         self,
         request: Request,
@@ -281,9 +278,7 @@ class StepRunner:
         if self._has_device_arrays:
             feeds = await self._within_reach(step, feeds)
             self.check_admits()
-        shapes = step.fed_shapes.chosen(feeds) if step.fed_shapes.may_be_chosen else None
-        if shapes is not None:
-            step = await self._specialized(request, step, shapes)
+        step = await self._specialized(request, step, feeds)
         watches = self._watches_of(step, watches)
         if self.boundary.holds_back(step):
             await self.boundary.pass_by(step)
@@ -378,12 +373,15 @@ class StepRunner:
             hint="give it a longer timeout=",
         )
 
-    async def _specialized(self, request: Request, step: CompiledStep, shapes: Shapes) -> CompiledStep:
+    async def _specialized(self, request: Request, step: CompiledStep, fed: list[Any]) -> CompiledStep:
         """Return the step that is compiled for the shapes of fed values, in a thread, or the one for any shapes.
 
         The step waits for that: which one is run may not depend on the time that compiling takes. An operation that
         cannot be run on these shapes fails when it is run, if it is, with its tag and not before.
         """
+        shapes = step.fed_shapes.chosen(fed) if step.fed_shapes.may_be_chosen else None
+        if shapes is None:
+            return step
         try:
             feeds = tuple([feed.tensor for feed in step.feeds])
             found = await self.compiler.compile(
