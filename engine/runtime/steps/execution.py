@@ -310,10 +310,8 @@ class Execution:
     @property
     def waits_for_functions(self) -> bool:
         """True if the step waits for anything that ends by itself, as functions and kernels in threads do."""
-        called = [task for task, (_, each) in self.tasks.items() if not _is_from_others(each)]
-        return bool(self.machine.offloaded) or not instances_of_feeds(self.step).issuperset(
-            task.get_name() for task in called
-        )
+        names = {task.get_name() for task, (_, each) in self.tasks.items() if not _is_from_others(each)}
+        return bool(self.machine.offloaded or names - instances_of_feeds(self.step))
 
     def shares_a_queue(self, other: Execution) -> bool:
         """Return True if this step would bring what `other` waits for: elements of a queue, or room in it."""
