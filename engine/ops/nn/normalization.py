@@ -20,7 +20,7 @@ _CHANNELS_LAST = (None, "NWC", "NHWC", "NDHWC")
 
 def is_channels_first(data_format: str | None) -> bool:
     """Read the argument that says where channels are, whatever the number of dimensions."""
-    if not isinstance(data_format, str) or data_format not in (*_CHANNELS_LAST, *_CHANNELS_FIRST):
+    if not isinstance(data_format, str | None) or data_format not in (*_CHANNELS_LAST, *_CHANNELS_FIRST):
         raise GraphError(
             "no such data format",
             wanted="'NHWC' or 'NCHW', or those of one or three dimensions",
