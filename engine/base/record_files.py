@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from .checksums import crc32c
 from .compressed_files import open_for_reading
+from .errors import DtypeError
 
 BLOCK_BYTES = 1 << 16  # as many as are read at once, and what is needed to end with a record
 ENDED = -1
@@ -186,10 +187,31 @@ def _record(data: bytes) -> bytes | DamagedRecord:
     return DamagedRecord(f"a record of {len(record)} bytes has checksum {found:#010x} instead of {wanted:#010x}")
 
 
-def tfrecord(record: bytes | bytearray | memoryview) -> bytes:
-    """Return a record with its length and checksums, as a TFRecord file has it."""
+def tfrecord(data: bytes | bytearray | memoryview) -> bytes:
+    """Return a record with its length and checksums, as a TFRecord file has it.
+
+    Raises
+    ------
+    DtypeError
+        If it is not made of bytes.
+    """
+    record = _as_bytes(data)
     length = _LENGTH.pack(len(record))
     return b"".join([length, _CHECKSUM.pack(masked_crc32c(length)), record, _CHECKSUM.pack(masked_crc32c(record))])
+
+
+def _as_bytes(data: Any) -> memoryview:
+    """Return the bytes of a buffer of any shape; other views have a length in elements, or rows, of their own."""
+    try:
+        view = memoryview(data)
+        return view.cast("B") if view.c_contiguous and view.nbytes else memoryview(view.tobytes())
+    except (TypeError, ValueError) as error:
+        raise DtypeError(
+            "a record of a file is made of bytes",
+            wanted="bytes, or what has a buffer, as an array",
+            got=f"{type(data).__name__}: {data!r:.60}",
+            hint="text.encode(), or array.tobytes()",
+        ) from error
 
 
 def _read_fixed(layout: FixedLayout, file: BinaryIO) -> list[Any]:
@@ -201,7 +223,7 @@ def _read_fixed(layout: FixedLayout, file: BinaryIO) -> list[Any]:
     wanted = size * max(1, BLOCK_BYTES // size)
     data = file.read(wanted + footer)
     there = min(len(data) - footer, wanted)
-    if there < 0:
+    if there < 0 or (not data and begin == header and file.seek(0, os.SEEK_END) < header):
         raise DamagedRecord(f"the file has fewer bytes than its header, of {header}, and its footer, of {footer}")
     records: list[Any] = [data[at : at + size] for at in range(0, there, size)]
     if there % size:

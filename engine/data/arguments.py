@@ -29,7 +29,7 @@ def batched_spec(spec: Any, size: int | None, padded: bool) -> Any:
 def check_counts(least: int | None = 1, **counts: Any) -> None:
     """Raise GraphError for what is no integer, or too small."""
     for name, count in counts.items():
-        if not isinstance(count, int) or isinstance(count, bool) or (least is not None and count < least):
+        if not isinstance(count, (int, np.integer)) or isinstance(count, bool) or (least is not None and count < least):
             raise GraphError(
                 f"{name} is out of range",
                 wanted="an integer" if least is None else f"an integer of at least {least}",

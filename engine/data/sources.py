@@ -13,6 +13,7 @@ from ..base.array_like import as_array
 from ..base.compressed_files import check_compression
 from ..base.dtypes import as_dtype
 from ..base.errors import GraphError, ShapeError
+from ..base.npz_files import UNREADABLE, read_header
 from ..base.record_files import FixedLayout
 from ..ir.misuse import refuses_misuse
 from ..runtime.functions.arguments import TensorSpec
@@ -149,7 +150,7 @@ def from_arrays(arrays: Any) -> Dataset:
 
 
 @refuses_misuse
-def from_npz(path: str | os.PathLike[str], names: Iterable[str] | None = None) -> Dataset:
+def from_npz(path: str | os.PathLike[str], names: str | Iterable[str] | None = None) -> Dataset:
     """Return the slices of the arrays of an ``.npz`` file along axis 0, as dicts by their names.
 
     Shapes and dtypes are read at once, the arrays, in a thread, when an element is asked for.
@@ -157,7 +158,7 @@ def from_npz(path: str | os.PathLike[str], names: Iterable[str] | None = None) -
     Parameters
     ----------
     path : str or Path
-    names : iterable of str, optional
+    names : str or iterable of str, optional
         Of the arrays; all by default.
 
     Returns
@@ -166,10 +167,10 @@ def from_npz(path: str | os.PathLike[str], names: Iterable[str] | None = None) -
 
     Raises
     ------
-    OSError, ValueError
-        If the file can not be read.
+    OSError
+        If the file can not be opened.
     GraphError, ShapeError
-        If it has no array of a name, or they are not equally long.
+        If it is damaged, it has no array of a name, or they are not equally long.
 
     Examples
     --------
@@ -183,7 +184,7 @@ def from_npz(path: str | os.PathLike[str], names: Iterable[str] | None = None) -
     """
     name_of = os.fspath(path)
     headers = _headers(name_of)
-    wanted = list(headers) if names is None else list(names)
+    wanted = list(headers) if names is None else [names] if isinstance(names, str) else list(names)
     _check_headers(name_of, headers, wanted)
     spec = {name: TensorSpec(headers[name][0][1:], as_dtype(headers[name][1])) for name in wanted}
     return Dataset(stages.ArchiveStage, spec=spec, arrays=(name_of, wanted))
@@ -210,22 +211,23 @@ def _check_headers(name_of: str, headers: dict[str, tuple[tuple[int, ...], np.dt
         )
 
 
-_READ_HEADER = {
-    (1, 0): np.lib.format.read_array_header_1_0,
-    (2, 0): np.lib.format.read_array_header_2_0,
-    (3, 0): np.lib.format.read_array_header_2_0,  # another encoding of names of fields, which no element has
-}
-
-
 def _headers(path: str) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+    """Return shapes and dtypes of the arrays of an archive; OSError if there is none, GraphError if it is damaged."""
     found = {}
-    with zipfile.ZipFile(path) as archive:
-        for member in archive.namelist():
-            if not member.endswith(".npy"):
-                continue
-            with archive.open(member) as file:
-                shape, _, dtype = _READ_HEADER[np.lib.format.read_magic(file)](file)
-            found[member.removesuffix(".npy")] = (shape, dtype)
+    with open(path, "rb") as whole:
+        try:
+            with zipfile.ZipFile(whole) as archive:
+                for member in archive.namelist():
+                    if member.endswith(".npy"):
+                        with archive.open(member) as file:
+                            found[member.removesuffix(".npy")] = read_header(file)
+        except UNREADABLE as error:
+            raise GraphError(
+                f"an .npz file can not be read: {error}",
+                wanted="an archive of arrays, as numpy.savez writes it",
+                got=path,
+                hint="write it again, or look whether it is of another kind",
+            ) from error
     return found
 
 

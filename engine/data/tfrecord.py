@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from ..base.compressed_files import check_compression, open_for_writing
+from ..base.dtypes import bfloat16
 from ..base.errors import DtypeError, TagloomError
 from ..base.record_files import tfrecord
 from ..ir.misuse import refuses_misuse
 
 Array = np.ndarray[Any, Any]
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # kinds of fields on the wire
+_MOST = 2**63 - 1  # of int64
 _LISTS = {"bytes": 1, "float": 2, "int64": 3}  # fields of a tf.train.Feature
 
 
@@ -56,12 +58,18 @@ class TFRecordWriter:
     ) -> None:
         self.close()
 
-    def write(self, record: bytes) -> None:
+    def write(self, record: bytes | bytearray | memoryview) -> None:
         """Write one record.
 
         Parameters
         ----------
-        record : bytes
+        record : bytes or array
+            An array is written as the bytes of its elements, row by row.
+
+        Raises
+        ------
+        DtypeError
+            If it is not made of bytes, as a string.
         """
         self._file.write(tfrecord(record))
 
@@ -106,9 +114,10 @@ def parse_example(record: bytes) -> dict[str, Array | list[bytes]]:
                 parts = dict(_fields(entry))
                 found[bytes(parts.get(1, b"")).decode()] = _feature(parts.get(2, b""))
     except (ValueError, IndexError, TypeError, OverflowError, struct.error) as error:
+        is_bytes = isinstance(record, (bytes, bytearray, memoryview))
         raise TagloomError(
             f"this is no tf.train.Example: {error}",
-            got=f"{len(record)} bytes, {bytes(record[:20])!r}",
+            got=f"{len(record)} bytes, {bytes(record[:20])!r}" if is_bytes else f"{record!r:.60}",
             hint="map the records by what they were written with",
         ) from error
     return found
@@ -121,7 +130,8 @@ def make_example(features: Mapping[str, Any]) -> bytes:
     Parameters
     ----------
     features : mapping of str to sequence
-        Lists or arrays, of any shape, of integers, floats, bytes or strings; single values count as lists of one.
+        Lists or arrays, of any shape, of integers, floats, bytes or strings, which are written row by row; single
+        values count as lists of one.
 
     Returns
     -------
@@ -130,7 +140,7 @@ def make_example(features: Mapping[str, Any]) -> bytes:
     Raises
     ------
     DtypeError
-        If a feature is of another kind.
+        If a feature is of another kind, an integer does not fit int64, or a float float32.
 
     Examples
     --------
@@ -138,6 +148,13 @@ def make_example(features: Mapping[str, Any]) -> bytes:
     >>> tg.data.make_example({"label": [3]})
     b'\\n\\x10\\n\\x0e\\n\\x05label\\x12\\x05\\x1a\\x03\\n\\x01\\x03'
     """
+    if not isinstance(features, Mapping) or not all(isinstance(name, str) for name in features):
+        raise DtypeError(
+            "features of a tf.train.Example have names",
+            wanted="a dict of str to values",
+            got=f"{features!r:.80}",
+            hint='make_example({"label": [3]})',
+        )
     entries = [_field(1, name.encode()) + _field(2, _serialized(name, value)) for name, value in features.items()]
     return _field(1, b"".join(_field(1, entry) for entry in entries))
 
@@ -217,22 +234,58 @@ def _as_varint(value: int) -> bytes:
 
 
 def _serialized(name: str, value: Any) -> bytes:
-    if isinstance(value, (bytes, str)):
-        value = [value]
-    if isinstance(value, Sequence) and value and all(isinstance(each, (bytes, str)) for each in value):
-        parts = [each.encode() if isinstance(each, str) else each for each in value]
-        return _field(_LISTS["bytes"], b"".join(_field(1, each) for each in parts))
-    array = np.asarray(value).ravel()
-    if array.dtype.kind in "T":
-        return _serialized(name, array.tolist())
+    texts = _texts(value)
+    if texts is not None:
+        return _field(_LISTS["bytes"], b"".join(_field(1, each) for each in texts))
+    array = _numbers(value)
     if array.dtype.kind in "bui":
+        if array.dtype == np.uint64 and array.size and int(array.max()) > _MOST:
+            raise _unfit(name, f"integers from {-_MOST - 1} to {_MOST}", int(array.max()))
         numbers = b"".join(_as_varint(int(each) & 0xFFFFFFFFFFFFFFFF) for each in array)
         return _field(_LISTS["int64"], _field(1, numbers))
     if array.dtype.kind == "f":
-        return _field(_LISTS["float"], _field(1, array.astype("<f4").tobytes()))
-    raise DtypeError(
+        with np.errstate(over="ignore"):
+            floats = array.astype("<f4")
+        if not np.array_equal(np.isinf(floats), np.isinf(array)):
+            raise _unfit(name, f"floats of at most {np.finfo(np.float32).max:.4g}", float(np.abs(array).max()))
+        return _field(_LISTS["float"], _field(1, floats.tobytes()))
+    raise _unfit(name, "integers, floats, bytes or strings", array.dtype)
+
+
+def _unfit(name: str, wanted: str, got: object) -> DtypeError:
+    return DtypeError(
         f"feature '{name}' can not be in a tf.train.Example",
-        wanted="integers, floats, bytes or strings",
-        got=f"{array.dtype}",
+        wanted=wanted,
+        got=str(got),
         hint="convert it, or write its bytes",
     )
+
+
+def _numbers(value: Any) -> Array:
+    """Return a vector of the numbers of a value; bfloat16, which NumPy does not know, is widened."""
+    try:
+        array = np.asarray(value).ravel()
+    except (ValueError, TypeError):  # rows of different lengths
+        array = np.asarray(None)
+    return array.astype(np.float32) if array.dtype == bfloat16.numpy else array
+
+
+def _texts(value: Any) -> list[bytes] | None:
+    """Return the strings of a value, row by row, in UTF-8; None if it has others, or nothing."""
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind in "SUT" or (value.dtype.kind == "O" and value.size):
+            return _texts(value.ravel().tolist()) if value.size else []
+        return None
+    if isinstance(value, str):
+        return [value.encode()]
+    if isinstance(value, (bytes, bytearray)) or (isinstance(value, memoryview) and value.format == "B"):
+        return [bytes(value)]
+    if not isinstance(value, (list, tuple)) or not value:
+        return None
+    found: list[bytes] = []
+    for each in value:
+        inner = _texts(each)
+        if inner is None:
+            return None
+        found += inner
+    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 import tagloom as tg
 
+from ..base.npz_files import UNREADABLE
 from .model import initial_weights
 from .text import Alphabet
 
@@ -43,7 +43,7 @@ def load_weights(path: str | Path) -> tuple[Alphabet, dict[str, Array]]:
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = dict(file)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except UNREADABLE as error:
         raise tg.CheckpointError(
             f"can not read weights from {path}: {error}", hint="give a file that `tagloom demo --save` wrote"
         ) from error

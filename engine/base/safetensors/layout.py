@@ -5,7 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
-from ..dtypes import bfloat16
+from ..dtypes import bfloat16, string
 
 # Names that the format has for the engine's dtypes, all little-endian.
 NAMES = {
@@ -43,5 +43,6 @@ READ = 1 << 22  # bytes that a thread reads at once
 READERS = 2  # threads that read an array, where it is large
 LARGE = 2 * READ
 METADATA = "__metadata__"
+RESTORED = (string.name, *PAIRS)  # dtypes that are stored as others
 DTYPES = "dtypes"  # key of the metadata: JSON of what dtype an array has that is stored as another one
 LENGTHS = ":lengths"  # behind a name: the lengths of its strings

@@ -33,6 +33,7 @@ from .layout import (
     PAIRS,
     READ,
     READERS,
+    RESTORED,
     SMALL_FLOATS,
 )
 
@@ -210,9 +211,17 @@ class TensorFile(Mapping[str, "StoredTensor"]):
             raise _damaged(self.path, "it is longer or shorter than it says", wanted, f"{self.size} bytes")
         return self._typed(found)
 
+    def _restored_dtypes(self) -> dict[str, Any]:
+        """Return the dtypes that arrays had before they were stored as others; none if somebody else wrote the key."""
+        try:
+            found = parse_object(self.metadata.get(DTYPES, "{}").encode(), self.path)
+        except DamagedFile:
+            return {}
+        return found if all(dtype in RESTORED for dtype in found.values()) else {}
+
     def _typed(self, found: dict[str, _Entry]) -> dict[str, StoredTensor]:
         """Return the arrays as they were before they were stored."""
-        others = parse_object(self.metadata.get(DTYPES, "{}").encode(), self.path)
+        others = self._restored_dtypes()
         lengths = {name + LENGTHS for name, dtype in others.items() if dtype == string.name}
         if not others.keys() <= found.keys() or not lengths <= found.keys():
             raise _damaged(self.path, "its metadata name arrays that are not there", got=list(others)[:3])

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from time import perf_counter
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
 from ...base.containers import Dicts
 from ...base.errors import GraphError
+from ...base.npz_files import UNREADABLE
 from ...base.record_files import ENDED, Block, DamagedRecord, FixedLayout, RecordFile, is_named, matching_files
 from .elements import Failure, Item, first_of, is_structure, kind_of_element, leaves_of, packed, parts_of
 from .stage import HELD, QUICKLY, SLICE, Context, Stage, count_of, end_task, is_cancelled
@@ -272,7 +272,7 @@ class ArraysStage(Stage):
         if self._leaves is None:
             try:
                 self._arrays = await self._read()
-            except (OSError, ValueError, KeyError, BadZipFile) as error:
+            except UNREADABLE as error:
                 self._leaves = []  # the end
                 what = f"the arrays of a pipeline can not be read: {error}"
                 return [(self.failure(what, 0, None, error, hint="repair the file"), None)]
@@ -487,10 +487,10 @@ class RecordsStage(Stage):
 
 
 def as_patterns(files: Any) -> tuple[str, ...]:
-    """Return paths and patterns, of one or several."""
-    listed: Any = [files] if isinstance(files, (str, os.PathLike)) else files
+    """Return paths and patterns, of one or several, as text; GraphError for anything else."""
     try:
-        return tuple(map(os.fspath, listed))
+        listed = [files] if isinstance(files, (str, bytes, os.PathLike)) else list(files)
+        return tuple(map(os.fsdecode, listed))
     except TypeError:
         raise GraphError(
             "these are not files",

@@ -13,15 +13,10 @@ import numpy as np
 from ...base.array_like import Array, UnreadArray
 from ...base.dtypes import string
 from ...base.errors import CheckpointError
+from ...base.npz_files import UNREADABLE, read_header
 from ...base.safetensors import DamagedFile, TensorFile
 from .manifest import NAME, open_checkpoint
 from .saved import RefusedArray, Saved, refuse_dtype
-
-_HEADERS = {
-    (1, 0): np.lib.format.read_array_header_1_0,
-    (2, 0): np.lib.format.read_array_header_2_0,
-    (3, 0): np.lib.format.read_array_header_2_0,  # another encoding of names of fields, which no variable has
-}
 
 
 def open_saved(path: str, verify: bool = True) -> Saved:
@@ -58,10 +53,7 @@ class _Member(UnreadArray):
     def __init__(self, archive: zipfile.ZipFile, path: str, member: zipfile.ZipInfo) -> None:
         self._archive, self._member, self._path = archive, member, path
         with archive.open(member) as file:
-            version = np.lib.format.read_magic(file)
-            if version not in _HEADERS:
-                raise ValueError(f"an array of version {version}")
-            self.shape, _, dtype = _HEADERS[version](file)
+            self.shape, dtype = read_header(file)
             size = member.file_size - file.tell()
         name = member.filename.removesuffix(".npy")
         wanted = int(np.prod(self.shape, dtype=object)) * dtype.itemsize
@@ -75,19 +67,20 @@ class _Member(UnreadArray):
         try:
             with self._archive.open(self._member) as file:
                 found = np.lib.format.read_array(file, allow_pickle=False)
-        except (OSError, ValueError, zipfile.BadZipFile) as error:
+        except UNREADABLE as error:
             raise _damaged_npz(self._path, error) from error
-        text = np.char.decode(found, "utf-8") if self._stored.kind == "S" else found
+        try:
+            text = np.char.decode(found, "utf-8") if self._stored.kind == "S" else found
+        except UnicodeDecodeError as error:
+            name = self._member.filename.removesuffix(".npy")
+            raise refuse_dtype(self._path, name, "bytes that are no text") from error
         return np.ascontiguousarray(text).astype(self.dtype, copy=False).reshape(self.shape)
 
 
 def _member(archive: zipfile.ZipFile, path: str, member: zipfile.ZipInfo) -> UnreadArray:
     """Return an array of an archive; one of Python's objects, which are pickled, is refused when it is wanted."""
     with archive.open(member) as file:
-        read = _HEADERS.get(np.lib.format.read_magic(file))
-        if read is None:
-            raise ValueError(f"{member.filename} is of an unknown version")
-        shape, _, dtype = read(file)
+        shape, dtype = read_header(file)
     if dtype.hasobject:
         return RefusedArray(path, member.filename.removesuffix(".npy"), shape, str(dtype))
     return _Member(archive, path, member)
@@ -96,12 +89,12 @@ def _member(archive: zipfile.ZipFile, path: str, member: zipfile.ZipInfo) -> Unr
 def _open_npz(path: str) -> Saved:
     try:
         archive = zipfile.ZipFile(path)
-    except (OSError, zipfile.BadZipFile) as error:
+    except UNREADABLE as error:
         raise _damaged_npz(path, error) from error
     try:
         members = [each for each in archive.infolist() if each.filename.endswith(".npy")]
         arrays = {each.filename.removesuffix(".npy"): _member(archive, path, each) for each in members}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, NotImplementedError) as error:
+    except UNREADABLE as error:
         archive.close()
         raise _damaged_npz(path, error) from error
     except BaseException:

@@ -5,6 +5,7 @@ import gc
 import json
 import os
 import threading
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from tagloom.base.safetensors import TensorFile, save_file
 from tagloom.ops.state.variables import VariableSlot
 from tagloom.training import Checkpointer
 from tagloom.training.checkpoints import directory as files
+from tagloom.training.checkpoints.others import open_saved
 
 from tests.runtime.tasks import only_this_task
 from tests.strict_array_library.device import StrictDevice
@@ -587,6 +589,25 @@ async def test_npz_files_that_are_damaged_are_refused(tmp_path):
         (tmp_path / "w.npz").write_bytes(text)
         with pytest.raises(tg.CheckpointError):
             await restored(tmp_path, variables(w=FLOATS), tmp_path / "w.npz")
+
+
+async def test_any_byte_of_an_npz_file_may_be_damaged(tmp_path):
+    np.savez_compressed(tmp_path / "w.npz", w=FLOATS, s=np.array([b"\xff"]))
+    whole = (tmp_path / "w.npz").read_bytes()
+    for place in range(len(whole)):
+        (tmp_path / "w.npz").write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+        with suppress(tg.CheckpointError), open_saved(str(tmp_path / "w.npz")) as saved:
+            for array in saved.variables.values():
+                with suppress(tg.CheckpointError):
+                    array.copy()
+
+
+async def test_bytes_of_an_npz_file_that_are_no_text_are_refused(tmp_path):
+    np.savez(tmp_path / "w.npz", w=FLOATS, s=np.array([b"\xff"]))
+    with pytest.raises(tg.CheckpointError, match="a dtype that no variable has"):
+        await restored(
+            tmp_path, variables(s=np.array(["a"], np.dtypes.StringDType())), tmp_path / "w.npz", partial=True
+        )
 
 
 async def test_a_path_that_leads_nowhere_is_said(tmp_path):
