@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import GraphError
+from .errors import DtypeError, GraphError
 from .extras import install_hint
 
 Array = np.ndarray[Any, Any]
@@ -42,10 +42,38 @@ def decode(data: Any, channels: int) -> Array:
     -------
     numpy.ndarray
         uint8, of shape [height, width, channels].
+
+    Raises
+    ------
+    OSError
+        If the bytes are no image, or a damaged one.
+    DtypeError
+        If they are a string, or the image is one of floats, as a TIFF may be: nobody knows which of them is white.
     """
-    with pillow().open(io.BytesIO(data)) as image:
+    if isinstance(data, str):
+        raise DtypeError(
+            "an image is decoded from its bytes", wanted="bytes", got=f"{data!r:.60}", hint="open(path, 'rb').read()"
+        )
+    with _opened(data) as image:
+        if image.mode == "F":
+            raise DtypeError(
+                "an image of floats has no levels of 8 bits",
+                wanted="integers of 1, 8 or 16 bits",
+                got=f"{image.format} of floats",
+                hint="read it by numpy.asarray(PIL.Image.open(path))",
+            )
         pixels = np.asarray(_of_bytes(image).convert(mode_of(channels) if channels else _own_mode(image)))
     return pixels.reshape(*pixels.shape[:2], -1)
+
+
+def _opened(data: Any) -> Any:
+    """Return Pillow's image of some bytes; its own error names an object in memory, ours the bytes."""
+    images = pillow()
+    try:
+        return images.open(io.BytesIO(data))
+    except images.UnidentifiedImageError as error:
+        what = f"{len(data)} bytes, which begin with {bytes(data[:8])!r}" if len(data) else "no bytes"
+        raise images.UnidentifiedImageError(f"these are no image that Pillow knows: {what}") from error
 
 
 def _own_mode(image: Any) -> str:
@@ -53,7 +81,7 @@ def _own_mode(image: Any) -> str:
     is_transparent = "transparency" in image.info or image.mode in ("LA", "PA", "RGBA", "La", "RGBa")
     if is_transparent:
         return "RGBA"
-    return "L" if image.mode in ("1", "L", "F") or image.mode.startswith("I") else "RGB"
+    return "L" if image.mode in ("1", "L") or image.mode.startswith("I") else "RGB"
 
 
 def _of_bytes(image: Any) -> Any:

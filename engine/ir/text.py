@@ -139,7 +139,14 @@ def parse(text: str) -> Graph:
     GraphError
         If the text is wrong, naming the line and what was wanted there; if it holds a Python callable, or a cycle.
     """
-    return _Parser(text).graph()
+    if not isinstance(text, str):
+        raise GraphError(
+            "a graph is made from its text",
+            wanted="a str, as graph.to_text() returns it",
+            got=f"{type(text).__name__}: {text!r:.60}",
+            hint="data.decode() for bytes, path.read_text() for a file",
+        )
+    return _Parser(text.removeprefix("\ufeff")).graph()  # editors may put a byte order mark there
 
 
 Reference = tuple[Token, str, int]

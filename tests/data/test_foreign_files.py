@@ -143,3 +143,32 @@ def test_a_file_shorter_than_its_header_is_refused(tmp_path):
     (error,) = run(tg.data.from_fixed_length_records(tmp_path / "a.bin", 2, header_bytes=9))
     assert "fewer bytes than its header" in str(error)
     assert run(tg.data.from_fixed_length_records(tmp_path / "a.bin", np.int64(2), header_bytes=5)) == []
+
+
+@pytest.mark.parametrize("data", [b"", b"hello"])
+def test_bytes_that_are_no_image_are_named(data):
+    pytest.importorskip("PIL")
+    with pytest.raises(OSError, match="no image that Pillow knows") as caught:
+        tg.data.decode_image(data)
+    assert "BytesIO" not in str(caught.value)
+
+
+def test_images_whose_levels_are_unknown_are_refused():
+    images = pytest.importorskip("PIL.Image")
+    file = io.BytesIO()
+    images.fromarray(np.ones([2, 2], np.float32)).save(file, "tiff")
+    for channels in (1, 3):
+        with pytest.raises(tg.DtypeError, match="image of floats"):
+            tg.data.decode_image(file.getvalue(), channels)
+    with pytest.raises(tg.DtypeError, match="from its bytes"):
+        tg.data.decode_image("picture.png")
+
+
+def test_a_graphs_text_may_begin_with_a_byte_order_mark():
+    with tg.Graph().as_default() as graph:
+        tg.exp(1.0)
+    text = graph.to_text()
+    assert tg.Graph.from_text("\ufeff" + text.replace("\n", "\r\n")).to_text() == text
+    for wrong in (text.encode(), None):
+        with pytest.raises(tg.GraphError, match="made from its text"):
+            tg.Graph.from_text(wrong)

@@ -40,7 +40,7 @@ def test_a_file_that_is_no_image_is_an_error_that_names_it(tmp_path):
     (tmp_path / "a.png").write_bytes(b"nothing of the kind")
     (error,) = asyncio.run(collect(tg.data.from_images(tmp_path / "a.png")))
     assert isinstance(error, tg.PipelineError)
-    assert "cannot identify image" in str(error)
+    assert "no image that Pillow knows" in str(error)
 
 
 def test_without_pillow_the_extra_is_named(monkeypatch):
