@@ -15,7 +15,8 @@ from ..ir.apply import apply, convert_to_tensor
 from ..ir.tensor import Tensor
 from ..ops.array.ranking import top_k
 from ..ops.array.shapes import expand_dims
-from ..ops.control.weights import in_dtype
+from ..ops.control.assertions import assert_equal
+from ..ops.control.weights import behind, in_dtype
 from ..ops.math.arithmetic import div_no_nan, minimum
 from ..ops.math.comparison import equal, greater, logical_and, logical_not
 from ..ops.math.cumulative import cumsum
@@ -44,7 +45,11 @@ RANKED = Family(
         "weights": "Tensor of any real dtype, optional\n    How much each row counts, 1 by default.",
     },
     RESULT,
-    {"ShapeError": "If the shapes are known not to fit.", "GraphError": "If a rank is not known."},
+    {
+        "ShapeError": "If the shapes are known not to fit.",
+        "GraphError": "If a rank is not known.",
+        "OpError": "When a step runs it, if labels and predictions have other rows.",
+    },
 )
 
 
@@ -101,7 +106,10 @@ def _classes(labels: Any, best: Tensor) -> Tensor:
             operation=found.op,
             hint="labels have a row for each row of predictions",
         )
-    return found
+    if found.shape[:-1].is_fully_known and best.shape[:-1].is_fully_known:
+        return found
+    rows = (shape_of(each)[:-1] for each in (found, best))  # a single row would be compared with all others
+    return behind(found, [assert_equal(*rows, "rows of labels and predictions")])
 
 
 def _integers(value: Any, what: str) -> Tensor:

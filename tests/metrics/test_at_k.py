@@ -123,6 +123,25 @@ def test_a_label_given_twice_counts_once():
     assert value(lambda: metrics.precision_at_top_k([[1]], [[1, 1]])) == 1
 
 
+@pytest.mark.parametrize("shapes", [((1, 1), (4, 3)), ((4, 1), (1, 3)), ((1,), (4, 3)), ((2, 1), (4, 3))])
+def test_rows_that_only_the_step_knows_are_not_broadcast(shapes):
+    labels, scores = (np.ones(shape, dtype) for shape, dtype in zip(shapes, ("int64", "float32")))
+    measures = [
+        lambda y, x: metrics.precision_at_k(y, x, 2),
+        lambda y, x: metrics.recall_at_k(y, x, 2),
+        lambda y, x: metrics.average_precision_at_k(y, x, 2),
+        lambda y, x: metrics.precision_at_top_k(y, tg.cast(x, "int64"), 2),
+    ]
+    for measure in measures:
+        with tg.Graph().as_default() as graph:
+            y, x = (tg.placeholder(a.dtype, [None] * a.ndim) for a in (labels, scores))
+            update, init = measure(y, x)[1], tg.global_variables_initializer()
+        with tg.SyncSession(graph) as session:
+            session.run(init)
+            with pytest.raises(tg.OpError, match="rows of labels and predictions"):
+                session.run(update, {y: labels, x: scores})
+
+
 def test_what_does_not_fit(graph):
     labels, scores = BATCHES[0]
     with pytest.raises(tg.ShapeError, match="other rows"):

@@ -53,11 +53,11 @@ def of_one_shape(labels: Tensor, predictions: Tensor) -> Tensor:
         )
     if labels is predictions or (a.is_fully_known and b.is_fully_known):
         return predictions
-    checks = []
+    sizes = shape_of(predictions)
     if a.rank is None or b.rank is None:
-        checks.append(assert_equal(apply("Rank", labels), apply("Rank", predictions), "labels and predictions"))
-    checks.append(assert_equal(shape_of(labels), shape_of(predictions), "shapes of labels and predictions"))
-    checked = behind(predictions, checks)
+        ranks = assert_equal(apply("Rank", labels), apply("Rank", predictions), "ranks of labels and predictions")
+        sizes = behind(sizes, [ranks])  # shapes of other ranks cannot be compared at all
+    checked = behind(predictions, [assert_equal(shape_of(labels), sizes, "shapes of labels and predictions")])
     checked.set_shape(a.merge(b))
     return checked
 
