@@ -20,6 +20,7 @@ from ..ops.math.linear import matmul
 from ..ops.math.reductions import reduce_logsumexp
 from ..ops.nn.losses import sparse_softmax_cross_entropy_with_logits
 from ..ops.support.arguments import index_tensor
+from ..ops.support.common import one_for_each
 from .embedding import Shards, classes_of, scoped
 from .partitioned import MOD
 
@@ -103,7 +104,8 @@ def full_softmax_loss(
 
 def _logits(inputs: Tensor, weights: Any, biases: Any) -> Tensor:
     w, b = cast(weights, inputs.dtype), cast(biases, inputs.dtype)
-    return matmul(inputs, w, transpose_b=True) + b
+    logits = matmul(inputs, w, transpose_b=True)
+    return logits + one_for_each(b, logits, 1)
 
 
 def _of_label(logits: Tensor, is_here: Tensor, rows: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from ..ir.apply import apply, as_symbolic, convert_to_tensor
 from ..ir.entry import public
 from ..ir.tensor import Tensor
 from ..ops.array.one_hot import eye
+from ..ops.control.weights import of_rank
 from ..ops.linalg.cholesky import cholesky, cholesky_solve
 from ..ops.linalg.common import product
 from ..ops.linalg.singular_values import pinv
@@ -63,7 +64,7 @@ def matrix_solve_ls(
     >>> tg.function(lambda: tg.matrix_solve_ls(x, [[1.0], [3.0], [5.0]])).sync().round(6).tolist()
     [[1.0], [2.0]]
     """
-    a, b = alike(matrix, rhs)
+    a, b = (of_rank(each, 2, "matrices have rows and columns", "expand_dims(x, 1)") for each in alike(matrix, rhs))
     if not as_symbolic(l2_regularizer) and l2_regularizer < 0 or (not fast and _is_given(l2_regularizer)):
         raise GraphError(
             "matrix_solve_ls can not take this regularizer",

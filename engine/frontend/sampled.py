@@ -25,7 +25,7 @@ from ..ops.math.reductions import reduce_any, reduce_sum
 from ..ops.nn.losses import sigmoid_cross_entropy_with_logits, softmax_cross_entropy_with_logits
 from ..ops.random.candidates import log_uniform_candidate_sampler
 from ..ops.support.arguments import index_tensor
-from ..ops.support.common import size_along
+from ..ops.support.common import ensured, size_along
 from .embedding import Shards, classes_of, scoped
 
 
@@ -286,4 +286,4 @@ def _classes(labels: Any, num_true: int) -> Tensor:
             got=classes.shape,
             hint="labels have a column for each true class; expand_dims(labels, 1) for one",
         )
-    return classes if classes.rank == 2 and classes.shape[1] == num_true else reshape(classes, [-1, num_true])
+    return ensured(classes, None, num_true)

@@ -16,6 +16,7 @@ from ..ir.region import Region
 from ..ir.tensor import Tensor
 from ..ir.typed import AsTensor, NamedFields
 from ..ops.control.custom import forward_loops
+from ..ops.control.weights import of_one_shape
 from ..ops.state import gradient_arrays
 from ..ops.support.common import ones_like
 from ..ops.support.indexed_slices import IndexedSlices
@@ -280,4 +281,4 @@ def _seed(y: Tensor, seed: Any) -> Tensor:
             operation=tensor.op,
             hint="broadcast or reshape it to the shape of its y",
         )
-    return tensor
+    return of_one_shape(y, tensor, "a y and its entry of grad_ys")

@@ -22,6 +22,7 @@ from ..ops.array.where import where
 from ..ops.math.arithmetic import minimum
 from ..ops.math.casting import cast
 from ..ops.math.reductions import reduce_max
+from ..ops.support.common import one_for_each
 from .cells import map_sizes
 from .row_blocks import RowBlocks, sensible
 
@@ -48,6 +49,8 @@ class Batch:
             _require_sequences(leaf, time_major)
         self.lengths: Tensor | None = None if sequence_length is None else cast(sequence_length, int32)
         self.size: int | None = _static_batch(leaves, self.lengths, time_major)
+        if self.lengths is not None:
+            self.lengths = one_for_each(self.lengths, leaves[0], int(time_major))
         self.inputs: Any = given if time_major else nest.map_structure(swapped, given)
         first = nest.flatten(self.inputs)[0]
         self.steps: Any = first.shape[0] if first.shape[0] is not None else shape(first)[0]

@@ -174,3 +174,154 @@ def test_strides_of_convolutions_with_filters_of_unknown_sizes(given, shape):
         x, filters = tg.placeholder("float32"), tg.placeholder("float32", shape)
         with pytest.raises(tg.GraphError, match="positive number"):
             tg.conv2d(x, filters, padding="SAME", **given)
+
+
+def ones(*shape, dtype="float32"):
+    return np.ones(shape, dtype)
+
+
+PARTS = [[0, 0], [1, 2]], [1.0, 2.0], [2, 3]
+
+
+class Echo(tg.nn.RNNCell):
+    state_size = output_size = 3
+
+    def forward(self, x, state):
+        return x, state
+
+
+# What functions that are compositions check of their arguments, which no kernel of theirs would find: a call, and
+# arguments that fit; then arguments that were broadcast, or taken for something else.
+COMPOSED = {
+    "bias_add": (tg.bias_add, [ones(4, 3), ones(3)], [ones(4, 3), ones(1)], [ones(4, 1), ones(3)]),
+    "bias_add first": (
+        lambda x, b: tg.bias_add(tg.ensure_shape(x, [None] * 4), b, "NCHW"),
+        [ones(2, 3, 4, 4), ones(3)],
+        [ones(2, 1, 4, 4), ones(3)],
+        [ones(2, 3, 4, 4), ones(1)],
+    ),
+    "fused_batch_norm": (
+        lambda x, s, o: tg.fused_batch_norm(tg.ensure_shape(x, [None] * 4), s, o)[0],
+        [ones(2, 4, 4, 3), ones(3), ones(3)],
+        [ones(2, 4, 4, 1), ones(3), ones(3)],
+        [ones(2, 4, 4, 3), ones(3), ones(1)],
+    ),
+    "crop_and_resize": (
+        lambda x, b: tg.crop_and_resize(x, b, [0], [2, 2]),
+        [ones(2, 5, 5, 3), ones(1, 4)],
+        [ones(1, 2, 5, 5, 3), ones(1, 4)],
+        [ones(2, 5, 5, 3), ones(1, 5)],
+    ),
+    "flip_left_right": (tg.flip_left_right, [ones(2, 3, 1)], [ones(2, 3)]),
+    "psnr": (lambda a, b: tg.psnr(a, b, 1.0), [ones(2, 3, 1), ones(2, 3, 1)], [ones(), ones(2, 3, 1)]),
+    "rgb_to_grayscale": (tg.rgb_to_grayscale, [ones(2, 3)], [ones(2, 1)], [ones(2, 2)]),
+    "grayscale_to_rgb": (tg.grayscale_to_rgb, [ones(2, 1)], [ones(2, 3)]),
+    "lrn": (tg.lrn, [ones(3)], [ones()]),
+    "matrix_solve_ls": (tg.matrix_solve_ls, [ones(4, 1), ones(4, 2)], [ones(4), ones(4, 2)]),
+    "log_poisson_loss": (
+        tg.log_poisson_loss,
+        [ones(4, 3), ones(4, 3)],
+        [ones(1, 3), ones(4, 3)],
+        [ones(3), ones(4, 3)],
+    ),
+    "nce_loss": (
+        lambda labels, x: tg.nce_loss(ones(5, 3), ones(5), labels, x, 2, 5, seed=1),
+        [ones(4, 1, dtype="int32"), ones(4, 3)],
+        [ones(1, 4, 1, dtype="int32"), ones(4, 3)],
+        [ones(2, 2, dtype="int32"), ones(4, 3)],
+    ),
+    "full_softmax_loss": (
+        lambda w, b, x: tg.full_softmax_loss([w], [b], [0, 1], x),
+        [ones(5, 3), ones(5), ones(2, 3)],
+        [ones(5, 3), ones(1), ones(2, 3)],
+        [ones(5, 3), ones(1, 5), ones(2, 3)],
+    ),
+    "sparse_add": (
+        lambda x: tg.sparse_add(tg.SparseTensor(*PARTS), x),
+        [ones(2, 3)],
+        [ones(1, 3)],
+        [ones(3)],
+        [ones(1, 2, 3)],
+    ),
+    "grad_ys": (
+        lambda x, g: tg.gradients(tg.square(x), x, g)[0],
+        [ones(4, 3), ones(4, 3)],
+        [ones(4, 3), ones(1, 3)],
+        [ones(1, 3), ones(4, 3)],
+        [ones(3), ones(4, 3)],
+    ),
+    "jvp": (lambda x, v: tg.jvp(tg.square(x), x, v), [ones(4, 3), ones(4, 3)], [ones(4, 3), ones(3)]),
+    "dynamic_rnn": (
+        lambda x, n: tg.nn.dynamic_rnn(
+            Echo(), tg.ensure_shape(x, [None, None, 3]), tg.ensure_shape(n, [None]), dtype="float32"
+        )[0],
+        [ones(2, 4, 3), ones(2, dtype="int32")],
+        [ones(1, 4, 3), ones(2, dtype="int32")],
+        [ones(2, 4, 3), ones(1, dtype="int32")],
+    ),
+}
+UNKNOWN = {"rank": lambda x: None, "sizes": lambda x: [None] * x.ndim}
+
+
+@pytest.mark.parametrize("known", UNKNOWN)
+@pytest.mark.parametrize("name", COMPOSED)
+def test_compositions_check_what_only_the_step_knows(name, known):
+    build, fits, *wrong = COMPOSED[name]
+    for arrays in (fits, *wrong):
+        with tg.Graph(seed=1).as_default() as graph:
+            inputs = [tg.placeholder(x.dtype, UNKNOWN[known](x)) for x in arrays]
+            try:
+                y = build(*inputs)
+            except tg.GraphError:
+                assert arrays is not fits, "an error while building"
+                continue
+        with tg.SyncSession(graph) as session:
+            if arrays is fits:
+                with tg.Graph(seed=1).as_default() as other:
+                    wanted = build(*map(tg.constant, arrays))
+                with tg.SyncSession(other) as reference:
+                    np.testing.assert_allclose(session.run(y, dict(zip(inputs, arrays))), reference.run(wanted), 1e-6)
+                continue
+            with pytest.raises(tg.OpError):
+                session.run(y, dict(zip(inputs, arrays)))
+
+
+@pytest.mark.parametrize("known", UNKNOWN)
+@pytest.mark.parametrize("shape", [(4, 1), (1, 3), (3,), (1,), (), (4, 3), (2, 4, 3)])
+def test_weights_of_moments_are_broadcast_whatever_is_known_of_them(shape, known):
+    random = np.random.default_rng(0)
+    x, weights = random.random((4, 3)), random.random(shape)
+    with tg.Graph().as_default() as graph:
+        inputs = [tg.placeholder(a.dtype, UNKNOWN[known](a)) for a in (x, weights)]
+        found = tg.weighted_moments(inputs[0], [0], inputs[1])
+        wanted = tg.weighted_moments(x, [0], weights)
+    with tg.SyncSession(graph) as session:
+        for ours, theirs in zip(*session.run([found, wanted], dict(zip(inputs, (x, weights))))):
+            np.testing.assert_allclose(ours, theirs)
+
+
+@pytest.mark.parametrize("shape", [None, [None, None], [None, 3]])
+@pytest.mark.parametrize("add", [tg.sparse_add, tg.sparse_maximum, tg.sparse_minimum])
+def test_sparse_tensors_of_one_shape_as_only_the_step_knows(add, shape):
+    with tg.Graph().as_default() as graph:
+        given = tg.sparse_placeholder("float32", shape)
+        sums = [tg.sparse_tensor_to_dense(add(*pair)) for pair in ((tg.SparseTensor(*PARTS), given),) * 2]
+    with tg.SyncSession(graph) as session:
+        for y in sums:
+            session.run(y, {given: ([[0, 0]], [5.0], [2, 3])})
+            with pytest.raises(tg.OpError, match="one shape"):
+                session.run(y, {given: ([[0, 0]], [5.0], [1, 3])})
+
+
+def test_shapes_that_are_broadcast_are_looked_at_in_the_step():
+    with tg.Graph().as_default() as graph:
+        x = tg.placeholder("float32", [None, 3])
+        y = tg.broadcast_dynamic_shape(tg.shape(x), [2, 3])
+    with tg.SyncSession(graph) as session:
+        assert session.run(y, {x: ones(1, 3)}).tolist() == [2, 3]
+        with pytest.raises(tg.OpError):
+            session.run(y, {x: ones(5, 3)})
+
+
+def test_an_empty_tensor_has_nothing_to_mirror():
+    assert tg.function(lambda: tg.sobel_edges(tg.zeros([0, 5, 6, 1]))).sync().shape == (0, 5, 6, 1, 2)

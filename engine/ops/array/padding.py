@@ -112,7 +112,7 @@ define(
 def _mirror_shape(op: Operation) -> Shape:
     pairs, x, skip = _known_paddings(op), op.inputs[0].shape, _MODES[op.attrs["mode"]]
     for size, pair in zip(x, pairs, strict=True) if pairs is not None and x.rank is not None else ():
-        if size is not None and max(pair) > size - skip:
+        if size is not None and max(pair) > max(size - skip, 0):  # without a padding nothing is mirrored
             raise ShapeError(
                 "a mirror padding is larger than its tensor",
                 wanted=f"at most {size - skip}",

@@ -13,9 +13,10 @@ from ...ir.tensor import Tensor
 from ..array.shapes import squeeze
 from ..math.arithmetic import multiply
 from ..math.reductions import reduce_all, reduce_sum
-from ..support.common import ones_like, scalar_like, shape_of
+from ..support.common import ensured, ones_like, scalar_like, shape_of, size_along
 from .assertions import assert_equal
 from .effects import Assert
+from .shape_assertions import assert_rank_at_least
 
 
 def in_dtype(value: Any, dtype: Any) -> Tensor:
@@ -34,8 +35,14 @@ def behind(tensor: Tensor, checks: list[Operation]) -> Tensor:
         return apply("Identity", tensor)  # type: ignore[no-any-return]
 
 
-def of_one_shape(labels: Tensor, predictions: Tensor) -> Tensor:
+def of_one_shape(labels: Tensor, predictions: Tensor, names: str = "labels and predictions") -> Tensor:
     """Return the predictions, whose shape has to be that of the labels: broadcasting would hide a mistake.
+
+    Parameters
+    ----------
+    labels, predictions : Tensor
+    names : str
+        Words for both, for messages.
 
     Raises
     ------
@@ -45,7 +52,7 @@ def of_one_shape(labels: Tensor, predictions: Tensor) -> Tensor:
     a, b = labels.shape, predictions.shape
     if not a.is_compatible_with(b):
         raise ShapeError(
-            "labels and predictions differ in shape",
+            f"{names} differ in shape",
             wanted=b,
             got=a,
             operation=labels.op,
@@ -55,11 +62,31 @@ def of_one_shape(labels: Tensor, predictions: Tensor) -> Tensor:
         return predictions
     sizes = shape_of(predictions)
     if a.rank is None or b.rank is None:
-        ranks = assert_equal(apply("Rank", labels), apply("Rank", predictions), "ranks of labels and predictions")
+        ranks = assert_equal(apply("Rank", labels), apply("Rank", predictions), f"ranks of {names}")
         sizes = behind(sizes, [ranks])  # shapes of other ranks cannot be compared at all
-    checked = behind(predictions, [assert_equal(shape_of(labels), sizes, "shapes of labels and predictions")])
+    checked = behind(predictions, [assert_equal(shape_of(labels), sizes, f"shapes of {names}")])
     checked.set_shape(a.merge(b))
     return checked
+
+
+def with_last(x: Tensor, size: int, names: str) -> Tensor:
+    """Return a tensor whose last dimension has a size, which a step checks if it is not known."""
+    if x.rank == 0 or (x.rank is not None and x.shape[-1] not in (size, None)):
+        raise ShapeError(
+            names, wanted=f"a last dimension of {size}", got=x.shape, operation=x.op, hint="slice the last dimension"
+        )
+    if x.rank is not None:
+        return ensured(x, *[None] * (x.rank - 1), size)
+    return behind(x, [assert_equal(size_along(x, -1), size, names)])
+
+
+def of_rank(x: Tensor, least: int, names: str, hint: str) -> Tensor:
+    """Return a tensor that has at least some rank, which a step checks if it is not known."""
+    if x.rank is None:
+        return behind(x, [assert_rank_at_least(x, least, names)])
+    if x.rank < least:
+        raise ShapeError(names, wanted=f"rank {least} or more", got=x.shape, operation=x.op, hint=hint)
+    return x
 
 
 def without_last(x: Tensor, rank: int | None) -> Tensor:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...base import dtypes
 from ...base.dtypes import DType, as_dtype
-from ...base.errors import DtypeError, GraphError, ShapeError
+from ...base.errors import DtypeError, GraphError
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.entry import public
 from ...ir.static_values import static_value
@@ -17,6 +17,7 @@ from ...ir.tensor import Tensor
 from ..array.bits import saturate_cast
 from ..array.concat import concat, stack, unstack
 from ..array.layout import transpose
+from ..control.weights import with_last
 from ..math.arithmetic import floormod, pow
 from ..math.casting import cast, widened
 from ..math.elementwise import clip_by_value
@@ -290,9 +291,7 @@ def grayscale_to_rgb(images: Any, name: str | None = None) -> Tensor:
     array([[1, 1, 1],
            [2, 2, 2]], dtype=int32)
     """
-    x = convert_to_tensor(images)
-    if x.rank == 0 or (x.rank is not None and x.shape[-1] not in (1, None)):
-        raise ShapeError("grey has one channel", wanted="a last dimension of 1", got=x.shape, hint="expand_dims(x, -1)")
+    x = with_last(convert_to_tensor(images), 1, "grey has one channel")
     return concat([x, x, x], -1, name=name)
 
 

@@ -8,11 +8,12 @@ import numpy as np
 
 from ...base import dtypes
 from ...base.dtypes import DType
-from ...base.errors import DtypeError, ShapeError
+from ...base.errors import DtypeError
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..array.concat import stack, unstack
+from ..control.weights import with_last
 from ..math.arithmetic import div_no_nan, maximum, minimum
 from ..math.casting import cast
 from ..math.elementwise import abs, clip_by_value
@@ -37,11 +38,7 @@ def _as_before(image: Tensor, dtype: DType) -> Tensor:
 
 def pixels(images: Any, floating: bool) -> Tensor:
     """Return images whose last dimension are three colours."""
-    x = convert_to_tensor(images)
-    if x.rank == 0 or (x.rank is not None and x.shape[-1] not in (3, None)):
-        raise ShapeError(
-            "pixels have three colours", wanted="a last dimension of 3", got=x.shape, hint="slice the channels"
-        )
+    x = with_last(convert_to_tensor(images), 3, "pixels have three colours")
     if not x.dtype.is_floating and (floating or not x.dtype.is_integer):
         raise DtypeError(
             "colours are numbers of a floating dtype", wanted="float32", got=x.dtype, hint='cast(x, "float32") / 255'

@@ -10,6 +10,7 @@ from ...ir.apply import apply, convert_to_tensor
 from ...ir.entry import public
 from ...ir.tensor import Tensor
 from ..array.layout import reverse, transpose
+from ..control.weights import of_rank
 from ..math.arithmetic import maximum
 from ..math.casting import as_before, cast, widened
 from ..math.cumulative import reduce_prod
@@ -20,17 +21,9 @@ from ..support.common import shape_of
 
 
 def image_tensor(image: Any, least: int = 3) -> Tensor:
-    """Return images as a tensor; ShapeError if the rank is known and too low."""
-    x = convert_to_tensor(image)
-    if x.rank is not None and x.rank < least:
-        raise ShapeError(
-            "an image has a height, a width and channels",
-            wanted=f"rank {least} or more",
-            got=x.shape,
-            operation=x.op,
-            hint="add the missing dimensions with expand_dims",
-        )
-    return x
+    """Return images as a tensor; ShapeError if the rank is too low, in the step where only that knows it."""
+    what = "an image has a height, a width and channels"
+    return of_rank(convert_to_tensor(image), least, what, "add the missing dimensions with expand_dims")
 
 
 @public

@@ -18,7 +18,7 @@ from ..math.cumulative import reduce_prod
 from ..math.elementwise import rsqrt, square
 from ..math.reductions import reduce_mean, reduce_sum, reduced_axes
 from ..support.arguments import static_ints
-from ..support.common import scalar_like, shape_of
+from ..support.common import one_for_each, scalar_like, shape_of
 from .normalization import along_channels, is_channels_first
 
 
@@ -146,7 +146,8 @@ def weighted_moments(
     x, weights = widened(given), widened(convert_to_tensor(frequency_weights, given.dtype))
     along = _axes(x, axes)
     weighted = x * weights
-    weights = weights if weights.shape == weighted.shape else broadcast_to(weights, shape_of(weighted))
+    is_as_large = weights.shape.is_fully_known and weights.shape == weighted.shape
+    weights = weights if is_as_large else broadcast_to(weights, shape_of(weighted))
     total = reduce_sum(weights, along, keepdims=True)
     mean = reduce_sum(weighted, along, keepdims=True) / total
     spread = reduce_sum(weights * squared_difference(x, mean), along, keepdims=True) / total
@@ -260,8 +261,9 @@ def fused_batch_norm(
             hint="is_training=True with exponential_avg_factor=1.0 needs none",
         )
     mean, variance = (None if each is None else convert_to_tensor(each, scale.dtype) for each in (mean, variance))
-    for each in (scale, offset, mean, variance):
-        _check_channels(x, each, is_first)
+    scale, offset, mean, variance = (
+        each if each is None else _checked_channels(x, each, is_first) for each in (scale, offset, mean, variance)
+    )
     wide = cast(x, scale.dtype)
     if not is_training:
         center, whole = stop_gradient(mean), stop_gradient(variance)
@@ -278,10 +280,11 @@ def fused_batch_norm(
     return y, stop_gradient(center), stop_gradient(whole)
 
 
-def _check_channels(x: Tensor, values: Tensor | None, is_first: bool) -> None:
-    """Raise ShapeError for what is known to be no vector over the channels: broadcasting would hide that."""
-    channels = None if x.rank is None or x.rank < 2 else x.shape[1 if is_first else -1]
-    if values is not None and not values.shape.is_compatible_with(Shape([channels])):
+def _checked_channels(x: Tensor, values: Tensor, is_first: bool) -> Tensor:
+    """Return a vector over the channels; a step checks what is not known of it: broadcasting would hide a mistake."""
+    axis = 1 if is_first else -1
+    channels = None if x.rank is None or x.rank < 2 else x.shape[axis]
+    if not values.shape.is_compatible_with(Shape([channels])):
         raise ShapeError(
             "batch normalization has a scale, an offset and moments for each channel",
             wanted=Shape([channels]),
@@ -289,6 +292,7 @@ def _check_channels(x: Tensor, values: Tensor | None, is_first: bool) -> None:
             operation=x.op,
             hint="batch_normalization takes any that broadcast",
         )
+    return values if x.rank is None or x.rank < 2 else one_for_each(values, x, axis)
 
 
 def _all_but_channels(x: Tensor, is_first: bool) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.entry import public
 from ...ir.tensor import Tensor
+from ..control.weights import of_one_shape
 from ..math.elementwise import exp, log
 from .activations import softplus
 
@@ -71,7 +72,7 @@ def log_poisson_loss(targets: Any, log_input: Any, compute_full_loss: bool = Fal
     """
     x = convert_to_tensor(log_input)
     count = convert_to_tensor(targets, x.dtype)
-    count.shape.merge(x.shape)
+    x = of_one_shape(count, x, "targets and log_input")
     loss = apply("Sub", exp(x), x * count, name=name)
     if not compute_full_loss:
         return loss  # type: ignore[no-any-return]

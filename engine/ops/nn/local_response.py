@@ -8,6 +8,7 @@ from ...base.errors import GraphError
 from ...ir.apply import apply, convert_to_tensor
 from ...ir.entry import public
 from ...ir.tensor import Tensor
+from ..control.weights import of_rank
 from ..math.casting import as_before, widened
 from ..support.arguments import static_int
 from ..support.common import shape_of, shaped, size_along
@@ -51,7 +52,8 @@ def lrn(
     >>> tg.function(lambda: tg.lrn([[3.0, 4.0, 0.0]], depth_radius=1, bias=0.0)).sync()
     array([[0.6, 0.8, 0. ]], dtype=float32)
     """
-    x, radius = convert_to_tensor(input), static_int(depth_radius, "depth_radius")
+    x = of_rank(convert_to_tensor(input), 1, "channels are the last dimension", "expand_dims(x, 0) for one channel")
+    radius = static_int(depth_radius, "depth_radius")
     if radius < 0:
         raise GraphError("a radius can not be negative", wanted="0 or more", got=radius, hint="0 is the channel alone")
     wide = widened(x)

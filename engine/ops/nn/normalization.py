@@ -12,6 +12,7 @@ from ...ir.tensor import Tensor
 from ..math.casting import as_before, widened
 from ..math.reductions import reduce_mean, reduce_sum
 from ..support.arguments import static_ints
+from ..support.common import one_for_each
 from ..support.literals import i32
 
 _CHANNELS_FIRST = ("NCW", "NCHW", "NCDHW")
@@ -72,7 +73,9 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
     Raises
     ------
     ShapeError
-        If `bias` is no vector or has another length.
+        If `bias` is known to be no vector, or to have another length.
+    OpError
+        When a step runs it, if it is so.
     GraphError
         If there is no such format.
 
@@ -86,8 +89,16 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
     is_first = is_channels_first(data_format)
     value = convert_to_tensor(value)
     bias = convert_to_tensor(bias, value.dtype)
-    channels = value.shape[1 if is_first else -1] if value.rank else None
-    if not bias.shape.is_compatible_with(Shape([channels])):
+    if value.rank is not None and value.rank < (2 if is_first else 1):
+        raise ShapeError(
+            "there are no channels to add a bias to",
+            wanted=f"rank {2 if is_first else 1} or more",
+            got=value.shape,
+            operation=value.op,
+            hint="use + to add other shapes",
+        )
+    axis = 1 if is_first else -1
+    if not bias.shape.is_compatible_with(Shape([value.shape[axis] if value.rank else None])):
         raise ShapeError(
             "the bias does not fit",
             wanted=f"a vector as long as the {'second' if is_first else 'last'} dimension",
@@ -95,6 +106,7 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
             got=f"{bias.shape} for {value.shape}",
             hint="use + to add other shapes",
         )
+    bias = one_for_each(bias, value, axis)
     return apply("Add", value, along_channels(bias, value, is_first), name=name)  # type: ignore[no-any-return]
 
 

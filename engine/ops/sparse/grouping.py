@@ -110,7 +110,7 @@ def _same_sizes(xp: Any, a: Any, b: Any, what: str) -> Any:
     check_rank(a, 1, 1, f"{what}: the shape of a sparse tensor is a vector")
     check_rank(b, 1, 1, f"{what}: the shape of a sparse tensor is a vector")
     if as_sizes(a) != as_sizes(b):
-        raise ValueError(f"{what}: the sparse tensors have to have one shape, got {list(a)} and {list(b)}")
+        raise ValueError(f"{what}: the sparse tensors have to have one shape, got {a.tolist()} and {b.tolist()}")
     return a
 
 

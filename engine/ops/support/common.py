@@ -57,6 +57,18 @@ def size_along(tensor: Tensor, axis: int) -> Tensor:
     return shape_of(tensor)[axis] if known is None else constant(np.asarray(known, np.int32))
 
 
+def ensured(x: Tensor, *sizes: int | None) -> Tensor:
+    """Return a tensor of some sizes, None for any; a step checks what is not known while building.
+
+    Raises
+    ------
+    ShapeError
+        If it is known to have another shape.
+    """
+    wanted = Shape(sizes)
+    return x if wanted.includes(x.shape) else apply("EnsureShape", x, shape=wanted)  # type: ignore[no-any-return]
+
+
 def one_for_each(numbers: Tensor, like: Tensor, axis: int) -> Tensor:
     """Return `numbers`, a vector with an element for each along the `axis` of `like`; a step checks what is not known.
 
@@ -70,7 +82,9 @@ def one_for_each(numbers: Tensor, like: Tensor, axis: int) -> Tensor:
     if count is not None and numbers.shape.is_fully_known:
         return numbers
     size = apply("ExpandDims", size_along(like, axis), axis=0)
-    return apply("Reshape", numbers, size)  # type: ignore[no-any-return]
+    checked: Tensor = apply("Reshape", ensured(numbers, None), size)
+    checked.set_shape(numbers.shape.merge(Shape([count])))
+    return checked
 
 
 def dimension(tensor: Tensor, axis: int) -> Any:
