@@ -273,19 +273,20 @@ def _numbers(value: Any) -> Array:
 def _texts(value: Any) -> list[bytes] | None:
     """Return the strings of a value, row by row, in UTF-8; None if it has others, or nothing."""
     if isinstance(value, np.ndarray):
-        if value.dtype.kind in "SUT" or (value.dtype.kind == "O" and value.size):
-            return _texts(value.ravel().tolist()) if value.size else []
-        return None
+        return _texts_of_array(value)
     if isinstance(value, str):
         return [value.encode()]
     if isinstance(value, (bytes, bytearray)) or (isinstance(value, memoryview) and value.format == "B"):
         return [bytes(value)]
     if not isinstance(value, (list, tuple)) or not value:
         return None
-    found: list[bytes] = []
-    for each in value:
-        inner = _texts(each)
-        if inner is None:
-            return None
-        found += inner
-    return found
+    rows = [_texts(each) for each in value]
+    return None if None in rows else [text for row in rows if row is not None for text in row]
+
+
+def _texts_of_array(array: Array) -> list[bytes] | None:
+    if array.dtype.kind not in "SUTO":
+        return None
+    if array.size:
+        return _texts(array.ravel().tolist())
+    return None if array.dtype.kind == "O" else []

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ..base.shapes import Shape
 from .operation import Operation
 from .tensor import Tensor
+
+Rule = TypeVar("Rule", bound=Callable[[Any], Any])
 
 _MOST_DIMENSIONS = 64  # of an array of NumPy's; a longer vector is no shape
 
@@ -44,6 +47,16 @@ def _value_of(tensor: Tensor) -> np.ndarray[Any, Any] | None:
     if shape is not None and shape.is_fully_known:
         return np.asarray(shape.as_tuple(), tensor.dtype.numpy)
     return None
+
+
+# Rules of static shapes whose answer holds only if sizes fit each other, which the kernel of the operation checks.
+RULES_THAT_PRESUME: set[Callable[[Any], Shape | None]] = set()
+
+
+def presumes(rule: Rule) -> Rule:
+    """Mark a rule of static shapes that presumes what the kernel of its operation checks."""
+    RULES_THAT_PRESUME.add(rule)
+    return rule
 
 
 def static_shape(tensor: Tensor) -> Shape:

@@ -253,6 +253,10 @@ class Operators(ArrayMethods):
             "adds to rows, where(mask, value, t) chooses elements; a Variable has scatter_update",
         )
 
+    def __delitem__(self, key: Any) -> NoReturn:
+        """Tensors do not change."""
+        self._refuse("does not change", "concat([t[:i], t[i + 1 :]], 0) leaves out row i, boolean_mask several")
+
     def __getitem__(self, key: Any) -> Tensor:
         from .apply import convert_to_tensor
         from .indexing import slice_tensor

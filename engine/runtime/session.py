@@ -33,6 +33,7 @@ from .scheduling.worker_pool import WorkerPool
 from .session_view import SessionView
 from .steps.environment import StepEnvironment
 from .steps.execution import executor_named
+from .steps.observers import check_observers
 from .steps.outcomes import StepRecord
 from .steps.partial_run import PartialRun, begin, run_part
 from .steps.report import Report
@@ -239,14 +240,14 @@ class Session(SessionView):
             If there was no place among the session's `max_steps` in time.
         """
         steps = self._steps
-        watches = buffers_of_run(watch, self.graph) if watch else ()
+        watches = () if type(watch) is tuple and not watch else buffers_of_run(watch, self.graph)
         watch = ()  # it ends if nobody else holds it
         try:
             level = None if priority is None else checked_priority(priority)
             steps.check_admits()
-            tensors, values = feed_values(feeds or {}, self.graph)
+            tensors, values = feed_values({} if feeds is None else feeds, self.graph)
             request = make_request(self.graph, fetches)
-            step = steps.compiled(request, tensors, watches, observed=trace is not None or report is not None)
+            step = steps.compiled(request, tensors, watches, observed=check_observers(trace, report))
             return await steps.run(request, step, values, timeout, trace, watches, report, level)
         finally:
             for each in watches:

@@ -161,9 +161,9 @@ class Optimizer:
         Raises
         ------
         GraphError
-            If every gradient is None.
+            If every gradient is None, or an entry is no such pair.
         """
-        pairs = list(grads_and_vars)
+        pairs = _checked_pairs(grads_and_vars)
         updated = [(g, v) for g, v in pairs if g is not None]
         if not updated:
             raise GraphError(
@@ -296,6 +296,20 @@ class Optimizer:
                 full = f"{var.name}/{self.name}/{name}"
                 self._slots[key] = Variable(initial, trainable=False, name=full, dtype=dtype or var.dtype, shape=shape)
         return self._slots[key]
+
+
+def _checked_pairs(grads_and_vars: Any) -> list[tuple[Any, Any]]:
+    """Return pairs of gradients and variables; GraphError for what is none, as the two the other way round."""
+    pairs = list(grads_and_vars)
+    for pair in pairs:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2 or isinstance(pair[1], Tensor):
+            raise GraphError(
+                "apply_gradients takes pairs of a gradient and its variable",
+                wanted="(gradient, variable)",
+                got=repr(pair),
+                hint="optimizer.apply_gradients(zip(gradients(loss, variables), variables))",
+            )
+    return pairs
 
 
 def flat_variables(var_list: Any) -> list[Variable]:

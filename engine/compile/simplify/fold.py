@@ -15,7 +15,7 @@ from ...ir.builder import make_constant
 from ...ir.operation import Operation
 from ...ir.program import Program, copy_program
 from ...ir.region import Region
-from ...ir.static_values import static_shape
+from ...ir.static_values import RULES_THAT_PRESUME, static_shape
 from ...ir.structured import saved_value
 from ...ir.tensor import Tensor
 from ...ir.traits import PRIMITIVES, Role
@@ -65,15 +65,11 @@ class _Folding:
         return _evaluate(op, [t.op.attrs["value"] for t in inputs], self.most_bytes)
 
 
-# What is known of their results rests on sizes that fit each other. Where one is not known, the step has to look.
-_CHECKS = frozenset({"BroadcastArgs", "SameSizes"})
-
-
 def _vector(op: Operation) -> list[Array] | None:
     """Return the integers that an operation gives, if they stand for a shape that is known."""
     rule = op.definition.static_shape
-    if op.type in _CHECKS and not all(static_shape(t).is_fully_known for t in op.inputs):
-        return None
+    if rule in RULES_THAT_PRESUME and not all(static_shape(t).is_fully_known for t in op.inputs):
+        return None  # the step has to look whether the sizes fit each other
     if rule is None or op.outputs[0].rank != 1 or not op.outputs[0].dtype.is_integer:
         return None
     shape, output = rule(op), op.outputs[0]

@@ -15,7 +15,7 @@ from ...ir.apply import apply, constant, convert_to_tensor
 from ...ir.definition import NotDifferentiable, Sample, define
 from ...ir.entry import public
 from ...ir.operation import Operation
-from ...ir.static_values import static_shape
+from ...ir.static_values import presumes, static_shape
 from ...ir.tensor import Tensor
 from ..support.arguments import as_sizes, check_rank, index_tensor, listed, shape_vector
 from ..support.literals import i32, i64
@@ -169,6 +169,7 @@ def shape_n(input: Sequence[Any], out_type: Any = dtypes.int32, name: str | None
     return [shape(each, name, out_type) for each in listed(input, "shape_n")]
 
 
+@presumes
 def _broadcast_known(op: Operation) -> Shape:
     x, y = (static_shape(t) for t in op.inputs)
     return x.broadcast(y)

@@ -15,7 +15,7 @@ from ...ir import scopes
 from ...ir.apply import apply
 from ...ir.definition import NotDifferentiable, Sample, define
 from ...ir.operation import Operation
-from ...ir.static_values import static_shape
+from ...ir.static_values import presumes, static_shape
 from ...ir.tensor import Tensor
 from ..array.distinct import PLACES, order_of_rows
 from ..support.arguments import as_sizes, check_rank
@@ -94,6 +94,7 @@ def _same_sizes_shape(op: Operation) -> Shape:
     return a.shape.merge(b.shape)
 
 
+@presumes
 def _known_sizes(op: Operation) -> Shape:
     a, b = map(static_shape, op.inputs)
     if not a.is_compatible_with(b):

@@ -253,6 +253,13 @@ def _kept(handle: TensorHandle, dtype: DType) -> Any:
 
 def feed_values(feeds: Mapping[Any, Any], graph: Graph) -> tuple[tuple[Tensor, ...], list[Any]]:
     """Split a feeds mapping into tensors and values."""
+    if not isinstance(feeds, Mapping):
+        raise GraphError(
+            "values are fed by their tensors",
+            wanted="a dict of tensors, or their names, to values",
+            got=f"{type(feeds).__name__}: {feeds!r:.60}",
+            hint="run(y, {x: value}); make_step(y, feeds=[x]) takes values in order",
+        )
     pairs = [pair for key, value in feeds.items() for pair in fed_parts(key, value)]
     return resolve_feeds(graph, [key for key, _ in pairs]), [value for _, value in pairs]
 

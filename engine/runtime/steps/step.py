@@ -16,6 +16,7 @@ from ...ir.tensor import Tensor
 from ..observe.trace import Trace
 from ..observe.watch import Watch, buffers_of_run
 from ..scheduling.priorities import checked_priority
+from .observers import check_observers
 from .outcomes import names_of
 from .report import Report
 from .request import Request, fed_parts
@@ -80,7 +81,7 @@ class Step(Generic[R_co]):
         An edge of the graph changed by ``Operation.update_input`` since the last call has it compiled again.
         """
         runner = self._runner
-        watches = buffers_of_run(watch, runner.graph) if watch else ()
+        watches = () if type(watch) is tuple and not watch else buffers_of_run(watch, runner.graph)
         watch = ()  # it ends if nobody else holds it
         try:
             level = None if priority is None else checked_priority(priority)
@@ -90,7 +91,7 @@ class Step(Generic[R_co]):
                 self._compile()
             compiled = self._compiled
             if watches or trace is not None or report is not None:
-                observed = trace is not None or report is not None
+                observed = check_observers(trace, report)
                 compiled = runner.compiled(self._request, self._feeds, watches, observed=observed)
             result: R_co = await runner.run(self._request, compiled, given, timeout, trace, watches, report, level)
             return result
