@@ -335,7 +335,7 @@ class Checkpointer:
             Whether variables may be missing there, or arrays be of no use here, or not fit.
         rename : mapping or callable, optional
             What a saved array is called here: ``{"old": "new", "old_scope/": "new_scope/", "other": None}``; None
-            leaves it out.
+            leaves it out. A name that was not saved is refused.
         cast : bool
             Whether dtypes may differ, where values keep their meaning: between floats, to larger integers.
         on_mismatch : {'error', 'skip'} or collection of str, optional

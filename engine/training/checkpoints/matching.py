@@ -134,9 +134,10 @@ def match(
     CheckpointError
         If what is there does not fit.
     GraphError
-        If `on_mismatch` is another word.
+        If `on_mismatch` is another word, or `rename` gives a name to what is not there.
     """
     mismatching = _Mismatching(on_mismatch, partial)
+    _check_renamed(saved, rename)
     names = {old: new for old in saved.variables if (new := _renamed(old, rename)) is not None}
     arrays = _by_new_name(saved, names)
     slices = {names[old]: _renamed_slice(each, rename) for old, each in saved.slices.items() if old in names}
@@ -241,6 +242,22 @@ def _renamed(name: str, rename: Rename) -> str | None:
         if old.endswith("/") and name.startswith(old):
             return None if new is None else new + name.removeprefix(old)
     return name
+
+
+def _check_renamed(saved: Saved, rename: Rename) -> None:
+    """Raise GraphError for a mapping that renames what was not saved; to leave out what is not there is no mistake."""
+    if rename is None or callable(rename):
+        return
+    there = {*saved.variables, *saved.aliases, *(each.of for each in saved.slices.values())}
+    for old, new in rename.items():
+        is_there = old in there or (old.endswith("/") and any(name.startswith(old) for name in there))
+        if new is not None and not is_there:
+            raise GraphError(
+                "rename= gives a name to an array that was not saved",
+                wanted="the name of a saved array, or the beginning of some that ends in '/'",
+                got=repr(old),
+                hint=f"saved are {', '.join(sorted(there)[:8])}{', ...' if len(there) > 8 else ''}",
+            )
 
 
 def _renamed_slice(each: Slice, rename: Rename) -> Slice:

@@ -447,6 +447,16 @@ async def test_names_may_have_changed(tmp_path, rename):
     np.testing.assert_array_equal(values["new/b"], FLOATS + 1)
 
 
+@pytest.mark.parametrize("old", ["wrong", "wrong/", "old", "old/w/"])
+async def test_names_of_nothing_are_not_given_away(tmp_path, old):
+    await saved(tmp_path, variables(**{"old/w": FLOATS, "x": FLOATS}))
+    graph = variables(**{"old/w": FLOATS, "x": FLOATS})
+    with pytest.raises(tg.GraphError, match="was not saved") as caught:
+        await restored(tmp_path, graph, rename={old: "new"}, partial=True)
+    assert "old/w, x" in caught.value.hint
+    await restored(tmp_path, graph, rename={old: None})
+
+
 async def test_two_arrays_can_not_get_one_name(tmp_path):
     await saved(tmp_path, variables(a=FLOATS, b=FLOATS))
     with pytest.raises(tg.CheckpointError, match="one name"):
