@@ -15,7 +15,7 @@ _PACKAGE = __name__.partition(".")[0]
 # Modules for users:
 _MODULES = ("data", "losses", "metrics", "monitoring", "nest", "nn", "streams", "testing", "training")
 _NEAR = 0.75  # of `get_close_matches`: below it names only share letters, as `jit` and `int32` do
-_FLAT = ("bitwise", "debugging", "linalg", "manip", "math", "random", "strings")
+_FLAT = ("bitwise", "debugging", "image", "io", "linalg", "manip", "math", "random", "signal", "strings")
 
 
 _IN_MODULES = {
@@ -92,4 +92,4 @@ def _hint(name: str) -> str | None:
     if known is not None:
         return f"{_PACKAGE}.{known}"
     near = get_close_matches(name, [*public_names(), *NAMES], 3, _NEAR)
-    return ", ".join(f"{_PACKAGE}.{NAMES.get(each, each)}" for each in dict.fromkeys(near)) or None
+    return ", ".join(dict.fromkeys(f"{_PACKAGE}.{NAMES.get(each, each)}" for each in near)) or None

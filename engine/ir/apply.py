@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from ..base import dtypes
 from ..base.array_like import as_array, as_asked_array, as_fed_array
 from ..base.device_names import merge_devices
 from ..base.dtypes import DType
-from ..base.errors import DtypeError, GraphError, TagloomError
+from ..base.errors import DtypeError, GraphError, ShapeError, TagloomError
 from ..base.shapes import Shape
 from ..base.source_lines import user_source
 from . import scopes
@@ -297,7 +298,7 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None 
         The dtype of the result. Values of another dtype are converted to it: a bool or an int to any number, a float
         to any floating or complex number, and to an integer where it is a whole number.
     shape : sequence of int, optional
-        Shape to broadcast `value` to.
+        Shape of the result: of a value with as many elements, in their order; one with fewer is broadcast.
 
     Returns
     -------
@@ -308,6 +309,8 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None 
     ------
     DtypeError
         If a value cannot become one of `dtype`: it is out of range, or a fraction for an integer dtype.
+    ShapeError
+        If the value has another number of elements than `shape`, and does not broadcast to it.
 
     Examples
     --------
@@ -335,9 +338,24 @@ def constant_of(value: Any, dtype: Any = None, name: str | None = None) -> Tenso
     return _constant(as_array(value, None if dtype is None else dtypes.as_dtype(dtype)), None, name)
 
 
+def _in_shape(array: Any, shape: tuple[int, ...]) -> Any:
+    """Return as many elements in another shape, or fewer broadcast to it."""
+    if array.size == prod(shape):
+        return array.reshape(shape)
+    try:
+        return np.broadcast_to(array, shape)
+    except ValueError as error:
+        raise ShapeError(
+            "a value does not fit the shape of its constant",
+            wanted=f"{prod(shape)} elements for {list(shape)}, or a value that broadcasts to it",
+            got=list(array.shape),
+            hint="leave shape= out, or pad the value",
+        ) from error
+
+
 def _constant(array: Any, shape: Any, name: str | None) -> Tensor:
     if shape is not None:
-        array = np.broadcast_to(array, Shape(shape).as_tuple())
+        array = _in_shape(array, Shape(shape).as_tuple())
     array = np.array(array, order="C")
     array.flags.writeable = False
     scope = scopes.current()

@@ -33,3 +33,26 @@ def test_lists_with_tensors_are_stacked(run):
     assert stacked.dtype is tg.float64
     np.testing.assert_array_equal(run(stacked), [[0.0, 0.0], [1.0, 2.0], [1.0, 2.0]])
     run(tg.Assert(a < b, [a, [10], [b]]))
+
+
+@pytest.mark.parametrize(
+    ("value", "shape", "wanted"),
+    [
+        ([1, 2, 3, 4, 5, 6], [2, 3], [[1, 2, 3], [4, 5, 6]]),
+        ([[1, 2], [3, 4]], [4], [1, 2, 3, 4]),
+        (7, [2, 1], [[7], [7]]),
+        ([1, 2], [2, 2], [[1, 2], [1, 2]]),
+        ([], [0, 3], []),
+        ([5], [], 5),
+    ],
+)
+def test_a_constant_in_a_shape(graph, value, shape, wanted):
+    found = tg.constant(value, shape=shape)
+    assert found.shape.as_list() == shape
+    assert found.op.attrs["value"].tolist() == wanted
+
+
+@pytest.mark.parametrize(("value", "shape"), [([1.0, 2.0], [3]), ([1, 2, 3], [2, 2]), ([[1, 2]], [3]), ([], [2])])
+def test_a_constant_that_does_not_fit_its_shape(graph, value, shape):
+    with pytest.raises(tg.ShapeError, match="does not fit the shape"):
+        tg.constant(value, shape=shape)

@@ -25,6 +25,13 @@ HINTS = {
     "remat": "tagloom.recompute_grad",
     "optim": "tagloom.training",
     "GradientTape": "tagloom.gradients",
+    "image": "tagloom.f for tf.image.f",
+    "assign": "v.assign(value)",
+    "batch": "tagloom.data, whose Datasets",
+    "normal": "tagloom.random_normal",
+    "autograd": "tagloom.gradients",
+    "vjp": "tagloom.gradients(ys, xs, grad_ys)",
+    "dense": "tagloom.nn.Dense",
 }
 
 
