@@ -7,6 +7,7 @@ from typing import Any
 
 from ..base.errors import GraphError
 from ..frontend.function_scope import prefix
+from ..frontend.regularizers import regularization_losses
 from ..ir import scopes
 from ..ir.apply import constant, convert_to_tensor
 from ..ir.entry import builds
@@ -97,16 +98,22 @@ def get_regularization_losses(scope: str | None = None) -> list[Tensor]:
     Returns
     -------
     list of Tensor
+        Those added to the collection "regularization_losses", then those of regularized variables, as
+        `nn.get_regularization_losses` returns them: of the values where it is called.
 
     Examples
     --------
     >>> import tagloom as tg
     >>> with tg.Graph().as_default():
-    ...     tg.losses.add_loss(tg.l2_loss([3.0, 4.0]), "regularization_losses")
+    ...     w = tg.nn.get_variable("w", [2], regularizer=tg.l2_loss)
     ...     len(tg.losses.get_regularization_losses())
     1
     """
-    return get_losses(scope, _REGULARIZATION)
+    graph, own = scopes.get_default_graph(), f"{prefix()}/" if prefix() else ""
+    noted = get_losses(scope, _REGULARIZATION)
+    return noted + regularization_losses(
+        graph, lambda name: scope is None or re.match(scope, name.removeprefix(own)) is not None
+    )
 
 
 @builds

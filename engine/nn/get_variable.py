@@ -11,13 +11,14 @@ from ..base.errors import DtypeError, GraphError, ShapeError
 from ..base.shapes import Shape
 from ..frontend.function_scope import has_made
 from ..frontend.partitioned import PartitionedVariable
+from ..frontend.regularizers import regularization_losses
 from ..frontend.variables import Variable
 from ..ir import scopes
 from ..ir.apply import convert_to_tensor
 from ..ir.misuse import refuses_misuse
 from ..ir.tensor import Tensor
 from .by_name import as_initializer
-from .variable_scope import Store, get_variable_scope, nested, store_of
+from .variable_scope import Store, get_variable_scope, nested
 
 
 @refuses_misuse
@@ -219,6 +220,4 @@ def get_regularization_losses(scope: str | None = None) -> list[Tensor]:
     ...     float(session.run(loss))
     12.5
     """
-    store = store_of(scopes.get_default_graph())
-    found = [regularizer(v.value()) for regularizer, v in store.regularized if v.name.startswith(scope or "")]
-    return [loss for loss in found if loss is not None]
+    return regularization_losses(scopes.get_default_graph(), lambda name: name.startswith(scope or ""))

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..base.dtypes import DType, as_dtype
 from ..base.errors import GraphError
+from ..frontend.regularizers import note_regularizer
 from ..frontend.scopes import name_scope
 from ..frontend.variables import Variable
 from ..ir import scopes
@@ -97,7 +98,6 @@ class Store:
         self.variables: dict[str, Variable] = {}
         self.layers: dict[str, Variable] = {}  # of those outside of all scopes, which are new ones by whatever name
         self.opened: Counter[str] = Counter()
-        self.regularized: list[tuple[Callable[[Any], Any], Variable]] = []
         self.root: VariableScope = VariableScope(self)
 
     def find(self, name: str, reuse: Any) -> Variable | None:
@@ -111,7 +111,7 @@ class Store:
         if name not in kept:
             kept[name] = variable
             if regularizer is not None:
-                self.regularized.append((regularizer, variable))
+                note_regularizer(scopes.get_default_graph(), regularizer, variable)
 
     def unique(self, name: str) -> str:
         """Return a name that no scope was opened under since the scope around began."""
