@@ -192,7 +192,17 @@ class AttentionMechanism(Module):
         -------
         Tensor of shape [batch, places]
         """
-        scores = self.score(convert_to_tensor(query))
+        query = convert_to_tensor(query)
+        rows, queries = (each.shape[0] if each.rank else None for each in (self.values, query))
+        if None not in (rows, queries) and rows not in (1, queries):
+            raise ShapeError(
+                "the memory of attention has other rows than its query",
+                wanted=f"a memory of {queries} rows, as the query {query.shape}",
+                got=self.values.shape,
+                operation=query.op,
+                hint="memory = tile_batch(memory, beam_width) in a beam search, or cell.with_memory(tile_batch(...))",
+            )
+        scores = self.score(query)
         if self.is_read is None:
             return self.probability_fn(scores)
         return where(self.is_read, self.probability_fn(where(self.is_read, scores, self.masked_score)), 0)

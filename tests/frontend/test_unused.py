@@ -155,3 +155,12 @@ def test_a_print_that_is_dropped(warned):
     y = tg.print_(x, [x], message="used")
     (text,) = texts(warned(y + 1.0))
     assert "x = print_(x, [x])" in text
+
+
+def test_a_check_of_numbers_that_is_dropped(warned):
+    x = tg.constant(1.0)
+    tg.check_numerics(x, "forgotten")
+    y = tg.check_numerics(x, "used")
+    tg.gradients(y, x)  # its own check is dropped with it
+    (text,) = texts(warned(y + 1.0))
+    assert "x = check_numerics(x" in text

@@ -158,3 +158,12 @@ def test_what_does_not_fit_is_refused():
         cell = tg.nn.AttentionWrapper(tg.nn.GRUCell(UNITS), mechanism, alignment_history=True)
         with pytest.raises(tg.GraphError, match="beams change places"):
             tg.nn.BeamSearchDecoder(cell, tg.eye(3), [0], 0, cell.zero_state(2), 2)
+
+
+@pytest.mark.parametrize("make", [tg.nn.LuongAttention, tg.nn.BahdanauAttention])
+def test_a_memory_without_a_row_for_each_beam(graph, make):
+    attention = make(6, tg.ones([2, 4, 6]))
+    with pytest.raises(tg.ShapeError, match="other rows than its query") as caught:
+        attention(tg.ones([6, 6]))
+    assert "tile_batch(memory, beam_width)" in caught.value.hint
+    assert attention(tg.ones([2, 6])).shape.as_list() == [2, 4]
