@@ -66,7 +66,7 @@ def ensured(x: Tensor, *sizes: int | None) -> Tensor:
         If it is known to have another shape.
     """
     wanted = Shape(sizes)
-    return x if wanted.includes(x.shape) else apply("EnsureShape", x, shape=wanted)  # type: ignore[no-any-return]
+    return x if wanted.includes(x.shape) else apply("EnsureShape", x, shape=wanted)
 
 
 def one_for_each(numbers: Tensor, like: Tensor, axis: int) -> Tensor:

@@ -414,7 +414,7 @@ class SessionWatches:
 
 def buffers_of_run(watch: Watch | Iterable[Watch], graph: Graph) -> tuple[WatchBuffer, ...]:
     """Return the buffers of the watches that a run is given, of tensors of its graph; they are its from now on."""
-    found = (watch,) if isinstance(watch, (Watch, Tensor)) else tuple(dict.fromkeys(watch))
+    found: tuple[Any, ...] = (watch,) if isinstance(watch, (Watch, Tensor)) else tuple(dict.fromkeys(watch))
     for each in found:
         if not isinstance(each, Watch):
             raise GraphError(
