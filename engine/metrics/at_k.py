@@ -108,8 +108,8 @@ def _classes(labels: Any, best: Tensor) -> Tensor:
         )
     if found.shape[:-1].is_fully_known and best.shape[:-1].is_fully_known:
         return found
-    rows = (shape_of(each)[:-1] for each in (found, best))  # a single row would be compared with all others
-    return behind(found, [assert_equal(*rows, "rows of labels and predictions")])
+    ours, theirs = shape_of(found)[:-1], shape_of(best)[:-1]  # a single row would be compared with all others
+    return behind(found, [assert_equal(ours, theirs, "rows of labels and predictions")])
 
 
 def _integers(value: Any, what: str) -> Tensor:
