@@ -134,7 +134,6 @@ def loops(x: tg.Tensor, v: tg.Variable, a: tg.TensorArray, pair: Pair, state: St
     assert_type(tg.while_loop(lambda p: p.left < 3, lambda p: p, pair), Pair)
     assert_type(tg.while_loop(lambda s: s.count < 3, lambda s: State(s.mean, s.count + 1), state), State)
     assert_type(tg.while_loop(lambda d: d["x"] < 3, lambda d: {"x": d["x"] + 1}, {"x": x}), dict[str, tg.Tensor])
-    tg.while_loop(lambda i: i < 3, lambda i, j: i, (x,))  # expect: call-overload
 
 
 def branches(x: tg.Tensor, v: tg.Variable, pair: Pair, state: State, op: tg.Operation) -> None:
