@@ -18,19 +18,19 @@ V_co = TypeVar("V_co", covariant=True)
 
 
 class Fetchable(Protocol[V_co]):
-    """What a step can be asked for; `V_co` is the type of its value."""
+    """Tensor, variable, operation or other object that a step can fetch; `V_co` is the type of its value."""
 
     def _fetched(self) -> V_co: ...
 
 
 class AsTensor(Protocol):
-    """What is a tensor where it is used, as a variable is."""
+    """Object that is a tensor where it is used, as a variable is."""
 
     def _as_tensor(self) -> Tensor: ...
 
 
 class NamedFields(Protocol):
-    """A named tuple: not one of the tuples whose length alone counts."""
+    """Named tuple, whose type matters beside its length."""
 
     def _asdict(self) -> dict[str, Any]: ...
 

@@ -21,7 +21,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class HasForward(Protocol[P, R_co]):
-    """What is called as its ``forward`` is."""
+    """Object that is called as its ``forward`` is."""
 
     def forward(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
 

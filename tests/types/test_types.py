@@ -1,4 +1,4 @@
-"""What mypy, strict as users run it, knows of a program: results have types, and wrong arguments are errors."""
+"""A user's program under mypy --strict: results have types, and wrong arguments are errors."""
 
 import re
 import subprocess

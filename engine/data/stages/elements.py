@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...base.containers import Dicts, Kind, Sequences, kind_of
+from ...base.containers import Dicts, Kind, Registered, Sequences, kind_of
 from ...base.errors import PipelineError
 from ...base.nest import rebuild_as
 
@@ -84,13 +84,13 @@ def nbytes_of(element: Any) -> int:
 
 @dataclass(frozen=True)
 class Skeleton:
-    """What is equal for containers of one class that hold equal skeletons, and the same apart from them.
+    """Class, metadata and parts of a container, equal for elements of one structure.
 
     Attributes
     ----------
     cls : type
     metadata : object
-        What makes such a container beside its children.
+        All that makes the container but its children.
     parts : tuple
         The skeletons of the children.
     """
@@ -102,9 +102,10 @@ class Skeleton:
 
 
 def kind_of_element(element: Any) -> Kind | None:
-    """Return the kind of a container that is no tuple or dict; None for a leaf, as lists and deques are."""
+    """Return the kind of a container; None for a leaf, as lists and deques are that nobody has registered."""
     kind = kind_of(type(element))
-    return None if kind is None or isinstance(element, (list, deque)) else kind
+    is_array = isinstance(element, (list, deque)) and not isinstance(kind, Registered)
+    return None if is_array else kind
 
 
 def is_structure(element: Any) -> bool:

@@ -37,7 +37,7 @@ class FunctionOptions(TypedDict, total=False):
 
 
 class Decorator(Protocol):
-    """What makes functions with the options that `function` was given."""
+    """Decorator that `function` returns where it was given options alone."""
 
     @overload
     def __call__(self, function: Callable[P, NamedFields], /) -> Function[P, Any, Any]: ...
