@@ -47,7 +47,9 @@ def _fitted(random):
 
 def _recoloured(random):
     name = str(random.choice(["rgb_to_yuv", "yuv_to_rgb", "rgb_to_yiq", "yiq_to_rgb"]))
-    return Call(name, [_uniform(random, *random.integers(1, 4, random.integers(1, 3)), 3)], theirs=f"image.{name}")
+    image = _uniform(random, *random.integers(1, 4, random.integers(1, 3)), 3)
+    # Of TensorFlow's matrix of YIQ one factor has four digits, so that gray is not quite without colour.
+    return Call(name, [image], theirs=f"image.{name}", tolerance=1e-3 if "yiq" in name else 1e-5)
 
 
 def _compared(random):
