@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 from ..base import nest
 from ..base.calling import call
-from ..base.dtypes import as_dtype
+from ..base.dtypes import DType, as_dtype
 from ..base.errors import DtypeError, GraphError, LoopVariableError
+from ..ir.apply import convert_to_tensor
 from ..ir.tensor import Tensor
+from ..ops.support.common import shape_of
 from .elements import Elements
-from .leaves import dtype_to_begin_with, to_tensor
+from .function_scope import Attempts
+from .leaves import Retyped, dtype_to_begin_with, is_weak_leaf, to_tensor
 from .tensor_array import TensorArray
 
 Function = Callable[..., Any]
@@ -77,3 +81,46 @@ def mapped(results: Any, kinds: Any) -> list[Tensor]:
                 hint=f"pass dtype='{tensor.dtype}', or cast the result",
             )
     return [tensor for _, tensor in tensors]
+
+
+def build_scan(fn: Function, source: Elements, initializer: Any, infer_shape: bool, options: tuple[Any, ...]) -> Any:
+    """Build the loop of a scan, again as long as literals of the initializer have to begin in another dtype."""
+    start, first = source.start(initializer)
+    attempts = Attempts()
+    while True:
+        try:
+            with attempts.attempt() if any(map(is_weak_leaf, nest.flatten(first))) else nullcontext():
+                return _scan(fn, source, start, first, infer_shape, options)
+        except Retyped as found:
+            first = _retyped(first, found.dtypes)
+
+
+def _scan(fn: Function, source: Elements, start: int, first: Any, infer_shape: bool, options: tuple[Any, ...]) -> Any:
+    """Build the loop of a scan; Retyped where literals in `first` have to begin in another dtype, with other arrays."""
+    typed = [convert_to_tensor(leaf) for leaf in nest.flatten(first)]
+    arrays = [
+        TensorArray(t.dtype, source.count, infer_shape=infer_shape, element_shape=t.shape if infer_shape else None)
+        for t in typed
+    ]
+    if start:
+        arrays = write_all(arrays, source.place(0), first)
+
+    def step(k: Tensor, total: Any, arrays: list[TensorArray]) -> Any:
+        combined = combine(fn, source, total, k)
+        pairs = zip(nest.flatten(total), nest.flatten(combined), strict=True)
+        wanted = {i: dtype_to_begin_with(old, new) for i, (old, new) in enumerate(pairs)}
+        changed = {i: dtype for i, dtype in wanted.items() if dtype is not None}
+        if changed:
+            raise Retyped(changed)
+        return k + 1, combined, write_all(arrays, source.place(k), combined)
+
+    _, _, arrays = source.loop(step, start, (first, arrays), *options)
+    return nest.pack_as(first, [a.stack_or(shape_of(t)) for a, t in zip(arrays, typed, strict=True)])
+
+
+def _retyped(first: Any, wanted: Mapping[int, DType]) -> Any:
+    """Return an initializer in which leaves of some numbers, literals or weak tensors, have other dtypes."""
+    leaves = nest.flatten(first)
+    for i, dtype in wanted.items():
+        leaves[i] = convert_to_tensor(leaves[i], dtype)
+    return nest.pack_as(first, leaves)

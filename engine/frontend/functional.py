@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from typing import Any, TypeVar, Unpack, overload
 
 from ..base import nest
 from ..base.calling import call
-from ..base.dtypes import DType
 from ..base.settings import WINDOW
-from ..ir.apply import convert_to_tensor
 from ..ir.entry import public
 from ..ir.tensor import Tensor
 from ..ir.typed import DTypeLike, FoldOptions, MapOptions, NamedFields, ScanOptions, TensorLike
-from ..ops.support.common import shape_of
 from .elements import Elements
 from .empty_results import shapes_of_none
-from .folding import combine, fold, mapped, write_all
-from .function_scope import Attempts
-from .leaves import Retyped, dtype_to_begin_with, is_weak_leaf
+from .folding import build_scan, fold, mapped
 from .scopes import name_scope
 from .tensor_array import TensorArray
 
@@ -490,43 +484,5 @@ def scan(
     """
     with name_scope(name, "scan"):
         source = Elements(elems, "scan", reverse, from_first=initializer is None)
-        start, first = source.start(initializer)
-        attempts = Attempts()
-        while True:
-            try:
-                with attempts.attempt() if any(map(is_weak_leaf, nest.flatten(first))) else nullcontext():
-                    options = (parallel_iterations, back_prop, swap_memory, checkpoint_every)
-                    return _scan(fn, source, start, first, infer_shape, options)
-            except Retyped as found:
-                first = _retyped(first, found.dtypes)
-
-
-def _scan(fn: Function, source: Elements, start: int, first: Any, infer_shape: bool, options: tuple[Any, ...]) -> Any:
-    """Build the loop of a scan; Retyped where literals in `first` have to begin in another dtype, with other arrays."""
-    typed = [convert_to_tensor(leaf) for leaf in nest.flatten(first)]
-    arrays = [
-        TensorArray(t.dtype, source.count, infer_shape=infer_shape, element_shape=t.shape if infer_shape else None)
-        for t in typed
-    ]
-    if start:
-        arrays = write_all(arrays, source.place(0), first)
-
-    def step(k: Tensor, total: Any, arrays: list[TensorArray]) -> Any:
-        combined = combine(fn, source, total, k)
-        pairs = zip(nest.flatten(total), nest.flatten(combined), strict=True)
-        wanted = {i: dtype_to_begin_with(old, new) for i, (old, new) in enumerate(pairs)}
-        changed = {i: dtype for i, dtype in wanted.items() if dtype is not None}
-        if changed:
-            raise Retyped(changed)
-        return k + 1, combined, write_all(arrays, source.place(k), combined)
-
-    _, _, arrays = source.loop(step, start, (first, arrays), *options)
-    return nest.pack_as(first, [a.stack_or(shape_of(t)) for a, t in zip(arrays, typed, strict=True)])
-
-
-def _retyped(first: Any, wanted: Mapping[int, DType]) -> Any:
-    """Return an initializer in which leaves of some numbers, literals or weak tensors, have other dtypes."""
-    leaves = nest.flatten(first)
-    for i, dtype in wanted.items():
-        leaves[i] = convert_to_tensor(leaves[i], dtype)
-    return nest.pack_as(first, leaves)
+        options = (parallel_iterations, back_prop, swap_memory, checkpoint_every)
+        return build_scan(fn, source, initializer, infer_shape, options)

@@ -12,23 +12,20 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from itertools import count
-from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from ...base.errors import TagloomError
-from ...kernels.memory.pool import MemoryLimitError, Pool, SharedLimit
-from ...streams.contract import Device
+from ...kernels.memory.pool import MemoryLimitError, Pool
 from ..devices.device_values import forget_constants
 from ..devices.session_devices import SessionDevice
+from . import waits
 from .claims import MemoryClaim, StepPeaks, around, refusal
-from .waits import Outliving, RunningStep, any_goes_on, by_age, describe_holders, fail_newest, is_asleep, list_waiters
+from .sharing import MemorySharing
+from .waits import Outliving, RunningStep
 
 _SECONDS = 0.01  # between two looks at kernels that run on in threads although their step is over
 _STALLED_SECONDS = 1.0  # after which steps of which none went on are taken to wait for each other
 _LATE_SECONDS = 5.0  # after which functions of steps of which none went on are taken to wait for those in line
 _log = logging.getLogger("tagloom")
 _number = count()  # of the steps of all sessions, in the order in which they began
-# Arbiters of sessions that were given a device, or a budget, by that; a device that a session made is its own.
-_sharing: WeakKeyDictionary[Device | SharedLimit, WeakValueDictionary[int, MemoryArbiter]] = WeakKeyDictionary()
 
 
 class MemoryArbiter:
@@ -48,21 +45,19 @@ class MemoryArbiter:
 
     __slots__ = (
         "__weakref__",
-        "_budgets",
         "_claims",
         "_devices",
         "_has_told",
         "_is_closing",
         "_line",
-        "_loop",
         "_moved",
         "_outliving",
         "_resuming",
         "_running",
-        "_shared",
         "_stall",
         "_timer",
         "_waiting",
+        "sharing",
     )
 
     def __init__(self, *outliving: Outliving, devices: Sequence[SessionDevice] = ()) -> None:
@@ -76,19 +71,13 @@ class MemoryArbiter:
         self._stall: asyncio.TimerHandle | None = None  # to look again at steps that wait for memory and each other
         self._has_told = False  # that nothing moves, since something did
         self._moved = 0.0  # by the loop's clock, when a step was last seen to go on while others wait in line
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closing = False
-        self._budgets = {each.pool.shared for each in devices if each.pool is not None and each.pool.shared is not None}
-        shared: list[Device | SharedLimit] = [each.device for each in devices if not each.owned]
-        shared += self._budgets
-        self._shared = [_sharing.setdefault(each, WeakValueDictionary()) for each in shared]
-        for sharers in self._shared:
-            sharers[id(self)] = self
+        self.sharing = MemorySharing(self, devices)
 
     @property
     def waiting(self) -> bool:
         """Whether any step can only wait for memory."""
-        return bool(self._waiting) or (bool(self._shared) and any(each._waiting for each in self.everywhere()))
+        return bool(self._waiting) or (bool(self.sharing) and any(each._waiting for each in self.everywhere()))
 
     def register(self, execution: RunningStep) -> None:
         """Note that a step is under way.
@@ -98,16 +87,16 @@ class MemoryArbiter:
         TagloomError
             If a step of another event loop has some of a limited device's memory, of which nobody here could wait.
         """
-        if self._shared:
-            self._loop = asyncio.get_running_loop()
+        if self.sharing:
+            self.sharing.bind_loop()
         self._running[execution] = next(_number)
-        if self._shared:
-            self._check_loops()  # now that those of other loops see this one
+        if self.sharing:
+            self.sharing.check_loops()  # now that those of other loops see this one
 
     def unregister(self, execution: RunningStep) -> None:
         """Note that a step is over; its memory is there for others."""
         self._running.pop(execution, None)
-        if self._waiting or self._shared:  # most steps have nobody to wake
+        if self._waiting or self.sharing:  # most steps have nobody to wake
             self._wake_all()
 
     def begin_closing(self) -> None:
@@ -116,21 +105,16 @@ class MemoryArbiter:
 
     def strand(self) -> None:
         """Hold nothing in a child process of the one that runs the session, since it cannot be closed there."""
-        self._leave()
+        self.sharing.leave()
         for each in self._devices:
             if each.owned and each.pool is not None and each.pool.shared is not None:
                 each.pool.close()
 
-    def _leave(self) -> None:
-        for sharers in self._shared:
-            sharers.pop(id(self), None)
-        self._shared, self._budgets = [], set()
-
     def close(self) -> None:
         """Note that the session is closed, and holds nothing any more."""
         others = self.everywhere() - {self}
-        self._leave()
-        if self._loop is asyncio.get_running_loop():
+        self.sharing.leave()
+        if self.sharing.loop is asyncio.get_running_loop():
             for each in others:
                 each._wake_all()
                 each._serve()
@@ -153,9 +137,9 @@ class MemoryArbiter:
         TagloomError
             If steps of another event loop are under way that share a budget or a limited device with this session.
         """
-        if self._shared:
-            self._loop = asyncio.get_running_loop()
-            self._check_loops()
+        if self.sharing:
+            self.sharing.bind_loop()
+            self.sharing.check_loops()
         return MemoryClaim(next(_number), fed, peaks, is_light or bool(around.get()), what, whole, priority)
 
     def enter(self, claim: MemoryClaim) -> None:
@@ -262,7 +246,7 @@ class MemoryArbiter:
     def _check_possible(self, claim: MemoryClaim) -> None:
         parts = self.everywhere()
         found = refusal(claim, (each for part in parts for each in part._claims))
-        if found is None or _something_comes_back(parts):
+        if found is None or waits.something_comes_back(parts):
             return
         for part in parts:
             forget_constants(each.device for each in part._devices)
@@ -290,7 +274,7 @@ class MemoryArbiter:
 
     def _serve_line(self, parts: set[MemoryArbiter]) -> None:
         """Begin steps in line: parts of steps under way first, each that there is room for; then others in order."""
-        in_line = sorted(((each, part) for part in parts for each in part._line), key=_in_turn)
+        in_line = waits.steps_in_line(parts)
         waiting: list[tuple[MemoryClaim, MemoryArbiter]] = []  # parts for which there is no room
         for claim, part in in_line:
             waiter = part._line[claim]
@@ -317,7 +301,7 @@ class MemoryArbiter:
         holding = [each for part in parts for each in part._claims if any(each.held().values())]
         if not all(any(each is whole for whole in wholes) and each.is_idle for each in holding):
             return
-        if _something_comes_back(parts):
+        if waits.something_comes_back(parts):
             return
         claim, part = waiting[-1]
         pool, size = max(claim.missing(), key=lambda pair: pair[1])
@@ -328,8 +312,8 @@ class MemoryArbiter:
 
     def _look_again(self) -> None:
         """Look at the line again soon: users' handles and threads give memory back without a word."""
-        waits = bool(self._resuming) or any(not waiter.done() for waiter in self._line.values())
-        if waits and self._timer is None:
+        is_waiting = bool(self._resuming) or any(not waiter.done() for waiter in self._line.values())
+        if is_waiting and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_SECONDS, self._timer_rings)
 
     def _timer_rings(self) -> None:
@@ -354,7 +338,7 @@ class MemoryArbiter:
         begun = [each for part in parts for each in part._claims]
         if self._is_any_busy(parts, begun):
             return False
-        in_line = sorted(((each, part) for part in parts for each in part._line), key=_in_turn)
+        in_line = waits.steps_in_line(parts)
         for claim, part in in_line:
             waiter = part._line[claim]
             if waiter.done() or claim.is_known() or not claim.has_room(begun):
@@ -381,8 +365,8 @@ class MemoryArbiter:
             "no step has gone on for %g s while %s for memory; %s. If these wait for the steps in line, allow more "
             "by memory_limit=, or hold less while waiting",
             _STALLED_SECONDS if parked else _LATE_SECONDS,
-            list_waiters([*in_line, *parked]),
-            describe_holders(parts) or "functions and queues hold it",
+            waits.list_waiters([*in_line, *parked]),
+            waits.describe_holders(parts) or "functions and queues hold it",
         )
 
     def poll(self) -> None:
@@ -393,34 +377,12 @@ class MemoryArbiter:
 
     def everywhere(self) -> set[MemoryArbiter]:
         """Return this arbiter and those of all sessions that share a device with it, directly or through others."""
-        found, unseen = {self}, [self]
-        while unseen:
-            near = {each for sharers in unseen.pop()._shared for each in _present(sharers) if each._loop is self._loop}
-            unseen += near - found
-            found |= near
-        return found
+        return self.sharing.everywhere() if self.sharing else {self}
 
-    def _check_loops(self) -> None:
-        """Raise TagloomError if a step of another loop shares a limit: nobody here could wait for it."""
-        limited = [each.device for each in self._devices if not each.owned and each.device.limit is not None]
-        for device in limited:
-            if self._is_used_elsewhere(device):
-                raise TagloomError(
-                    f"{device.name} has a limit, so it serves one loop at a time, and steps of another one are under "
-                    "way",
-                    hint="await them first, or give each loop a device of its own",
-                )
-        if any(map(self._is_used_elsewhere, self._budgets)):
-            raise TagloomError(
-                "a MemoryBudget serves one event loop at a time, and steps of another one are under way",
-                hint="await them first, open all sessions of a budget on one event loop, let threads share one "
-                "SyncSession, as each has a loop of its own, or give each loop a budget of its own",
-            )
-
-    def _is_used_elsewhere(self, shared: Device | SharedLimit) -> bool:
-        """Return True if a session of another event loop, which shares a device or a budget, has steps under way."""
-        loops = {each._loop for each in _present(_sharing[shared]) if each._running}
-        return any(loop is not None and loop is not self._loop and not loop.is_closed() for loop in loops)
+    @property
+    def has_running(self) -> bool:
+        """True if a step of the session is under way."""
+        return bool(self._running)
 
     def _wake_all(self) -> None:
         for execution in [each for part in self.everywhere() for each in part._waiting]:
@@ -434,19 +396,19 @@ class MemoryArbiter:
         """
         self._waiting.add(execution)
         parts = self.everywhere()
-        running = by_age(parts)
+        running = waits.by_age(parts)
         # Saved values of the oldest step move out first: the oldest is the one that should end first. The copy's end
         # wakes the step whose swapper it belongs to, and that step polls the others.
         if any(swap.free_some() for each in running for swap in each.swaps):
             return
         # One that holds memory while it waits to go on goes on then, if only to give some back.
-        if any_goes_on(parts):
+        if waits.any_goes_on(parts):
             self._look_at_stall()
             return
         if self._resume_one(parts) or self._admit_one(parts):
             return
         # A kernel in a thread can not be interrupted, and nothing tells the arbiter when it returns: look again soon.
-        if _something_comes_back(parts):
+        if waits.something_comes_back(parts):
             asyncio.get_running_loop().call_later(_SECONDS, self._wake_all)
             return
         # Constants on a device are copies; dropping them costs another copy, so they go only before a step must fail.
@@ -460,7 +422,7 @@ class MemoryArbiter:
         if self._waits_for_those_that_wait(parts):
             self._look_at_stall()
         else:
-            fail_newest(parts)
+            waits.fail_newest(parts)
 
     def _waits_for_those_that_wait(self, parts: set[MemoryArbiter]) -> bool:
         """Return True if steps hold memory that wait for what others, or users, may still bring."""
@@ -477,16 +439,16 @@ class MemoryArbiter:
         """Fail the newest step that waits for memory if those that have it wait for what it would bring."""
         self._stall = None
         parts = self.everywhere()
-        parked = [each for each in by_age(parts) if each.is_parked and is_asleep(each)]
+        parked = [each for each in waits.by_age(parts) if each.is_parked and waits.is_asleep(each)]
         if not parked:
             return
-        others = [each for each in by_age(parts) if each not in parked]
-        if any_goes_on(parts):
-            if self._is_stalled(_LATE_SECONDS) and all(is_asleep(each) for each in others):
+        others = [each for each in waits.by_age(parts) if each not in parked]
+        if waits.any_goes_on(parts):
+            if self._is_stalled(_LATE_SECONDS) and all(waits.is_asleep(each) for each in others):
                 self._tell(parts)
         elif self._is_stalled(0.9 * _STALLED_SECONDS):
-            if not others or _serve_each_other(parked, others):
-                fail_newest(parts)
+            if not others or waits.serve_each_other(parked, others):
+                waits.fail_newest(parts)
                 return
             self._tell(parts)
         self._stall = asyncio.get_running_loop().call_later(_STALLED_SECONDS, self._stall_rings)
@@ -495,7 +457,7 @@ class MemoryArbiter:
         """Note that a step which waits for `resume` goes on only when others end, or no step can."""
         self._waiting.add(execution)
         parts = self.everywhere()
-        if not any_goes_on(parts):
+        if not waits.any_goes_on(parts):
             self._resume_one(parts)
 
     def _resume_one(self, parts: set[MemoryArbiter]) -> bool:
@@ -512,7 +474,7 @@ class MemoryArbiter:
 
     def _admit_one(self, parts: set[MemoryArbiter]) -> bool:
         """Begin the first step in line if there is room for its feeds: no other can go on."""
-        in_line = sorted(((each, part) for part in parts for each in part._line), key=_in_turn)
+        in_line = waits.steps_in_line(parts)
         for claim, part in in_line:
             waiter = part._line[claim]
             if not waiter.done() and claim.has_room(each for other in parts for each in other._claims):
@@ -526,25 +488,5 @@ class MemoryArbiter:
         self._waiting.discard(execution)
 
 
-def _serve_each_other(parked: Sequence[RunningStep], others: Sequence[RunningStep]) -> bool:
-    """Return True if a step that lacks memory would bring what one that holds some waits for."""
-    return any(one.shares_a_queue(other) for one in parked for other in others)
-
-
-def _something_comes_back(parts: set[MemoryArbiter]) -> bool:
-    """Return True if threads whose steps are over, or a session that is being closed, will give memory back."""
-    return any(part._is_closing or any(each.orphaned for each in part._outliving) for part in parts)
-
-
-def _in_turn(pair: tuple[MemoryClaim, MemoryArbiter]) -> tuple[bool, int, int]:
-    """Return a key by which parts of steps under way come before steps that have not begun; those by priority."""
-    return pair[0].whole is None, -pair[0].priority, pair[0].number
-
-
 def _by_number(pair: tuple[MemoryClaim, MemoryArbiter]) -> int:
     return pair[0].number
-
-
-def _present(sharers: WeakValueDictionary[int, MemoryArbiter]) -> list[MemoryArbiter]:
-    """Return the arbiters that still live; other threads may add or drop some meanwhile."""
-    return [each for found in sharers.valuerefs() if (each := found()) is not None]

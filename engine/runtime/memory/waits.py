@@ -107,3 +107,19 @@ def any_goes_on(parts: set[MemoryArbiter]) -> bool:
 def is_asleep(execution: RunningStep) -> bool:
     """Return True if a step waits, and was neither woken nor cancelled."""
     return execution.waiter is not None and not execution.waiter.done()
+
+
+def something_comes_back(parts: set[MemoryArbiter]) -> bool:
+    """Return True if threads whose steps are over, or a session that is being closed, will give memory back."""
+    return any(part._is_closing or any(each.orphaned for each in part._outliving) for part in parts)
+
+
+def serve_each_other(parked: Sequence[RunningStep], others: Sequence[RunningStep]) -> bool:
+    """Return True if a step that lacks memory would bring what a step that holds some waits for."""
+    return any(one.shares_a_queue(other) for one in parked for other in others)
+
+
+def steps_in_line(parts: set[MemoryArbiter]) -> list[tuple[MemoryClaim, MemoryArbiter]]:
+    """Return the claims that wait to begin: parts of steps under way first, then others by priority and number."""
+    pairs = [(claim, part) for part in parts for claim in part._line]
+    return sorted(pairs, key=lambda pair: (pair[0].whole is None, -pair[0].priority, pair[0].number))

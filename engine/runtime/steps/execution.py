@@ -7,14 +7,11 @@ instances as tasks, brings their results back, and on an error or a cancellation
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from functools import partial
-from math import inf
 from typing import TYPE_CHECKING, Any
 
-from ...base.errors import DeviceMemoryError, GraphError, StepTimeout
-from ...base.source_lines import Source, user_source
+from ...base.errors import DeviceMemoryError, GraphError
 from ...base.tags import DEAD
 from ...base.waiting import wait_shielded
 from ...compile.plan.plan import Plan
@@ -37,19 +34,15 @@ from .compiled_step import CompiledStep
 from .counters import Cluster, StepCounters
 from .dead_fetch import explain_dead_fetch
 from .environment import StepEnvironment
+from .expiry import start_timer
 from .failures import complete
 from .launch import charge_feeds, counters_of, launch, switch_outcomes
 from .queue_uses import instances_of_feeds, serve_each_other
-from .stalls import describe_order, stall_timer
+from .stalls import stall_timer
 
 if TYPE_CHECKING:
     from ...swap.swapper import StepSwapper
     from ..reference.executor import ReferenceMachine
-
-_logger = logging.getLogger("tagloom")
-
-_NAMED = 4  # instances that the text of a timeout names
-_NOTED = 40  # lines of state that its note holds
 
 
 class Execution:
@@ -449,34 +442,6 @@ def outcome(step: CompiledStep, machine: Any, plan: Plan) -> list[Any]:
         return fetched
     finally:
         del machine  # holds the failure, whose traceback holds this frame
-
-
-def start_timer(execution: Any, timeout: float | None, what: str = "the step") -> asyncio.TimerHandle | None:
-    """Let a step end with StepTimeout after `timeout` seconds; `what` is what did not end."""
-    if timeout is None or timeout == inf:
-        return None
-    return asyncio.get_running_loop().call_later(timeout, _expire, execution, timeout, what, user_source())
-
-
-def _expire(execution: Any, timeout: float, what: str, source: Source | None) -> None:
-    try:
-        active, lines = execution.activity()
-    except Exception:  # whatever can not be listed, the step ends
-        _logger.exception("what a step was doing could not be listed")
-        active, lines = [], []
-    names = ", ".join(active[:_NAMED]) + (", ..." if len(active) > _NAMED else "")
-    order, hint = describe_order(execution.step, active)
-    if order:
-        names += f"; {order}"
-    error = StepTimeout(
-        f"{what} did not end within {timeout} s",
-        wanted=f"at most {timeout} s",
-        got=f"still waiting for {names}" if active else "still computing, a loop that does not end perhaps",
-        source=source,
-        hint=hint or "give it a longer timeout=, or look at what it was doing in the notes of this error",
-    )
-    error.add_note("\n".join(lines[:_NOTED]))
-    execution.abort(error)
 
 
 def _is_from_others(awaitable: Any) -> bool:

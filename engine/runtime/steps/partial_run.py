@@ -23,7 +23,7 @@ from ..scheduling.admission import Place
 from ..scheduling.timeouts import check_seconds
 from .compiled_step import CompiledStep
 from .dead_fetch import explain_dead_fetch
-from .execution import start_timer
+from .expiry import start_timer
 from .queue_uses import instances_of_feeds
 from .request import Request, feed_values, make_request
 from .tensor_handle import check_on_host

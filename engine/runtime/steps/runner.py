@@ -92,9 +92,8 @@ class StepRunner:
         self.set_timeout(timeout)
         self.counts: StepCounts = StepCounts(on_step, partial(peak_bytes, environment.devices))
         self.compiler: StepCompiler = StepCompiler(graph, environment, self.counts)
-        self.admission: Admission | None = (
-            None if max_steps is None else Admission(max_steps, environment.settings.admission_seconds)
-        )
+        seconds = environment.settings.admission_seconds
+        self.admission: Admission | None = None if max_steps is None else Admission(max_steps, seconds)
         self.running: set[Any] = set()
         self.boundary: StepBoundary = StepBoundary(self.running)
         self.watches: SessionWatches = SessionWatches()

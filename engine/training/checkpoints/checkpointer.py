@@ -456,8 +456,7 @@ class Checkpointer:
         CheckpointError
             If it could not be written, and nobody was told yet.
         """
-        self._closed = True
-        saving = self._writing
+        self._closed, saving = True, self._writing
         if saving is None:
             return
         if abandon:

@@ -1,0 +1,44 @@
+"""Timers that end steps which take longer than their timeout."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from math import inf
+from typing import Any
+
+from ...base.errors import StepTimeout
+from ...base.source_lines import Source, user_source
+from .stalls import describe_order
+
+_logger = logging.getLogger("tagloom")
+_NAMED = 4  # instances that the text of a timeout names
+_NOTED = 40  # lines of state that its note holds
+
+
+def start_timer(execution: Any, timeout: float | None, what: str = "the step") -> asyncio.TimerHandle | None:
+    """Let a step end with StepTimeout after `timeout` seconds; `what` is what did not end."""
+    if timeout is None or timeout == inf:
+        return None
+    return asyncio.get_running_loop().call_later(timeout, _expire, execution, timeout, what, user_source())
+
+
+def _expire(execution: Any, timeout: float, what: str, source: Source | None) -> None:
+    try:
+        active, lines = execution.activity()
+    except Exception:  # whatever can not be listed, the step ends
+        _logger.exception("what a step was doing could not be listed")
+        active, lines = [], []
+    names = ", ".join(active[:_NAMED]) + (", ..." if len(active) > _NAMED else "")
+    order, hint = describe_order(execution.step, active)
+    if order:
+        names += f"; {order}"
+    error = StepTimeout(
+        f"{what} did not end within {timeout} s",
+        wanted=f"at most {timeout} s",
+        got=f"still waiting for {names}" if active else "still computing, a loop that does not end perhaps",
+        source=source,
+        hint=hint or "give it a longer timeout=, or look at what it was doing in the notes of this error",
+    )
+    error.add_note("\n".join(lines[:_NOTED]))
+    execution.abort(error)
