@@ -1,1 +1,1 @@
-"""When values are alive: predicates, and the analyses that find them, of lowered programs and of regions."""
+"""Deadness analysis: predicates for when values are alive, in lowered programs and in regions."""

@@ -1,10 +1,10 @@
-"""Deadness analysis: a predicate for each value of a lowered program (rules 132 to 138).
+"""Deadness analysis of a lowered program: a predicate for each tensor and operation (rules 132 to 138).
 
-The operations are walked in order, and each output's predicate is made of those of the inputs. A Merge that closes a
-loop is met before what comes back to it: a walk takes a symbol for it, or the recurrence with the step that the walk
-before has found, a step being what must hold in an iteration for there to be another. Walks are repeated until one
-finds exactly the steps that it assumed; then they hold by induction over the iterations. Inner loops are settled
-before those around them, whose steps may depend on what leaves the inner ones.
+A walk visits the operations in order and derives each output's predicate from the inputs'. A Merge that closes a loop
+is visited before its back edges: it has a symbol, or a recurrence with the step found by the previous walk. The step is
+the condition on an iteration for another to follow. Walks repeat until a walk finds exactly the steps it assumed;
+then the steps hold by induction over the iterations. Inner loops settle before the loops around them, whose steps may
+depend on results of the inner loops.
 
 See docs/design/0024-deadness.md.
 """
@@ -25,25 +25,24 @@ Steps = dict[Operation, Predicate]
 def analyse(operations: Sequence[Operation], frames: Frames) -> dict[Value, Predicate]:
     """Return the predicate of each operation and tensor; `operations` are in order.
 
-    An operation's own predicate says when what waits for it runs. Of a Switch that is another thing than when an
-    output is alive.
+    An operation's own predicate tells when its control dependents run. For a Switch the outputs have other predicates.
     """
     return _Analysis(operations, frames).run()
 
 
 class _Analysis:
-    """What the walks have found of the loops.
+    """Fixed-point iteration over the steps of a program's loops.
 
     Attributes
     ----------
     merges : dict of str to list of Operation
         By frame, the Merges that close its loop.
     steps : dict of str to dict
-        By frame, the steps that the next walk assumes; a Merge without one has a symbol.
+        By frame, the steps assumed by the next walk; a Merge without a step has a symbol.
     apart : set of str
-        Frames in which each Merge has a symbol of its own. In the others it is one for all (rule 137).
+        Frames in which each Merge has its own symbol; in other frames all Merges share a symbol (rule 137).
     settled : set of str
-        Frames of which a walk has found the steps when all loops inside were settled.
+        Frames whose steps were found by a walk after all loops inside had settled.
     """
 
     def __init__(self, operations: Sequence[Operation], frames: Frames) -> None:
@@ -72,15 +71,15 @@ class _Analysis:
                 return walk.of
 
     def _ripe(self) -> list[str]:
-        """Return the frames in which all loops are settled."""
+        """Return the frames whose inner loops are all settled."""
         waiting = {self.frames.infos[frame].parent for frame in self.merges.keys() - self.settled}
         return [frame for frame in self.merges if frame not in waiting]
 
     def _settle(self, frame: str, walk: _Walk, may_change: bool) -> bool:
-        """Note what a walk has found of a frame; return whether that is another thing than it assumed."""
+        """Record the steps that a walk found for a frame; return True if another walk must follow."""
         merges, before = self.merges[frame], self.steps[frame]
         found = {merge: step for merge in merges if (step := walk.step(merge)) is not None}
-        if frame in self.settled and not may_change:
+        if frame in self.settled and not may_change:  # from here on steps are only dropped: the walks end
             found = {merge: step for merge, step in found.items() if before.get(merge) is step}
         pairs = {(walk.start(merge), found.get(merge)) for merge in merges}
         together = len(pairs) == 1 and len(found) == len(merges)
@@ -96,7 +95,7 @@ class _Analysis:
 
 
 class _Walk:
-    """One walk over the operations."""
+    """A walk over the operations under the steps assumed by the analysis."""
 
     def __init__(self, analysis: _Analysis) -> None:
         self.analysis = analysis
@@ -105,6 +104,7 @@ class _Walk:
         self.of: dict[Value, Predicate] = {}
 
     def visit(self, op: Operation) -> None:
+        """Record the predicates of an operation and its outputs."""
         inputs = self._inputs(op)
         if op.role in SWITCHES:
             self.of[op] = inputs
@@ -116,7 +116,7 @@ class _Walk:
             self.of.update(dict.fromkeys(op.outputs, found))
 
     def _inputs(self, op: Operation) -> Predicate:
-        """Return when all inputs are alive; those of a Merge are not looked at here."""
+        """Return the AND of an operation's inputs; true for a Merge, whose inputs are an OR."""
         sources: list[Value] = [] if op.role is Role.MERGE else [*op.inputs, *op.control_inputs]
         return self.predicates.all_of([self.of[source] for source in sources])
 
@@ -133,16 +133,18 @@ class _Walk:
         return self.predicates.symbol("alive", value)
 
     def _merge(self, op: Operation) -> Predicate:
+        """Return the predicate of a Merge: the OR of its inputs, or a loop's recurrence or symbol."""
         if not closes_loop(op):
             return self.predicates.any_of([self.of[t] for t in op.inputs])
         frame = self.frames.of[op]
         step = self.analysis.steps[frame].get(op)
         if step is not None:
             return self.predicates.recurrence(self.start(op), step, self._path(frame))
+        # With a shared symbol, a back edge that needs several variables still reads "symbol and step" (rule 135).
         return self._symbol(op if frame in self.analysis.apart else self.analysis.merges[frame][0])
 
     def _path(self, frame: str) -> tuple[str, ...]:
-        """Return the names of a frame and of those around it."""
+        """Return the names of a frame and the frames around it, innermost first."""
         names = []
         while frame != ROOT:
             names.append(frame)
@@ -150,23 +152,23 @@ class _Walk:
         return tuple(names)
 
     def start(self, merge: Operation) -> Predicate:
-        """Return when a loop's Merge gets its first value."""
+        """Return when a loop's Merge receives its first value."""
         return self.predicates.any_of([self.of[t] for t in merge.inputs if not is_back_edge(t)])
 
     def step(self, merge: Operation) -> Predicate | None:
-        """Return what must hold for a Merge to get another value; None if that is not all (rule 135)."""
+        """Return the condition for a Merge to receive another value; None without such a form (rule 135)."""
         own = self.of[merge]
         back = self.predicates.any_of([self.of[t] for t in merge.inputs if is_back_edge(t)])
         parts = back.parts(Form.AND)
         if own not in parts:
             return None
-        # What the start is the AND of comes from outside of the loop, and holds in all of its iterations or in none.
+        # Parts of the start come from outside the loop, so they hold in all of its iterations or in none.
         known = {own, *self.start(merge).parts(Form.AND)}
         step = self.predicates.all_of([part for part in parts if part not in known])
         return None if step.mentions(own) else step
 
     def _leave(self, op: Operation, inputs: Predicate) -> Predicate:
-        """Return when a result of a loop is alive: when it began, if it leaves as the loop ends (rule 136)."""
+        """Return when a loop's result is alive: when the loop started, if it leaves as the step fails (rule 136)."""
         if op.role is Role.EXIT:
             for part in inputs.parts(Form.AND):
                 if part.form is Form.RECURRENCE and part.leaf == self._path(self.frames.of[op]):

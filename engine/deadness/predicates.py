@@ -1,8 +1,8 @@
-"""Predicates: formulas that are true where a value is alive (rules 132 to 138).
+"""Predicates: formulas for when a value is alive (rules 132 to 138).
 
-A :class:`Predicates` makes them, and gives the same object for the same formula. What it simplifies are equivalences,
-so one object for two values means that these are alive and dead together. Two objects mean nothing: whether two
-formulas are equivalent is NP-complete, and who compares predicates has to err on the safe side.
+A :class:`Predicates` builds them and returns the same object for the same formula. All simplifications are
+equivalences, so values with one predicate object are alive and dead together. Two objects prove nothing: equivalence
+of formulas is NP-complete, and comparisons must err on the safe side.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from enum import Enum
 from itertools import combinations
 from typing import Any
 
-MOST_DEPTH = 8  # of the formulas that are simplified
-MOST_PAIRED = 16  # terms that are held against each other in pairs
+MOST_DEPTH = 8  # nesting of ANDs and ORs up to which formulas are simplified
+MOST_PAIRED = 16  # terms that are compared in pairs, which takes quadratic time
 MOST_SHOWN = 64  # levels of a formula that are printed
 
 
 class Form(Enum):
-    """What a predicate is made of."""
+    """Form of a predicate; the value is the sign between its printed operands."""
 
     AND = " & "  # of its operands; of none it is true
     OR = " | "  # of none it is false
@@ -40,13 +40,13 @@ class Predicate:
     form : Form
     operands : tuple of Predicate
     leaf : hashable
-        Of a symbol, what it stands for: ("alive", value), ("true", tensor) or (number, tensor), the last two for
-        "alive and true" and "alive and equal to the number". Of a recurrence the frames, innermost first.
-        At most one symbol of a number holds for each tensor, which is known when predicates are simplified.
+        Meaning of a symbol: ("alive", value), ("true", tensor) for "alive and true", or (number, tensor) for "alive
+        and equal to the number". Simplification knows: of a tensor's numbers at most a single symbol holds.
+        Frames of a recurrence, innermost first.
     number : int
-        In the order in which they were made.
+        Position in the order of creation.
     depth : int
-        How many ANDs and ORs are inside each other.
+        Nesting of ANDs and ORs; a recurrence counts as 0.
     """
 
     __slots__ = ("depth", "form", "leaf", "number", "operands")
@@ -61,15 +61,15 @@ class Predicate:
         )
 
     def parts(self, form: Form) -> tuple[Predicate, ...]:
-        """Return what the predicate is the AND (or OR) of; itself, if it is something else."""
+        """Return the operands of an AND (or OR); a predicate of another form is its own only part."""
         return self.operands if self.form is form else (self,)
 
     def mentions(self, other: Predicate) -> bool:
-        """Whether another predicate is this one, or part of it."""
+        """Return True if `other` is this predicate or part of it."""
         return any(p is other for p in self.walk())
 
     def walk(self, into_recurrences: bool = True) -> Iterator[Predicate]:
-        """Yield the predicate and those that it is made of, each once."""
+        """Yield the predicate and all its parts, each once; operands of recurrences only `into_recurrences`."""
         seen: set[Predicate] = set()
         work = [self]
         while work:
@@ -85,6 +85,7 @@ class Predicate:
         return self._text(MOST_SHOWN)
 
     def _text(self, levels: int) -> str:
+        """Return the formula down to so many levels; deeper parts appear as ``#number``."""
         if self.form in _DUAL and not self.operands:
             return "#true" if self.form is Form.AND else "#false"
         if levels == 0:
@@ -108,7 +109,7 @@ def _symbol_text(what: Any, value: Any) -> str:
 
 
 def _numbered(form: Form, predicate: Predicate) -> tuple[int, Any] | None:
-    """Return the number and tensor of a symbol (form AND) or of a negated one (form OR); None of another predicate."""
+    """Return number and tensor of a symbol (form AND) or of a negated symbol (form OR); None for other predicates."""
     if form is Form.OR:
         if predicate.form is not Form.NOT:
             return None
@@ -119,9 +120,9 @@ def _numbered(form: Form, predicate: Predicate) -> tuple[int, Any] | None:
 
 
 def _numbers(form: Form, terms: Iterable[Predicate]) -> dict[Any, int] | None:
-    """Return the number that terms of an AND say a tensor is equal to, or terms of an OR that it is not equal to.
+    """Map each tensor to the number equated with it by the terms of an AND, or excluded by the terms of an OR.
 
-    None if there are two for one tensor: (t=0) & (t=1) is false, and ~(t=0) | ~(t=1) is true.
+    None if a tensor has two numbers: (t=0) & (t=1) is false, and ~(t=0) | ~(t=1) is true.
     """
     numbers: dict[Any, int] = {}
     for term in terms:
@@ -132,26 +133,26 @@ def _numbers(form: Form, terms: Iterable[Predicate]) -> dict[Any, int] | None:
 
 
 def _is_other(form: Form, predicate: Predicate, numbers: dict[Any, int]) -> bool:
-    """Return True if a symbol (form AND) or a negated one (form OR) compares a tensor with another of the `numbers`."""
+    """Return True if a symbol (AND) or negated symbol (OR) has another number for its tensor than `numbers`."""
     found = _numbered(form, predicate) if numbers else None
     return found is not None and numbers.get(found[1], found[0]) != found[0]
 
 
 class Predicates:
-    """Makes predicates, simplified, each formula once."""
+    """Factory of simplified predicates, with one object for each formula."""
 
     def __init__(self) -> None:
         self._known: dict[Any, Predicate] = {}
-        self._combined: dict[tuple[Form, tuple[Predicate, ...]], Predicate] = {}  # regions ask again and again
+        self._combined: dict[tuple[Form, tuple[Predicate, ...]], Predicate] = {}  # walks ask repeatedly
         self.true: Predicate = self._intern(Form.AND, ())
         self.false: Predicate = self._intern(Form.OR, ())
 
     def symbol(self, what: str | int, value: Any) -> Predicate:
-        """Return the symbol for ``"alive"``, ``"true"``, or equal to a number."""
+        """Return the symbol of a value for ``"alive"``, ``"true"``, or equality to a number."""
         return self._intern(Form.SYMBOL, (), (what, value))
 
     def recurrence(self, start: Predicate, step: Predicate, frames: tuple[str, ...]) -> Predicate:
-        """Return what is alive in an iteration of ``frames[0]`` if `start` was, and `step` in all before it."""
+        """Return the predicate of an iteration of ``frames[0]``: `start` held, and `step` in all earlier iterations."""
         if start is self.false or step is self.true:
             return start
         return self._intern(Form.RECURRENCE, (start, step), frames)
@@ -173,6 +174,7 @@ class Predicates:
         return self._intern(Form.NOT, (predicate,))
 
     def _intern(self, form: Form, operands: tuple[Predicate, ...], leaf: Any = None) -> Predicate:
+        """Return the only predicate of this form, operands and leaf."""
         key = form, operands, leaf
         found = self._known.get(key)
         if found is None:
@@ -180,10 +182,11 @@ class Predicates:
         return found
 
     def _end(self, form: Form) -> Predicate:
-        """Return what ends an AND or OR: A & false and A & ~A are false, A | true and A | ~A are true."""
+        """Return the absorbing element of an AND (false, as in A & ~A) or OR (true, as in A | ~A)."""
         return self.false if form is Form.AND else self.true
 
     def _combine(self, form: Form, predicates: Iterable[Predicate]) -> Predicate:
+        """Return the AND or OR of predicates, each combination computed once."""
         given = tuple(dict.fromkeys(predicates))
         if len(given) == 1:
             return given[0]
@@ -193,6 +196,7 @@ class Predicates:
         return found
 
     def _combine_terms(self, form: Form, predicates: Iterable[Predicate]) -> Predicate:
+        """Apply the rules to the terms of an AND or OR until none applies; return their combination."""
         terms = dict.fromkeys(part for p in predicates for part in p.parts(form))
         end = self._end(form)
         while len(terms) > 1:
@@ -200,12 +204,13 @@ class Predicates:
                 return end
             simpler = self._simpler(form, terms) if max(p.depth for p in terms) < MOST_DEPTH else None
             if simpler is None:
+                # Sorted by age, so that the order of the operands makes no difference to the formula.
                 return self._intern(form, tuple(sorted(terms, key=lambda p: p.number)))
             terms = dict.fromkeys(part for p in simpler for part in p.parts(form))
         return next(iter(terms)) if terms else self._intern(form, ())
 
     def _simpler(self, form: Form, terms: dict[Predicate, None]) -> list[Predicate] | None:
-        """Return fewer or smaller terms that mean the same, None if no rule finds any."""
+        """Return fewer or smaller terms of the same meaning; None if no rule applies."""
         if any(p.form not in _DUAL and self.negation(p) in terms for p in terms):
             return [self._end(form)]
         numbers = _numbers(form, terms)
@@ -223,7 +228,7 @@ class Predicates:
     def _given_others(
         self, form: Form, terms: dict[Predicate, None], numbers: dict[Any, int]
     ) -> list[Predicate] | None:
-        """Simplify a term by what the others say: A & (A | B) is A, and A & (~A | B) is A & B."""
+        """Simplify a term by the others: A & (A | B) is A, and A & (~A | B) is A & B."""
         dual = _DUAL[form]
 
         def is_said(part: Predicate) -> bool:
@@ -243,7 +248,7 @@ class Predicates:
         return None
 
     def _without_starts(self, form: Form, terms: dict[Predicate, None]) -> list[Predicate] | None:
-        """Use that a recurrence is only alive if its start is, and all that this is the AND of."""
+        """Drop terms by recurrences, which imply parts of their starts: S & {S,&,T} is {S,&,T}, S | {S,&,T} is S."""
         for term in terms:
             if term.form is Form.RECURRENCE:
                 implied = set(term.operands[0].parts(Form.AND)) & terms.keys()
@@ -253,7 +258,7 @@ class Predicates:
         return None
 
     def _factored(self, form: Form, terms: Iterable[Predicate]) -> list[Predicate] | None:
-        """Pull out what all terms have in common: (A & B) | (A & C) is A & (B | C)."""
+        """Pull out the parts common to all terms: (A & B) | (A & C) is A & (B | C)."""
         dual = _DUAL[form]
         parts = [p.parts(dual) for p in terms]
         common = [p for p in parts[0] if all(p in others for others in parts)]
@@ -263,7 +268,7 @@ class Predicates:
         return [self._combine(dual, [*common, self._combine(form, rests)])]
 
     def _paired(self, form: Form, terms: dict[Predicate, None]) -> list[Predicate] | None:
-        """Make two terms one that only say the opposite of one thing: (A & B) | (A & ~B) | C is A | C."""
+        """Merge two terms with opposite parts and otherwise equal: (A & B) | (A & ~B) | C is A | C."""
         dual = _DUAL[form]
         held = [p for p in terms if p.form is dual]
         if len(held) > MOST_PAIRED:

@@ -1,8 +1,8 @@
-"""Deadness analysis of a program before it is lowered: which operations are surely alive and dead together.
+"""Deadness analysis of a program before lowering, for passes that need operations alive and dead together.
 
-A region lives and dies as a whole, so most of it needs no analysis. But a value that somebody's own `switch` left dead
-may be used anywhere, in a branch as in a loop, and what uses it is dead while all around is alive. Operations that
-become one must have one predicate: else what is alive would die with what is not.
+A region lives and dies as a whole, so most programs need no analysis. But a value left dead by a `switch` in user code
+may be used anywhere, in a branch or in a loop, and its consumers are dead while the operations around them are alive.
+Operations to be fused must have the same predicate; otherwise live ones would die with dead ones.
 
 See docs/design/0024-deadness.md.
 """
@@ -23,7 +23,7 @@ from .rules import Value, chosen, closes_loop, is_unsure
 
 
 def dying_apart(program: Program) -> dict[Operation, Predicate]:
-    """Return the operations that may be dead though their region runs, but for Merges, and when each runs.
+    """Return the operations, except Merges, that may be dead though their region runs; and when each runs.
 
     All others of a region are alive and dead together.
     """
@@ -31,16 +31,17 @@ def dying_apart(program: Program) -> dict[Operation, Predicate]:
 
 
 class Liveness:
-    """When operations and tensors of a program are alive.
+    """Predicates of a program's operations and tensors before lowering.
 
     Attributes
     ----------
     apart : dict of Operation to Predicate
-        As of :func:`dying_apart`.
+        The result of :func:`dying_apart`.
     """
 
     def __init__(self, program: Program) -> None:
         operations = program.graph.root.walk()
+        # Without these operations nothing dies, and `_walk` None stands for "always alive" at no cost.
         may_die = any(op.role in FLOW or op.is_cond or is_unsure(op) for op in operations)
         self._walk = _walk(program) if may_die else None
         self.apart: dict[Operation, Predicate] = {}
@@ -49,20 +50,19 @@ class Liveness:
             self.apart = {op: predicate for op, predicate in runs.items() if self._walk.may_differ(op)}
 
     def is_alive_with(self, tensor: Tensor, op: Operation) -> bool:
-        """Whether a tensor is alive whenever an operation that may use it runs."""
+        """Return True if a tensor is alive whenever `op`, a possible consumer, runs."""
         return self._walk is None or self._walk.implies(self._walk.runs[op], tensor)
 
     def is_alive_in(self, region: Region, tensor: Tensor) -> bool:
-        """Whether a tensor is alive whenever a region runs that may use it."""
+        """Return True if a tensor is alive whenever `region`, in which it may be used, runs."""
         return self._walk is None or self._walk.implies(self._walk.contexts[region], tensor)
 
 
 def loops_are_regular(program: Program) -> bool:
-    """Whether all that is in a loop is alive whenever its iteration is.
+    """Return True if all operations of each loop are alive whenever their iteration is.
 
-    So it is unless somebody's own `switch` leaves a value dead that a loop uses, or is in one. What passes know of
-    loops, that a variable which does not change is its initial value, or that a constant may be computed in front, does
-    not hold where variables of a loop die one by one.
+    Only a `switch` in user code breaks this, within a loop or by a dead value used in a loop. Where variables of a loop
+    die separately, passes may not take an unchanged variable for its initial value, nor move constants out of the loop.
     """
     operations = list(program.graph.root.walk())
     if not any(op.role in FLOW for op in operations):
@@ -74,7 +74,7 @@ def loops_are_regular(program: Program) -> bool:
 
 
 def _walk(program: Program) -> _Walk:
-    """Return the walk that found what it had assumed."""
+    """Return the first walk whose assumption about Whiles holds."""
     apart: set[Operation] = set()
     while True:
         walk = _Walk(apart)
@@ -85,18 +85,19 @@ def _walk(program: Program) -> _Walk:
 
 
 class _Walk:
-    """One walk over all regions.
+    """A walk over all regions.
 
     Attributes
     ----------
     of : dict of Tensor or Operation to Predicate
-        When a value is alive; of an operation, when what waits for it runs.
+        When a tensor is alive; when the control dependents of an operation run.
     contexts : dict of Region to Predicate
         When a branch runs, or an iteration.
     runs : dict of Operation to Predicate
-        When an operation runs; in a region that says, besides, that this does.
+        When an operation runs, which implies the context of its region.
     apart : set of Operation
-        Whiles whose variables are not alive together. Of the others it is assumed, and they are added if it is not so.
+        Whiles whose variables are not alive together. The walk assumes the opposite of all others and adds a While
+        that refutes the assumption.
     """
 
     def __init__(self, apart: set[Operation]) -> None:
@@ -107,17 +108,18 @@ class _Walk:
         self.apart = set(apart)
 
     def region(self, region: Region, context: Predicate) -> None:
-        """Walk over what happens in a region when it runs."""
+        """Walk over the operations of a region, which runs when `context` holds."""
         self.contexts[region] = context
         for op in topological_order([op for op in region.operations if not op.is_param]):
             self._operation(op, context)
 
     def _here(self, region: Region, value: Value) -> Predicate:
-        """Return when a value is alive and the region runs that uses it."""
+        """Return when a value is alive and `region`, in which it is used, runs."""
         context, found = self.contexts[region], self.of[value]
         return found if found is context else self.predicates.all_of([context, found])
 
     def _operation(self, op: Operation, context: Predicate) -> None:
+        """Record when an operation runs and when its results are alive."""
         if op.role is Role.MERGE:
             self._merge(op)
             return
@@ -137,11 +139,11 @@ class _Walk:
             self._note(op, inputs)
 
     def may_differ(self, op: Operation) -> bool:
-        """Whether an operation may be dead though its region runs."""
+        """Return True if an operation may be dead though its region runs."""
         return self.runs[op] is not self.contexts[op.region]
 
     def implies(self, predicate: Predicate, tensor: Tensor) -> bool:
-        """Whether a tensor is alive whenever a predicate holds."""
+        """Return True if a tensor is alive whenever `predicate` holds."""
         return self.predicates.all_of([predicate, self.of[tensor]]) is predicate
 
     def _note(self, op: Operation, predicate: Predicate) -> None:
@@ -151,7 +153,7 @@ class _Walk:
         return self.predicates.all_of([predicate, self.predicates.symbol("alive", value)])
 
     def _merge(self, op: Operation) -> None:
-        if closes_loop(op):  # made by hand, of which nothing is known here
+        if closes_loop(op):  # a loop of primitives built by the user: its back edges are not analysed before lowering
             self._note(op, self.predicates.symbol("alive", op))
         else:
             self._note(op, self.predicates.any_of([self._here(op.region, t) for t in op.inputs]))
@@ -163,6 +165,7 @@ class _Walk:
             self.of[tensor] = self.predicates.all_of([inputs, taken])
 
     def _cond(self, op: Operation, inputs: Predicate) -> None:
+        """Walk over the branches of a Cond; a result is alive if any branch's result is."""
         for side, region in enumerate(op.regions):
             taken = chosen(self.predicates, op.inputs[0], side, len(op.regions))
             self.region(region, self.predicates.all_of([inputs, taken]))
@@ -171,13 +174,16 @@ class _Walk:
             self.of[tensor] = self.predicates.any_of([self._here(r, r.results[k]) for r in op.regions])
         for extra, tensor in zip(saved_outputs(op), op.outputs[first:], strict=True):
             assert extra.value is not None
+            # A saved value belongs to a single branch, so unlike a result it is dead if another branch runs.
             self.of[tensor] = self._here(op.regions[extra.branch], extra.value)
         self.of[op] = self.predicates.all_of([inputs, *(self.of[tensor] for tensor in op.outputs[:first])])
 
     def _while(self, op: Operation, inputs: Predicate, context: Predicate) -> None:
+        """Walk over condition and body of a While, under the assumption about its variables."""
         together = op not in self.apart
         begun = inputs if together else context
         for region in op.regions:
+            # How often the region runs is unknown here, hence a symbol; each apart variable has a further symbol.
             runs = self._and_symbol(begun, region)
             for param in region.params:
                 self._note(param.op, runs if together else self._and_symbol(runs, param))
@@ -189,10 +195,10 @@ class _Walk:
             self.of[value] = inputs if together else self._and_symbol(context, value)
 
     def _goes_on_as_one(self, op: Operation) -> bool:
-        """Whether all variables of a While begin, and get their next values, under one predicate."""
+        """Return True if all variables of a While start, and continue, under the same predicate."""
         starts = {self._here(op.region, init) for init in op.inputs}
         return len(starts) <= 1 and all(self._are_alive(region, region.results) for region in op.regions)
 
     def _are_alive(self, region: Region, tensors: Sequence[Tensor]) -> bool:
-        """Whether tensors are alive whenever a region runs."""
+        """Return True if all `tensors` are alive whenever `region` runs."""
         return all(self._here(region, tensor) is self.contexts[region] for tensor in tensors)

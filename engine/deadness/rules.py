@@ -1,4 +1,4 @@
-"""Rules that the analyses of lowered programs and of regions have in common (132 and 138)."""
+"""Rules shared by the analyses of lowered programs and of regions (132 and 138)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _HANDS_ON = SWITCHES | {Role.IDENTITY, Role.LOOP_COND, Role.ENTER}
 
 
 def origin(predicate: Tensor) -> Tensor:
-    """Follow the predicate of a Switch back through what gives its own value on if it is alive.
+    """Follow the predicate of a Switch back through operations that forward a value unchanged.
 
-    So a bool that a branch or a loop uses from outside is the same symbol there. That it is alive there is said by the
-    predicate of the Switch's inputs.
+    So a bool has the same symbol outside and inside of a branch or loop. The predicate of the Switch's inputs accounts
+    for its being alive inside.
     """
     while predicate.op.role in _HANDS_ON:
         predicate = predicate.op.inputs[0]
@@ -26,18 +26,18 @@ def origin(predicate: Tensor) -> Tensor:
 
 
 def chosen(predicates: Predicates, predicate: Tensor, side: int, count: int) -> Predicate:
-    """Return when a bool chooses a side (of 2), or an integer one of `count`, of which the last is the rest."""
+    """Return when a bool chooses a side of 2, or an integer a side of `count`, the last side taking the rest."""
     decides, negation = origin(predicate), predicates.negation
     if predicate.dtype is dtypes.bool_:
         taken = _is(predicates, decides, "true")
         return taken if side == 1 else negation(taken)
-    if side < count - 1:  # which is not another number besides, so that `count` branches have that many terms in all
+    if side < count - 1:  # no ~(t=k) for other k, which follow anyway: `count` branches need only so many terms
         return _is(predicates, decides, side)
     return predicates.all_of(negation(_is(predicates, decides, k)) for k in range(side))
 
 
 def _is(predicates: Predicates, tensor: Tensor, what: str | int) -> Predicate:
-    """Return the symbol for "alive and of this value"; of a constant, whether it is."""
+    """Return the symbol for "alive and of this value"; true or false if the tensor is a constant."""
     if tensor.op.role is not Role.CONST:
         return predicates.symbol(what, tensor)
     value = tensor.op.attrs["value"]
@@ -45,18 +45,18 @@ def _is(predicates: Predicates, tensor: Tensor, what: str | int) -> Predicate:
 
 
 def is_unsure(op: Operation) -> bool:
-    """Whether an operation may be dead for reasons of its own: a message, or a slot that a branch left empty.
+    """Return True if an operation may be dead though its inputs are alive: a Recv, or a read of a slot left empty.
 
-    When that is, only the device that sends knows, or the step that saved.
+    Only the sending device knows, or the step that saved.
     """
     return op.role is Role.RECV or (op.role is Role.SERIES_READ and bool(op.attrs["maybe"]))
 
 
 def closes_loop(op: Operation) -> bool:
-    """Whether an operation is the Merge of a loop's variable."""
+    """Return True if an operation is the Merge of a loop variable."""
     return op.role is Role.MERGE and any(is_back_edge(t) for t in op.inputs)
 
 
 def is_back_edge(tensor: Tensor) -> bool:
-    """Whether a tensor comes from the iteration before."""
+    """Return True if a tensor comes from the previous iteration."""
     return tensor.op.role is Role.NEXT_ITERATION
