@@ -1,6 +1,6 @@
-"""Parts of the contract that only some devices keep: saved values that leave their memory, time that is made up.
+"""Optional parts of the device contract: swapping of saved values, and simulated time.
 
-A device says that it keeps a part by its base class, and ``isinstance`` asks.
+A device declares a part by its base class; callers test with ``isinstance``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class HostMemory(Protocol):
     Attributes
     ----------
     limit : int or None
-        Bytes that its arrays may take, None for any number.
+        Bytes for its arrays, None for any number.
     """
 
     limit: int | None
@@ -32,53 +32,53 @@ class HostMemory(Protocol):
 
     @property
     def peak_bytes(self) -> int:
-        """The most bytes that were in use."""
+        """The most bytes in use so far."""
 
     def take(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Return a new array, not initialised; MemoryError if there is no room."""
+        """Return a new, uninitialised array; MemoryError if there is no room."""
 
     def close(self) -> None:
-        """Give back the memory that is kept for new arrays."""
+        """Free the memory cached for new arrays."""
 
 
 class SwapSupport(Device):
-    """A device whose saved values may leave its memory: what `tagloom.swap` needs to know beyond what it copies."""
+    """A device whose saved values may leave its memory: the methods used by `tagloom.swap` besides copies."""
 
     @abstractmethod
     def host_memory(self, limit: int | None = None) -> HostMemory:
-        """Return an allocator of host memory that this device copies to and from directly, as a GPU page-locked."""
+        """Return an allocator of host memory for direct copies from and to this device (page-locked for a GPU)."""
 
     @abstractmethod
     def allocate_unreserved(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        """Return a new Buffer on no iteration's account; None if there is no room that no iteration has reserved."""
+        """Return a new Buffer on no iteration's account; None if iterations have reserved all free room."""
 
     @abstractmethod
     def charge(self, buffer: Any) -> None:
-        """Count a buffer on the account of the iteration that runs, whichever it counted on before."""
+        """Charge a buffer to the running iteration instead of its previous account."""
 
     @abstractmethod
     def is_sole_owner(self, holder: SwappableArray) -> bool:
-        """Say whether a holder is the only owner of its buffer, and that the whole of a block.
+        """Return True if `holder` is the only owner of its buffer, and the buffer is a whole block.
 
-        Then all bytes of the buffer are free as soon as the holder lets go of it.
+        Then all bytes of the buffer are free as soon as the holder drops its reference.
         """
 
     @abstractmethod
     def make_readonly(self, buffer: Any) -> bool:
-        """Let no kernel write its result into a buffer; False where that can not be.
+        """Keep kernels from writing results into a buffer; return False where this is impossible.
 
-        Where `Device.arrays` compute, no kernel ever does.
+        With `Device.arrays` no kernel ever writes into its inputs.
         """
 
 
 class SimulatedTime(ABC):
-    """A device, for tests and experiments, on which work counts as done later than it was computed."""
+    """A device for tests and experiments, on which work is computed first and counts as done later."""
 
     @abstractmethod
     def models_time(self, kind: str, nbytes: int = 0) -> bool:
-        """Say whether work of a kind, which moves so many bytes, takes time on this device."""
+        """Return True if work of `kind` with `nbytes` to move takes simulated time on this device."""
 
 
 def models_time(device: Device, kind: str, nbytes: int = 0) -> bool:
-    """Say whether work of a kind takes made-up time on a device: on none but those of `SimulatedTime`."""
+    """Return True if work of `kind` takes simulated time on `device`; False for devices without `SimulatedTime`."""
     return isinstance(device, SimulatedTime) and device.models_time(kind, nbytes)

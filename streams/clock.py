@@ -1,4 +1,4 @@
-"""The time of an event loop, and a time that jumps to the next event as soon as nothing else is left to do."""
+"""Clocks: the real time of an event loop, and virtual time, which jumps to the next call once the loop is idle."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .contract import Clock, Timer
 from .event import Loop, call_on
 
 Call = Callable[[], object]
-_EARLY = 0.0015  # seconds; what a loop's timer may be late, and a little more
+_EARLY = 0.0015  # seconds by which a loop's timer may be late (its resolution is a millisecond), with a margin
 
 
 class Timers:
-    """Calls in the order of their times; of equal times first come, first served."""
+    """Queue of calls by time; calls of equal times keep the order of their addition."""
 
     def __init__(self) -> None:
         self._heap: list[Timer] = []
@@ -35,30 +35,31 @@ class Timers:
 
     @property
     def next(self) -> float | None:
-        """The earliest time, None if there is nothing to call."""
+        """The earliest time of a call, None if there is no call."""
         while self._heap and self._heap[0].call is None:
             heapq.heappop(self._heap)
         return self._heap[0].when if self._heap else None
 
     def call_next(self) -> None:
-        """Make the earliest call."""
+        """Remove the earliest entry and make its call."""
         if (call := heapq.heappop(self._heap).call) is not None:
             call()
 
 
 class LoopClock(Clock):
-    """Real time (``time.monotonic``); calls come from the running event loop's timers.
+    """Real time (``time.monotonic``), with calls by timers of the running event loop.
 
-    Timers of a loop count in milliseconds. So it is woken early, and turns until the time has come, which other
-    callbacks of the loop can only delay by their own length. What is due by then is called in the order of its times,
-    so who computes a time from the one before, and not from `now`, is not late twice.
+    Timers of a loop have a resolution of milliseconds. So the clock sets its timer early and keeps the loop turning
+    until the time has come; other callbacks of the loop delay a call only by their own length. All calls due by then
+    are made in the order of their times, so delays do not add up for a caller who derives each time from the previous
+    time, not from `now`.
     """
 
     def __init__(self) -> None:
         self._timers = Timers()
         self._loop: Loop | None = None
         self._armed: asyncio.Handle | None = None
-        self._due = 0.0  # what is armed for
+        self._due = 0.0  # the time that `_armed` waits for
 
     def now(self) -> float:
         return time.monotonic()
@@ -78,7 +79,7 @@ class LoopClock(Clock):
         """Do nothing."""
 
     def _move(self, loop: Loop) -> None:
-        """Serve another loop; what the last one left when it was closed is called by this one."""
+        """Serve another loop, which also makes the calls left over by a closed loop."""
         if self._loop is not None and not self._loop.is_closed() and self._timers.next is not None:
             raise TagloomError(
                 "a clock serves one loop at a time, and another one waits for it",
@@ -87,12 +88,14 @@ class LoopClock(Clock):
         self._loop, self._armed = loop, None
 
     def _arm(self) -> None:
+        """Set a timer shortly before the earliest call, unless a timer for that time or earlier is set."""
         due = self._timers.next
         if due is None or self._loop is None or (self._armed is not None and self._due <= due):
             return
         if self._armed is not None:
             self._armed.cancel()
         self._due = due
+        # Within the margin `call_soon` polls: each turn of the loop comes back here by way of `_ring`.
         left = due - self.now() - _EARLY
         self._armed = self._loop.call_later(left, self._ring) if left > 0 else self._loop.call_soon(self._ring)
 
@@ -106,10 +109,10 @@ class LoopClock(Clock):
 
 
 class VirtualClock(Clock):
-    """Time that stands still until it jumps to the next call that is due.
+    """Time that stands still until it jumps to the next due call.
 
-    ``async with`` lets it jump whenever the running loop has nothing ready, so that an asyncio program runs through
-    its waiting at once, in the order of time. Without that, `advance` jumps by hand.
+    Within ``async with`` it jumps whenever the running loop has nothing ready, so an asyncio program passes its waits
+    at once, in the order of time. Otherwise each call of `advance` is a jump.
 
     Parameters
     ----------
@@ -126,7 +129,7 @@ class VirtualClock(Clock):
     120.0
     """
 
-    _driven: WeakSet[Loop] = WeakSet()  # two clocks on one loop would each wait for the other's turn to be over
+    _driven: WeakSet[Loop] = WeakSet()  # loops with a clock: two clocks would keep each other from seeing an idle loop
 
     def __init__(self, start: float = 0.0) -> None:
         self._now = start
@@ -138,7 +141,7 @@ class VirtualClock(Clock):
         strand_in_children(self)
 
     def strand(self, _: int) -> None:
-        """Be driven by another loop in a child process."""
+        """Detach from the parent's loop in a child process, where another loop may drive the clock."""
         self._lock, self._loop, self._turn = Lock(), None, None
 
     def now(self) -> float:
@@ -150,9 +153,9 @@ class VirtualClock(Clock):
         return timer
 
     def advance(self) -> bool:
-        """Jump to the next time that something is due and make all its calls; False if there is nothing.
+        """Jump to the time of the next call and make all calls due by then; False if there are none.
 
-        What was due in the past is called now: time does not run backwards.
+        Calls with a time in the past are made now: time does not run backwards.
         """
         due = self._timers.next
         if due is None:
@@ -204,13 +207,15 @@ class VirtualClock(Clock):
             self._turn = self._loop.call_soon(self._look)
 
     def _look(self) -> None:
-        """Jump if the loop has nothing else to do: it has just polled, and this is all that is ready.
+        """Jump if the loop is idle: it has just polled, and only this clock's next callback is ready.
 
-        With nothing due or real work under way no turn is asked for; `call_at` and `release` do that.
+        Without calls, or while real work is under way, no further callback is scheduled; `call_at` and `release`
+        schedule the next.
         """
         self._turn = None
         if self._held or self._timers.next is None:
             return
         self._look_soon()
+        # asyncio has no public way to ask whether callbacks are ready; `__aenter__` refuses loops without `_ready`.
         if len(self._loop._ready) == 1:  # type: ignore[union-attr]
             self.advance()

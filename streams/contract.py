@@ -1,34 +1,34 @@
-"""What the engine may rely on when it gives work to a device, in words and types.
+"""Contract of devices: the guarantees on which the engine relies, in words and types.
 
 **Streams.** A device has three: `compute`, `host_to_device`, `device_to_host`. Work on one stream begins and ends in
-the order in which it was submitted. Streams run at the same time, except where work names events to wait for
-(``after=``), of this or any other device; the work behind it on its stream waits with it.
+the order of submission. Streams run concurrently, except where work names events to wait for (``after=``), of this or
+any other device; later work on the stream then waits as well.
 
-**Events.** `Stream.submit` returns an event: the point on the stream at which the work is done. It has the work's
-result. Submitted without work it is a marker: done when all before it is. Any number of coroutines, on any loop, await
-it, and a cancelled one disturbs no other. Callbacks are called by the loop that ran when they were added, after the
-event is done, never from within the call that adds them.
+**Events.** `Stream.submit` returns an event: the point on the stream at which the work is done, with the work's result.
+An event submitted without work is a marker, done when all earlier work is. Any number of coroutines, on any loop, may
+await an event; cancelling a coroutine disturbs no other. A callback is called by the loop on which it was added, after
+the event is done, never from within the call that adds the callback.
 
-**Buffers.** What work uses, the function itself and ``uses=``, is kept alive until its event is done and let go before
-anybody is told. So memory is given back only after the last event that uses it, and has been by the time that one is
-seen to be done.
+**Buffers.** Objects used by work (the function itself and ``uses=``) stay alive until its event is done, and are
+released before any waiter is told. So memory is freed only after the last event that uses it, and is free by the time
+a waiter sees this event done.
 
-**Never blocking.** `submit` and all that is called on a loop's thread return at once. Work is called wherever the
-device likes, perhaps in a thread of its own with the device's context: it may block, must not touch a loop, and on a
-device that works asynchronously it only enqueues. Nothing may assume that a buffer's bytes can be read by the host.
+**Never blocking.** `submit` and all other calls on a loop's thread return at once. Work is called in a thread of the
+device's choice, perhaps its own thread with the device's context: the work may block, must not touch a loop, and only
+enqueues on an asynchronous device. The host may be unable to read a buffer's bytes.
 
-**Errors.** Work that raises fails its event with what it raised. What waits for that event by ``after=`` does not
-begin and fails with the same error. Everything else on the stream goes on: streams are shared by steps, and one that
-fails is no concern of another's; who needs an earlier result says so.
+**Errors.** Work fails its event with the exception it raises. Work waiting for this event by ``after=`` does not begin
+and fails with the same error. All other work on the stream proceeds: steps share streams, and a failing step must not
+affect another. Work depends on an earlier result only by naming its event.
 
-**Withdrawing.** Work that has not begun can be withdrawn (`Event.withdraw`); its event fails with `Withdrawn` at once.
-What has begun runs to its end. Cancelling whoever awaits an event withdraws nothing.
+**Withdrawing.** Work can be withdrawn until it begins (`Event.withdraw`); its event fails with `Withdrawn` at once.
+Work under way runs to its end. Cancelling a coroutine that awaits an event withdraws nothing.
 
-**Closing.** `Device.aclose` waits for what has begun, drops the rest (`DeviceClosed`), and leaves no thread, file or
-handle; then `submit` raises. Arrays of the host's memory that the device has made stay valid as long as somebody has
-them; buffers in a memory of the device's own end with it, and say so.
+**Closing.** `Device.aclose` waits for work under way, drops the rest (`DeviceClosed`), and leaves no thread, file or
+handle; then `submit` raises. Host arrays made by the device stay valid as long as they are referenced; buffers in the
+device's own memory end with the device, and their use raises `DeviceClosed`.
 
-**Memory.** It is asked for in any thread, and refused at once.
+**Memory.** Any thread may allocate; without room a request fails at once.
 
 **Loops.** A device may serve one loop after another. Work is submitted on the thread of a running loop.
 """
@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 
 class Buffer(Protocol):
-    """An array in a device's memory, which is given back with the last reference to the array."""
+    """An array in a device's memory, which is freed with the last reference to the array."""
 
     @property
     def nbytes(self) -> int:
@@ -58,7 +58,7 @@ class Buffer(Protocol):
 
 
 class Memory(Protocol):
-    """Counter of the bytes that the buffers of a device take."""
+    """Counter of the bytes in a device's buffers."""
 
     @property
     def live_bytes(self) -> int:
@@ -70,18 +70,18 @@ class Memory(Protocol):
 
     @property
     def peak_bytes(self) -> int:
-        """The most bytes that were in use."""
+        """The most bytes in use so far."""
 
     @property
     def limit(self) -> int | None:
-        """Bytes that buffers may take, None for any number."""
+        """Bytes for buffers, None for any number."""
 
     def counts(self, array: Any, /) -> bool:
-        """Say whether an array is counted here."""
+        """Return True if this counter includes an array."""
 
 
 class Timer:
-    """A call at a time to come, until it was made or is cancelled."""
+    """A call at a future time, until made or cancelled."""
 
     __slots__ = ("call", "number", "when")
 
@@ -94,12 +94,12 @@ class Timer:
         return (self.when, self.number) < (other.when, other.number)
 
     def cancel(self) -> None:
-        """Do not make the call."""
+        """Prevent the call."""
         self.call = None
 
 
 class Clock(ABC):
-    """A clock: tells the time and makes calls at given times."""
+    """A clock, with the time and calls at given times."""
 
     @abstractmethod
     def now(self) -> float:
@@ -107,21 +107,21 @@ class Clock(ABC):
 
     @abstractmethod
     def call_at(self, when: float, call: Callable[[], object]) -> Timer:
-        """Have something called on the running loop's thread at a time in seconds, in the order of those times.
+        """Schedule a call on the running loop's thread at a time in seconds; calls are made in the order of time.
 
-        Calls of the same time come in the order in which they were asked for.
+        Calls of the same time are made in the order of scheduling.
         """
 
     @abstractmethod
     def hold(self) -> None:
-        """Note that real work is under way, in any thread: a clock that is free to jump must not, until `release`."""
+        """Note real work under way, in any thread: a virtual clock must not jump until `release`."""
 
     @abstractmethod
     def release(self) -> None:
-        """Take one `hold` back, after the waiters for the work were told."""
+        """Take back a `hold`, after waiters for the work were told."""
 
     async def sleep(self, seconds: float) -> None:
-        """Wait until so much of this clock's time is over."""
+        """Wait for so many seconds of this clock."""
         event: Event[None] = Event()
         timer = self.call_at(self.now() + seconds, event.finish)
         try:
@@ -132,17 +132,17 @@ class Clock(ABC):
 
 @dataclass(frozen=True, slots=True)
 class StreamStatistics:
-    """Counts of the work of a stream so far.
+    """Counts of a stream's work so far.
 
     Attributes
     ----------
     waiting, running, done, failed, withdrawn : int
-        Pieces of work: not begun; begun; ended well; failed, or not begun because what they waited for failed; taken
-        back, or dropped when the device closed.
+        Pieces of work: not begun; begun; ended well; failed, or not begun because an event in `after` failed;
+        withdrawn, or dropped when the device closed.
     nbytes : int
-        Bytes that those done have moved.
+        Bytes moved by work done.
     busy_seconds : float
-        Time in which work had begun and not ended.
+        Time from the beginning to the end of work, summed.
     """
 
     waiting: int = 0
@@ -160,7 +160,7 @@ class Stream(ABC):
     Attributes
     ----------
     name : str
-        The device's and its own, for messages and traces.
+        Names of device and stream, for messages and traces.
     """
 
     name: str
@@ -180,20 +180,21 @@ class Stream(ABC):
         Parameters
         ----------
         work : callable, optional
-            Called without arguments once all before it has ended and what it waits for is done. None for a marker.
+            Called without arguments once all earlier work has ended and the events in `after` are done. None for a
+            marker.
         after : iterable of Event
-            Of any stream of any device.
+            Events of any stream of any device.
         uses : iterable
-            What must stay alive until the event is done.
+            Objects to keep alive until the event is done.
         kind : str
-            Type of the operation, for traces and for devices that take their time by it.
+            Type of the operation, for traces and for devices with simulated time.
         nbytes : int or callable
-            Bytes moved, if it is a copy; what is not known before the work begins, a function says then.
+            Bytes moved by a copy; a function if they are unknown until the work begins.
 
         Returns
         -------
         Event
-            Done when the work is; its result is what `work` returned, None for a marker.
+            Done when the work is; its result is the return value of `work`, None for a marker.
 
         Raises
         ------
@@ -203,33 +204,33 @@ class Stream(ABC):
 
     @abstractmethod
     def withdraw(self, event: Event[Any]) -> bool:
-        """Take back work that has not begun; say whether it was."""
+        """Take back work that has not begun; return True on success."""
 
     @abstractmethod
     def statistics(self) -> StreamStatistics:
-        """Return what the stream has done so far."""
+        """Return the counts of the stream's work so far."""
 
 
 class Device(ABC):
-    """A memory and three streams: what every device promises; ``async with`` closes it.
+    """A memory and three streams, the common interface of devices; ``async with`` closes the device.
 
-    What only some devices can do is in `capabilities`: `SwapSupport` and `SimulatedTime`.
+    Optional parts are in `capabilities`: `SwapSupport` and `SimulatedTime`.
 
     Attributes
     ----------
     name : str
     clock : Clock
-        Tells the times of its events.
+        Clock of its events.
     compute, host_to_device, device_to_host : Stream
     pool : Memory or None
-        Counts its buffers; None if nothing does.
+        Counter of its buffers; None if nothing counts them.
     contexts : KernelContexts
-        Where kernels run, with the Pool that limits them: a ByteCounter where their arrays are not NumPy's.
+        Contexts in which kernels run, with the Pool that limits them: a ByteCounter if their arrays are not NumPy's.
     buffer : type
-        Of its buffers. They have a shape, a dtype, and flags that say whether they are contiguous, as NumPy's arrays.
+        Type of its buffers, which have a shape, a dtype, and flags for contiguity as NumPy's arrays have.
     arrays : module or None
-        The array library whose arrays it computes with, like CuPy; None for NumPy. Then its buffers are arrays of
-        that library, and kernels are called by `call`.
+        Array library that computes on this device, such as CuPy; None for NumPy. With a library, buffers are its
+        arrays, and `call` calls kernels.
     """
 
     arrays: Any = None
@@ -249,7 +250,7 @@ class Device(ABC):
 
     @abstractmethod
     async def aclose(self) -> None:
-        """Wait for what has begun, drop the rest, and leave nothing behind; again is fine."""
+        """Wait for work under way, drop the rest, and release all resources; may be repeated."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -269,43 +270,43 @@ class Device(ABC):
     @property
     @abstractmethod
     def peak_bytes(self) -> int | None:
-        """The most bytes that were in use."""
+        """The most bytes in use so far."""
 
     @property
     @abstractmethod
     def limit(self) -> int | None:
-        """Bytes that may be in use, None for any number; a request for more gets a MemoryError."""
+        """Bytes that may be in use, None for any number; a request for more raises MemoryError."""
 
     @abstractmethod
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        """Return a new Buffer, not initialised, on the account of the iteration that runs; MemoryError without room."""
+        """Return a new, uninitialised Buffer on the running iteration's account; MemoryError without room."""
 
     # ---- kernels, on a device with an array library
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
-        """Return ``function(*args)``, called so that it computes on this device with `arrays`; in any thread.
+        """Return ``function(*args)``, computed on this device with `arrays`; in any thread.
 
-        Kernels that the function enqueues are on `compute`, arrays that it makes are in the device's memory
-        (MemoryError where there is no room), and it may return before the device is done. Afterwards the library is for
-        the calling thread as it was before.
+        The function enqueues its kernels on `compute` and makes its arrays in the device's memory (MemoryError without
+        room); it may return before the device is done. Afterwards the library has its previous settings in the calling
+        thread.
         """
         return function(*args)
 
     def owns(self, array: Any) -> bool:
-        """Say whether an array of `arrays` is in this device's memory."""
+        """Return True if an array of `arrays` is in this device's memory."""
         return self.arrays is not None and isinstance(array, self.arrays.ndarray)
 
     def backpressure(self) -> Event[Any] | None:
-        """Return an event to await before more is computed by `call`; None if more can be enqueued at once.
+        """Return an event to await before the next `call`; None if more can be enqueued at once.
 
-        A device whose driver holds up its callers, when too much is enqueued, returns an event before it comes to that.
+        A driver may block its callers when too much is enqueued; its device returns an event before this happens.
         """
         return None
 
     def compute_barrier(self) -> Sequence[Event[None]]:
-        """Return the events that a copy out of a buffer must wait for, before which the buffer may not be computed.
+        """Return the events for a copy out to wait for, as the buffer may not be computed before they are done.
 
-        Where `arrays` compute that is a marker behind all kernels enqueued so far, and elsewhere nothing.
+        With `arrays` a marker after all kernels enqueued so far, otherwise none.
         """
         return () if self.arrays is None else (self.compute.submit(),)
 
@@ -313,32 +314,32 @@ class Device(ABC):
 
     @abstractmethod
     def copy_in(self, source: Any, *, into: Any = None, after: Iterable[Event[Any]] = ()) -> Event[Any]:
-        """Copy an array of the host's memory into this device's, by `host_to_device`.
+        """Copy a host array into this device's memory, by `host_to_device`.
 
         Parameters
         ----------
         source : numpy.ndarray or Event
-            An event stands for its result and is waited for.
+            An event stands for its result; the copy waits for it.
         into : Buffer, optional
-            Of this device, the source's shape and dtype; a new one unless given.
+            Buffer of this device with the source's shape and dtype; by default a new Buffer.
         after : iterable of Event
 
         Returns
         -------
         Event
-            Its result is the Buffer; it fails with MemoryError where there is no room for a new one.
+            Its result is the Buffer; fails with MemoryError without room for a new Buffer.
         """
 
     @abstractmethod
     def copy_out(self, source: Any, *, into: Any = None, after: Iterable[Event[Any]] = ()) -> Event[Any]:
-        """Copy a buffer into the host's memory, by `device_to_host`.
+        """Copy a buffer into host memory, by `device_to_host`.
 
         Parameters
         ----------
         source : Buffer or Event
-            An event stands for its result and is waited for.
+            An event stands for its result; the copy waits for it.
         into : numpy.ndarray, optional
-            Of the source's shape and dtype; a new one unless given.
+            Array of the source's shape and dtype; by default a new array.
         after : iterable of Event
 
         Returns
@@ -348,14 +349,14 @@ class Device(ABC):
         """
 
     def copy_all_in(self, pairs: Sequence[tuple[Any, Any]], *, after: Sequence[Event[Any]] = ()) -> Event[None]:
-        """Copy several arrays of the host's memory, each into a Buffer of this device.
+        """Copy several host arrays, each into a Buffer of this device, once all events in `after` are done.
 
-        One event for all, `after` others; it fails if one of them or of the copies does.
+        The returned event is done after all copies; it fails if a copy or an event in `after` fails.
         """
         copies = [self.copy_in(source, into=into, after=after) for source, into in pairs]
         return self.host_to_device.submit(after=copies)
 
     def copy_all_out(self, pairs: Sequence[tuple[Any, Any]], *, after: Sequence[Event[Any]] = ()) -> Event[None]:
-        """Copy several buffers, each into an array of the host's memory: the same in the other direction."""
+        """Copy several buffers, each into a host array: `copy_all_in` in the other direction."""
         copies = [self.copy_out(source, into=into, after=after) for source, into in pairs]
         return self.device_to_host.submit(after=copies)

@@ -1,4 +1,4 @@
-"""The CPU as a device: each stream has a thread of its own, which is there while there is work."""
+"""The CPU as a device, with a thread for each stream while there is work."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ LINGER = 1.0  # seconds that a thread waits for more work before it ends; the ne
 
 
 class ThreadStream(QueuedStream):
-    """A stream whose work is done by one thread, started by the first work.
+    """A stream whose work is done by a single thread, started by the first work.
 
     Parameters
     ----------
     name : str
     clock : Clock
-        Held as long as there is work that can go on.
+        Held as long as there is work able to proceed.
     """
 
     def __init__(self, name: str, clock: Clock) -> None:
@@ -36,6 +36,7 @@ class ThreadStream(QueuedStream):
             self.clock.release()
 
     def _look(self) -> None:
+        """Hold the clock and wake the thread, or start it; nothing for a closed stream without a thread."""
         with self._change:
             if self._closed and self._thread is None:
                 return
@@ -48,10 +49,10 @@ class ThreadStream(QueuedStream):
             self._change.notify()
 
     def _serve(self) -> None:
-        """Do work until there was none for `LINGER` seconds."""
+        """Do work until none has come for `LINGER` seconds."""
         while (op := self._take()) is not None:
             self._run(op)
-            del op  # not to keep anything alive while waiting for the next
+            del op  # else the local would keep the work's objects alive during the wait for the next
 
     def _take(self) -> StreamOp | None:
         """Wait for work; None if the thread should end."""
@@ -60,6 +61,7 @@ class ThreadStream(QueuedStream):
             while (op := self._next()) is None:
                 self._rest()
                 if self._closed or not patient:
+                    # Under the lock: `_look` either sees no thread and starts another, or has added work found here.
                     self._thread = None
                     return None
                 patient = self._change.wait(LINGER)
@@ -80,7 +82,7 @@ class ThreadStream(QueuedStream):
         self._end(op, self.clock.now())
 
     def join(self) -> None:
-        """Wait for the thread of a closed stream whose work has ended."""
+        """Wait until the thread of a closed stream has ended."""
         with self._lock:
             thread = self._thread
         if thread is not None:
@@ -88,9 +90,9 @@ class ThreadStream(QueuedStream):
 
 
 class CpuDevice(HostDevice[ThreadStream]):
-    """The CPU, or a share of it with a memory of its own.
+    """The CPU, or a share of it with separate memory.
 
-    The compute stream is for work that is to be done in a thread; kernels called on the loop's thread need no event.
+    The compute stream is for work to be done in a thread; kernels called on the loop's thread need no event.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How long things take that do not always take the same time."""
+"""Random durations of work, for simulated devices."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..base.errors import TagloomError
 
 
 class Distribution(ABC):
-    """Times, in seconds, that are drawn by chance."""
+    """Durations in seconds, drawn at random."""
 
     @property
     @abstractmethod
@@ -20,25 +20,25 @@ class Distribution(ABC):
 
     @abstractmethod
     def sample(self, random: Random) -> float:
-        """Draw a time, in seconds."""
+        """Draw a duration in seconds."""
 
 
 Time = float | Distribution
 
 
 def sample(time: Time, random: Random) -> float:
-    """Draw a time, in seconds; a number is always the same."""
+    """Draw a duration in seconds; a number is its own sample."""
     return time.sample(random) if isinstance(time, Distribution) else time
 
 
 def mean(time: Time) -> float:
-    """Return the mean of a time, in seconds."""
+    """Return the mean of a duration in seconds."""
     return time.mean if isinstance(time, Distribution) else time
 
 
 @dataclass(frozen=True)
 class Exponential(Distribution):
-    """Times whose probability falls by the same share each second.
+    """Durations with an exponential distribution.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class Exponential(Distribution):
 
 @dataclass(frozen=True)
 class Lognormal(Distribution):
-    """Times whose logarithm is normal.
+    """Durations with a normally distributed logarithm.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class Lognormal(Distribution):
 
 @dataclass(frozen=True)
 class Sum(Distribution):
-    """The sum of independent times.
+    """The sum of independent durations.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class Sum(Distribution):
 
 @dataclass(frozen=True)
 class Mixture(Distribution):
-    """Another time with some probability: ``Mixture(1.0, 5.0, 0.02)`` is 1 s, and 5 s in 2 of 100 cases.
+    """Another duration with some probability: ``Mixture(1.0, 5.0, 0.02)`` is 1 s, and 5 s in 2 of 100 cases.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Events: points on streams, done or not yet, with a result or an error, awaited by any loop.
+"""Events: points on streams, pending or done, with a result or an error; any loop may await them.
 
 See docs/design/0010-streams.md.
 """
@@ -30,21 +30,21 @@ class DeviceClosed(TagloomError):
 
 
 class Event(Generic[T]):
-    """The point on a stream at which a piece of work is done; see the contract for what it promises.
+    """The point on a stream at which a piece of work is done; the contract states its guarantees.
 
     Parameters
     ----------
     stream : Stream, optional
-        Where the work is.
+        Stream of the work.
     kind : str
         Type of the operation.
 
     Attributes
     ----------
     nbytes : int
-        Bytes moved, if it is a copy that has begun.
+        Bytes moved by a copy, once begun.
     began, ended : float or None
-        Seconds by the device's clock; None before, and `began` also if the work never did.
+        Seconds by the device's clock; None before, and `began` also for work that never began.
     """
 
     __slots__ = (
@@ -83,38 +83,38 @@ class Event(Generic[T]):
 
     @property
     def done(self) -> bool:
-        """Whether the work has ended, well or not."""
+        """True once the work has ended, well or not."""
         return self._done
 
     @property
     def error(self) -> BaseException | None:
-        """What the work failed with; None if it did not, or not yet."""
+        """Error of failed work; None for pending or successful work."""
         return self._error if self._done else None
 
     @property
     def failing(self) -> bool:
-        """For streams: whether it was noted to fail."""
+        """True if an error was noted, even before the event is done; for streams."""
         return self._error is not None
 
     def result(self) -> T:
-        """Return what the work returned, or raise what it failed with.
+        """Return the result of the work, or raise its error.
 
         Raises
         ------
         asyncio.InvalidStateError
-            If it is not done.
+            If the event is pending.
         """
         if not self._done:
             raise asyncio.InvalidStateError(f"{self!r}: await it first")
         if self._error is not None:
-            raise self._error.with_traceback(self._traceback)  # without the frames of those who raised it before
+            raise self._error.with_traceback(self._traceback)  # without frames of earlier raises
         return cast(T, self._result)
 
     def take(self) -> T:
-        """Return the result, as `result` does, and forget it.
+        """Return the result, as `result` does, and drop it from the event.
 
-        The thread that has just ended the event may hold the event for a moment longer, and coroutines hold it as long
-        as they wait. Who counts bytes takes the result, and is then the only one who holds that.
+        The thread ending the event may hold the event a moment longer, as do waiting coroutines. By taking the result, a
+        caller who counts bytes becomes its only owner.
         """
         result = self.result()
         self._result = None
@@ -132,9 +132,9 @@ class Event(Generic[T]):
         return self.result()
 
     def add_done_callback(self, call: Callable[[Event[T]], object]) -> None:
-        """Have `call` called with the event by the running loop once the event is done, soon if it is.
+        """Schedule `call` with the event on the running loop once the event is done, or soon if already done.
 
-        It runs in a copy of the present context. If the loop is closed by then it is not called.
+        The call runs in a copy of the present context, and is skipped if the loop is closed by then.
         """
         loop, context = asyncio.get_running_loop(), copy_context()
         with self._lock:
@@ -144,7 +144,7 @@ class Event(Generic[T]):
         loop.call_soon(call, self, context=context)
 
     def remove_done_callback(self, call: Callable[[Event[T]], object]) -> int:
-        """Forget a callback; return how often it had been added and not been called for yet."""
+        """Remove a callback; return how many of its additions were pending."""
         with self._lock:
             kept = [entry for entry in self._calls if entry[0] != call]
             removed = len(self._calls) - len(kept)
@@ -158,11 +158,11 @@ class Event(Generic[T]):
             await done
 
     def withdraw(self) -> bool:
-        """Take the work back if it has not begun; say whether it was."""
+        """Take the work back unless begun; return True on success."""
         return self.stream is not None and self.stream.withdraw(self)
 
     def listen(self, call: Callable[[], object]) -> bool:
-        """For streams: have `call` called in the thread that ends the event, at once; False if the event is done.
+        """Register `call` for the thread that ends the event; return False if the event is done. For streams.
 
         The call must return at once and raise nothing.
         """
@@ -172,24 +172,25 @@ class Event(Generic[T]):
             return not self._done
 
     def note(self, result: T | None = None, error: BaseException | None = None) -> None:
-        """For streams: keep the result or error of the work until the event is done and shows it."""
+        """Keep the result or error of the work until the event is done and shows them; for streams."""
         self._result, self._error = result, error
         self._traceback = error and error.__traceback__
 
     def finish(self, result: T | None = None, error: BaseException | None = None, at: float | None = None) -> None:
-        """For streams: let the event be done. Call it once, without a lock that a listener may want.
+        """Mark the event as done; for streams, to be called once and without any lock taken by listeners.
 
         Parameters
         ----------
         result : object
         error : BaseException, optional
-            What the work failed with. With neither, what was noted.
+            Error of the work. Without result and error the noted result or error is shown.
         at : float, optional
             Seconds by the device's clock.
         """
         if result is not None or error is not None:
             self.note(result, error)
         self.ended = at
+        # `_done` comes last: threads read it without the lock, and then read result, error and `ended`.
         with self._lock:
             self._done = True
             calls, self._calls = self._calls, []
@@ -201,13 +202,13 @@ class Event(Generic[T]):
 
 
 def call_on(loop: Loop, call: Callable[..., object], *args: object, context: Context | None = None) -> None:
-    """Have something called by a loop, from any thread; not at all if the loop is closed."""
+    """Schedule a call on a loop, from any thread; skip the call if the loop is closed."""
     if asyncio._get_running_loop() is loop:
         loop.call_soon(call, *args, context=context)
         return
     try:
         loop.call_soon_threadsafe(call, *args, context=context)
-    except RuntimeError:
+    except RuntimeError:  # asked afterwards, since the loop may close after any check
         if not loop.is_closed():
             raise
 

@@ -1,4 +1,4 @@
-"""Devices whose memory is memory of this process, with a limit."""
+"""Devices with buffers in this process's memory, under a limit."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from .queued import QueuedStream
 
 Array = NDArray[Any]
 S = TypeVar("S", bound=QueuedStream)
-_KEPT = 1 << 30  # most bytes of freed arrays outside devices that are cached for new ones
+_KEPT = 1 << 30  # most bytes of freed arrays outside devices that are cached for new arrays
 
 
 class PooledMemory:
-    """Host memory from a pool of its own; see :class:`HostMemory`."""
+    """Host memory from a separate pool; see :class:`HostMemory`."""
 
     def __init__(self, limit: int | None) -> None:
         self._pool = Pool(_KEPT, limit)
@@ -63,26 +63,26 @@ class HostDevice(SwapSupport, Generic[S]):
     ----------
     name : str
     make_stream : callable
-        Gets the stream's name and the clock.
+        Called with the stream's name and the clock.
     limit : int or str, optional
-        Bytes that arrays in its memory may have, as a number or like "512MiB". None for no limit.
+        Bytes for arrays in its memory, as a number or like "512MiB". None for no limit.
     clock : Clock, optional
-        By default one of its own, of the event loop's time.
+        By default a new LoopClock.
     pool : bool
-        Whether its memory is a pool. If not it is NumPy's, which can not be counted or limited.
+        Whether its memory is a pool. If not, NumPy allocates the memory, which cannot be counted or limited.
     most_cached : int
-        Most bytes of freed arrays that the pool keeps for new ones.
+        Most bytes of freed arrays that the pool keeps for new arrays.
 
     Attributes
     ----------
     contexts : KernelContexts
-        Where kernels run that make arrays in its memory.
+        Contexts of kernels that make arrays in its memory.
     pool : Pool or None
 
     Raises
     ------
     GraphError
-        If the limit is no size, or there is no pool to keep it.
+        If the limit is no size, or there is no pool to apply it.
     """
 
     buffer = np.ndarray
@@ -102,7 +102,7 @@ class HostDevice(SwapSupport, Generic[S]):
         most_cached: int = 1 << 30,
     ) -> None:
         if limit is not None and not pool:
-            raise GraphError(f"the memory of {name} can not be limited: it has no pool", hint="leave Settings.pool on")
+            raise GraphError(f"the memory of {name} cannot be limited: it has no pool", hint="leave Settings.pool on")
         most = None if limit is None else parse_size(limit, f"memory limit of {name}")
         self.name = name
         self.clock: Clock = clock or LoopClock()
@@ -174,6 +174,7 @@ class HostDevice(SwapSupport, Generic[S]):
         return _submit_copies(self.device_to_host, pairs, "DeviceToHost", after)
 
     async def aclose(self) -> None:
+        # All streams close before any wait, so that no work begins on the others meanwhile.
         running = [stream.close() for stream in self.streams]
         for event in running:
             if event is not None:
@@ -184,7 +185,7 @@ class HostDevice(SwapSupport, Generic[S]):
             self.pool.close()
 
     def _join(self, stream: S) -> None:
-        """Give back the thread or handle that a stream has of the operating system, once all its work has ended."""
+        """Release a stream's thread or handle of the operating system, after all its work has ended."""
 
 
 def _value(source: Array | Event[Array]) -> Array:
@@ -203,6 +204,7 @@ def _submit_copy(
     after: Iterable[Event[Any]],
     kind: str,
 ) -> Event[Array]:
+    """Submit a copy that waits for its source, if an event, and for the events in `after`."""
     first = [source] if isinstance(source, Event) else []
     return stream.submit(copy, after=[*first, *after], kind=kind, nbytes=lambda: _value(source).nbytes)
 
@@ -210,7 +212,7 @@ def _submit_copy(
 def _submit_copies(
     stream: QueuedStream, pairs: Sequence[tuple[Array, Array]], kind: str, after: Sequence[Event[Any]]
 ) -> Event[None]:
-    """Submit several copies as one piece of work."""
+    """Submit several copies as a single piece of work."""
     nbytes = sum(into.nbytes for _, into in pairs)
     return stream.submit(partial(_fill_all, pairs), after=after, kind=kind, nbytes=nbytes)
 

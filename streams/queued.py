@@ -1,4 +1,4 @@
-"""Streams whose work waits in this process until it begins. See docs/design/0010-streams.md."""
+"""Streams that queue work in this process until its beginning. See docs/design/0010-streams.md."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class StreamOp:
-    """A piece of work on a stream, with the events and objects that it needs, until its own event is done.
+    """A piece of work on a stream, with the events and objects needed until its own event is done.
 
     Attributes
     ----------
@@ -25,9 +25,9 @@ class StreamOp:
         Done when the work is.
     work : callable or None
     after : tuple of Event
-        Done before the work begins.
+        Events to be done before the work begins.
     uses : tuple
-        Objects kept alive until then.
+        Objects kept alive until the work has ended.
     submitted : float
         Seconds by the device's clock.
     """
@@ -50,10 +50,10 @@ class StreamOp:
         self.uses = tuple(uses)
         self.submitted: float = submitted
         self._seen = 0  # so many events of `after` are done
-        self._asked = -1  # index of the event that `call` listens to, so that it is not asked twice
+        self._asked = -1  # index of the event that `call` listens to, as each listens once
 
     def waits(self, call: Callable[[], object]) -> bool:
-        """Say whether the work must wait for an event of `after`; `call` is then called when that event is done."""
+        """Return True if the work must wait for an event of `after`, which then calls `call` when done."""
         while self._seen < len(self.after):
             event = self.after[self._seen]
             if not event.done and (self._asked == self._seen or event.listen(call)):
@@ -64,32 +64,32 @@ class StreamOp:
 
     @property
     def ready(self) -> float:
-        """Time at which the work was submitted and all events of `after` were done, in seconds by the clock."""
+        """Time at which the work could begin, after submission and all events of `after`; seconds by the clock."""
         return max([self.submitted, *(e.ended for e in self.after if e.ended is not None)])
 
     @property
     def obstacle(self) -> BaseException | None:
-        """The error of the first event of `after` that failed, if one did."""
+        """Error of the first failed event of `after`, or None."""
         return next((e.error for e in self.after if e.error is not None), None)
 
     def perform(self) -> None:
-        """Do the work; the event alone holds the result, so that who takes it from there is its only owner."""
+        """Do the work; only the event holds the result, so a caller of `take` is its only owner."""
         event = self.event
         try:
             event.nbytes = self.nbytes if isinstance(self.nbytes, int) else self.nbytes()
             if self.work is not None:
                 event.note(self.work())
         except BaseException as error:
-            clear_frames(error.__traceback__)  # frames and error are a cycle, which would keep what the work uses
+            clear_frames(error.__traceback__)  # frames and error form a cycle, which would keep the work's objects
             event.note(error=error.with_traceback(error.__traceback__ and error.__traceback__.tb_next))
 
     def forget(self) -> None:
-        """Let go of the work and of all that was kept alive for it."""
+        """Drop the work and all objects kept alive for it."""
         self.work, self.after, self.uses, self.nbytes = None, (), (), 0
 
 
 class QueuedStream(Stream):
-    """A stream whose work waits in this process; subclasses say in `_look` how work begins and runs.
+    """A stream that queues work in this process; subclasses begin and run work in `_look`.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class QueuedStream(Stream):
     def __init__(self, name: str, clock: Clock) -> None:
         self.name = name
         self.clock = clock
-        self._lock = Lock()  # guards what follows; never held while an event is finished
+        self._lock = Lock()  # guards the fields below; never held while an event is finished
         self._waiting: deque[StreamOp] = deque()
         self._running: StreamOp | None = None
         self._closed = False
@@ -109,20 +109,20 @@ class QueuedStream(Stream):
         strand_in_children(self)
 
     def strand(self, _: int) -> None:
-        """Begin anew in a child process: the work that waits or runs is the parent's."""
+        """Start with an empty queue in a child process: queued and running work is the parent's."""
         self._lock = Lock()
         self._waiting.clear()
         self._running = None
 
     def refuse(self) -> None:
-        """Take no more work, and let go of what waits."""
+        """Close in a child process: refuse further work and discard the queue."""
         self._lock = Lock()
         self._closed = True
         self._waiting.clear()
 
     @abstractmethod
     def _look(self) -> None:
-        """See whether something can begin; called in any thread, returns at once."""
+        """Begin work able to proceed, or wake the thread for this; called in any thread, returns at once."""
 
     def submit(
         self,
@@ -150,6 +150,7 @@ class QueuedStream(Stream):
             if op is None:
                 return False
             self._waiting.remove(op)
+        # Without the lock: finishing the event calls listeners, which may take the lock in `_look`.
         self._drop(op, Withdrawn(f"work on {self.name} was withdrawn before it began", hint="submit it anew"))
         self._look()
         return True
@@ -161,7 +162,7 @@ class QueuedStream(Stream):
             return StreamStatistics(*counts, self._busy_seconds)
 
     def close(self) -> Event[Any] | None:
-        """Drop the work that has not begun and take no more; return the event of the work that has, to be awaited."""
+        """Drop the work that has not begun and refuse more; return the running work's event, to be awaited."""
         with self._lock:
             self._closed = True
             dropped, self._waiting = self._waiting, deque()
@@ -176,20 +177,20 @@ class QueuedStream(Stream):
         return DeviceClosed(f"the device of {self.name} was closed", hint="close a device after the work it is to do")
 
     def _next(self) -> StreamOp | None:
-        """Take the first piece of work unless it must wait; with the lock held."""
+        """Take the first piece of work unless it must wait; the caller holds the lock."""
         if not self._waiting or self._waiting[0].waits(self._look):
             return None
         return self._waiting.popleft()
 
     def _drop(self, op: StreamOp, error: BaseException) -> None:
-        """End work that never began."""
+        """End work that never began, with an error."""
         with self._lock:
             self._withdrawn += 1
         op.forget()
         op.event.finish(error=error, at=self.clock.now())
 
     def _end(self, op: StreamOp, at: float, error: BaseException | None = None) -> None:
-        """End work that was performed, or could not begin for an error, with the time in seconds by the clock."""
+        """End work that was performed, or prevented by `error`, at a time in seconds by the clock."""
         event = op.event
         with self._lock:
             self._running = None
@@ -198,5 +199,5 @@ class QueuedStream(Stream):
                 self._done, self._nbytes = self._done + 1, self._nbytes + event.nbytes
             else:
                 self._failed += 1
-        op.forget()
+        op.forget()  # before any waiter is told, as the contract demands of buffers
         event.finish(error=error, at=at)

@@ -1,9 +1,9 @@
-"""Devices that take a stated time without using a core, or wait to be released: for tests and experiments.
+"""Simulated devices for tests and experiments: work takes a stated time without a core, or waits for a release.
 
 See docs/design/0010-streams.md, "Time is computed, not measured".
 
-Their work is done by the loop's thread at the moment it begins, and counts as done when its time is over. Copies
-between streams are real, as is the memory with its limit; only the time is made up.
+The loop's thread does the work at its beginning, and the work counts as done when its time is over. Copies between
+streams, the memory and its limit are real; only time is simulated.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ T = TypeVar("T")
 
 
 class InjectedError(TagloomError):
-    """What a device was made to fail with."""
+    """Error that a device was told to fail with."""
 
 
 class SimulatedStream(QueuedStream):
-    """A stream that does its work on the loop's thread; when the work counts as done is up to `_begun`.
+    """A stream that does its work on the loop's thread; `_begun` of subclasses decides when work counts as done.
 
     Work begins at the time when the stream was free, the work submitted and the events of `after` done, however late
-    the loop noticed that.
+    the loop was.
     """
 
     def __init__(self, name: str, clock: Clock) -> None:
@@ -47,7 +47,7 @@ class SimulatedStream(QueuedStream):
 
     @abstractmethod
     def _begun(self, event: Event[Any], began: float) -> None:
-        """Have `_finish` called, on the loop's thread, with the time at which the work ends."""
+        """Arrange a call of `_finish`, on the loop's thread, with the time of the work's end."""
 
     def submit(
         self,
@@ -64,7 +64,7 @@ class SimulatedStream(QueuedStream):
         return super().submit(work, after=after, uses=uses, kind=kind, nbytes=nbytes)
 
     def _move(self, loop: Loop) -> None:
-        """Serve another loop."""
+        """Serve another loop; raise if the previous loop still has work here."""
         busy = self._running is not None or self._waiting
         if busy and self._loop is not None and not self._loop.is_closed():
             raise TagloomError(
@@ -72,7 +72,7 @@ class SimulatedStream(QueuedStream):
                 hint="await its events first, or give each loop a device of its own",
             )
         self._loop, self._thread = loop, threading.get_ident()
-        if busy:  # work that the last loop did not live to end; the clock's calls come along
+        if busy:  # work left by a closed loop; the clock brings its own pending calls along
             self.clock.call_at(self.clock.now(), self._proceed)
 
     def _look(self) -> None:
@@ -82,7 +82,8 @@ class SimulatedStream(QueuedStream):
             call_on(self._loop, self._proceed)
 
     def _proceed(self) -> None:
-        if self._proceeding:  # further down the stack, where the loop there takes this work as well
+        """Begin work in order until work takes time, must wait, or is used up."""
+        if self._proceeding:  # further down the stack, whose loop takes this work as well
             return
         self._proceeding = True
         try:
@@ -96,6 +97,7 @@ class SimulatedStream(QueuedStream):
             return self._next()
 
     def _begin(self, op: StreamOp) -> None:
+        """Do a piece of work, and leave its end to `_begun`; work with a failed event in `after` ends at once."""
         began = max(self._free, op.ready)
         self._running = op
         if (error := op.obstacle) is not None:
@@ -106,7 +108,7 @@ class SimulatedStream(QueuedStream):
         self._begun(op.event, began)
 
     def _finish(self, at: float, error: BaseException | None = None) -> None:
-        """End the work that runs, with the time in seconds by the clock, and begin the next."""
+        """End the running work at a time in seconds by the clock, and begin the next."""
         op = self._running
         assert op is not None
         self._free = at
@@ -122,9 +124,9 @@ class LatencyStream(SimulatedStream):
     name : str
     clock : Clock
     seconds : callable
-        Gets the kind and the bytes of a piece of work.
+        Called with kind and bytes of a piece of work.
     failure : callable, optional
-        Gets the kind; returns what the work fails with when its time is over, or None.
+        Called with the kind; returns the error with which the work ends, or None.
     """
 
     def __init__(
@@ -147,14 +149,14 @@ class LatencyStream(SimulatedStream):
 
 
 class ManualStream(SimulatedStream):
-    """A stream whose work ends when it is released."""
+    """A stream whose work ends on release."""
 
     def __init__(self, name: str, clock: Clock) -> None:
         super().__init__(name, clock)
         self._released = 0.0  # pieces of work that may still end
 
     def release(self, count: float = 1) -> None:
-        """Let so many pieces of work end: what is running, then those behind it as they come; ``inf`` for all."""
+        """Allow so many pieces of work to end, the running piece first, then later ones; ``inf`` for all."""
         self._released += count
         if self._running is not None:
             self._let_end()
@@ -169,21 +171,21 @@ class ManualStream(SimulatedStream):
 
 
 class LatencyDevice(HostDevice[LatencyStream], SimulatedTime):
-    """A device that takes a stated time and no core.
+    """A device whose work takes a stated time and no core.
 
     Parameters
     ----------
     name : str
     seconds : mapping of str to float or Distribution
-        What a piece of work takes by its kind, a type of operation, "HostToDevice" or "DeviceToHost"; others take none.
+        Duration of work by kind: a type of operation, "HostToDevice" or "DeviceToHost". Other kinds take no time.
     bytes_per_second : float
-        What moves bytes takes so much longer.
+        Rate of moving bytes, whose time is added to the duration.
     failures : mapping of str to float
-        How probable it is, by its kind, that a piece of work fails with InjectedError when its time is over.
+        Probability, by kind, of work failing with InjectedError when its time is over.
     seed : int
-        Of what is drawn: devices of different names draw different times by the same seed.
+        Seed of random draws; devices of different names draw different times from the same seed.
     limit, clock, pool, most_cached
-        See :class:`HostDevice`. Devices that are to be seen in the same virtual time share a clock.
+        See :class:`HostDevice`. Devices in the same virtual time share a clock.
     """
 
     def __init__(
@@ -205,7 +207,7 @@ class LatencyDevice(HostDevice[LatencyStream], SimulatedTime):
         super().__init__(name, stream, limit=limit, **options)
 
     def seconds(self, kind: str, nbytes: int = 0) -> float:
-        """Return what a piece of work takes; drawn anew if that is by chance."""
+        """Return the duration of a piece of work, newly drawn from a distribution."""
         return sample(self._table.get(kind, 0.0), self._random) + nbytes / self._rate
 
     def models_time(self, kind: str, nbytes: int = 0) -> bool:
@@ -220,9 +222,9 @@ class LatencyDevice(HostDevice[LatencyStream], SimulatedTime):
 
 
 class ManualDevice(HostDevice[ManualStream], SimulatedTime):
-    """A device whose work ends when a test says so: ``device.compute.release(1)``.
+    """A device whose work ends when a test releases it: ``device.compute.release(1)``.
 
-    Work begins as on any device: the first of a stream is running until it is released. Closing releases what runs.
+    Work begins as on any device: the first piece of a stream runs until its release. Closing releases running work.
 
     Parameters
     ----------
@@ -238,7 +240,7 @@ class ManualDevice(HostDevice[ManualStream], SimulatedTime):
         return True
 
     def release_all(self) -> None:
-        """Let all work end from now on."""
+        """Allow all work to end from now on."""
         for stream in self.streams:
             stream.release(float("inf"))
 

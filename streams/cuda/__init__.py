@@ -1,4 +1,4 @@
-"""CUDA devices; pycuda is imported when one is made, or asked for."""
+"""CUDA devices; pycuda is imported when a device is made or listed."""
 
 from .device import CudaDevice
 from .driver import CudaDescription, CudaError, CudaUnavailable, cuda_devices

@@ -1,9 +1,9 @@
-"""CuPy on a device: its kernels go to the device's compute stream, its arrays are in the device's pool.
+"""CuPy on a device: its kernels run on the device's compute stream, its arrays are in the device's pool.
 
 See docs/design/0014-cuda.md, from "CuPy is set for a call", and 0016-other-arrays.md.
 
-Its stream and its allocator are each thread's own, and set for one call; the context is the runtime's primary one.
-Nothing stays set, so that a program may use CuPy beside its sessions.
+CuPy's stream and allocator are set for a thread and restored after each call; the context is the runtime's primary
+context. No setting remains, so a program may use CuPy besides its sessions.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from .driver import CudaUnavailable
 from .memory import CudaBuffer, buffer_in
 
 T = TypeVar("T")
-CALLS_PER_MARKER = 32  # so many calls get a marker behind them
-MOST_MARKERS = 4  # markers not passed yet, at most; at about a thousand launches the driver would wait
+CALLS_PER_MARKER = 32  # calls between two markers
+MOST_MARKERS = 4  # markers not passed yet, at most; at about a thousand launches the driver would block
 
 
 def load_cupy(wanted: bool | None) -> Any:
@@ -31,7 +31,7 @@ def load_cupy(wanted: bool | None) -> Any:
     Parameters
     ----------
     wanted : bool, optional
-        Unless given, if it is installed.
+        True to require CuPy, False to do without; by default CuPy is imported if installed.
 
     Returns
     -------
@@ -40,7 +40,7 @@ def load_cupy(wanted: bool | None) -> Any:
     Raises
     ------
     CudaUnavailable
-        If it is wanted and can not be imported.
+        If CuPy is required and cannot be imported.
     """
     if wanted is False:
         return None
@@ -50,18 +50,18 @@ def load_cupy(wanted: bool | None) -> Any:
         if wanted is None:
             return None
         raise CudaUnavailable(
-            f"CuPy, which computes on a GPU, can not be imported: {error}", hint=install_hint("cuda")
+            f"CuPy, which computes on a GPU, cannot be imported: {error}", hint=install_hint("cuda")
         ) from error
     return cupy
 
 
 class CupyArrays:
-    """CuPy's arrays and calls on one device.
+    """CuPy's arrays and calls on a device.
 
     Parameters
     ----------
     core : Core
-        Of the device.
+        Core of the device.
     cupy : module
     """
 
@@ -69,7 +69,7 @@ class CupyArrays:
         self._core, self._cuda, self._array = core, cupy.cuda, cupy.ndarray
         self._stream = cupy.cuda.Stream.from_external(core.streams[0])
         self._calls = 0
-        self._markers: deque[Event[None]] = deque()  # not known to be passed yet, in order
+        self._markers: deque[Event[None]] = deque()  # those perhaps not passed yet, in order
         self._memory = type("Memory", (cupy.cuda.UnownedMemory,), {"__slots__": ("buffer",)})
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
@@ -88,7 +88,7 @@ class CupyArrays:
             self._count()
 
     def backpressure(self) -> Event[None] | None:
-        """Return the marker that the device must pass before more should be enqueued."""
+        """Return the marker to be passed before more is enqueued; None with fewer than `MOST_MARKERS` ahead."""
         while self._markers and self._markers[0].done:
             self._markers.popleft()
         return self._markers[-MOST_MARKERS] if len(self._markers) >= MOST_MARKERS else None
@@ -99,7 +99,7 @@ class CupyArrays:
             self._markers.append(self._core.streams[0].submit())
 
     def array(self, buffer: CudaBuffer) -> Any:
-        """Return an array that is the whole of a buffer, and keeps it."""
+        """Return a CuPy array over a whole buffer, and keep the buffer alive with the array."""
         return self._array(buffer.shape, buffer.dtype, self._pointer(buffer))
 
     def _allocate(self, nbytes: int) -> Any:
@@ -113,6 +113,6 @@ class CupyArrays:
 
 
 def address_of(array: Any) -> int:
-    """Return where on the device a buffer, or an array of CuPy's in one, begins; DeviceClosed if that has ended."""
+    """Return the device address of a buffer, or of a CuPy array in a buffer; DeviceClosed if the device was closed."""
     buffer = buffer_in(array)
     return buffer.pointer if array is buffer else buffer.pointer + int(array.data.ptr) - int(array.data.mem.ptr)

@@ -1,9 +1,9 @@
-"""Core of a CUDA device: the thread that has the context, and all that lives in the context.
+"""Core of a CUDA device: the thread with the context, and everything in the context.
 
 See docs/design/0014-cuda.md.
 
-No object of pycuda is let go by any other thread, as those end the process or leak when their context is not current.
-The thread refers to the core and nobody's device: a device that is dropped ends its thread.
+Only this thread drops objects of pycuda: without their context being current they end the process or leak. The thread
+refers to the core and never to the device, so a dropped device ends its thread.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .driver import PageLocks, load_driver, translated
 from .memory import Block, BlockPool, CudaBuffer
 from .stream import CudaStream, CudaStreamOp, wait_for
 
-LAST_WAIT = 10.0  # seconds for what a device is doing when the interpreter ends
+LAST_WAIT = 10.0  # seconds for a device to end its work when the interpreter ends
 STREAMS = ("compute", "host_to_device", "device_to_host")
 
 
@@ -34,27 +34,27 @@ class Core:
     Parameters
     ----------
     name : str
-        Of the device.
+        Name of the device.
     index : int
-        The driver's.
+        Number of the GPU in the driver's count.
     clock : Clock
-        Held while there is work that can go on.
+        Held while there is work able to proceed.
     limit : int or None
         Bytes that may be in use on the device.
     most_cached, most_pinned : int
-        Bytes of free blocks kept on the device, and of page-locked ones on the host.
+        Bytes of free blocks kept on the device, and of free page-locked blocks kept on the host.
     cupy : module or None
-        The library that computes on the device.
+        Library that computes on the device.
 
     Attributes
     ----------
     memory, host : BlockPool
-        On the device, and page-locked.
+        Memory of the device, and page-locked memory of the host.
     markers, markers_lock
-        Events of pycuda's that are not in use. One is recorded anew only when no other device can be about to have a
-        stream wait for what it was.
+        Free pycuda events, and their lock. Other streams begin to wait for an event under this lock, while the event is
+        in use; so a free event can be recorded again.
     closed : Event
-        Done when nothing is left.
+        Done when the thread has released everything.
     """
 
     def __init__(
@@ -66,8 +66,8 @@ class Core:
         self.markers: list[Any] = []
         self.markers_lock = Lock()
         self.closed: Event[None] = Event()
-        self._wakes: SimpleQueue[bool] = SimpleQueue()  # False to end; finalizers may put into it at any time
-        self._lock = Lock()  # guards what follows
+        self._wakes: SimpleQueue[bool] = SimpleQueue()  # False to end; finalizers may put at any time
+        self._lock = Lock()  # guards the fields below
         self._active = False  # whether the clock is held
         self._ended = False
         self.streams = compute, *_ = tuple(CudaStream(f"{name}/{stream}", self) for stream in STREAMS)
@@ -97,13 +97,13 @@ class Core:
         opened.result()
 
     def strand(self, _: int) -> None:
-        """Be closed in a child process: the driver's context can not be used there, and the thread is the parent's."""
+        """Close in a child process, where the driver's context is unusable and the thread is absent."""
         self.markers_lock, self._lock, self._ended = Lock(), Lock(), True
         for stream in self.streams:
             stream.refuse()
 
     def wake(self) -> None:
-        """Have the thread see whether something can be enqueued; returns at once."""
+        """Make the thread look for work to enqueue; returns at once."""
         with self._lock:
             if self._ended:
                 return
@@ -113,21 +113,21 @@ class Core:
             self._wakes.put(True)
 
     def stop(self) -> None:
-        """Drop what was not enqueued, wait for the rest and end the thread; returns at once."""
+        """Drop work not enqueued yet, and make the thread wait for the rest and end; returns at once."""
         for stream in self.streams:
             stream.close()
         self.drop()
 
     def drop(self) -> None:
-        """Do the same in the thread: for finalizers, which may run where any lock is held."""
+        """Do as `stop`, but entirely in the thread: for finalizers, which may run while any lock is held."""
         self._wakes.put(False)
 
     def join(self, seconds: float | None = None) -> None:
-        """Wait for the thread of a core that is to end, not longer than so many seconds."""
+        """Wait for the thread of a stopped core, for so many seconds at most."""
         self._thread.join(seconds)
 
     def translated(self, error: BaseException, what: str) -> BaseException:
-        """Return an error of pycuda's as one of ours."""
+        """Return the tagloom error for a pycuda error."""
         return translated(self.driver, error, what)
 
     def buffer(self, shape: tuple[int, ...], dtype: DTypeLike) -> CudaBuffer:
@@ -135,20 +135,20 @@ class Core:
         try:
             return CudaBuffer(self.memory, shape, dtype)
         except self.driver.Error as error:
-            raise self.translated(error, f"{self.name}: no memory can be had") from error
+            raise self.translated(error, f"{self.name}: no memory available") from error
 
     def push(self) -> None:
-        """Make the context current in this thread, until `pop`; DeviceClosed if there is none any more."""
+        """Make the context current in this thread, until `pop`; DeviceClosed if the context has ended."""
         if self.context is None:
             raise DeviceClosed(f"{self.name} was closed", hint="close a device after the work it is to do")
         self.context.push()
 
     def pop(self) -> None:
-        """Make what was current before current again."""
+        """Make the context current that was current before `push`."""
         self.driver.Context.pop()
 
     def _in_context(self, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Return a function that any thread may call before the context is given back."""
+        """Wrap a driver call, so that any thread may make the call until the context ends."""
 
         def called(argument: Any) -> Any:
             if get_ident() == self._thread.ident:
@@ -164,7 +164,7 @@ class Core:
     # ---- called by the thread
 
     def perform(self, op: CudaStreamOp) -> list[Block]:
-        """Do a piece of work; return the memory that was given back meanwhile."""
+        """Do a piece of work; return the blocks given back meanwhile, which enqueued work may still use."""
         self.memory.detain()
         try:
             op.perform()
@@ -177,7 +177,7 @@ class Core:
         return blocks
 
     def record_marker(self, stream: Any) -> Any:
-        """Record a CUDA event behind the work enqueued so far."""
+        """Record a CUDA event after the work enqueued so far on a stream."""
         with self.markers_lock:
             marker = self.markers.pop() if self.markers else None
         if marker is None:
@@ -186,18 +186,19 @@ class Core:
         return marker.record(stream)
 
     def _serve(self, opened: Event[None]) -> None:
+        """Open the context, enqueue work until told to end, release everything; for the core's thread."""
         try:
             self._open()
         except BaseException as error:
             self._shut()
-            opened.finish(error=self.translated(error, f"{self.name} can not be opened"))
+            opened.finish(error=self.translated(error, f"{self.name} cannot be opened"))
             return
         opened.finish()
         del opened
         try:
             self._proceed()
             self._shut()
-        except BaseException as error:  # none that is known; nobody shall wait for what never comes
+        except BaseException as error:  # none is known; but waiters must not wait for ever
             for stream in self.streams:
                 stream.close()
             self.closed.finish(error=self.translated(error, f"{self.name} has ended"))
@@ -211,7 +212,7 @@ class Core:
             self.host.trim()
 
     def _enqueue_all(self) -> None:
-        """Enqueue in turn, until no stream has anything that can be."""
+        """Enqueue from each stream in turn, until no stream has work able to proceed."""
         moved = True
         while moved:
             moved = False
@@ -219,8 +220,9 @@ class Core:
                 moved = stream.proceed() or moved
 
     def _open(self) -> None:
+        """Retain the GPU's primary context in this thread and start the streams."""
         if self._cupy is not None:
-            # From now on CUDA's runtime has the primary context as well: what CuPy keeps there outlives this device.
+            # CUDA's runtime now retains the primary context as well, so CuPy's objects in it outlive this device.
             self._cupy.cuda.Device(self.index).use()
         context = self.driver.Device(self.index).retain_primary_context()
         context.push()
@@ -229,7 +231,7 @@ class Core:
             stream.start()
 
     def _wait(self) -> bool:
-        """Wait until something may be enqueued; False at the end."""
+        """Wait until a stream may have work to enqueue; return False when told to end."""
         if all(stream.idle for stream in self.streams):
             self._rest()
         going_on = self._wakes.get()
@@ -238,7 +240,7 @@ class Core:
         return going_on
 
     def _rest(self, ended: bool = False) -> None:
-        """Let the clock go, if nothing has come meanwhile."""
+        """Release the clock unless a wake has come meanwhile; `ended` refuses further wakes."""
         with self._lock:
             self._ended = ended
             if self._active and (ended or self._wakes.empty()):
@@ -246,6 +248,8 @@ class Core:
                 self.clock.release()
 
     def _shut(self) -> None:
+        """Stop the streams, free both pools and give the context back."""
+        # Streams first: their threads have the context current, and work under way uses the blocks.
         for stream in self.streams:
             stream.close()
             stream.stop()
@@ -259,12 +263,12 @@ class Core:
         self._rest(ended=True)
 
 
-_cores: WeakSet[Core] = WeakSet()  # whose threads may still run
+_cores: WeakSet[Core] = WeakSet()  # cores with a thread that may still run
 
 
 @atexit.register
 def _end_all() -> None:
-    """End the threads of devices that nobody has closed: pycuda ends the process when one goes with its context."""
+    """End the threads of open devices: pycuda ends the process when a thread goes with its context."""
     for core in list(_cores):
         core.stop()
     for core in list(_cores):

@@ -29,37 +29,37 @@ Array = NDArray[Any]
 
 
 class CudaDevice(SwapSupport):
-    """A GPU with three streams, a pool of its memory and a pool of page-locked memory of the host.
+    """A GPU with three streams, a pool of its memory and a pool of page-locked host memory.
 
-    Where CuPy is installed it computes: its buffers are arrays of CuPy's, and sessions can have it. Without, it copies.
-    Making one opens the GPU's primary context, which can take a second.
+    With CuPy the device computes: its buffers are CuPy arrays, and sessions can use the device. Without CuPy it only
+    copies. The constructor opens the GPU's primary context, which can take a second.
 
     Parameters
     ----------
     name : str
         "/job:localhost/task:0/device:CUDA:0".
     index : int
-        Which GPU, as the driver counts them.
+        Number of the GPU in the driver's count.
     limit : int or str, optional
-        Bytes that arrays in its memory may have, as a number or like "8GiB". None for what it has.
+        Bytes for arrays in its memory, as a number or like "8GiB". None for all of its memory.
     clock : Clock, optional
-        By default one of its own, of the event loop's time.
+        By default a new LoopClock.
     most_cached, most_pinned : int
-        Bytes of free memory that are kept for new arrays, on the GPU and page-locked on the host.
+        Bytes of free memory kept for new arrays, on the GPU and page-locked on the host.
     computes : bool, optional
-        Whether it computes, and CuPy has to be there. If it is, unless given.
+        True to require CuPy, False to do without; by default the device computes if CuPy is installed.
 
     Attributes
     ----------
     pool, host_pool : BlockPool
-        The GPU's memory, and page-locked memory.
+        Memory of the GPU, and page-locked memory of the host.
 
     Raises
     ------
     CudaUnavailable
-        If pycuda is not installed or finds no driver, or CuPy is not where it has to be.
+        If pycuda is not installed or finds no driver, or CuPy is required and missing.
     CudaError
-        If the GPU can not be opened.
+        If the GPU cannot be opened.
     """
 
     buffer: type[Any] = CudaBuffer
@@ -89,7 +89,7 @@ class CudaDevice(SwapSupport):
         self.pool, self.host_pool = self._core.memory, self._core.host
         self.contexts: KernelContexts = KernelContexts(self.pool.byte_counter)
         self.compute, self.host_to_device, self.device_to_host = self._core.streams
-        weakref.finalize(self, self._core.drop).atexit = False  # the core sees to that
+        weakref.finalize(self, self._core.drop).atexit = False  # at exit the core ends its thread
         self._cupy: CupyArrays | None = None
         if self.arrays is not None:
             self._cupy, self.buffer = CupyArrays(self._core, self.arrays), self.arrays.ndarray
@@ -116,14 +116,14 @@ class CudaDevice(SwapSupport):
         return self.arrays is not None and self.pool.counts(array)
 
     def allocate(self, shape: tuple[int, ...], dtype: DTypeLike) -> Any:
-        """Return a new buffer with anything in it; in any thread.
+        """Return a new, uninitialised buffer; in any thread.
 
         Raises
         ------
         MemoryError
             If there is no room.
         DtypeError
-            If a GPU can not have such values.
+            If GPU memory cannot hold values of this dtype.
         CudaError
             If the context is lost.
         """
@@ -143,7 +143,7 @@ class CudaDevice(SwapSupport):
         return is_sole_owner(self.pool.byte_counter, holder)
 
     def make_readonly(self, buffer: Any) -> bool:
-        return self.arrays is not None  # kernels in Python write into nothing that they are given
+        return self.arrays is not None  # CuPy kernels never write into their inputs
 
     def host_memory(self, limit: int | None = None) -> PinnedMemory:
         return PinnedMemory(self.host_pool, limit)
@@ -155,7 +155,7 @@ class CudaDevice(SwapSupport):
         into: Any = None,
         after: Iterable[Event[Any]] = (),
     ) -> Event[Any]:
-        copy = partial(self._enqueue_in, source, into, [])  # no closure: a traceback would keep what it has
+        copy = partial(self._enqueue_in, source, into, [])  # no closure: tracebacks would keep its cells alive
         ahead = self._is_at_hand(source)
         return self._submit_copy(self.host_to_device, copy, source, after, "HostToDevice", ahead=ahead)
 
@@ -167,6 +167,7 @@ class CudaDevice(SwapSupport):
         after: Iterable[Event[Any]] = (),
     ) -> Event[Array]:
         if self.arrays is not None and _may_be_a_view(source, self.compute):
+            # The driver copies contiguous memory only, and only the compute stream knows whether a result is.
             rows = partial(self.call, _in_rows, self.arrays, source)
             first = [source] if isinstance(source, Event) else []
             source = self.compute.submit(rows, after=[*first, *(after := tuple(after))], ahead=True)
@@ -203,13 +204,14 @@ class CudaDevice(SwapSupport):
         kind: str,
         **how: Any,
     ) -> Event[Any]:
+        """Submit a copy that waits for its source, if an event, and for the events in `after`."""
         first = [source] if isinstance(source, Event) else []
         return stream.submit(
             copy, after=[*first, *after], kind=kind, nbytes=lambda: int(_enqueued_result(source).nbytes), **how
         )
 
     def _enqueue_in(self, source: Any, into: Any, kept: list[Array]) -> Any:
-        """Enqueue a copy to the device; what it reads must be kept until it is done."""
+        """Enqueue a copy to the device; `kept` keeps its source alive until the copy is done."""
         array = _enqueued_result(source)
         buffer = self.allocate(array.shape, array.dtype) if into is None else self._checked(into, like=array)
         if buffer.nbytes:
@@ -219,7 +221,7 @@ class CudaDevice(SwapSupport):
         return buffer
 
     def _enqueue_out(self, source: Any, into: Array | None) -> Array:
-        """Enqueue a copy to page-locked memory; return that: it is not `into` where that is ordinary memory."""
+        """Enqueue a copy to page-locked memory and return this array: `into`, unless `into` is ordinary memory."""
         buffer = self._checked(_enqueued_result(source), like=into)
         direct = into is not None and is_pinned(into, self.host_pool)
         array = into if into is not None and direct else pinned_array(self.host_pool, buffer.shape, buffer.dtype)
@@ -236,19 +238,19 @@ class CudaDevice(SwapSupport):
             copied.append(self._enqueue_out(source, into))
 
     def _is_at_hand(self, source: object) -> bool:
-        """Say whether the host need not wait for it: page-locked, or the event of work on this device."""
+        """Return True if the host need not wait for a source: page-locked, or the event of work on this device."""
         if isinstance(source, np.ndarray):
             return is_pinned(source, self.host_pool)
         return isinstance(source, CudaEvent) and source.core is self._core
 
     def _staged(self, array: Array) -> Array:
-        """Return a copy in page-locked memory: the driver would make one otherwise, and nobody knows when."""
+        """Copy an array to page-locked memory; otherwise the driver would make a copy at an unknown time."""
         copy = pinned_array(self.host_pool, array.shape, array.dtype)
         copy[...] = array
         return copy
 
     def _checked(self, buffer: Any, like: Array | None) -> Any:
-        """Return a buffer of this device that has an array's shape and dtype."""
+        """Return a buffer after checks: in this device's memory, contiguous, with the shape and dtype of `like`."""
         if not self.pool.counts(buffer):
             raise TagloomError(
                 f"{self.name} copies to and from its own memory only",
@@ -272,7 +274,7 @@ class CudaDevice(SwapSupport):
 
 
 def _may_be_a_view(source: Any, compute: CudaStream) -> bool:
-    """Say whether rows of what is copied may not follow each other."""
+    """Return True if the source of a copy may be a non-contiguous view."""
     if isinstance(source, Event):
         return source.stream is compute
     return not source.flags.c_contiguous
@@ -283,7 +285,7 @@ def _in_rows(xp: Any, source: Any) -> Any:
 
 
 def _enqueued_result(source: Any) -> Any:
-    """Return what a copy is of; if that is not done yet the device waits for it."""
+    """Return the array to copy; for an event under way, the array that the device will have computed by then."""
     if isinstance(source, CudaEvent):
         return source.enqueued_result()
     return source.result() if isinstance(source, Event) else source
@@ -301,5 +303,5 @@ def _fill_all(pairs: Sequence[tuple[Any, Array]], copied: list[Array], _: None) 
 
 
 def _bytes(array: Array) -> NDArray[np.uint8]:
-    """Return the bytes of a contiguous array: pycuda takes no dtypes that the buffer protocol does not know."""
+    """Return the bytes of a contiguous array: pycuda refuses dtypes unknown to the buffer protocol."""
     return array.reshape(-1).view(np.uint8)

@@ -1,4 +1,4 @@
-"""CUDA's driver by pycuda, which is imported when a device is asked for: tagloom works without pycuda."""
+"""CUDA's driver by pycuda, imported only for a device or a list of devices: tagloom works without pycuda."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HINT = f"{install_hint('cuda')}, as docs/gpu.md says, on a machine with an NVID
 
 
 class CudaUnavailable(TagloomError):
-    """Error where pycuda is not installed, or its driver finds no device."""
+    """Error of a missing pycuda, CUDA driver, device or CuPy."""
 
 
 class CudaError(TagloomError):
@@ -36,7 +36,7 @@ class CudaDescription:
     index : int
     name : str
     nbytes : int
-        Of its memory.
+        Bytes of its memory.
     capability : tuple of int
         Compute capability, major and minor.
     """
@@ -53,28 +53,28 @@ def load_driver() -> Any:
     Raises
     ------
     CudaUnavailable
-        If it is not there, or finds no driver.
+        If pycuda is not installed, or finds no driver.
     """
     try:
-        with warnings.catch_warnings():  # pycuda says by a warning too what its error says
+        with warnings.catch_warnings():  # pycuda warns of the same that its error says
             warnings.simplefilter("ignore")
             import pycuda.driver as driver
     except ImportError as error:  # also where libcuda is missing
-        raise CudaUnavailable(f"pycuda can not be imported: {error}", hint=_HINT) from error
+        raise CudaUnavailable(f"pycuda cannot be imported: {error}", hint=_HINT) from error
     try:
         driver.init()
     except driver.Error as error:
-        raise CudaUnavailable(f"CUDA can not be used: {error}", hint=_HINT) from error
+        raise CudaUnavailable(f"CUDA cannot be used: {error}", hint=_HINT) from error
     return driver
 
 
 def cuda_devices() -> list[CudaDescription]:
-    """Describe the devices that pycuda finds; opens none.
+    """Describe the devices found by pycuda, without opening them.
 
     Raises
     ------
     CudaUnavailable
-        If there is no pycuda, or no driver.
+        If pycuda is not installed, or finds no driver.
     """
     driver = load_driver()
     return [_describe(driver, i) for i in range(driver.Device.count())]
@@ -86,9 +86,9 @@ def _describe(driver: Any, index: int) -> CudaDescription:
 
 
 def translated(driver: Any, error: BaseException, what: str) -> BaseException:
-    """Return a failed call's error as one of ours, and any other as it is.
+    """Return the tagloom error for a pycuda error; return any other error unchanged.
 
-    The frames of the original are dropped: they may hold objects of pycuda's, which must not outlive their device.
+    Frames of the original are dropped: they may hold objects of pycuda, which must not outlive their device.
     """
     if not isinstance(error, driver.Error):
         return error
@@ -106,11 +106,11 @@ def translated(driver: Any, error: BaseException, what: str) -> BaseException:
 
 
 class PageLocks:
-    """Page-locked memory of this process, which a device copies from and to by itself.
+    """Page-locked memory of this process, for direct copies by a device; used with the context current.
 
     pycuda's own page-locked arrays end with their context, while a fetched array must outlive its device; so ordinary
-    memory is registered. pycuda's ``register_host_memory`` crashes with NumPy 2 (issue 459 of pycuda), and is two calls
-    of the driver. Used where the context is current.
+    memory is registered. pycuda's ``register_host_memory`` crashes with NumPy 2 (issue 459 of pycuda), hence the direct
+    calls of the driver.
     """
 
     def __init__(self, driver: Any) -> None:
@@ -126,9 +126,9 @@ class PageLocks:
         return memory
 
     def free(self, memory: NDArray[np.uint8]) -> None:
-        """Let bytes be ordinary memory again; who has them keeps them.
+        """Turn page-locked bytes into ordinary memory; arrays in use stay valid.
 
-        That fails when the context is lost, and then there is nothing that could be done.
+        An error code is ignored: the call fails only when the context is lost, and there is no remedy.
         """
         self._library.cuMemHostUnregister(memory.ctypes.data)
 

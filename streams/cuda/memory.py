@@ -1,9 +1,9 @@
-"""Memory of a device and page-locked memory of the host, in blocks that are used again.
+"""Device memory and page-locked host memory, in reusable blocks.
 
 See docs/design/0014-cuda.md.
 
-Any thread may take a block; one that must be made is made with the context current, which other blocks wait for.
-Finalizers, which run in any thread and at any time, do no more than put a block into a queue.
+Any thread may take a block. A new block is made with the context current and the pool's lock held, for which other
+threads wait. Finalizers, which run in any thread and at any time, only put a block into a queue.
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ from ...base.errors import DtypeError
 from ...kernels.memory.byte_counter import ByteCounter, Charge
 from ..event import DeviceClosed
 
-_SMALLEST = 512  # bytes; blocks up to 4 KiB are multiples of it, larger ones come in four sizes to each power of two
+_SMALLEST = 512  # bytes; blocks up to 4 KiB are multiples of this, larger blocks have four sizes for each power of two
 
 
 def capacity_of(nbytes: int) -> int:
-    """Return the size of the block in which so many bytes go."""
+    """Return the capacity of a block for so many bytes."""
     return _whole(nbytes, max(_SMALLEST, 1 << max(0, (nbytes - 1).bit_length() - 3)))
 
 
 def _whole(nbytes: int, step: int = _SMALLEST) -> int:
-    """Round up to whole steps."""
+    """Round up to a multiple of `step`."""
     return -(-nbytes // step) * step
 
 
 class Block:
-    """A piece of memory of one kind, in use or free.
+    """A piece of memory of a pool, in use or free.
 
     Attributes
     ----------
     memory : object
-        As the pool's `make` returned it, None once it is freed.
+        Return value of the pool's `make`, None once freed.
     capacity : int
-        Bytes that it has.
+        Bytes of the block.
     nbytes : int
-        Bytes that were asked for.
+        Bytes requested by the user.
     charge : Charge or None
-        Counts those in use.
+        Count of the requested bytes, while the block is in use.
     reusable_after : int or None
-        Number of the marker on the compute stream behind which no kernel uses the bytes that were here before; None if
-        kernels, which may still run when the last reference is gone, never had the block.
+        Number of the marker on the compute stream after which no kernel uses the previous content; None if no kernel
+        ever used the block. (Kernels may still run when the last reference to a buffer is gone.)
     """
 
     __slots__ = ("capacity", "charge", "memory", "nbytes", "reusable_after")
@@ -64,27 +64,28 @@ class Block:
 
 
 class BlockPool:
-    """Pool of blocks of one kind of memory, with exact counts of the bytes asked for.
+    """Pool of blocks of a kind of memory, with exact counts of requested bytes.
 
     Parameters
     ----------
     what : str
-        Whose memory it is, for messages.
+        Name of the memory, for messages.
     make, free : callable
-        Get the bytes to make and what was made; `free` raises nothing. With the pool's lock held, before it is closed.
+        Called with a number of bytes, and with a return value of `make`; `free` raises nothing. Both are called with
+        the pool's lock held, until the pool is closed.
     lacking : type
-        What `make` raises if there is no memory.
+        Exception raised by `make` without memory.
     limit : int, optional
         Bytes that may be in use.
     most_cached : int
-        Bytes of free blocks that are kept.
+        Bytes of free blocks to keep.
     next_marker : callable
         Returns the number of the next marker on the compute stream.
 
     Attributes
     ----------
-    ledger : ByteCounter
-        Counts the bytes asked for, within the limit.
+    byte_counter : ByteCounter
+        Counter of requested bytes, with the limit.
     """
 
     def __init__(
@@ -102,14 +103,14 @@ class BlockPool:
         self.byte_counter: ByteCounter = ByteCounter(_charge_of, limit)
         self._next_marker = next_marker
         self._make, self._free, self._lacking, self._most_cached = make, free, lacking, most_cached
-        self._returned: deque[Block] = deque()  # by finalizers; not counted as free yet
-        self._lock = Lock()  # guards what follows
+        self._returned: deque[Block] = deque()  # appended by finalizers; not on a shelf yet
+        self._lock = Lock()  # guards the fields below
         self._blocks: set[Block] = set()
         self._shelves: dict[int, list[Block]] = {}  # free blocks by capacity
         self._cached = 0
         self._reserved = 0  # bytes of all blocks
         self._detained: list[Block] | None = None
-        self._detaining = 0  # the thread whose blocks are
+        self._detaining = 0  # identifier of the thread whose blocks are detained
         self.closed: bool = False
 
     @property
@@ -123,7 +124,7 @@ class BlockPool:
 
     @property
     def live_bytes(self) -> int:
-        """Bytes of the blocks in use, as they were asked for."""
+        """Bytes of the blocks in use, as requested."""
         return self.byte_counter.live_bytes
 
     @property
@@ -138,18 +139,18 @@ class BlockPool:
 
     @property
     def refused_bytes(self) -> int:
-        """Bytes that the last block that was refused was to have."""
+        """Bytes of the last refused request."""
         return self.byte_counter.refused_bytes
 
     @property
     def cached_bytes(self) -> int:
-        """Bytes of free blocks, kept for new ones."""
+        """Bytes of free blocks, kept for later requests."""
         with self._lock:
             self._collect()
             return self._cached
 
     def reset_peak(self) -> None:
-        """Let `peak_bytes` begin anew from `live_bytes`."""
+        """Restart `peak_bytes` from `live_bytes`."""
         self.byte_counter.reset_peak()
 
     def take(self, nbytes: int) -> Block:
@@ -158,9 +159,9 @@ class BlockPool:
         Raises
         ------
         MemoryError
-            If the limit or the memory leaves no room; nothing was done then.
+            If the limit or the memory leaves no room; then nothing is counted.
         DeviceClosed
-            If there is no memory any more.
+            If the memory has ended with its device.
         """
         with self._lock:
             if self.closed:
@@ -170,18 +171,18 @@ class BlockPool:
             try:
                 block = self._find(nbytes)
             except self._lacking as error:
-                del charge  # before it is noted
+                del charge  # the bytes no longer count when the message reports those in use
                 raise self._refusal(nbytes, error) from None
             block.nbytes, block.charge = nbytes, charge
             return block
 
     def counts(self, array: Any) -> bool:
-        """Say whether something is a buffer in this memory, or an array in one."""
+        """Return True for a buffer in this memory, or a CuPy array in such a buffer."""
         buffer = buffer_of(array)
         return buffer is not None and buffer.is_in(self)
 
     def give_back(self, block: Block) -> None:
-        """Let a block be used again; in any thread, also from within a finalizer: so there is no lock here."""
+        """Make a block reusable; in any thread, also from a finalizer, and therefore without a lock."""
         detained = self._detained
         if detained is not None and self._detaining == get_ident():
             detained.append(block)
@@ -189,36 +190,36 @@ class BlockPool:
             self._return(block)
 
     def detain(self) -> None:
-        """From now on keep the blocks that this thread gives back, until `detained` is called.
+        """Hold back the blocks given back by this thread, until `detained` is called.
 
-        Work that was enqueued may still use them. Its own stream may have them at once, as it works in order; but the
-        other streams do not wait for that work.
+        Enqueued work may still use them. The work's own stream could reuse them at once, as streams work in order, but
+        other streams do not wait for this work.
         """
         self._detained, self._detaining = [], get_ident()
 
     def detained(self) -> list[Block]:
-        """End `detain`; return the blocks, to be given back when the work that was enqueued is done."""
+        """End `detain`; return the blocks, for `release` after the enqueued work."""
         blocks, self._detained = self._detained or [], None
         return blocks
 
     def release(self, blocks: list[Block]) -> None:
-        """Give detained blocks back."""
+        """Make detained blocks reusable."""
         for block in blocks:
             self._return(block)
 
     def collect(self) -> None:
-        """Sort in the blocks given back so far; before a marker, which is then behind their last use."""
+        """Put the blocks given back so far on their shelves; a marker recorded next follows their last use."""
         with self._lock:
             self._collect()
 
     def trim(self, most: int | None = None) -> None:
-        """Free blocks nobody uses, large ones first, until at most so many bytes are kept."""
+        """Free unused blocks, large ones first, until at most so many bytes are kept."""
         with self._lock:
             self._collect()
             self._trim(self._most_cached if most is None else most)
 
     def close(self) -> None:
-        """Free all blocks, also those in use: what they were ends with the device; by its thread, at its end."""
+        """Free all blocks, even if in use: their content ends with the device, whose thread calls this at its end."""
         with self._lock:
             self.closed = True
             for block in self._blocks:
@@ -231,9 +232,10 @@ class BlockPool:
 
     def _return(self, block: Block) -> None:
         block.charge = None
-        self._returned.append(block)  # only now may another have it
+        self._returned.append(block)  # last: from here on another thread may take the block
 
     def _collect(self) -> None:
+        """Do as `collect`; the caller holds the lock."""
         while self._returned:
             block = self._returned.popleft()
             if block.memory is not None:
@@ -243,11 +245,12 @@ class BlockPool:
                 self._shelves.setdefault(block.capacity, []).append(block)
 
     def _find(self, nbytes: int) -> Block:
+        """Return a free block of the right capacity, or make one; the caller holds the lock."""
         capacity = capacity_of(nbytes)
         if shelf := self._shelves.get(capacity):
             self._cached -= capacity
             return shelf.pop()
-        if self.limit is not None:  # what is kept is within the limit, too, and what blocks have beyond their bytes
+        if self.limit is not None:  # the limit includes free blocks, and capacity beyond the requested bytes
             room = self.limit - (self._reserved - self._cached)
             self._trim(max(0, room - capacity))
             capacity = capacity if capacity <= room else _whole(nbytes)
@@ -257,6 +260,7 @@ class BlockPool:
         return block
 
     def _made(self, capacity: int, nbytes: int) -> Block:
+        """Make a block; if memory lacks, free all unused blocks and make the smallest sufficient block."""
         try:
             return Block(self._make(capacity), capacity)
         except self._lacking:
@@ -269,6 +273,7 @@ class BlockPool:
         return MemoryError(f"no room for {nbytes} bytes in {self.what}: {used}")
 
     def _trim(self, most: int) -> None:
+        """Do as `trim`, without collecting; the caller holds the lock."""
         for capacity in sorted(self._shelves, reverse=True):
             shelf = self._shelves[capacity]
             while shelf and self._cached > most:
@@ -281,9 +286,9 @@ class BlockPool:
 
 
 class CudaBuffer:
-    """An array in the memory of a GPU, in C order; made by :class:`CudaDevice`.
+    """An array in GPU memory, in C order; made by :class:`CudaDevice`.
 
-    CuPy takes it without a copy: ``cupy.asarray(buffer)``.
+    CuPy wraps a buffer without a copy: ``cupy.asarray(buffer)``.
 
     Attributes
     ----------
@@ -291,11 +296,11 @@ class CudaBuffer:
     dtype : numpy.dtype
     nbytes, size : int
     flags : object
-        Says that it is contiguous, as those of NumPy's and CuPy's arrays.
+        Flags with `c_contiguous` True, as NumPy's and CuPy's arrays have.
     """
 
     flags: SimpleNamespace = SimpleNamespace(c_contiguous=True)
-    base = None  # it is a view of nothing
+    base = None  # a buffer is never a view
     __slots__ = ("__weakref__", "_block", "_pool", "dtype", "nbytes", "shape", "size")
 
     def __init__(self, pool: BlockPool, shape: tuple[int, ...], dtype: DTypeLike) -> None:
@@ -304,7 +309,7 @@ class CudaBuffer:
         self.shape, self.dtype = shape, np.dtype(dtype)
         if self.dtype.hasobject or self.dtype.kind == "T":
             raise DtypeError(
-                "these values can not be in the memory of a GPU",
+                "these values cannot be in the memory of a GPU",
                 wanted="numbers or booleans",
                 got=self.dtype,
                 hint="keep operations on strings on a CPU device",
@@ -323,12 +328,12 @@ class CudaBuffer:
 
     @property
     def pointer(self) -> int:
-        """Address on the device, 0 if it has no bytes.
+        """Address on the device, 0 without bytes.
 
         Raises
         ------
         DeviceClosed
-            If the device was closed: its memory has ended with it.
+            If the device was closed, which ended its memory.
         """
         if self._pool.closed:
             raise DeviceClosed(f"{self!r} has ended with its device", hint="copy out what is still needed before")
@@ -340,27 +345,27 @@ class CudaBuffer:
         return {"shape": self.shape, "typestr": self.dtype.str, "data": data, "strides": None, "version": 3}
 
     def is_in(self, pool: BlockPool) -> bool:
-        """Say whether it is in this memory."""
+        """Return True if the buffer is in the memory of `pool`."""
         return self._pool is pool
 
     @property
     def charge(self) -> Charge | None:
-        """What counts it."""
+        """Charge that counts the buffer, None without bytes."""
         return None if self._block is None else self._block.charge
 
     @property
     def reusable_after(self) -> int:
-        """Number of the marker on the compute stream behind which other streams may write here."""
+        """Number of the marker on the compute stream after which other streams may write into the buffer."""
         return 0 if self._block is None else self._block.reusable_after or 0
 
     def record_use(self) -> None:
-        """Note that kernels use the buffer: they may still run when the last reference to it is gone."""
+        """Note use by kernels, which may still run when the last reference to the buffer is gone."""
         if self._block is not None and self._block.reusable_after is None:
             self._block.reusable_after = 0
 
 
 def buffer_of(array: Any) -> CudaBuffer | None:
-    """Return the buffer that something is, or that an array of CuPy's is in; None for any other memory."""
+    """Return `array` if a buffer, or the buffer of a CuPy array; None for any other memory."""
     if isinstance(array, CudaBuffer):
         return array
     buffer = getattr(getattr(getattr(array, "data", None), "mem", None), "buffer", None)
@@ -373,20 +378,20 @@ def _charge_of(array: Any) -> Charge | None:
 
 
 def buffer_in(array: Any) -> CudaBuffer:
-    """Return the buffer that an array which counts in a pool is in."""
+    """Return the buffer of an array that a pool counts."""
     buffer = buffer_of(array)
     assert buffer is not None
     return buffer
 
 
 class _PinnedBase:
-    """Base of arrays in page-locked memory: it holds their block as long as one of them lives."""
+    """Base object of arrays in page-locked memory, which holds their block until all of them are gone."""
 
     __slots__ = ("__array_interface__", "_memory", "block", "given", "pool")
 
     def __init__(self, pool: BlockPool, nbytes: int, given: deque[int] | None) -> None:
         self.pool, self.given, self.block = pool, given, pool.take(nbytes)
-        self._memory = self.block.memory  # lives on when the device closes
+        self._memory = self.block.memory  # the arrays' own reference: a closing device clears that of the block
         self.__array_interface__ = self._memory[:nbytes].__array_interface__
 
     def __del__(self) -> None:
@@ -399,9 +404,9 @@ class _PinnedBase:
 def pinned_array(
     pool: BlockPool, shape: tuple[int, ...], dtype: np.dtype[Any], given: deque[int] | None = None
 ) -> NDArray[Any]:
-    """Return a new array in page-locked memory; its block comes back when the array and its views are gone.
+    """Return a new array in page-locked memory; its block returns to the pool with the last view of the array.
 
-    `given` is told its bytes then.
+    The block's bytes are then appended to `given`.
     """
     nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     if nbytes == 0:
@@ -410,7 +415,7 @@ def pinned_array(
 
 
 def is_pinned(array: NDArray[Any], pool: BlockPool) -> bool:
-    """Say whether an array is page-locked memory of this pool, and contiguous."""
+    """Return True if an array is contiguous and in page-locked memory of this pool."""
     base: Any = array
     while isinstance(base, np.ndarray):
         base = base.base
@@ -418,7 +423,7 @@ def is_pinned(array: NDArray[Any], pool: BlockPool) -> bool:
 
 
 class PinnedMemory:
-    """One user's share of a pool of page-locked memory; see :class:`HostMemory`."""
+    """A share of a pool of page-locked memory; see :class:`HostMemory`."""
 
     def __init__(self, pool: BlockPool, limit: int | None) -> None:
         self.limit = limit
@@ -442,4 +447,4 @@ class PinnedMemory:
         return array
 
     def close(self) -> None:
-        """Do nothing: the device keeps what is free."""
+        """Do nothing: the device's pool keeps free blocks."""

@@ -1,4 +1,4 @@
-"""Streams of a GPU: the device's thread calls the work, which enqueues; a thread of the stream waits for the end.
+"""Streams of a GPU: the device's thread calls work, which enqueues; a thread of the stream waits for the end.
 
 See docs/design/0014-cuda.md.
 """
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from .memory import Block
 
 T = TypeVar("T")
-_NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: what others do on the default stream holds up nobody
+_NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: other libraries' work on the default stream holds up nothing here
 
 
 def wait_for(event: Event[Any]) -> None:
-    """Let this thread wait until an event is done, well or not."""
+    """Block this thread until an event is done, well or not."""
     told = Lock()
     told.acquire()
     if event.listen(told.release):
@@ -37,9 +37,9 @@ class CudaEvent(Event[T]):
     Attributes
     ----------
     core : Core
-        Of its device.
+        Core of its device.
     enqueued : bool
-        Whether the work was called, so that the device knows what it is to do.
+        Whether the work was called and the device knows all of the work.
     """
 
     __slots__ = ("_enqueued_listeners", "_marker", "core", "enqueued")
@@ -48,33 +48,32 @@ class CudaEvent(Event[T]):
         super().__init__(stream, kind)
         self.core: Core = stream.core
         self.enqueued: bool = False
-        self._marker: Any = (
-            None  # pycuda's event, recorded behind the work, until that is done; guarded by the core's markers_lock
-        )
+        # pycuda's event recorded after the work, until the work is done; guarded by the core's markers_lock
+        self._marker: Any = None
         self._enqueued_listeners: list[Callable[[], object]] = []  # guarded by the lock of the event
 
     def listen_enqueued(self, call: Callable[[], object]) -> bool:
-        """Have `call` called when the work was enqueued or has ended; False if it has been already."""
+        """Register `call` for the moment when the work is enqueued or has ended; return False if already so."""
         with self._lock:
             if not (self.enqueued or self._done):
                 self._enqueued_listeners.append(call)
             return not (self.enqueued or self._done)
 
     def enqueued_result(self) -> T:
-        """Return the result that the event will have, or raise what it fails with, once it was enqueued."""
+        """Return the future result of enqueued work, or raise its error."""
         if self._error is not None:
             raise self._error.with_traceback(self._traceback)
         return self._result  # type: ignore[return-value]
 
     def begin(self, marker: Any, known: bool) -> None:
-        """Note that the work was enqueued, and tell the streams that wait for that.
+        """Note that the work was enqueued, and tell waiting streams.
 
         Parameters
         ----------
         marker : pycuda.driver.Event or None
-            Recorded behind the work; None if nothing was enqueued.
+            Event recorded after the work; None if nothing was enqueued.
         known : bool
-            Whether the device knows all of the work; else (the host has a part in it) others must wait for its end.
+            Whether the device knows all of the work. If the host does a part, other streams must wait for the end.
         """
         self._marker = marker
         if known:
@@ -89,18 +88,18 @@ class CudaEvent(Event[T]):
             call()
 
     def make_wait(self, stream: CudaStream) -> None:
-        """Let a stream of any device wait for the work, unless that is done (``cuStreamWaitEvent``)."""
+        """Make a stream of any device wait for the work, unless done (``cuStreamWaitEvent``)."""
         with self.core.markers_lock:
             if self._marker is not None and self.stream is not stream:
                 stream.inner.wait_for_event(self._marker)
 
     def wait(self) -> None:
-        """Wait until the device has done the work; for the thread that ends it."""
+        """Block until the device has done the work; for the thread that ends the event."""
         if self._marker is not None:
             self._marker.synchronize()
 
     def recycle_marker(self) -> None:
-        """Let the marker be used for another event."""
+        """Return the marker to the core, for another event."""
         with self.core.markers_lock:
             if self._marker is not None:
                 self.core.markers.append(self._marker)
@@ -117,13 +116,13 @@ class CudaStreamOp(StreamOp):
     Attributes
     ----------
     ahead : bool
-        Whether it is called when what it waits for is enqueued on CUDA streams; the device does the waiting then.
+        Whether the work may be called once events of `after` are enqueued on CUDA streams; the device then waits.
     then : callable or None
-        Gets the result when the device is done, and returns another one; the host's part of the work.
+        Host's part of the work: called with the result when the device is done, returns another result.
     blocks : list of Block
-        Memory given back while it was called, which what it enqueued may still use.
+        Blocks given back during the call, which enqueued work may still use.
     number : int
-        Of the marker behind it among all of its stream; 0 if there is none.
+        Number of the marker after the work, counted by stream; 0 without a marker.
     """
 
     __slots__ = ("ahead", "blocks", "number", "then")
@@ -135,9 +134,9 @@ class CudaStreamOp(StreamOp):
         self.number: int = 0
 
     def waits(self, call: Callable[[], object]) -> bool:
-        # As in `StreamOp`, but work that may be enqueued ahead waits for a CUDA event only until that one's work is
-        # enqueued: the device does the rest. This is called whenever the stream is woken, by whatever event. So for an
-        # event that was asked before, its state is looked at; asking again would register one more call each time.
+        # As in `StreamOp`, but work that may be enqueued ahead waits for a CUDA event only until the event's work is
+        # enqueued: the device does the rest. Any event that wakes the stream leads here. So an event asked before is
+        # only looked at; asking it again would register one more call each time.
         while self._seen < len(self.after):
             event = self.after[self._seen]
             asks = event.listen_enqueued if self.ahead and isinstance(event, CudaEvent) else event.listen
@@ -175,9 +174,9 @@ class CudaStream(QueuedStream):
     Attributes
     ----------
     core : Core
-        Of its device.
+        Core of its device.
     inner : pycuda.driver.Stream
-        For the device's thread only.
+        Stream of the driver, for the device's thread only.
     """
 
     def __init__(self, name: str, core: Core) -> None:
@@ -186,7 +185,7 @@ class CudaStream(QueuedStream):
         self.inner: Any = None
         self._change = Condition(self._lock)
         self._under_way: deque[CudaStreamOp] = deque()  # enqueued and not ended, in order
-        self._telling = False  # whether one is just being ended
+        self._telling = False  # whether an op has left `_under_way` and its waiters are being told
         self._ending = False  # whether the waiting thread is to end
         self._free = float("-inf")  # when the last work ended, in seconds by the clock
         self._last_recorded = self._last_passed = 0  # numbers of markers
@@ -194,16 +193,16 @@ class CudaStream(QueuedStream):
 
     @property
     def handle(self) -> int:
-        """The driver's."""
+        """Handle of the driver's stream."""
         return int(self.inner.handle)
 
     def __cuda_stream__(self) -> tuple[int, int]:
-        """Return version and handle, as other libraries ask for them: ``cupy.cuda.Stream.from_external(stream)``."""
+        """Return version and handle, for other libraries: ``cupy.cuda.Stream.from_external(stream)``."""
         return 0, self.handle
 
     @property
     def next_marker(self) -> int:
-        """Number of the marker that will be behind all that was enqueued so far."""
+        """Number of the next marker, which will follow all work enqueued so far."""
         return self._last_recorded + 1
 
     def submit(
@@ -222,11 +221,11 @@ class CudaStream(QueuedStream):
         Parameters
         ----------
         ahead : bool
-            Say that the work only enqueues, and looks neither at results nor at bytes of what it waits for. Then it is
-            called as soon as that is enqueued, if it is work of CUDA devices, and the GPU waits instead of the host.
+            Promise that the work only enqueues, without looking at results or bytes of the events in `after`. The work
+            is then called as soon as CUDA devices' work in `after` is enqueued, and the GPU waits instead of the host.
         then : callable, optional
-            Called in another thread with the work's result when the device is done; returns the event's result. It
-            must not call the driver.
+            Called in another thread with the work's result when the device is done; returns the event's result. The
+            call must not use the driver.
         """
         event: CudaEvent[T] = CudaEvent(self, kind)
         self._add(CudaStreamOp(event, work, after, uses, nbytes, self.clock.now(), ahead=ahead, then=then))
@@ -239,26 +238,26 @@ class CudaStream(QueuedStream):
             return StreamStatistics(*counts, self._busy_seconds)
 
     def close(self) -> Event[Any] | None:
-        last = super().close()  # of what is being enqueued, and so behind all others
+        last = super().close()  # the event of work being enqueued, which is later than all under way
         with self._lock:
             return last or (self._under_way[-1].event if self._under_way else None)
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is under way, and who waited for it was told."""
+        """True if nothing is under way and all waiters were told."""
         with self._lock:
             return not (self._under_way or self._running or self._telling)
 
     # ---- called by the device's thread
 
     def start(self) -> None:
-        """Open the stream and begin to wait for its work."""
+        """Open the driver's stream and start the waiting thread."""
         self.inner = self.core.driver.Stream(_NON_BLOCKING)
         self._thread = Thread(target=self._serve, name=f"tagloom {self.name}", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Wait for what is under way and give back what the stream is made of."""
+        """Wait for work under way, end the waiting thread and drop the driver's stream."""
         with self._change:
             self._ending = True
             self._change.notify()
@@ -269,12 +268,12 @@ class CudaStream(QueuedStream):
         self.inner = None
 
     def _finish(self) -> None:
-        """Wait for work that other libraries have enqueued, without markers; a device that has failed does no more."""
+        """Wait for work enqueued by other libraries, without markers; a failed device does no more work."""
         with suppress(self.core.driver.Error):
             self.inner.synchronize()
 
     def make_wait(self, stream: CudaStream, number: int) -> None:
-        """Let another stream of the device wait until this one has passed a marker of that number."""
+        """Make another stream of the device wait until this stream has passed the marker `number`."""
         if number <= self._last_passed:
             return
         with self._lock:
@@ -282,6 +281,7 @@ class CudaStream(QueuedStream):
         if event is not None:
             event.make_wait(stream)
             return
+        # No work under way has this marker or a later one: record another, after all kernels enqueued so far.
         marker = self._record_marker()
         try:
             stream.inner.wait_for_event(marker)
@@ -290,13 +290,13 @@ class CudaStream(QueuedStream):
                 self.core.markers.append(marker)
 
     def _record_marker(self) -> Any:
-        """Record a marker; what is given back from now on is behind the next one."""
+        """Record a marker; it follows the last use of all blocks given back so far."""
         self.core.memory.collect()
         self._last_recorded += 1
         return self.core.record_marker(self.inner)
 
     def proceed(self) -> bool:
-        """Enqueue the first piece of work, if it need not wait; say whether there was one."""
+        """Enqueue the first piece of work unless it must wait; return True if work was enqueued."""
         with self._lock:
             op = self._next()
             self._running = op
@@ -316,7 +316,7 @@ class CudaStream(QueuedStream):
         self.core.wake()
 
     def _enqueue(self, op: CudaStreamOp) -> Any:
-        """Call the work; return the marker behind it, None if there is nothing to wait for."""
+        """Call the work; return the marker after it, None if nothing was enqueued."""
         if (error := op.obstacle) is not None:
             op.event.note(error=error)
             return None
@@ -327,7 +327,7 @@ class CudaStream(QueuedStream):
                     event.make_wait(self)
             op.blocks = self.core.perform(op)
             op.number = self.next_marker
-            return self._record_marker()  # no local: the frame of what failed may keep this one
+            return self._record_marker()  # no local: a traceback of failed work may keep this frame
         except self.core.driver.Error as failure:
             op.event.note(error=self.core.translated(failure, f"{self.name}: enqueuing {op.event.kind or 'work'}"))
             op.number = 0
@@ -345,7 +345,7 @@ class CudaStream(QueuedStream):
             self.core.driver.Context.pop()
 
     def _oldest(self) -> CudaStreamOp | None:
-        """Wait for something to wait for; None at the end."""
+        """Wait until work is under way and return the oldest; None at the end."""
         with self._change:
             while not self._under_way:
                 if self._ending:
@@ -361,8 +361,8 @@ class CudaStream(QueuedStream):
             event.wait()
         except self.core.driver.Error as failure:
             error = self.core.translated(failure, f"{self.name}: {event.kind or 'work'} failed on the device")
-        # The device has done the work that this one waited for; the threads of other streams may not know yet. Events
-        # end in the order of their dependences, so wait for them.
+        # The device has done the work of all events in `after`, but the threads of their streams may not have ended
+        # them yet. Events must end in the order of their dependences, so wait for them.
         for other in op.after:
             wait_for(other)
         if error is None:
@@ -380,4 +380,4 @@ class CudaStream(QueuedStream):
         self._end(op, now, error)
         self._telling = False
         if self.idle:
-            self.core.wake()  # what waits was told by the event; this is for the clock, and for memory to be trimmed
+            self.core.wake()  # waiting work was told by the event; this releases the clock and trims the pools

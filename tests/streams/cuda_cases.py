@@ -400,7 +400,7 @@ async def test_buffers_stay_where_they_are(rig):
 
 
 async def test_opening_what_is_not_there():
-    with pytest.raises(CudaError, match="can not be opened: cuDeviceGet failed"):
+    with pytest.raises(CudaError, match="cannot be opened: cuDeviceGet failed"):
         CudaDevice("/device:CUDA:1", 1)
 
 

@@ -125,7 +125,7 @@ def test_a_missing_driver_is_an_error_of_ours_where_warnings_are_errors(tmp_path
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.syspath_prepend(tmp_path)
     try:
-        with pytest.raises(CudaUnavailable, match="pycuda can not be imported: libcuda"):
+        with pytest.raises(CudaUnavailable, match="pycuda cannot be imported: libcuda"):
             cuda_devices()
     finally:
         sys.modules.pop("pycuda", None)
