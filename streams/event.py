@@ -113,8 +113,8 @@ class Event(Generic[T]):
     def take(self) -> T:
         """Return the result, as `result` does, and drop it from the event.
 
-        The thread ending the event may hold the event a moment longer, as do waiting coroutines. By taking the result, a
-        caller who counts bytes becomes its only owner.
+        The thread ending the event may hold the event a moment longer, as do waiting coroutines. A caller who counts
+        bytes takes the result, to be its only owner.
         """
         result = self.result()
         self._result = None

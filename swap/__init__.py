@@ -1,4 +1,4 @@
-"""Saved values that leave a device's memory while nobody needs them: policy, states, tiers, transfers, report."""
+"""Swapping of saved values out of a device's memory until their next read: policy, states, tiers, copies, report."""
 
 from .policy import SwapPolicy
 from .report import SwapReport

@@ -1,4 +1,4 @@
-"""Copies of saved values that are under way: the work that follows each, the bytes moved, the errors."""
+"""Copies of saved values under way: their callbacks, the bytes moved, the errors."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .counts import SwapCounts
 from .disk import Extent
 from .entry import Array, SwapEntry
 
-SwapOut = tuple[SwapEntry, Array, Extent | None]  # a value, its block of host memory, the extent it goes to from there
-SwapIn = tuple[SwapEntry, Array]  # a value and the buffer it goes to
+SwapOut = tuple[SwapEntry, Array, Extent | None]  # a value, its block of host memory, its extent in the file if any
+SwapIn = tuple[SwapEntry, Array]  # a value and its buffer on the device
 Moving = TypeVar("Moving", SwapOut, SwapIn)
 
 
@@ -24,18 +24,18 @@ class SwapCopies:
     Parameters
     ----------
     counts : SwapCounts
-        Of the step and the device.
+        Counts of the step and the device.
 
     Attributes
     ----------
     wake : callable
-        Called when memory was given back, or a read that waited may go on.
+        Called when memory was freed, or a waiting read may proceed.
     fail : callable
-        Called with the error of a copy that no read waits for.
+        Called with the error of a copy without waiting reads.
     show : callable
-        Called with stream, tier, bytes and event of each copy that has ended well.
+        Called with stream, tier, bytes and event of each successful copy.
     closed : bool
-        Whether the step is over: its copies are not reported any more.
+        Whether the step is over, which ends all reports of its copies.
     """
 
     def __init__(self, counts: SwapCounts) -> None:
@@ -44,16 +44,16 @@ class SwapCopies:
         self.fail: Callable[[BaseException], None] = nothing
         self.show: Callable[[str, str, int, Event[Any]], None] = nothing
         self.closed: bool = False
-        self._under_way: dict[Event[Any], Callable[[Event[Any]], None]] = {}  # each with the callback that follows
+        self._under_way: dict[Event[Any], Callable[[Event[Any]], None]] = {}  # callbacks by event
 
     def __len__(self) -> int:
         return len(self._under_way)
 
     def follow(self, event: Event[Any], call: Callable[[Event[Any]], None]) -> None:
-        """Have `call` called with the event when its copy has ended.
+        """Call `call` with the event when its copy has ended.
 
-        The callback is kept here and not by the event. It refers to saved values, and the thread that ends a copy
-        holds the event for a moment longer: memory that the step lets go of must be free at once, not after that.
+        The callback is kept here, not by the event. It refers to saved values, and the thread ending a copy holds the
+        event a moment longer, while memory dropped by the step must be free at once.
         """
         self._under_way[event] = call
         event.add_done_callback(self._ended)
@@ -66,7 +66,7 @@ class SwapCopies:
     def count(
         self, stream: str, total: dict[str, int], moved: Sequence[tuple[str, SwapEntry]], event: Event[Any]
     ) -> None:
-        """Count the values, each with its tier, that one copy has moved; add their bytes to `total` by tier."""
+        """Count the values moved by a copy, each with its tier; add their bytes to `total` by tier."""
         sizes: dict[str, int] = {}
         for tier, entry in moved:
             sizes[tier] = sizes.get(tier, 0) + entry.size
@@ -76,12 +76,12 @@ class SwapCopies:
         self.counts.timed(event)
 
     def complain(self, error: BaseException, entry: SwapEntry, what: str) -> None:
-        """Fail the step with an error of a copy, unless the copy was withdrawn."""
+        """Fail the step with an error of a copy, unless the copy was withdrawn or the device closed."""
         if not self.closed and not isinstance(error, (Withdrawn, DeviceClosed)):
             self.fail(self.error(error, entry, what))
 
     def error(self, error: BaseException, entry: SwapEntry, what: str) -> BaseException:
-        """Return the SwapError of a value whose copy failed."""
+        """Return the SwapError for a value and the error of its copy."""
         found = SwapError(
             f"a saved value of {format_size(entry.size)} {what}: {error}",
             device=self.counts.device,
@@ -93,7 +93,7 @@ class SwapCopies:
         return found
 
     def close(self) -> None:
-        """Withdraw the copies that have not begun; tell nobody of the others."""
+        """Withdraw the copies that have not begun, and stop reporting the others."""
         self.closed = True
         self.wake = self.fail = self.show = nothing
         for event in list(self._under_way):
@@ -103,13 +103,13 @@ class SwapCopies:
         """Wait until no copy is under way."""
         while self._under_way:
             await next(iter(self._under_way)).over()
-            await asyncio.sleep(0)  # its callback comes first
+            await asyncio.sleep(0)  # for the event's callback, which the loop calls next
 
 
 def in_batches(moving: list[Moving], nbytes: int) -> Iterator[list[Moving]]:
-    """Yield values in batches of at most so many bytes, or one value.
+    """Yield values in batches of at most `nbytes` bytes, or a single larger value.
 
-    A batch is one copy: large enough to be worth the calls, small enough for memory to come back soon.
+    A batch is copied as a unit: large enough to be worth the calls, small enough to free memory soon.
     """
     batch: list[Moving] = []
     size = 0

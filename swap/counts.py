@@ -1,4 +1,4 @@
-"""Counts of a step's saved values: how many bytes moved, and why none did."""
+"""Counts of a step's saved values: bytes moved, and reasons for values to stay."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from ..streams.event import Event
 
 @dataclass(slots=True)
 class SwapCounts:
-    """Counts of one step on one device, which grow as it goes on.
+    """Running counts of a step on a device.
 
     Attributes
     ----------
     device : str
     limit : int
-        Bytes.
+        Memory limit of the device, in bytes.
     swappable : int
-        Saved values that were large enough to move, if only where no larger one was left to.
+        Saved values large enough to move, if necessary after all larger values.
     small, held, soon, full : int
-        How often a value was too small to move; had another owner, or was part of something larger; would have been
-        read again before it could be out and back; found no room in a tier.
+        How often a value was too small to move; had another owner, or was part of a larger array; would have been
+        read before a copy out and back could end; found no room in a tier.
     peak : int
         Most bytes in use on the device when a value was saved.
     hits, misses : int
-        Reads of values that had been prefetched; reads that had to wait.
+        Reads of prefetched values; reads that had to wait.
     bytes_out, bytes_in : dict of str to int
-        By tier, "host", "disk" or "feed".
+        Bytes copied out and in by tier, "host", "disk" or "feed".
     copy_seconds : float
-        That the copies took, all together.
+        Total duration of the copies.
     stalled_seconds : float
-        In which the step did nothing but wait for copies.
+        Time in which the step only waited for copies.
     tiers : mapping of str to (int, int)
-        Bytes in the session's tiers when the step ended, and the most there ever were.
+        Bytes in the session's tiers when the step ended, and the peaks so far.
     """
 
     device: str
@@ -54,6 +54,6 @@ class SwapCounts:
     tiers: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def timed(self, copy: Event[Any]) -> None:
-        """Count the time of a copy."""
+        """Add the duration of a copy."""
         if copy.began is not None and copy.ended is not None:
             self.copy_seconds += copy.ended - copy.began

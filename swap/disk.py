@@ -1,4 +1,4 @@
-"""The tier on disk: a file without a name that takes saved values."""
+"""The tier on disk: an unnamed file for saved values."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ..streams.cpu import ThreadStream
 from ..streams.event import Event
 
 Array = np.ndarray[Any, Any]
-_PAGE = 4096  # extents begin at multiples of it
+_PAGE = 4096  # bytes; extents begin at multiples of a page
 
 
 class Extent:
-    """A piece of the file; given back with the last reference to it.
+    """A piece of the file, free again after the last reference to the object.
 
     Attributes
     ----------
@@ -36,24 +36,24 @@ class Extent:
         self.size: int = size
 
     def __del__(self) -> None:
-        # A finalizer may run in any thread, in the middle of anything: so no lock, and nothing more than this.
+        # A finalizer may run in any thread, in the middle of anything: so no lock, only an append.
         self._tier._given.append((self.offset, self.size))
 
 
 class DiskTier:
-    """Tier in a file, unlinked as soon as it is made, with a stream for writing and one for reading.
+    """Tier in a file, unlinked at its creation, with separate streams for writing and reading.
 
     Parameters
     ----------
     directory : str or path
     limit : int or None
-        Bytes that values in it may take.
+        Bytes for values in the file.
     clock : Clock
 
     Attributes
     ----------
     peak_bytes : int
-        The most bytes that the values in it took.
+        Most bytes of values in the file so far.
     """
 
     def __init__(self, directory: str | os.PathLike[str], limit: int | None, clock: Clock) -> None:
@@ -72,13 +72,13 @@ class DiskTier:
                 hint="name another directory as SwapPolicy(disk=...)",
             ) from error
         os.unlink(path)
-        self._given: deque[tuple[int, int]] = deque()  # offset and size of extents given back and not sorted in yet
-        self._end = 0  # of the part of the file that extents are or were in
+        self._given: deque[tuple[int, int]] = deque()  # offset and size of freed extents, not in `_free` yet
+        self._end = 0  # end of the part of the file where extents are or were, in bytes
         self._free: dict[int, list[int]] = {}  # size -> offsets
 
     @property
     def live_bytes(self) -> int:
-        """Bytes of the values in it."""
+        """Bytes of the values in the file."""
         while self._given:
             offset, size = self._given.popleft()
             self._live -= size
@@ -86,11 +86,12 @@ class DiskTier:
         return self._live
 
     def take(self, size: int) -> Extent | None:
-        """Return a piece of the file; None where the limit leaves no room."""
+        """Return a piece of the file; None if the limit leaves no room."""
         live = self.live_bytes + size
         if self.limit is not None and live > self.limit:
             return None
         self._live, self.peak_bytes = live, max(self.peak_bytes, live)
+        # Only extents of equal size are reused: saved values of a loop have few sizes, and no search is needed.
         offsets = self._free.get(size)
         if offsets:
             return Extent(self, offsets.pop(), size)
@@ -98,7 +99,7 @@ class DiskTier:
         return Extent(self, offset, size)
 
     def write(self, source: Array, extent: Extent) -> Event[Extent]:
-        """Write a contiguous array; the event's result is the extent. It fails with OSError where the disk is full."""
+        """Write a contiguous array; the event's result is the extent, its error OSError if the disk is full."""
         work = partial(self._write_now, source, extent)
         return self.writing.submit(work, kind="DiskWrite", nbytes=extent.size)
 
@@ -123,7 +124,7 @@ class DiskTier:
             rest, offset = rest[done:], offset + done
 
     async def aclose(self) -> None:
-        """Wait for reads and writes that have begun and close the file, whose bytes the system then gives back."""
+        """Wait for reads and writes under way and close the file, whose space the system then frees."""
         if self._file < 0:
             return
         for stream in (self.writing, self.reading):
@@ -132,7 +133,7 @@ class DiskTier:
                 await running.over()
         for stream in (self.writing, self.reading):
             stream.join()
-        if self._file >= 0:  # nobody has closed it meanwhile
+        if self._file >= 0:  # unless another call has closed the file during the waits
             os.close(self._file)
             self._file = -1
 

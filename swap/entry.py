@@ -1,4 +1,4 @@
-"""A saved value under swap: where its bytes are, and which state may follow. See docs/design/0012-swap.md."""
+"""Entry of a saved value under swap, with its states and their transitions. See docs/design/0012-swap.md."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Array = np.ndarray[Any, Any]
 
 
 class State(Enum):
-    """State of a saved value: which memories hold its bytes, and whether a copy of them is under way."""
+    """State of a saved value: the memories with its bytes, and whether a copy is under way."""
 
     if TYPE_CHECKING:
 
         def __hash__(self) -> int: ...
     else:
-        __hash__ = object.__hash__  # that of Enum is a call in Python
+        __hash__ = object.__hash__  # Enum's own is a Python function, and states are keys of tables
 
     RESIDENT = "in the device's memory only"
     SWAPPING_OUT = "in the device's memory, and being copied out"
@@ -31,7 +31,7 @@ class State(Enum):
     CACHED = "in the device's memory and in a tier"
 
 
-# The states that may follow. A copy out succeeds, or fails and leaves the array where it was; so does a copy in. The
+# The next states of each state. A copy out succeeds, or fails and leaves the array where it was; so does a copy in. The
 # array of a CACHED value can be dropped at no cost, as that of a clean page can. An array that was copied from host
 # memory (RESIDENT -> CACHED) is CACHED from its beginning: its source still holds the bytes.
 TRANSITIONS: dict[State, frozenset[State]] = {
@@ -53,31 +53,31 @@ HOLDINGS: dict[State, tuple[bool, bool, bool]] = {
 
 
 class SwapEntry(SwappableArray):
-    """Entry of a saved value that may move; the slots of series hold the entry instead of the array.
+    """Entry of a saved value that may move; slots of series hold the entry instead of the array.
 
     Parameters
     ----------
     array : Buffer
-        Of the device whose memory the value may leave, an instance of `Device.buffer`.
+        Buffer of the device whose memory the value may leave, an instance of `Device.buffer`.
     saved_at : float
-        Seconds by the device's clock.
+        Time of saving, in seconds by the device's clock.
     fetch : callable
-        Gets the entry and a contiguous array or None; copies the bytes at the entry's location at once into that
-        array, or into a new one, and returns it.
+        Called with the entry and a contiguous array or None; copies the bytes at the entry's location into the array,
+        or a new array, before the call returns, and returns the array.
 
     Attributes
     ----------
     state : State
     shape, dtype, size
-        Of the value; `size` in bytes.
+        Shape and dtype of the value, and its size in bytes.
     location : numpy.ndarray, Extent or None
-        Where a tier, or the feed of a `host_backed` value, keeps the bytes; given back with the last reference to it.
+        Place of the bytes in a tier, or in the feed of a `host_backed` value; freed with its last reference.
     copy : Event or None
         The copy under way.
     host_backed : bool
-        Whether the location is memory of the host that nobody else gives back: rows of a feed.
+        Whether the location is rows of a feed, in host memory owned by the feed.
     waiters : list of asyncio.Future
-        Reads that wait for the copy in.
+        Futures of the reads waiting for the copy in.
     """
 
     __slots__ = ("copy", "dtype", "fetch", "host_backed", "location", "saved_at", "shape", "size", "state", "waiters")
@@ -96,18 +96,18 @@ class SwapEntry(SwappableArray):
         self.waiters: list[asyncio.Future[Array]] = []
 
     def begin_on_host(self) -> None:
-        """Begin as SWAPPED_OUT: the array that the entry was made of lies in host memory, not on the device."""
+        """Begin as SWAPPED_OUT, for an entry of an array in host memory instead of the device's."""
         self.array, self.location, self.state, self.host_backed = None, self.array, State.SWAPPED_OUT, True
 
     def become(
         self, state: State, *, array: Array | None = None, location: Any = None, copy: Event[Any] | None = None
     ) -> None:
-        """Enter another state with the array, location and copy that the value has there.
+        """Enter another state, with the value's array, location and copy in this state.
 
         Raises
         ------
         RuntimeError
-            If `TRANSITIONS` does not allow the state, or `HOLDINGS` wants other things than those given.
+            If `TRANSITIONS` does not allow the state, or the arguments do not agree with `HOLDINGS`.
         """
         if state not in TRANSITIONS[self.state]:
             raise RuntimeError(f"internal error: a saved value went from {self.state} to {state}")
@@ -116,11 +116,11 @@ class SwapEntry(SwappableArray):
         self.state, self.array, self.location, self.copy = state, array, location, copy
 
     def now(self) -> Array:
-        """Return the array; one that was swapped out is copied in at once, which blocks the calling thread."""
+        """Return the array; copy in a swapped-out value at once, which blocks the calling thread."""
         return self.fetch(self, None) if self.array is None else self.array
 
     def copy_to(self, target: Array) -> None:
-        """Copy the array at once into a contiguous one."""
+        """Copy the array at once into a contiguous array."""
         if self.array is None:
             self.fetch(self, target)
         else:

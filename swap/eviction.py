@@ -1,4 +1,4 @@
-"""The values that one step has saved on one device, oldest first: the order in which they are evicted.
+"""Order of eviction: the values saved by a step on a device, oldest first.
 
 See docs/design/0012-swap.md.
 """
@@ -15,25 +15,25 @@ from ..kernels.scheduler.series import Series
 from ..streams.capabilities import SwapSupport
 from .entry import Array, State, SwapEntry
 
-_NEAR = 32  # entries made ahead; two slots of an iteration that hold the same array are about this close in the queue
-Slot = tuple[ref[Series], int, float]  # a slot that holds a plain array: its series, its index, when it was saved
+_NEAR = 32  # entries made ahead; two slots of an iteration with the same array are about this close in the queue
+Slot = tuple[ref[Series], int, float]  # a slot with a plain array: its series, its index, the time of saving
 
 
 class EvictionQueue:
-    """Queue of saved values, the oldest in front.
+    """Queue of saved values, oldest first.
 
-    Behind are slots that still hold plain arrays, as the C code noted them; in front are values with a SwapEntry. An
-    entry is made only as a slot comes to the front: most steps never need one.
+    Its first part holds values with a SwapEntry; the rest are slots with plain arrays, as noted by the C code. A slot
+    receives an entry only when its turn comes: most steps never need entries.
 
     Parameters
     ----------
     device : SwapSupport
     slots : SavedSlots
-        Is told that something may have moved.
+        Its `has_moved` is set with the first entry, as values may move from then on.
     notes : collections.deque
-        Of these slots, those saved last of one kind, which have no entries yet.
+        Slots noted by `slots`, either the large or the small values, without entries so far.
     fetch : callable
-        That of a SwapEntry.
+        The `fetch` of each SwapEntry.
     """
 
     def __init__(
@@ -46,8 +46,8 @@ class EvictionQueue:
         self._device, self._slots, self._fetch = device, slots, fetch
         self._known: WeakValueDictionary[int, SwapEntry] = WeakValueDictionary()  # by the id of the resident array
         self._front: deque[ref[SwapEntry]] = deque()  # taken next
-        self._queue: deque[ref[SwapEntry] | Slot] = notes  # behind the front
-        self._origins: dict[int, tuple[ref[Array], Array]] = {}  # array id -> the array, the rows it is a copy of
+        self._queue: deque[ref[SwapEntry] | Slot] = notes  # taken after the front
+        self._origins: dict[int, tuple[ref[Array], Array]] = {}  # array id -> the array, its source rows
 
     def __len__(self) -> int:
         return len(self._front) + len(self._queue)
@@ -60,23 +60,23 @@ class EvictionQueue:
         return entry
 
     def append(self, entry: SwapEntry) -> None:
-        """Put a value at the end of the queue, behind all others."""
+        """Put a value at the end of the queue."""
         self._queue.append(ref(entry))
 
     def put_back(self, entries: Sequence[SwapEntry]) -> None:
-        """Put values back to the front, in the order in which they were taken."""
+        """Return values to the front, in the order in which they were taken."""
         self._front.extendleft(map(ref, reversed(entries)))
 
     def oldest(self) -> SwapEntry | None:
-        """Take the first value; None if the queue is empty, or that value is gone."""
+        """Take the first value; None if the queue is empty, or the value is gone."""
         if len(self._front) < _NEAR:
             self.gather(2 * _NEAR)
         return self._front.popleft()() if self._front else None
 
     def gather(self, count: int | None = None) -> None:
-        """Give the next `count` slots, or all, their entries.
+        """Put entries into the next `count` slots, or all.
 
-        An array that lies in two slots has one entry; before both slots hold it, one of them keeps the array in use.
+        Two slots with the same array share an entry; until both hold the entry, a slot keeps the array in use.
         """
         for _ in range(min(len(self._queue), len(self._queue) if count is None else count)):
             each = self._queue.popleft()
@@ -85,7 +85,7 @@ class EvictionQueue:
                 self._front.append(found)
 
     def _replaced(self, where: ref[Series], index: int, when: float) -> ref[SwapEntry] | None:
-        """Put an entry into a slot instead of its array; None if the array is gone, or was in the queue already."""
+        """Replace a slot's array by an entry; return None if the array is gone, or in the queue already."""
         series = where()
         array: Any = None if series is None else series.at(index)
         if series is None or type(array) is not self._device.buffer:
@@ -95,10 +95,10 @@ class EvictionQueue:
         return ref(entry) if is_new else None
 
     def remember(self, array: Array, location: Array) -> None:
-        """Note the rows of host memory that an array was copied from: if it is saved, no copy out is needed.
+        """Note the rows of host memory from which an array was copied: a saved value from there needs no copy out.
 
-        That holds only as long as no kernel writes a result into the array, so it is made read-only. Where a device
-        can not do that nothing is noted.
+        The rows stay valid only while no kernel writes into the array, so the array is made read-only. Without device
+        support for this nothing is noted.
         """
         if not self._device.make_readonly(array):
             return
@@ -106,12 +106,12 @@ class EvictionQueue:
         origins[number] = ref(array, lambda _: origins.pop(number, None)), location
 
     def clear(self) -> None:
-        """Forget all values; none is evicted any more."""
+        """Remove all values; none is evicted any more."""
         self._front.clear()
         self._queue.clear()
 
     def _entry(self, array: Array, saved_at: float) -> tuple[SwapEntry, bool]:
-        """Return the entry of an array, the same one if the array was saved before, and whether it is new."""
+        """Return an array's entry, shared by all slots of the array, and True if the entry is new."""
         entry = self._known.get(id(array))
         if entry is not None and entry.array is array:
             return entry, False
@@ -124,6 +124,6 @@ class EvictionQueue:
         return entry, True
 
     def origin(self, array: Any) -> Array | None:
-        """Return the rows of host memory that an array was copied from, if they are known."""
+        """Return the rows of host memory from which an array was copied, if known."""
         known, location = self._origins.get(id(array), (None, None))
         return location if known is not None and known() is array else None  # the id may have been used again

@@ -1,4 +1,4 @@
-"""When saved values leave a device's memory, and where they go."""
+"""Policy of swapping: conditions for saved values to leave a device's memory, and their tiers."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ from ..base.errors import GraphError
 from ..base.sizes import parse_size
 
 Size = SupportsIndex | str
-MOST_AHEAD = 64  # slots that are brought back before they are read
-NEGLIGIBLE = 256  # bytes of a value below which what is noted of one that moved is hardly less than itself
+MOST_AHEAD = 64  # slots brought back before their reads, at most
+NEGLIGIBLE = 256  # bytes; the bookkeeping for a smaller value takes about as much memory as the value
 
 
 @dataclass(frozen=True, slots=True)
 class SwapPolicy:
-    """Policy by which a session swaps what its loops save for their gradients: ``Session(swap=SwapPolicy(...))``.
+    """Policy for swapping the values saved by a session's loops for gradients: ``Session(swap=SwapPolicy(...))``.
 
-    Nothing moves unless the session has a ``memory_limit``. Variables, feeds and values that somebody else still holds
-    never do.
+    Nothing moves unless the session has a ``memory_limit``. Variables, feeds, and values with another owner never
+    move.
 
     Attributes
     ----------
     threshold : float
-        Share of a device's limit, above 0 and at most 1, from which on saved values leave it, oldest first; up to it
-        they are brought back ahead of need (Yu et al., 2018, section 5.3).
+        Share of a device's limit, above 0 and at most 1. Above the threshold saved values leave the device, oldest
+        first; below, they are brought back ahead of need (Yu et al., 2018, section 5.3).
     minimum : int or str
-        Bytes from which on a value moves. Moving a smaller one costs more than it gives: it moves only where no larger
-        one is left to, and not at all below 256 bytes, unless the minimum is less than that.
+        Smallest size in bytes for a value to move. Moving smaller values costs more than the freed memory is worth:
+        they move only after all larger values, and not at all below 256 bytes, unless the minimum is less.
     host_limit : int, str or None
-        Bytes of the host's memory, outside the devices' limits, that moved values may take; None for any number. What
-        goes to the disk, or comes from it, passes through at most 32 MiB more, or one value.
+        Bytes of host memory, outside the devices' limits, for moved values; None for any number. Values on their way to
+        or from the disk take up to 32 MiB more, or a single value.
     disk : str, path or None
-        A directory in which a file takes what the host's memory does not; None for none. The file has no name and is
-        gone with the session, however that ends.
+        Directory of a file for values beyond the host limit; None for no file. The file has no name and disappears with
+        the session, even if the process is killed.
     disk_limit : int, str or None
-        Bytes that this file may take; None for any number.
+        Bytes for this file; None for any number.
     prefetch : int or 'auto'
-        How many slots of a series are brought back ahead of the one that is read; "auto" finds it from how long copies
-        take and how often slots are read.
+        Number of slots of a series to bring back ahead of the current read; "auto" derives the number from the duration
+        of copies and the interval of reads.
 
     Raises
     ------
     GraphError
-        If a field is out of range, or the directory is not there.
+        If a field is out of range, or the directory does not exist.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Saved values that will be read next, and how many of them should be on the device by then.
+"""Prediction of the next reads of saved values, and of the number of values to bring back before.
 
 See docs/design/0012-swap.md, "Ahead of need".
 """
@@ -19,61 +19,61 @@ from .entry import State, SwapEntry
 from .policy import MOST_AHEAD, SwapPolicy
 
 _SMOOTHING = 0.2  # weight of the newest measurement
-_WORTH = 16  # slots brought back as one, beyond which a call for each hardly counts
+_WORTH = 16  # slots in a batch, beyond which the cost of a call hardly counts
 
 
 class Prefetcher:
-    """Predictor of the next reads: it follows the reads of each series and measures how long copies take.
+    """Predictor of the next reads, from the reads of each series and the duration of copies.
 
     Parameters
     ----------
     policy : SwapPolicy
     batch_bytes : int
-        Bytes that are copied as one.
+        Bytes of a batch of copies.
     clock : Clock
-        The device's.
+        The device's clock.
 
     Attributes
     ----------
     wanted : deque of weakref.ref to SwapEntry
-        Values that should be copied in soon, the one needed first at the left; whoever begins a copy takes it off.
+        Values to copy in soon, the most urgent at the left; the swapper removes a value when its copy begins.
     copy_seconds : float
-        That a copy takes from its submission, smoothed; 0 before the first.
+        Smoothed time from the submission of a copy to its end; 0 before the first copy.
     """
 
     def __init__(self, policy: SwapPolicy, batch_bytes: int, clock: Clock) -> None:
         self.wanted: deque[ref[SwapEntry]] = deque()
         self.copy_seconds: float = 0.0
         self._policy, self._batch_bytes, self._clock = policy, batch_bytes, clock
-        self._swapped_out: dict[int, ref[SwapEntry]] = {}  # by the entry's id, in the order of leaving: not read yet
+        self._swapped_out: dict[int, ref[SwapEntry]] = {}  # unread values by the entry's id, in the order of leaving
         self._interval = inf  # seconds between two reads of a series
         self._last_read = -inf
 
     def note_swapped_out(self, entry: SwapEntry) -> None:
         """Note a value whose copy out has ended."""
-        self._swapped_out.pop(id(entry), None)  # of an entry that is gone, whose id this one has now
+        self._swapped_out.pop(id(entry), None)  # an entry that is gone may have had the same id
         self._swapped_out[id(entry)] = ref(entry)
 
     def measure(self, submitted: float, event: Event[Any]) -> None:
-        """Note how long a copy took that was submitted at a time, in seconds by the clock."""
+        """Add the duration of a copy to the average; `submitted` is in seconds by the clock."""
         if event.ended is not None:
             self.copy_seconds = _smoothed(self.copy_seconds or inf, event.ended - submitted)
 
     def note_read(self, series: Series | Any, index: int) -> None:
-        """Predict from the read of a slot which slots will be read next.
+        """Predict from the read of a slot the slots to be read next.
 
         Parameters
         ----------
         series : Series or ArrayStorage
         index : int
-            Of a slot, or an element.
+            Index of a slot, or of an element.
         """
         value = series.at(index)
         self._swapped_out.pop(id(value), None)
         # Backward loops read from the end; until a second read shows the direction, assume that.
         step = index - series.cursor if series.cursor >= 0 else -1
         series.cursor = index
-        if step == 0:  # the same slot once more says nothing of the next
+        if step == 0:  # a repeated read of a slot has no direction
             return
         now = self._clock.now()
         if now > self._last_read:  # reads of one moment, as those of a window of iterations, count as one
@@ -83,8 +83,8 @@ class Prefetcher:
         # Walking `depth` slots at each read would cost more than the read, so two samples decide. If the value halfway
         # is on the device or on its way, the batch asked for last still lasts: asking again when half of it is used
         # keeps copies in batches. If the slot at the end holds a plain array, none between has left either: values
-        # leave oldest first, and backward loops read towards the oldest. None is beyond the series, where values of
-        # the iteration before come next.
+        # leave oldest first, and backward loops read towards the oldest. None means beyond the series, where values of
+        # the previous iteration are read next.
         middle, last = series.at(index + (depth + 1) // 2 * step), series.at(index + depth * step)
         if isinstance(middle, SwapEntry) and middle.state is not State.SWAPPED_OUT:
             return
@@ -93,15 +93,15 @@ class Prefetcher:
             self.wanted = deque(ref(each) for each in behind if isinstance(each, SwapEntry))
 
     def clear(self) -> None:
-        """Want nothing any more."""
+        """Discard all predictions."""
         self.wanted.clear()
         self._swapped_out.clear()
 
     def _behind(self, series: Series | Any, index: int, step: int) -> Iterator[Any]:
-        """Yield values in the order in which they should be read.
+        """Yield values in the expected order of reads.
 
-        First the slots behind the one at `index`; then, as a backward loop goes on to the series of the iteration
-        before, the values that were swapped out last.
+        First come the slots after `index` in the direction of `step`; then the values last swapped out, as a backward
+        loop proceeds to the series of the previous iteration.
         """
         seen = set()
         while (value := series.at(index := index + step)) is not None:
@@ -112,9 +112,9 @@ class Prefetcher:
                 yield entry
 
     def _depth(self, size: int) -> int:
-        """Return how many slots to bring back ahead of one.
+        """Return the number of slots to bring back ahead of a read of `size` bytes.
 
-        As many as are read while a copy takes its time, and enough that a batch is worth its calls.
+        As many as are read during a copy, and enough for a batch to be worth its calls.
         """
         if isinstance(self._policy.prefetch, int):
             return self._policy.prefetch

@@ -1,4 +1,4 @@
-"""Reports of what swapping did in a step, in words and numbers."""
+"""Reports of a step's swapping, in words and numbers."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from .counts import SwapCounts
 
 @dataclass(frozen=True, slots=True)
 class SwapReport:
-    """Report of a step's saved values on one device.
+    """Report of a step's saved values on a device.
 
     Attributes
     ----------
     device : str
     bytes_out, bytes_in : mapping of str to int
-        Copied out of the device's memory to "host" and "disk", and in from there and from "feed", which is the host's
-        memory that feeds are in.
+        Bytes copied out of the device's memory to "host" and "disk", and in from there and from "feed", the host memory
+        of feeds.
     peak_bytes : mapping of str to int
-        The most that was in each tier of the session so far.
+        Most bytes in each tier of the session so far.
     hits, misses : int
-        Reads of values that had been prefetched; reads that had to wait.
+        Reads of prefetched values; reads that had to wait.
     copy_seconds : float
-        That the copies took, most of them while something else went on.
+        Total duration of the copies, most of them beside other work.
     stalled_seconds : float
-        In which the step could only wait for copies.
+        Time in which the step could only wait for copies.
     reason : str or None
-        Why nothing left the device's memory, if nothing did; rows of feeds may have come in all the same.
+        Reason why nothing left the device's memory, if so; rows of feeds may have come in all the same.
 
     Examples
     --------
@@ -72,7 +72,7 @@ class SwapReport:
 
 
 def swap_report(counts: SwapCounts) -> SwapReport:
-    """Return the report of what a step has counted on a device."""
+    """Return the report for a step's counts on a device."""
     return SwapReport(
         counts.device,
         dict(counts.bytes_out),
@@ -87,11 +87,12 @@ def swap_report(counts: SwapCounts) -> SwapReport:
 
 
 def not_swapped(device: str, reason: str) -> SwapReport:
-    """Return the report of a device on which nothing could move."""
+    """Return the report of a device whose values could not move."""
     return SwapReport(device, {}, {}, {}, reason=reason)
 
 
 def _reason(counts: SwapCounts) -> str:
+    """Explain why no value left, by the obstacle closest to a swap."""
     if not counts.swappable:
         return "every saved value is too small, see SwapPolicy.minimum" if counts.small else "no loop saved anything"
     if counts.full:

@@ -1,7 +1,7 @@
-"""The saved values of one step on one device: which are swapped out, when, and how they are back in time.
+"""Swapping of the values saved by a step on a device: their choice, their copies out, and copies in before the reads.
 
-Loops save in one order and read in the other, so the value saved first is needed last: the oldest leaves first. The
-slots behind the one that a reader reads are those it will want next. See docs/design/0012-swap.md.
+Loops read saved values in the reverse order of saving, so the value saved first is needed last: the oldest leaves
+first. After the read of a slot, the next slots in the direction of reading come back. See docs/design/0012-swap.md.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ from .policy import NEGLIGIBLE, SwapPolicy
 from .prefetch import Prefetcher
 from .tiers import Tiers
 
-_LOOKS = 64  # values that are looked at for one that can leave
-_BATCHES = 32  # a batch that is copied as one has at most one of so many parts of the limit
+_LOOKS = 64  # values examined by a push for some able to leave
+_BATCHES = 32  # batches of copies in a limit: a batch has at most this fraction of the limit's bytes
 
 
 class StepSwapper:
-    """Swapper of a step's saved values on one device; the step machine reports to it and asks it.
+    """Swapper of a step's saved values on a device; the step machine reports saves and reads here.
 
     Parameters
     ----------
     device : SwapSupport
-        With a limit.
+        A device with a limit.
     tiers : Tiers
-        The session's.
+        Tiers of the session.
     policy : SwapPolicy
     name : str
-        Of the device, as the step knows it.
+        Name of the device in the step.
 
     Attributes
     ----------
     copies : SwapCopies
-        Those under way; whoever runs the step sets its callbacks.
+        Copies under way; the step's execution sets their callbacks.
     counts : SwapCounts
     save : callable
-        Called with value, series and index when a loop has saved the value; the slot gets a SwapEntry when the value
-        is to move.
+        Called with value, series and index after a loop has saved the value; the slot receives a SwapEntry before the
+        value moves.
     note_read : callable
-        Called likewise when a slot is read that holds a plain array.
+        Called likewise at the read of a slot with a plain array.
     waiting : int
-        Reads that wait for a copy.
+        Number of reads waiting for a copy.
     """
 
     def __init__(self, device: SwapSupport, tiers: Tiers, policy: SwapPolicy, name: str) -> None:
@@ -86,12 +86,12 @@ class StepSwapper:
         self.save, self.note_read = self._slots.save, self._slots.note_read
         self._queue = EvictionQueue(device, self._slots, self._slots.queue, self._fetch)
         self._small = EvictionQueue(device, self._slots, self._slots.small, self._fetch)
-        self._cached: dict[int, ref[SwapEntry]] = {}  # by the entry's id, in the order of arrival: not read yet
+        self._cached: dict[int, ref[SwapEntry]] = {}  # unread values by the entry's id, in the order of arrival
         self._prefetcher = Prefetcher(policy, self._batch_bytes, device.clock)
         self._closed = False
 
     def entry_for(self, value: Any) -> Any:
-        """Return what an element of a TensorArray is to hold: an entry if the value may move, or the value itself."""
+        """Return the content for an element of a TensorArray: an entry if the value may move, else the value."""
         if not self._slots.is_swappable(value):
             return value
         entry = self._queue.add(value)
@@ -99,18 +99,18 @@ class StepSwapper:
         return entry
 
     def save_host_backed(self, value: Any, series: Series, index: int) -> None:
-        """Do what `save` does for an array that is a copy of rows in host memory, and nothing for others."""
+        """Call `save` for an array copied from rows in host memory; do nothing for other values."""
         if self._queue.origin(value) is not None:
             self.save(value, series, index)
 
     def keeps_on_host(self, rows: Array) -> bool:
-        """Say whether rows stay in host memory until they are read; small ones only where kernels read them there."""
+        """Return True if rows stay in host memory until their reads; small rows only if kernels can read them there."""
         if rows.ndim == 0 or self._pool.counts(rows):
             return False
         return self._device.arrays is None or rows.nbytes >= max(1, len(rows)) * self._minimum
 
     def wrap_host_row(self, row: Array) -> Any:
-        """Return the entry of a row that stays in host memory; the row itself if it is too small, or holds objects."""
+        """Return an entry for a row in host memory; the row itself if too small, or of objects."""
         if row.nbytes < self._minimum or row.dtype.hasobject:
             return row
         entry = SwapEntry(row, self._device.clock.now(), self._fetch)
@@ -118,20 +118,20 @@ class StepSwapper:
         return entry
 
     def read(self, series: Series | Any, index: int, last: bool) -> tuple[Array | None, asyncio.Future[Array] | None]:
-        """Return the array in a slot, or a future of it.
+        """Return the array in a slot, or a future of the array.
 
         Parameters
         ----------
         series : Series or ArrayStorage
         index : int
-            Of a slot, or an element.
+            Index of a slot, or of an element.
         last : bool
             Whether the slot is emptied now.
 
         Raises
         ------
         MemoryError
-            If there is no room for the array; then nothing has been done.
+            If there is no room for the array; then the state is unchanged.
         """
         entry = series.at(index)
         if type(entry) is not SwapEntry:
@@ -146,24 +146,25 @@ class StepSwapper:
             self._device.charge(array)
         if entry.state is State.CACHED:
             self.counts.hits += 1
-            if not last:  # the reader alone has the array then; at a last read another series may still have the entry
+            # The reader alone then has the array. At a last read it stays CACHED, as another series may have the entry.
+            if not last:
                 self._cached.pop(id(entry), None)
                 entry.become(State.SWAPPED_OUT, location=entry.location)
         elif entry.state is State.SWAPPING_OUT and last and entry.copy is not None:
-            entry.copy.withdraw()  # nobody will want the value back
+            entry.copy.withdraw()  # the value will not be read again
         self._prefetch_after(series, index)
         return array, waiter
 
     def _prefetch_after(self, series: Series | Any, index: int) -> None:
-        """Begin to copy in the values behind a slot that is read."""
+        """Begin to copy in the values expected after the read of a slot."""
         self._prefetcher.note_read(series, index)
         self.prefetch()
 
     def free_some(self) -> bool:
-        """Give memory back for a step that can not go on without; say whether some was, or will be."""
-        if self._closed:  # all of it is given back soon
+        """Free memory for a step that cannot proceed otherwise; return True if some was freed, or will be."""
+        if self._closed:  # all memory is freed soon
             return False
-        while self._cached:  # the value that arrived last is needed last
+        while self._cached:  # popitem takes the latest arrival, which is needed last
             entry = self._cached.popitem()[1]()
             if entry is not None and entry.state is State.CACHED:
                 entry.become(State.SWAPPED_OUT, location=entry.location)
@@ -173,7 +174,7 @@ class StepSwapper:
 
     @contextmanager
     def stalled(self) -> Iterator[None]:
-        """Count the time as one in which the step could only wait for copies."""
+        """Count the time inside the context as time in which the step could only wait for copies."""
         began = self._device.clock.now()
         try:
             yield
@@ -181,7 +182,7 @@ class StepSwapper:
             self.counts.stalled_seconds += self._device.clock.now() - began
 
     def close(self) -> None:
-        """Withdraw the copies that have not begun; move nothing any more."""
+        """Withdraw the copies that have not begun, and begin no others."""
         self._closed = True
         self.copies.close()
         self._queue.clear()
@@ -197,18 +198,18 @@ class StepSwapper:
     # ---- out
 
     def _swap_out(self, forced: bool = False) -> bool:
-        """Begin to swap values out until use is below the threshold: large ones, and small ones if there is no other.
+        """Begin to swap values out until use is below the threshold: large values, and small ones without any large.
 
         Parameters
         ----------
         forced : bool
-            Look at all values, also those that return soon, and stop at the first large one that gives memory back, or
-            after many small ones: the step can not go on otherwise.
+            For a step that cannot proceed otherwise: consider all values, also those soon read again, and stop at the
+            first large value whose memory is freed, or after a batch of small values.
 
         Returns
         -------
         bool
-            Whether memory was given back, or will be.
+            Whether memory was freed, or will be.
         """
         for queue, least in ((self._queue, 1), (self._small, self._batch_bytes)):
             if self._evict(queue, least if forced else None):
@@ -218,20 +219,20 @@ class StepSwapper:
         return False
 
     def _evict(self, queue: EvictionQueue, wanted: int | None) -> bool:
-        """Begin to swap values of a queue out, oldest first, until so many bytes are, or use is below the threshold."""
+        """Begin to swap out a queue's values, oldest first, until `wanted` bytes leave or use is below threshold."""
         given, stuck, staying = 0, False, []
         leaving: list[SwapOut] = []
         goal = self._goal - self._batch_bytes  # a batch below the threshold, so that not every push begins a copy
         if wanted is not None:
             queue.gather()
-        # The queue can hold thousands of values that somebody else has, and this runs at every push above the
-        # threshold: so a push looks at a few only. Values held elsewhere go to the end, where later pushes find them.
+        # The queue can hold thousands of values with other owners, and this runs at every push above the threshold: so
+        # a push examines only a few. Values with other owners go to the end, where later pushes find them.
         for _ in range(min(len(queue), _LOOKS) if wanted is None else len(queue)):
-            # Bytes on their way out count as free: else each push until the copy ends would send more after them.
+            # Bytes on their way out count as free; otherwise each push until the end of the copy would send more out.
             if self._pool.used_bytes - self._slots.leaving <= goal if wanted is None else given and given >= wanted:
                 break
             entry = queue.oldest()
-            # The slot was emptied, or a read has seen to the value; one that is away has nothing to give.
+            # The slot was emptied, or a read has dealt with the value; a value that is away has no memory to free.
             if entry is None or entry.state not in (State.RESIDENT, State.CACHED):
                 continue
             if not self._device.is_sole_owner(entry):
@@ -249,8 +250,8 @@ class StepSwapper:
             ):
                 given += entry.size
             else:
-                # All behind it are younger and return sooner, and a full tier is full for them as well. They stay in
-                # front, in their order; but a CACHED one among them needs no copy and can still be dropped.
+                # All later values are younger and return sooner, and a full tier is full for them as well. They keep
+                # their places; but a CACHED value among them needs no copy and can still be dropped.
                 stuck = True
                 staying.append(entry)
         queue.put_back(staying)
@@ -262,13 +263,13 @@ class StepSwapper:
         return self._queue if entry.size >= self._minimum else self._small
 
     def _returns_soon(self, entry: SwapEntry) -> bool:
-        """Whether a value will be read before it could be out and back: about as long from now as it is old."""
+        """Return True if copies out and in would outlast the time to the next read, which is about the value's age."""
         soon = self._device.clock.now() - entry.saved_at < 2 * self._prefetcher.copy_seconds
         self.counts.soon += soon
         return soon
 
     def _reserve_location(self, entry: SwapEntry, leaving: list[SwapOut]) -> bool:
-        """Add a value with a location in a tier to those that leave; False if no tier has room."""
+        """Reserve a location for a value and add both to `leaving`; return False if no tier has room."""
         extent = None
         block = self._tiers.host.take(self._device, entry.shape, entry.dtype)
         if block is None:
@@ -277,7 +278,7 @@ class StepSwapper:
                 self.counts.full += 1
                 return False
             block = self._tiers.stage(self._device, entry.shape, entry.dtype, entry.size)
-            if block is None:
+            if block is None:  # not counted as full: `_written` tries again once staging memory is free
                 return False
         self._slots.leaving += entry.size
         leaving.append((entry, block, extent))
@@ -291,7 +292,7 @@ class StepSwapper:
         self.copies.follow(event, partial(self._copied_out, batch, self._device.clock.now()))
 
     def _copied_out(self, batch: list[SwapOut], submitted: float, event: Event[Any]) -> None:
-        """Let go of the arrays on the device, or keep them if they could not be copied."""
+        """Drop the arrays on the device after a copy out; keep them if the copy failed."""
         self._slots.leaving -= sum(entry.size for entry, _, _ in batch)
         if event.error is None:
             self._prefetcher.measure(submitted, event)
@@ -317,20 +318,20 @@ class StepSwapper:
         self.copies.follow(event, partial(self._written, entry))
 
     def _written(self, entry: SwapEntry, event: Event[Any]) -> None:
-        """Keep a value in the file alone; one that could not be written stays in host memory."""
+        """Keep a written value in the file alone; after a failed write the value stays in host memory."""
         if event.error is None:
             entry.location = event.take()
             self.copies.show("disk", "disk", entry.size, event)
         else:
             self.copies.complain(event.error, entry, "could not be written to the file of swapped values")
         if self._pool.used_bytes - self._slots.leaving > self._goal and not self._closed:
-            self._swap_out()  # there is staging memory again
+            self._swap_out()  # values may have stayed for want of staging memory, which is free again
         self.copies.wake()
 
     # ---- in
 
     def _await(self, entry: SwapEntry) -> asyncio.Future[Array]:
-        """Return a future for a value that was swapped out; MemoryError if there is no room for it."""
+        """Return a future for a swapped-out value, begin its copy in if necessary; MemoryError without room."""
         if entry.state is State.SWAPPED_OUT:
             self._copy_in([(entry, self._device.allocate(entry.shape, entry.dtype))])
         waiter: asyncio.Future[Array] = asyncio.get_running_loop().create_future()
@@ -339,9 +340,9 @@ class StepSwapper:
         return waiter
 
     def prefetch(self) -> None:
-        """Begin to copy in the values that will be read next, up to the threshold and as far as there is room."""
+        """Begin to copy in the values to be read next, up to the threshold and as far as there is room."""
         wanted = self._prefetcher.wanted
-        if not wanted:  # as a rule
+        if not wanted:  # the usual case
             return
         batch: list[SwapIn] = []
         while wanted:
@@ -357,7 +358,7 @@ class StepSwapper:
                 self._copy_in(each)
 
     def _unreserved(self, entry: SwapEntry) -> Array | None:
-        """Return memory for a value that no read asks for yet; None if there is no room."""
+        """Return memory for a value ahead of its read; None if there is no room."""
         if self._closed or self._pool.used_bytes + entry.size > self._goal:
             return None
         found: Array | None = self._device.allocate_unreserved(entry.shape, entry.dtype)
@@ -372,12 +373,12 @@ class StepSwapper:
         self.copies.follow(event, partial(self._copied_in, batch, self._device.clock.now()))
 
     def _source(self, entry: SwapEntry, reads: list[Event[Any]]) -> Array:
-        """Return the host array that a value is copied from; for one in the file add the event of its read to `reads`.
+        """Return the host array to copy a value from; for a value in the file add the event of its read to `reads`.
 
         Raises
         ------
         MemoryError
-            If the host has no memory for the value in the file.
+            If the host has no memory for a value in the file.
         """
         if not isinstance(entry.location, Extent):
             return entry.location  # type: ignore[no-any-return]
@@ -391,13 +392,13 @@ class StepSwapper:
         return block
 
     def _copied_in(self, batch: list[SwapIn], submitted: float, event: Event[Any]) -> None:
-        """Hand values to the reads that wait for them, or tell these why the values could not come."""
+        """Hand copied values to their waiting reads, or pass the error of the copy to the reads."""
         if event.error is None:
             self._prefetcher.measure(submitted, event)
             moved = [(_tier(entry), entry) for entry, _ in batch]
             self.copies.count("host_to_device", self.counts.bytes_in, moved, event)
         wanted = False
-        batch.reverse()  # the value that is read first is handed over first
+        batch.reverse()  # the value read first is handed over first; `pop` drops the batch's references on the way
         while batch:
             entry, array = batch.pop()
             wanted = self._hand_over(entry, array, event.error) or wanted
@@ -405,13 +406,13 @@ class StepSwapper:
             self.copies.wake()
 
     def _hand_over(self, entry: SwapEntry, array: Array, error: BaseException | None) -> bool:
-        """Give a value that was copied in to the reads that wait for it; say whether there are any."""
+        """Hand a copied value, or the error of its copy, to the waiting reads; return True if there are any."""
         self.waiting -= len(entry.waiters)
         waiters, entry.waiters = [each for each in entry.waiters if not each.done()], []
         if error is not None:
             entry.become(State.SWAPPED_OUT, location=entry.location)
             for waiter in waiters:
-                if self._closed:  # no read waits any more
+                if self._closed:  # the reads themselves have ended
                     waiter.cancel()
                 else:
                     waiter.set_exception(self.copies.error(error, entry, "could not be copied back"))
@@ -421,14 +422,14 @@ class StepSwapper:
         entry.become(State.CACHED, array=array, location=entry.location)
         for waiter in waiters:
             waiter.set_result(array)
-        if waiters:  # the readers alone have the array: its memory comes back when they let go of it
+        if waiters:  # only the readers keep the array: its memory is freed when they drop it
             entry.become(State.SWAPPED_OUT, location=entry.location)
         else:
             self._cached[id(entry)] = ref(entry)
         return bool(waiters)
 
     def _fetch(self, entry: SwapEntry, into: Array | None) -> Array:
-        """Copy a value that was swapped out at once, into an array of the device's library or a new one."""
+        """Copy a swapped-out value at once into an array of the device's library, by default a new array."""
         if (xp := self._device.arrays) is None:
             return self._tiers.read_now(entry, into)
         found: Array = xp.asarray(self._tiers.host_array(entry))
@@ -438,7 +439,7 @@ class StepSwapper:
         return into
 
     def _schedule_wake(self) -> None:
-        # Not at once: a push calls this from within the step machine, which must not be entered again.
+        # Not called directly: pushes come from within the step machine, which must not be entered again.
         asyncio.get_running_loop().call_soon(self.copies.wake)
 
 

@@ -1,4 +1,4 @@
-"""Tiers that saved values go to: host memory outside a device's limit, and a file behind it."""
+"""Tiers for saved values: host memory outside a device's limit, and a file for the overflow."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from .disk import DiskTier, Extent
 from .entry import Array, SwapEntry
 from .policy import SwapPolicy
 
-STAGING = 1 << 25  # bytes on their way to the disk; at least one value
+STAGING = 1 << 25  # bytes on their way to the disk; a single value may be larger
 
 
 class HostTier:
-    """A tier in host memory, of the kind that each device copies to directly.
+    """A tier in host memory, of a kind for direct copies from and to each device.
 
     Parameters
     ----------
     limit : int or None
-        Bytes that the arrays in it may take.
+        Bytes for the arrays in the tier, of all devices together.
     """
 
     def __init__(self, limit: int | None) -> None:
@@ -30,20 +30,20 @@ class HostTier:
 
     @property
     def live_bytes(self) -> int:
-        """Bytes of the arrays in it."""
+        """Bytes of the arrays in the tier."""
         return sum(memory.live_bytes for memory in self._memories.values())
 
     @property
     def peak_bytes(self) -> int:
-        """The most they were, for each device."""
+        """Sum of the devices' peaks, an upper bound of the tier's own."""
         return sum(memory.peak_bytes for memory in self._memories.values())
 
     def take(self, device: SwapSupport, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
-        """Return a new array, not initialised, for a value of a device; None where there is no room."""
+        """Return a new, uninitialised array for a value of a device; None if there is no room."""
         memory = self._memories.get(device)
         if memory is None:
             memory = self._memories[device] = device.host_memory(self._limit)
-        if self._limit is not None and len(self._memories) > 1:  # one limit for all: each may have what others leave
+        if self._limit is not None and len(self._memories) > 1:  # one limit for all: a device has the others' remainder
             memory.limit = max(0, self._limit - self.live_bytes + memory.live_bytes)
         try:
             return memory.take(shape, dtype)
@@ -51,19 +51,19 @@ class HostTier:
             return None
 
     def close(self) -> None:
-        """Give back what is kept for new arrays."""
+        """Free the memory cached for new arrays."""
         for memory in self._memories.values():
             memory.close()
 
 
 class Tiers:
-    """Tiers of a session, which its devices share.
+    """Tiers of a session, shared by its devices.
 
     Parameters
     ----------
     policy : SwapPolicy
     clock : Clock
-        Of the device whose values they take; tells the times of reads and writes of the file.
+        Clock of the device, for the times of reads and writes of the file.
     """
 
     def __init__(self, policy: SwapPolicy, clock: Clock) -> None:
@@ -75,19 +75,19 @@ class Tiers:
         self.disk: DiskTier | None = None if policy.disk is None else DiskTier(policy.disk, most, clock)
 
     def stage(self, device: SwapSupport, shape: tuple[int, ...], dtype: np.dtype[Any], size: int) -> Array | None:
-        """Return host memory for a value on its way to the file; None while others fill the staging memory."""
+        """Return host memory for a value on its way to the file; None while other values fill the staging memory."""
         if self.staging.live_bytes and self.staging.live_bytes + size > STAGING:
             return None
         return self.staging.take(device, shape, dtype)
 
     def host_array(self, entry: SwapEntry) -> Array:
-        """Return a value that was swapped out in host memory: where it is, or read from the file at once."""
+        """Return a swapped-out value as a host array, read at once if in the file."""
         if isinstance(entry.location, Extent):
             return self.read_now(entry, None)
         return entry.location  # type: ignore[no-any-return]
 
     def read_now(self, entry: SwapEntry, into: Array | None) -> Array:
-        """Copy a value that was swapped out at once, into an array of host memory or a new one; return that."""
+        """Copy a swapped-out value at once into a host array, by default a new array; return the array."""
         into = np.empty(entry.shape, entry.dtype) if into is None else into
         if isinstance(entry.location, Extent):
             assert self.disk is not None
@@ -98,7 +98,7 @@ class Tiers:
 
     @property
     def figures(self) -> dict[str, tuple[int, int]]:
-        """Bytes in each tier, now and at most."""
+        """Current and peak bytes of each tier."""
         staged = self.staging
         found = {"host": (self.host.live_bytes + staged.live_bytes, self.host.peak_bytes + staged.peak_bytes)}
         if self.disk is not None:
@@ -106,7 +106,7 @@ class Tiers:
         return found
 
     async def aclose(self) -> None:
-        """Close the file and give back free memory; arrays that somebody still holds stay valid."""
+        """Close the file and free cached memory; arrays in use stay valid."""
         if self.disk is not None:
             await self.disk.aclose()
         for tier in (self.host, self.staging):

@@ -1,4 +1,4 @@
-"""The main job: a character-level language model, trained on text that Python ships, then asked to write."""
+"""The demo: a character-level language model, trained on text shipped with Python, then asked to write."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ else:
     }
 
     def __getattr__(name):
-        """Load a name when it is used: the command line asks for the options alone."""
+        """Load a name at its first use: the command line needs only the options."""
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
         return getattr(import_module(f".{_HOMES[name]}", __name__), name)

@@ -1,7 +1,7 @@
 """An LSTM written by hand: its time loop is a ``while_loop`` over TensorArrays (Hochreiter and Schmidhuber, 1997).
 
-What does not depend on the state stands outside the loop: the product of all inputs with their weights before it,
-the logits and the loss of all outputs after it, one matmul each. Where memory is short all is in the loop.
+Computations independent of the state stand outside the loop: the product of all inputs with their weights before, the
+logits and the loss of all outputs after, a matmul each. Where memory is short, all computations are in the loop.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ Array = np.ndarray[Any, Any]
 
 
 def initial_weights(characters: int, embedding: int, units: int, seed: int) -> dict[str, Array]:
-    """Draw the weights of a model, float32; the forget gate begins open."""
+    """Draw the weights of a model, float32; the forget gate starts open."""
     random = np.random.default_rng(seed)
 
     def matrix(rows: int, columns: int, scale: float) -> Array:
         return (random.standard_normal((rows, columns), np.float32) * np.float32(scale)).astype(np.float32)
 
     bias = np.zeros(4 * units, np.float32)
-    bias[units : 2 * units] = 1
+    bias[units : 2 * units] = 1  # the forget gate's part, see the order of gates in `_cell`
     return {
         "embedding": matrix(characters, embedding, 0.5),
         "input": matrix(embedding, 4 * units, embedding**-0.5),
@@ -35,18 +35,18 @@ def initial_weights(characters: int, embedding: int, units: int, seed: int) -> d
 
 
 class CharacterModel:
-    """The variables of a model in the current graph, and what it computes.
+    """Variables of a model in the current graph, and methods to build its computations.
 
     Parameters
     ----------
     weights : mapping of str to array
-        As `initial_weights` gives them; their shapes say how large the model is.
+        Arrays named as by `initial_weights`; their shapes determine the size of the model.
 
     Attributes
     ----------
     variables : dict of str to Variable
     characters, units : int
-        Size of the alphabet, and of the state.
+        Sizes of the alphabet and of the state.
     """
 
     def __init__(self, weights: Mapping[str, Array]) -> None:
@@ -55,13 +55,13 @@ class CharacterModel:
         self.characters: int = len(weights["embedding"])
 
     def states(self, characters: Any, h: Any, c: Any) -> tuple[Any, Any, Any]:
-        """Read characters and return the outputs after each, and the last state.
+        """Read characters and return the output after each, and the last state.
 
         Parameters
         ----------
         characters : int32 Tensor of shape [length, batch]
         h, c : float32 Tensor of shape [batch, units]
-            The state to start from.
+            Initial state.
 
         Returns
         -------
@@ -70,6 +70,7 @@ class CharacterModel:
         """
         length, batch = tg.unstack(tg.shape(characters), num=2)
         rows = tg.reshape(self._inputs(tg.reshape(characters, [-1])), [length, batch, 4 * self.units])
+        # `length` is dynamic, so the reshape has lost the static batch; the loop's rows need it.
         rows.set_shape([None, characters.shape[1], 4 * self.units])
         inputs = tg.TensorArray("float32", length).unstack(rows)
 
@@ -92,20 +93,20 @@ class CharacterModel:
         return tg.reduce_mean(tg.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
 
     def summed_loss(self, characters: Any, targets: Any, h: Any, c: Any, swap: bool) -> tuple[Any, Any, Any]:
-        """Return the mean cross-entropy and the last state, with nothing outside the loop that grows with the length.
+        """Return the mean cross-entropy and the last state; memory outside the loop does not grow with the length.
 
         Parameters
         ----------
         characters, targets : int32 Tensor of shape [length, batch]
         h, c : float32 Tensor of shape [batch, units]
-            The state to start from.
+            Initial state.
         swap : bool
-            Whether what the loop saves for the gradient may leave the device's memory.
+            Whether values saved by the loop for the gradient may leave the device's memory.
 
         Returns
         -------
         loss : float32 scalar Tensor
-            In nats per character.
+            Loss in nats per character.
         h, c : float32 Tensor of shape [batch, units]
         """
         length = tg.shape(characters)[0]
@@ -121,25 +122,25 @@ class CharacterModel:
         return total / tg.cast(length, "float32"), h, c
 
     def write(self, prompt: Any, draws: Any, temperature: Any, minimum: Any, newline: int) -> Any:
-        """Go on writing after a prompt, character by character, in a loop whose length the data decide.
+        """Continue a prompt character by character, in a loop of data-dependent length.
 
         Parameters
         ----------
         prompt : int32 Tensor of shape [length]
-            At least one character.
+            Prompt of at least one character.
         draws : float32 Tensor of shape [most]
-            A number in [0, 1) for each character that may be drawn: most probable are not always taken.
+            A number in [0, 1) for each character, to draw from the probabilities instead of taking the maximum.
         temperature : float32 scalar Tensor
-            Divides the logits: below 1 the probable becomes more so.
+            Divisor of the logits; below 1 probable characters become more probable.
         minimum : int32 scalar Tensor
-            Stop at the first newline that has at least so many characters up to it.
+            Shortest length: once so many characters are written, a newline among them as the last ends the loop.
         newline : int
-            Its number.
+            Number of the newline character.
 
         Returns
         -------
         int32 Tensor
-            Of shape [n], the characters written; n is at most `most`. In the loop each is ``character:0``.
+            Characters written, of shape [n] with n at most `most`. Inside the loop each is ``character:0``.
         """
         zeros = tg.zeros([1, self.units])
         outputs, h, c = self.states(tg.expand_dims(prompt, 1), zeros, zeros)
@@ -158,7 +159,7 @@ class CharacterModel:
         return tg.while_loop(unfinished, body, start, name="writing")[-1].stack()
 
     def _inputs(self, characters: Any) -> Any:
-        """Return what characters [n] add to the gates, [n, 4 * units]."""
+        """Return the contribution of characters [n] to the gates, [n, 4 * units]."""
         return tg.gather(self.variables["embedding"], characters) @ self.variables["input"] + self.variables["bias"]
 
     def _cell(self, inputs: Any, h: Any, c: Any) -> tuple[Any, Any]:
@@ -170,7 +171,8 @@ class CharacterModel:
 
 
 def draw(logits: Any, number: Any) -> Any:
-    """Return the class in whose share of [0, 1), by the probabilities of logits [1, n], a number falls: int32 [1]."""
+    """Draw a class from the probabilities of logits [1, n] by a number in [0, 1); return int32 [1]."""
     shares = tg.cumsum(tg.softmax(logits), axis=-1)
+    # Scaled by the last sum, which rounding may leave below or above 1; the minimum keeps rounding in range, too.
     below = tg.reduce_sum(tg.cast(shares <= number * shares[:, -1:], "int32"), axis=1)
     return tg.minimum(below, tg.shape(logits)[1] - 1)

@@ -1,4 +1,4 @@
-"""Options of the demo; read by the command line, so nothing of the engine is imported here."""
+"""Options of the demo; the command line reads this module, so the engine is not imported here."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Options:
-    """What the demo may be asked for; the defaults were chosen by measuring.
+    """Options of the demo, with defaults chosen by measurements.
 
     Attributes
     ----------
     units, embedding : int
-        Size of the state, and of the vector that stands for a character.
+        Size of the state, and of the vector for a character.
     batch, length, steps : int
-        Streams read side by side, characters of each in a step, and steps.
+        Parallel streams of text, characters of each stream in a step, and number of steps.
     rate : float
-        Highest learning rate; it rises during the first tenth, then falls to zero along a cosine.
+        Highest learning rate, after a rise during the first tenth and before a fall to zero along a cosine.
     seed : int
-        Of the weights, the order of the text, and what is written.
+        Seed of the weights, the order of the text, and the written text.
     temperature : float
-        Below 1 the text written is more probable, above more varied.
+        Below 1 the written text is more probable, above 1 more varied.
     memory_limit : str or int, optional
-        Bytes that training may take, as 100_000_000 or "100MB". The loss is then summed up in the loop.
+        Bytes for training, as 100_000_000 or "100MB". The loss is then summed in the loop.
     swap : bool
-        Whether what the loop saves for the gradient may leave that memory.
+        Whether values saved by the loop for the gradient may leave the limited memory.
     plot, save, load : path, optional
-        Where to draw the loss, write the weights, read them.
+        Files for the picture of the loss, for weights to write, and for weights to read.
     """
 
     units: int = 192

@@ -11,13 +11,13 @@ from ..base.extras import install_hint, is_installed
 
 
 def require_matplotlib() -> None:
-    """Raise TagloomError, before any work is done for nothing, unless matplotlib can be imported."""
+    """Raise TagloomError unless matplotlib is installed; called before the work whose result would be lost."""
     if not is_installed("matplotlib"):
         raise tg.TagloomError("--plot needs matplotlib, which is not installed", hint=install_hint("bench"))
 
 
 def plot_losses(path: str | Path, losses: Sequence[float], before: float, after: float) -> None:
-    """Draw the training loss of each step, and the held-out loss before and after, all in nats per character."""
+    """Draw the training loss of each step and the held-out loss before and after, in nats per character."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 4), layout="constrained")

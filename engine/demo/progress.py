@@ -1,4 +1,4 @@
-"""How training goes, on the error stream: a bar on a terminal, an occasional line elsewhere."""
+"""Progress of training on the error stream: a bar on a terminal, an occasional line elsewhere."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-_LINES = 10
+_LINES = 10  # lines printed in all where there is no terminal
 
 
 class Meter:
-    """Shows loss and characters per second while a job of `steps` steps runs; a context manager.
+    """Display of loss and characters per second during training; a context manager.
 
     Parameters
     ----------
     steps : int
     characters : int
-        Read in each step.
+        Characters read in each step.
     """
 
     def __init__(self, steps: int, characters: int) -> None:
@@ -49,7 +49,7 @@ class Meter:
         return len(self.losses) * self.characters / max(self.seconds, 1e-9)
 
     def step(self, loss: float) -> None:
-        """Count one step with its loss, in nats per character."""
+        """Count a step with its loss, in nats per character."""
         self.losses.append(loss)
         self.seconds = time.perf_counter() - self._begin
         done = len(self.losses)
@@ -60,6 +60,7 @@ class Meter:
 
 
 def _bar(console: Console) -> Progress:
+    """Return a progress bar with loss and speed."""
     return Progress(
         TextColumn("training"),
         BarColumn(),

@@ -1,4 +1,4 @@
-"""Weights in a file: an ``.npz`` that also holds the alphabet, read without pickle."""
+"""Weights in a file: an ``.npz`` with the alphabet, read without pickle."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def save_weights(path: str | Path, alphabet: Alphabet, weights: Mapping[str, Arr
 
 
 def load_weights(path: str | Path) -> tuple[Alphabet, dict[str, Array]]:
-    """Read what `save_weights` wrote.
+    """Read a file of `save_weights`.
 
     Returns
     -------
@@ -45,7 +45,7 @@ def load_weights(path: str | Path) -> tuple[Alphabet, dict[str, Array]]:
             arrays = dict(file)
     except UNREADABLE as error:
         raise tg.CheckpointError(
-            f"can not read weights from {path}: {error}", hint="give a file that `tagloom demo --save` wrote"
+            f"cannot read weights from {path}: {error}", hint="give a file that `tagloom demo --save` wrote"
         ) from error
     alphabet = Alphabet(str(arrays.pop(_ALPHABET, "")))
     _check(path, alphabet, arrays)
@@ -53,6 +53,8 @@ def load_weights(path: str | Path) -> tuple[Alphabet, dict[str, Array]]:
 
 
 def _check(path: str | Path, alphabet: Alphabet, arrays: dict[str, Array]) -> None:
+    """Raise CheckpointError unless names, dtypes and shapes are those of a model's weights."""
+    # Embedding size and units are the rows of two matrices; from them and the alphabet all other shapes follow.
     sizes = [arrays[name].shape[:1] for name in ("input", "recurrent") if name in arrays and arrays[name].ndim == 2]
     wanted = initial_weights(len(alphabet), sizes[0][0], sizes[1][0], seed=0) if len(sizes) == 2 else {}
     if not wanted or _describe(wanted) != _describe(arrays):

@@ -1,4 +1,4 @@
-"""Real text without a download: the help topics that Python ships, as numbers."""
+"""Real text without a download: the help topics shipped with Python, as numbers."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _GAP = re.compile(" {5,}")
 def load_text() -> str:
     """Return the topics of ``help()`` in alphabetical order, about 430,000 characters of English.
 
-    Lines that draw tables are left out, and more than four spaces are four. Typographic quotes, dashes and ellipses
-    are made plain, and what then is not printable ASCII becomes ``?``.
+    Lines of tables are removed, and longer runs of spaces are shortened to four. Typographic quotes, dashes and
+    ellipses become plain, and other characters outside of printable ASCII become ``?``.
     """
     from pydoc_data.topics import topics
 
@@ -36,7 +36,7 @@ def plain(text: str) -> str:
 
 @dataclass(frozen=True)
 class Alphabet:
-    """The characters a model knows, in the order of their numbers."""
+    """Characters known to a model, in the order of their numbers."""
 
     characters: str
 
@@ -49,7 +49,7 @@ class Alphabet:
         return len(self.characters)
 
     def encode(self, text: str) -> Array:
-        """Return the numbers of characters, int32; ValueError names one that is not known."""
+        """Return the numbers of characters, int32; ValueError lists unknown characters."""
         numbers = {c: i for i, c in enumerate(self.characters)}
         unknown = sorted(set(text) - set(numbers))
         if unknown:
@@ -62,14 +62,14 @@ class Alphabet:
 
 
 def split(numbers: Array, held_out: float = 0.05) -> tuple[Array, Array]:
-    """Return all but the tail for training, and the tail, a share `held_out`, for validation."""
+    """Split a text into a head for training and a tail, a share `held_out`, for validation."""
     at = int(len(numbers) * (1 - held_out))
     return numbers[:at], numbers[at:]
 
 
 @dataclass(frozen=True)
 class Window:
-    """Characters and those that follow them, int32 [length, batch]; whether each row goes on from the last window."""
+    """Inputs and the characters after them, int32 [length, batch]; `continues` if streams continue the last window."""
 
     inputs: Array
     targets: Array
@@ -82,7 +82,7 @@ def windows(numbers: Array, batch: int, length: int, offset: int = 0) -> Iterato
     Raises
     ------
     ValueError
-        If the text is too short for that.
+        If the text is shorter than the number of streams.
     """
     size = (len(numbers) - 1 - offset) // batch
     if size < 1:
@@ -94,7 +94,7 @@ def windows(numbers: Array, batch: int, length: int, offset: int = 0) -> Iterato
 
 
 def epochs(numbers: Array, batch: int, length: int, seed: int) -> Iterator[Window]:
-    """Yield windows of full `length` for ever, each pass through the text starting somewhere else."""
+    """Yield windows of full `length` for ever; each pass through the text starts at a random offset."""
     random = np.random.default_rng(seed)
     while True:
         offset = int(random.integers(length))

@@ -1,4 +1,4 @@
-"""The job from text to text: build the graph, train, judge on held-out text, write."""
+"""The job from text to text: build the graph, train, evaluate on held-out text, write."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 
-_LARGEST_NORM = 1.0
-_JUDGING_LENGTH = 64
+_LARGEST_NORM = 1.0  # global norm to which gradients are clipped
+_JUDGING_LENGTH = 64  # characters of each stream in a step on held-out text
 _PROMPT = "\n\nThe "
-_SHORTEST, _LONGEST = 500, 1000
+_SHORTEST, _LONGEST = 500, 1000  # characters of the written text
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of it.
+    """Result of a run of the demo.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Result:
     losses : list of float
         Training loss of each step.
     text : str
-        What the model wrote.
+        Text written by the model.
     """
 
     before: float
@@ -50,22 +50,22 @@ class Result:
 
 
 class Program:
-    """The graph of a model: one step of training, its loss, and writing.
+    """Graph of a model: a step of training, its loss, and writing.
 
     Parameters
     ----------
     weights : mapping of str to array
     newline : int
-        Number of the character that may end a text.
+        Number of the character with which a text may end.
     batch : int
-        Streams of text read side by side. Known shapes spare the loop's gradient from finding out, at each time,
-        what was broadcast.
+        Parallel streams of text. With a static batch the loop's gradient need not compute at each time step which
+        inputs were broadcast.
     seed : int
-        Of the graph's random numbers.
+        Seed of the graph's random numbers.
     spare : bool
-        Sum the loss up in the loop, so that nothing outside it grows with the length.
+        Whether to sum the loss in the loop, so memory outside the loop does not grow with the length.
     swap : bool
-        Whether what that loop saves may leave the device's memory.
+        Whether values saved by this loop may leave the device's memory.
     """
 
     def __init__(
@@ -88,6 +88,7 @@ class Program:
             self.initialize: tg.Operation = tg.global_variables_initializer()
 
     def _build_training(self) -> None:
+        """Add placeholders, loss, next state and the training operation."""
         self.inputs, self.targets = (tg.placeholder("int32", [None, self.batch], name=n) for n in ("inputs", "targets"))
         self.state: tuple[tg.Tensor, ...] = tuple(
             tg.placeholder("float32", [self.batch, self.model.units], name=n) for n in ("h", "c")
@@ -117,13 +118,13 @@ class Program:
 
 
 async def run(options: Options, say: Callable[[str], None] = print) -> Result:
-    """Train a model on Python's help texts and let it write.
+    """Train a model on Python's help texts, then write a text with the model.
 
     Parameters
     ----------
     options : Options
     say : callable
-        Takes each line of the report.
+        Called with each line of the report.
 
     Returns
     -------
@@ -132,11 +133,11 @@ async def run(options: Options, say: Callable[[str], None] = print) -> Result:
     Raises
     ------
     CheckpointError
-        If the weights can not be loaded.
+        If the weights cannot be loaded.
     TagloomError
-        If a plot is asked for and matplotlib is missing.
+        If a plot is requested and matplotlib is missing.
     ValueError
-        If the text is too short for batch and length, or a loaded model does not know its characters.
+        If the text is too short for batch and length, or has characters unknown to a loaded model.
     """
     if options.plot is not None:
         require_matplotlib()
@@ -180,7 +181,7 @@ def _start(options: Options, text: str) -> tuple[Alphabet, dict[str, Array]]:
 
 
 async def train(session: tg.Session, program: Program, numbers: Array, options: Options) -> Meter:
-    """Make `options.steps` steps on a text and return how they went; the state goes on from window to window."""
+    """Train for `options.steps` steps and return their Meter; the state carries over between consecutive windows."""
     feeds = [program.inputs, program.targets, *program.state, program.rate]
     step = session.make_step([program.loss, *program.next_state, program.train], feeds)
     zeros = state = program.fresh_state()
@@ -197,7 +198,7 @@ async def train(session: tg.Session, program: Program, numbers: Array, options: 
 
 
 def schedule(step: int, steps: int) -> float:
-    """Return the share of the highest learning rate for a step: a rising tenth, then a falling cosine."""
+    """Return a step's share of the highest learning rate: a rising tenth, then a falling cosine."""
     return min(1.0, 10 * (step + 1) / steps) * 0.5 * (1 + math.cos(math.pi * step / steps))
 
 
@@ -212,7 +213,7 @@ async def judge(session: tg.Session, program: Program, numbers: Array) -> float:
 
 
 async def write(session: tg.Session, program: Program, alphabet: Alphabet, temperature: float) -> str:
-    """Let the model write: until a newline after the shortest length, or the longest length."""
+    """Write a text with the model, until a newline after the shortest length or until the longest length."""
     feeds = {
         program.prompt: alphabet.encode(_PROMPT),
         program.temperature: temperature,

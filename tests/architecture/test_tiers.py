@@ -17,10 +17,10 @@ class Item:
         return self.every and SimpleNamespace(kwargs={"every": self.every})
 
 
-def chosen(items, thorough=False, keyword="", args=("tests",)):
+def chosen(items, thorough=False, keyword="", args=("tests",), sampled=False):
     left = []
     hook = SimpleNamespace(pytest_deselected=lambda items: left.extend(items))
-    config = SimpleNamespace(option=SimpleNamespace(keyword=keyword), args=args, hook=hook)
+    config = SimpleNamespace(option=SimpleNamespace(keyword=keyword, sampled=sampled), args=args, hook=hook)
     kept = list(items)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TAGLOOM_THOROUGH", str(int(thorough)))
@@ -53,6 +53,10 @@ def test_families_begin_with_different_cases():
 @pytest.mark.parametrize("options", [{"thorough": True}, {"keyword": "test_a"}, {"args": ["a.py::test_a[1]"]}])
 def test_all_cases_run_in_the_thorough_tier_and_where_they_are_named(options):
     assert len(chosen(family("a.py::test_a", 8, 4), **options)) == 8
+
+
+def test_cases_that_are_named_are_sampled_on_demand():
+    assert len(chosen(family("a.py::test_a", 8, 4), keyword="test_a", sampled=True)) == 2
 
 
 def test_passes_are_checked_in_some_tests_and_in_all_of_the_thorough_tier(monkeypatch):

@@ -187,7 +187,7 @@ def test_the_command_reports_errors_in_one_place(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(plotting, "is_installed", lambda name: False)
     assert main(["demo", "--plot", "loss.png"]) == 1
     errors = capsys.readouterr().err
-    assert "can not read weights" in errors
+    assert "cannot read weights" in errors
     assert "units must be at least 1" in errors
     assert "there is no folder" in errors
     assert "matplotlib" in errors
