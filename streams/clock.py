@@ -67,9 +67,9 @@ class LoopClock(Clock):
     def call_at(self, when: float, call: Call) -> Timer:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
-            self._move(loop)
+            self._switch_loop(loop)
         timer = self._timers.add(when, call)
-        self._arm()
+        self._set_timer()
         return timer
 
     def hold(self) -> None:
@@ -78,7 +78,7 @@ class LoopClock(Clock):
     def release(self) -> None:
         """Do nothing."""
 
-    def _move(self, loop: Loop) -> None:
+    def _switch_loop(self, loop: Loop) -> None:
         """Serve another loop, which also makes the calls left over by a closed loop."""
         if self._loop is not None and not self._loop.is_closed() and self._timers.next is not None:
             raise TagloomError(
@@ -87,7 +87,7 @@ class LoopClock(Clock):
             )
         self._loop, self._armed = loop, None
 
-    def _arm(self) -> None:
+    def _set_timer(self) -> None:
         """Set a timer shortly before the earliest call, unless a timer for that time or earlier is set."""
         due = self._timers.next
         if due is None or self._loop is None or (self._armed is not None and self._due <= due):
@@ -95,17 +95,21 @@ class LoopClock(Clock):
         if self._armed is not None:
             self._armed.cancel()
         self._due = due
-        # Within the margin `call_soon` polls: each turn of the loop comes back here by way of `_ring`.
+        # Within the margin `call_soon` polls: each turn of the loop comes back here by way of `_make_due_calls`.
         left = due - self.now() - _EARLY
-        self._armed = self._loop.call_later(left, self._ring) if left > 0 else self._loop.call_soon(self._ring)
+        self._armed = (
+            self._loop.call_later(left, self._make_due_calls)
+            if left > 0
+            else self._loop.call_soon(self._make_due_calls)
+        )
 
-    def _ring(self) -> None:
+    def _make_due_calls(self) -> None:
         self._armed = None
         try:
             while (due := self._timers.next) is not None and due <= self.now():
                 self._timers.call_next()
         finally:
-            self._arm()
+            self._set_timer()
 
 
 class VirtualClock(Clock):
@@ -149,7 +153,7 @@ class VirtualClock(Clock):
 
     def call_at(self, when: float, call: Call) -> Timer:
         timer = self._timers.add(when, call)
-        self._look_soon()
+        self._schedule_jump()
         return timer
 
     def advance(self) -> bool:
@@ -174,7 +178,7 @@ class VirtualClock(Clock):
             self._held -= 1
             free = self._held == 0
         if free and (loop := self._loop) is not None:
-            call_on(loop, self._look_soon)
+            call_on(loop, self._schedule_jump)
 
     async def __aenter__(self) -> Self:
         loop: Any = asyncio.get_running_loop()
@@ -189,7 +193,7 @@ class VirtualClock(Clock):
             raise TagloomError("another virtual clock has this loop", hint="share one clock between all devices")
         self._driven.add(loop)
         self._loop = loop
-        self._look_soon()
+        self._schedule_jump()
         return self
 
     async def __aexit__(
@@ -202,11 +206,11 @@ class VirtualClock(Clock):
             self._turn.cancel()
             self._turn = None
 
-    def _look_soon(self) -> None:
+    def _schedule_jump(self) -> None:
         if self._loop is not None and self._turn is None:
-            self._turn = self._loop.call_soon(self._look)
+            self._turn = self._loop.call_soon(self._jump_if_idle)
 
-    def _look(self) -> None:
+    def _jump_if_idle(self) -> None:
         """Jump if the loop is idle: it has just polled, and only this clock's next callback is ready.
 
         Without calls, or while real work is under way, no further callback is scheduled; `call_at` and `release`
@@ -215,7 +219,7 @@ class VirtualClock(Clock):
         self._turn = None
         if self._held or self._timers.next is None:
             return
-        self._look_soon()
+        self._schedule_jump()
         # asyncio has no public way to ask whether callbacks are ready; `__aenter__` refuses loops without `_ready`.
         if len(self._loop._ready) == 1:  # type: ignore[union-attr]
             self.advance()

@@ -35,7 +35,7 @@ class ThreadStream(QueuedStream):
             self._active = False
             self.clock.release()
 
-    def _look(self) -> None:
+    def _advance_queue(self) -> None:
         """Hold the clock and wake the thread, or start it; nothing for a closed stream without a thread."""
         with self._change:
             if self._closed and self._thread is None:
@@ -44,42 +44,42 @@ class ThreadStream(QueuedStream):
                 self._active = True
                 self.clock.hold()
             if self._thread is None:
-                self._thread = Thread(target=self._serve, name=f"tagloom {self.name}", daemon=True)
+                self._thread = Thread(target=self._run_thread, name=f"tagloom {self.name}", daemon=True)
                 self._thread.start()
             self._change.notify()
 
-    def _serve(self) -> None:
+    def _run_thread(self) -> None:
         """Do work until none has come for `LINGER` seconds."""
-        while (op := self._take()) is not None:
-            self._run(op)
+        while (op := self._wait_for_work()) is not None:
+            self._perform_op(op)
             del op  # else the local would keep the work's objects alive during the wait for the next
 
-    def _take(self) -> StreamOp | None:
+    def _wait_for_work(self) -> StreamOp | None:
         """Wait for work; None if the thread should end."""
         with self._change:
             patient = True
-            while (op := self._next()) is None:
-                self._rest()
+            while (op := self._pop_ready_op()) is None:
+                self._release_clock()
                 if self._closed or not patient:
-                    # Under the lock: `_look` either sees no thread and starts another, or has added work found here.
+                    # Under the lock: later work starts another thread, and earlier work was found by `_pop_ready_op`.
                     self._thread = None
                     return None
                 patient = self._change.wait(LINGER)
             self._running = op
             return op
 
-    def _rest(self) -> None:
+    def _release_clock(self) -> None:
         if self._active:
             self._active = False
             self.clock.release()
 
-    def _run(self, op: StreamOp) -> None:
+    def _perform_op(self, op: StreamOp) -> None:
         if (error := op.obstacle) is not None:
-            self._end(op, self.clock.now(), error)
+            self._end_op(op, self.clock.now(), error)
             return
         op.event.began = self.clock.now()
         op.perform()
-        self._end(op, self.clock.now())
+        self._end_op(op, self.clock.now())
 
     def join(self) -> None:
         """Wait until the thread of a closed stream has ended."""
@@ -105,5 +105,5 @@ class CpuDevice(HostDevice[ThreadStream]):
     def __init__(self, name: str, *, limit: SupportsIndex | str | None = None, **options: Any) -> None:
         super().__init__(name, ThreadStream, limit=limit, **options)
 
-    def _join(self, stream: ThreadStream) -> None:
+    def _join_stream(self, stream: ThreadStream) -> None:
         stream.join()

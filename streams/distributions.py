@@ -49,7 +49,7 @@ class Exponential(Distribution):
     average: float
 
     def __post_init__(self) -> None:
-        _check("average", self.average)
+        _refuse_out_of_range("average", self.average)
 
     @property
     def mean(self) -> float:
@@ -75,8 +75,8 @@ class Lognormal(Distribution):
     sigma: float
 
     def __post_init__(self) -> None:
-        _check("median", self.median)
-        _check("sigma", self.sigma)
+        _refuse_out_of_range("median", self.median)
+        _refuse_out_of_range("sigma", self.sigma)
 
     @property
     def mean(self) -> float:
@@ -134,7 +134,7 @@ class Mixture(Distribution):
         return sample(self.other if random.random() < self.probability else self.usual, random)
 
 
-def _check(name: str, value: float) -> None:
+def _refuse_out_of_range(name: str, value: float) -> None:
     if not 0 <= value < math.inf:
         raise TagloomError(
             f"{name} of a distribution is out of range", wanted="a number, 0 or more", got=value, hint="0 for none"

@@ -123,7 +123,7 @@ class Event(Generic[T]):
     def __await__(self) -> Generator[Any, None, T]:
         if not self._done:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            call = partial(_wake, waiter)
+            call = partial(_wake_waiter, waiter)
             self.add_done_callback(call)
             try:
                 yield from waiter
@@ -213,6 +213,6 @@ def call_on(loop: Loop, call: Callable[..., object], *args: object, context: Con
             raise
 
 
-def _wake(waiter: asyncio.Future[None], _: Event[Any]) -> None:
+def _wake_waiter(waiter: asyncio.Future[None], _: Event[Any]) -> None:
     if not waiter.done():
         waiter.set_result(None)

@@ -154,18 +154,20 @@ class HostDevice(SwapSupport, Generic[S]):
     def copy_in(
         self, source: Array | Event[Array], *, into: Array | None = None, after: Iterable[Event[Any]] = ()
     ) -> Event[Array]:
-        def copy() -> Array:
-            return self.contexts.run(np.array, _value(source)) if into is None else _filled(into, _value(source))
+        def copy_source() -> Array:
+            return (
+                self.contexts.run(np.array, _array_of(source)) if into is None else _fill_array(into, _array_of(source))
+            )
 
-        return _submit_copy(self.host_to_device, copy, source, after, "HostToDevice")
+        return _submit_copy(self.host_to_device, copy_source, source, after, "HostToDevice")
 
     def copy_out(
         self, source: Array | Event[Array], *, into: Array | None = None, after: Iterable[Event[Any]] = ()
     ) -> Event[Array]:
-        def copy() -> Array:
-            return np.array(_value(source)) if into is None else _filled(into, _value(source))
+        def copy_source() -> Array:
+            return np.array(_array_of(source)) if into is None else _fill_array(into, _array_of(source))
 
-        return _submit_copy(self.device_to_host, copy, source, after, "DeviceToHost")
+        return _submit_copy(self.device_to_host, copy_source, source, after, "DeviceToHost")
 
     def copy_all_in(self, pairs: Sequence[tuple[Array, Array]], *, after: Sequence[Event[Any]] = ()) -> Event[None]:
         return _submit_copies(self.host_to_device, pairs, "HostToDevice", after)
@@ -180,33 +182,33 @@ class HostDevice(SwapSupport, Generic[S]):
             if event is not None:
                 await event.over()
         for stream in self.streams:
-            self._join(stream)
+            self._join_stream(stream)
         if self.pool is not None:
             self.pool.close()
 
-    def _join(self, stream: S) -> None:
+    def _join_stream(self, stream: S) -> None:
         """Release a stream's thread or handle of the operating system, after all its work has ended."""
 
 
-def _value(source: Array | Event[Array]) -> Array:
+def _array_of(source: Array | Event[Array]) -> Array:
     return source.result() if isinstance(source, Event) else source
 
 
-def _filled(into: Array, source: Array) -> Array:
+def _fill_array(into: Array, source: Array) -> Array:
     np.copyto(into, source, casting="no")
     return into
 
 
 def _submit_copy(
     stream: QueuedStream,
-    copy: Callable[[], Array],
+    copy_source: Callable[[], Array],
     source: Array | Event[Array],
     after: Iterable[Event[Any]],
     kind: str,
 ) -> Event[Array]:
     """Submit a copy that waits for its source, if an event, and for the events in `after`."""
     first = [source] if isinstance(source, Event) else []
-    return stream.submit(copy, after=[*first, *after], kind=kind, nbytes=lambda: _value(source).nbytes)
+    return stream.submit(copy_source, after=[*first, *after], kind=kind, nbytes=lambda: _array_of(source).nbytes)
 
 
 def _submit_copies(
@@ -219,4 +221,4 @@ def _submit_copies(
 
 def _fill_all(pairs: Sequence[tuple[Array, Array]]) -> None:
     for source, into in pairs:
-        _filled(into, source)
+        _fill_array(into, source)

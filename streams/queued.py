@@ -52,7 +52,7 @@ class StreamOp:
         self._seen = 0  # so many events of `after` are done
         self._asked = -1  # index of the event that `call` listens to, as each listens once
 
-    def waits(self, call: Callable[[], object]) -> bool:
+    def must_wait(self, call: Callable[[], object]) -> bool:
         """Return True if the work must wait for an event of `after`, which then calls `call` when done."""
         while self._seen < len(self.after):
             event = self.after[self._seen]
@@ -89,7 +89,7 @@ class StreamOp:
 
 
 class QueuedStream(Stream):
-    """A stream that queues work in this process; subclasses begin and run work in `_look`.
+    """A stream that queues work in this process; subclasses begin and run work in `_advance_queue`.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ class QueuedStream(Stream):
         self._waiting.clear()
 
     @abstractmethod
-    def _look(self) -> None:
+    def _advance_queue(self) -> None:
         """Begin work able to proceed, or wake the thread for this; called in any thread, returns at once."""
 
     def submit(
@@ -134,15 +134,15 @@ class QueuedStream(Stream):
         nbytes: int | Callable[[], int] = 0,
     ) -> Event[T]:
         event: Event[T] = Event(self, kind)
-        self._add(StreamOp(event, work, after, uses, nbytes, self.clock.now()))
+        self._add_op(StreamOp(event, work, after, uses, nbytes, self.clock.now()))
         return event
 
-    def _add(self, op: StreamOp) -> None:
+    def _add_op(self, op: StreamOp) -> None:
         with self._lock:
             if self._closed:
                 raise self._closed_error()
             self._waiting.append(op)
-        self._look()
+        self._advance_queue()
 
     def withdraw(self, event: Event[Any]) -> bool:
         with self._lock:
@@ -150,9 +150,9 @@ class QueuedStream(Stream):
             if op is None:
                 return False
             self._waiting.remove(op)
-        # Without the lock: finishing the event calls listeners, which may take the lock in `_look`.
-        self._drop(op, Withdrawn(f"work on {self.name} was withdrawn before it began", hint="submit it anew"))
-        self._look()
+        # Without the lock: finishing the event calls listeners, which may take the lock in `_advance_queue`.
+        self._drop_op(op, Withdrawn(f"work on {self.name} was withdrawn before it began", hint="submit it anew"))
+        self._advance_queue()
         return True
 
     def statistics(self) -> StreamStatistics:
@@ -169,27 +169,27 @@ class QueuedStream(Stream):
             running = self._running
         error = self._closed_error()
         for op in dropped:
-            self._drop(op, error)
-        self._look()
+            self._drop_op(op, error)
+        self._advance_queue()
         return None if running is None else running.event
 
     def _closed_error(self) -> DeviceClosed:
         return DeviceClosed(f"the device of {self.name} was closed", hint="close a device after the work it is to do")
 
-    def _next(self) -> StreamOp | None:
+    def _pop_ready_op(self) -> StreamOp | None:
         """Take the first piece of work unless it must wait; the caller holds the lock."""
-        if not self._waiting or self._waiting[0].waits(self._look):
+        if not self._waiting or self._waiting[0].must_wait(self._advance_queue):
             return None
         return self._waiting.popleft()
 
-    def _drop(self, op: StreamOp, error: BaseException) -> None:
+    def _drop_op(self, op: StreamOp, error: BaseException) -> None:
         """End work that never began, with an error."""
         with self._lock:
             self._withdrawn += 1
         op.forget()
         op.event.finish(error=error, at=self.clock.now())
 
-    def _end(self, op: StreamOp, at: float, error: BaseException | None = None) -> None:
+    def _end_op(self, op: StreamOp, at: float, error: BaseException | None = None) -> None:
         """End work that was performed, or prevented by `error`, at a time in seconds by the clock."""
         event = op.event
         with self._lock:

@@ -32,7 +32,7 @@ class InjectedError(TagloomError):
 
 
 class SimulatedStream(QueuedStream):
-    """A stream that does its work on the loop's thread; `_begun` of subclasses decides when work counts as done.
+    """A stream that does its work on the loop's thread; `_schedule_end` of subclasses decides when work counts as done.
 
     Work begins at the time when the stream was free, the work submitted and the events of `after` done, however late
     the loop was.
@@ -46,8 +46,8 @@ class SimulatedStream(QueuedStream):
         self._proceeding = False
 
     @abstractmethod
-    def _begun(self, event: Event[Any], began: float) -> None:
-        """Arrange a call of `_finish`, on the loop's thread, with the time of the work's end."""
+    def _schedule_end(self, event: Event[Any], began: float) -> None:
+        """Arrange a call of `_finish_running`, on the loop's thread, with the time of the work's end."""
 
     def submit(
         self,
@@ -60,10 +60,10 @@ class SimulatedStream(QueuedStream):
     ) -> Event[T]:
         loop = get_running_loop()
         if loop is not self._loop:
-            self._move(loop)
+            self._switch_loop(loop)
         return super().submit(work, after=after, uses=uses, kind=kind, nbytes=nbytes)
 
-    def _move(self, loop: Loop) -> None:
+    def _switch_loop(self, loop: Loop) -> None:
         """Serve another loop; raise if the previous loop still has work here."""
         busy = self._running is not None or self._waiting
         if busy and self._loop is not None and not self._loop.is_closed():
@@ -73,47 +73,47 @@ class SimulatedStream(QueuedStream):
             )
         self._loop, self._thread = loop, threading.get_ident()
         if busy:  # work left by a closed loop; the clock brings its own pending calls along
-            self.clock.call_at(self.clock.now(), self._proceed)
+            self.clock.call_at(self.clock.now(), self._begin_ready_work)
 
-    def _look(self) -> None:
+    def _advance_queue(self) -> None:
         if self._thread == threading.get_ident():
-            self._proceed()
+            self._begin_ready_work()
         elif self._loop is not None:
-            call_on(self._loop, self._proceed)
+            call_on(self._loop, self._begin_ready_work)
 
-    def _proceed(self) -> None:
+    def _begin_ready_work(self) -> None:
         """Begin work in order until work takes time, must wait, or is used up."""
         if self._proceeding:  # further down the stack, whose loop takes this work as well
             return
         self._proceeding = True
         try:
-            while self._running is None and (op := self._pop()) is not None:
-                self._begin(op)
+            while self._running is None and (op := self._pop_with_lock()) is not None:
+                self._begin_op(op)
         finally:
             self._proceeding = False
 
-    def _pop(self) -> StreamOp | None:
+    def _pop_with_lock(self) -> StreamOp | None:
         with self._lock:
-            return self._next()
+            return self._pop_ready_op()
 
-    def _begin(self, op: StreamOp) -> None:
-        """Do a piece of work, and leave its end to `_begun`; work with a failed event in `after` ends at once."""
+    def _begin_op(self, op: StreamOp) -> None:
+        """Do a piece of work and leave its end to `_schedule_end`; after a failed event in `after` end at once."""
         began = max(self._free, op.ready)
         self._running = op
         if (error := op.obstacle) is not None:
-            self._finish(began, error)
+            self._finish_running(began, error)
             return
         op.event.began = began
         op.perform()
-        self._begun(op.event, began)
+        self._schedule_end(op.event, began)
 
-    def _finish(self, at: float, error: BaseException | None = None) -> None:
+    def _finish_running(self, at: float, error: BaseException | None = None) -> None:
         """End the running work at a time in seconds by the clock, and begin the next."""
         op = self._running
         assert op is not None
         self._free = at
-        self._end(op, at, error)
-        self._proceed()
+        self._end_op(op, at, error)
+        self._begin_ready_work()
 
 
 class LatencyStream(SimulatedStream):
@@ -138,14 +138,14 @@ class LatencyStream(SimulatedStream):
     ) -> None:
         super().__init__(name, clock)
         self._seconds = seconds
-        self._failure = failure
+        self._draw_failure = failure
 
-    def _begun(self, event: Event[Any], began: float) -> None:
-        seconds, failure = self._seconds(event.kind, event.nbytes), self._failure(event.kind)
+    def _schedule_end(self, event: Event[Any], began: float) -> None:
+        seconds, failure = self._seconds(event.kind, event.nbytes), self._draw_failure(event.kind)
         if seconds == 0.0:
-            self._finish(began, failure)
+            self._finish_running(began, failure)
         else:
-            self.clock.call_at(began + seconds, partial(self._finish, began + seconds, failure))
+            self.clock.call_at(began + seconds, partial(self._finish_running, began + seconds, failure))
 
 
 class ManualStream(SimulatedStream):
@@ -159,15 +159,15 @@ class ManualStream(SimulatedStream):
         """Allow so many pieces of work to end, the running piece first, then later ones; ``inf`` for all."""
         self._released += count
         if self._running is not None:
-            self._let_end()
+            self._end_if_released()
 
-    def _begun(self, event: Event[Any], began: float) -> None:
-        self._let_end()
+    def _schedule_end(self, event: Event[Any], began: float) -> None:
+        self._end_if_released()
 
-    def _let_end(self) -> None:
+    def _end_if_released(self) -> None:
         if self._released >= 1:
             self._released -= 1
-            self._finish(self.clock.now())
+            self._finish_running(self.clock.now())
 
 
 class LatencyDevice(HostDevice[LatencyStream], SimulatedTime):
@@ -203,7 +203,7 @@ class LatencyDevice(HostDevice[LatencyStream], SimulatedTime):
         self._rate = bytes_per_second
         self._failures = dict(failures or {})
         self._random = Random(f"{seed} {name}")
-        stream = partial(LatencyStream, seconds=self.seconds, failure=self._failure)
+        stream = partial(LatencyStream, seconds=self.seconds, failure=self._draw_failure)
         super().__init__(name, stream, limit=limit, **options)
 
     def seconds(self, kind: str, nbytes: int = 0) -> float:
@@ -213,7 +213,7 @@ class LatencyDevice(HostDevice[LatencyStream], SimulatedTime):
     def models_time(self, kind: str, nbytes: int = 0) -> bool:
         return mean(self._table.get(kind, 0.0)) + nbytes / self._rate > 0 or kind in self._failures
 
-    def _failure(self, kind: str) -> BaseException | None:
+    def _draw_failure(self, kind: str) -> BaseException | None:
         if kind not in self._failures or self._random.random() >= self._failures[kind]:
             return None
         return InjectedError(

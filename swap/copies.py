@@ -40,9 +40,9 @@ class SwapCopies:
 
     def __init__(self, counts: SwapCounts) -> None:
         self.counts = counts
-        self.wake: Callable[[], None] = nothing
-        self.fail: Callable[[BaseException], None] = nothing
-        self.show: Callable[[str, str, int, Event[Any]], None] = nothing
+        self.wake: Callable[[], None] = do_nothing
+        self.fail: Callable[[BaseException], None] = do_nothing
+        self.show: Callable[[str, str, int, Event[Any]], None] = do_nothing
         self.closed: bool = False
         self._under_way: dict[Event[Any], Callable[[Event[Any]], None]] = {}  # callbacks by event
 
@@ -56,9 +56,9 @@ class SwapCopies:
         event a moment longer, while memory dropped by the step must be free at once.
         """
         self._under_way[event] = call
-        event.add_done_callback(self._ended)
+        event.add_done_callback(self._run_callback)
 
-    def _ended(self, event: Event[Any]) -> None:
+    def _run_callback(self, event: Event[Any]) -> None:
         self._under_way.pop(event)(event)
         if not self._under_way:
             self.wake()
@@ -73,9 +73,9 @@ class SwapCopies:
         for tier, size in sizes.items():
             total[tier] = total.get(tier, 0) + size
             self.show(stream, tier, size, event)
-        self.counts.timed(event)
+        self.counts.add_duration(event)
 
-    def complain(self, error: BaseException, entry: SwapEntry, what: str) -> None:
+    def report_error(self, error: BaseException, entry: SwapEntry, what: str) -> None:
         """Fail the step with an error of a copy, unless the copy was withdrawn or the device closed."""
         if not self.closed and not isinstance(error, (Withdrawn, DeviceClosed)):
             self.fail(self.error(error, entry, what))
@@ -95,7 +95,7 @@ class SwapCopies:
     def close(self) -> None:
         """Withdraw the copies that have not begun, and stop reporting the others."""
         self.closed = True
-        self.wake = self.fail = self.show = nothing
+        self.wake = self.fail = self.show = do_nothing
         for event in list(self._under_way):
             event.withdraw()
 
@@ -123,5 +123,5 @@ def in_batches(moving: list[Moving], nbytes: int) -> Iterator[list[Moving]]:
         yield batch
 
 
-def nothing(*_: object) -> None:
+def do_nothing(*_: object) -> None:
     """Do nothing."""

@@ -53,7 +53,7 @@ class SwapCounts:
     stalled_seconds: float = 0.0
     tiers: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
-    def timed(self, copy: Event[Any]) -> None:
+    def add_duration(self, copy: Event[Any]) -> None:
         """Add the duration of a copy."""
         if copy.began is not None and copy.ended is not None:
             self.copy_seconds += copy.ended - copy.began

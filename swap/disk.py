@@ -37,7 +37,7 @@ class Extent:
 
     def __del__(self) -> None:
         # A finalizer may run in any thread, in the middle of anything: so no lock, only an append.
-        self._tier._given.append((self.offset, self.size))
+        self._tier._freed_extents.append((self.offset, self.size))
 
 
 class DiskTier:
@@ -72,15 +72,15 @@ class DiskTier:
                 hint="name another directory as SwapPolicy(disk=...)",
             ) from error
         os.unlink(path)
-        self._given: deque[tuple[int, int]] = deque()  # offset and size of freed extents, not in `_free` yet
+        self._freed_extents: deque[tuple[int, int]] = deque()  # offset and size of freed extents, not in `_free` yet
         self._end = 0  # end of the part of the file where extents are or were, in bytes
         self._free: dict[int, list[int]] = {}  # size -> offsets
 
     @property
     def live_bytes(self) -> int:
         """Bytes of the values in the file."""
-        while self._given:
-            offset, size = self._given.popleft()
+        while self._freed_extents:
+            offset, size = self._freed_extents.popleft()
             self._live -= size
             self._free.setdefault(size, []).append(offset)
         return self._live
@@ -108,7 +108,7 @@ class DiskTier:
         return self.reading.submit(partial(self.read_now, extent, into), kind="DiskRead", nbytes=extent.size)
 
     def _write_now(self, source: Array, extent: Extent) -> Extent:
-        rest, offset = _bytes(source), extent.offset
+        rest, offset = _view_bytes(source), extent.offset
         while rest.nbytes:
             done = os.pwrite(self._file, rest, offset)
             rest, offset = rest[done:], offset + done
@@ -116,7 +116,7 @@ class DiskTier:
 
     def read_now(self, extent: Extent, into: Array) -> None:
         """Read an extent at once, into a contiguous array."""
-        rest, offset = _bytes(into), extent.offset
+        rest, offset = _view_bytes(into), extent.offset
         while rest.nbytes:
             done = os.preadv(self._file, [rest], offset)
             if not done:
@@ -142,5 +142,5 @@ class DiskTier:
             os.close(self._file)
 
 
-def _bytes(array: Array) -> memoryview:
+def _view_bytes(array: Array) -> memoryview:
     return memoryview(array.reshape(-1).view(np.uint8))  # type: ignore[arg-type]

@@ -54,7 +54,7 @@ class EvictionQueue:
 
     def add(self, array: Array) -> SwapEntry:
         """Append a value and return its entry."""
-        entry, is_new = self._entry(array, self._device.clock.now())
+        entry, is_new = self._find_or_make_entry(array, self._device.clock.now())
         if is_new:
             self.append(entry)
         return entry
@@ -67,7 +67,7 @@ class EvictionQueue:
         """Return values to the front, in the order in which they were taken."""
         self._front.extendleft(map(ref, reversed(entries)))
 
-    def oldest(self) -> SwapEntry | None:
+    def take_oldest(self) -> SwapEntry | None:
         """Take the first value; None if the queue is empty, or the value is gone."""
         if len(self._front) < _NEAR:
             self.gather(2 * _NEAR)
@@ -80,17 +80,17 @@ class EvictionQueue:
         """
         for _ in range(min(len(self._queue), len(self._queue) if count is None else count)):
             each = self._queue.popleft()
-            found = self._replaced(*each) if isinstance(each, tuple) else each
+            found = self._replace_by_entry(*each) if isinstance(each, tuple) else each
             if found is not None:
                 self._front.append(found)
 
-    def _replaced(self, where: ref[Series], index: int, when: float) -> ref[SwapEntry] | None:
+    def _replace_by_entry(self, where: ref[Series], index: int, when: float) -> ref[SwapEntry] | None:
         """Replace a slot's array by an entry; return None if the array is gone, or in the queue already."""
         series = where()
         array: Any = None if series is None else series.at(index)
         if series is None or type(array) is not self._device.buffer:
             return None
-        entry, is_new = self._entry(array, when)
+        entry, is_new = self._find_or_make_entry(array, when)
         series.put(index, entry)
         return ref(entry) if is_new else None
 
@@ -110,7 +110,7 @@ class EvictionQueue:
         self._front.clear()
         self._queue.clear()
 
-    def _entry(self, array: Array, saved_at: float) -> tuple[SwapEntry, bool]:
+    def _find_or_make_entry(self, array: Array, saved_at: float) -> tuple[SwapEntry, bool]:
         """Return an array's entry, shared by all slots of the array, and True if the entry is new."""
         entry = self._known.get(id(array))
         if entry is not None and entry.array is array:

@@ -57,7 +57,7 @@ class Prefetcher:
     def measure(self, submitted: float, event: Event[Any]) -> None:
         """Add the duration of a copy to the average; `submitted` is in seconds by the clock."""
         if event.ended is not None:
-            self.copy_seconds = _smoothed(self.copy_seconds or inf, event.ended - submitted)
+            self.copy_seconds = _update_average(self.copy_seconds or inf, event.ended - submitted)
 
     def note_read(self, series: Series | Any, index: int) -> None:
         """Predict from the read of a slot the slots to be read next.
@@ -77,9 +77,9 @@ class Prefetcher:
             return
         now = self._clock.now()
         if now > self._last_read:  # reads of one moment, as those of a window of iterations, count as one
-            self._interval = _smoothed(self._interval, now - self._last_read)
+            self._interval = _update_average(self._interval, now - self._last_read)
             self._last_read = now
-        depth = self._depth(value.nbytes if type(value) is not SwapEntry else value.size)
+        depth = self._prefetch_depth(value.nbytes if type(value) is not SwapEntry else value.size)
         # Walking `depth` slots at each read would cost more than the read, so two samples decide. If the value halfway
         # is on the device or on its way, the batch asked for last still lasts: asking again when half of it is used
         # keeps copies in batches. If the slot at the end holds a plain array, none between has left either: values
@@ -89,7 +89,7 @@ class Prefetcher:
         if isinstance(middle, SwapEntry) and middle.state is not State.SWAPPED_OUT:
             return
         if middle is None or last is None or isinstance(last, SwapEntry):
-            behind = islice(self._behind(series, index, step), depth)
+            behind = islice(self._predict_reads(series, index, step), depth)
             self.wanted = deque(ref(each) for each in behind if isinstance(each, SwapEntry))
 
     def clear(self) -> None:
@@ -97,7 +97,7 @@ class Prefetcher:
         self.wanted.clear()
         self._swapped_out.clear()
 
-    def _behind(self, series: Series | Any, index: int, step: int) -> Iterator[Any]:
+    def _predict_reads(self, series: Series | Any, index: int, step: int) -> Iterator[Any]:
         """Yield values in the expected order of reads.
 
         First come the slots after `index` in the direction of `step`; then the values last swapped out, as a backward
@@ -111,7 +111,7 @@ class Prefetcher:
             if (entry := each()) is not None and id(entry) not in seen:
                 yield entry
 
-    def _depth(self, size: int) -> int:
+    def _prefetch_depth(self, size: int) -> int:
         """Return the number of slots to bring back ahead of a read of `size` bytes.
 
         As many as are read during a copy, and enough for a batch to be worth its calls.
@@ -123,5 +123,5 @@ class Prefetcher:
         return min(MOST_AHEAD, 2 + max(worth, ceil(min(wanted, MOST_AHEAD))))
 
 
-def _smoothed(before: float, now: float) -> float:
+def _update_average(before: float, now: float) -> float:
     return now if before == inf else (1 - _SMOOTHING) * before + _SMOOTHING * now

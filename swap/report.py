@@ -59,7 +59,7 @@ class SwapReport:
         device = short_device(self.device)
         if self.reason is not None and not self.bytes_in:
             return f"swapping on {device}: nothing moved, since {self.reason}"
-        out, back = (_sizes(sizes) for sizes in (self.bytes_out, self.bytes_in))
+        out, back = (_format_sizes(sizes) for sizes in (self.bytes_out, self.bytes_in))
         reads = self.hits + self.misses
         stalled, copied = (format_number(1e3 * seconds) for seconds in (self.stalled_seconds, self.copy_seconds))
         if self.reason is not None:
@@ -67,7 +67,7 @@ class SwapReport:
         return (
             f"swapping on {device}: {out or 'nothing'} out, {back or 'nothing'} in; {self.hits} of {reads} values "
             f"that were away were back before they were read; waited {stalled} ms for copies that took {copied} ms; "
-            f"peak {_sizes(self.peak_bytes)}"
+            f"peak {_format_sizes(self.peak_bytes)}"
         )
 
 
@@ -82,7 +82,7 @@ def swap_report(counts: SwapCounts) -> SwapReport:
         counts.misses,
         counts.copy_seconds,
         counts.stalled_seconds,
-        None if counts.bytes_out else _reason(counts),
+        None if counts.bytes_out else _explain_stay(counts),
     )
 
 
@@ -91,7 +91,7 @@ def not_swapped(device: str, reason: str) -> SwapReport:
     return SwapReport(device, {}, {}, {}, reason=reason)
 
 
-def _reason(counts: SwapCounts) -> str:
+def _explain_stay(counts: SwapCounts) -> str:
     """Explain why no value left, by the obstacle closest to a swap."""
     if not counts.swappable:
         return "every saved value is too small, see SwapPolicy.minimum" if counts.small else "no loop saved anything"
@@ -107,5 +107,5 @@ def _reason(counts: SwapCounts) -> str:
     )
 
 
-def _sizes(sizes: Mapping[str, int]) -> str:
+def _format_sizes(sizes: Mapping[str, int]) -> str:
     return ", ".join(f"{format_size(size)} {tier}" for tier, size in sizes.items())

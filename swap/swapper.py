@@ -18,7 +18,7 @@ from ..kernels.scheduler.series import Series
 from ..streams.capabilities import SwapSupport
 from ..streams.contract import Memory
 from ..streams.event import Event
-from .copies import SwapCopies, SwapIn, SwapOut, in_batches, nothing
+from .copies import SwapCopies, SwapIn, SwapOut, do_nothing, in_batches
 from .counts import SwapCounts
 from .disk import Extent
 from .entry import Array, State, SwapEntry
@@ -84,8 +84,8 @@ class StepSwapper:
             self._prefetch_after,
         )
         self.save, self.note_read = self._slots.save, self._slots.note_read
-        self._queue = EvictionQueue(device, self._slots, self._slots.queue, self._fetch)
-        self._small = EvictionQueue(device, self._slots, self._slots.small, self._fetch)
+        self._queue = EvictionQueue(device, self._slots, self._slots.queue, self._fetch_now)
+        self._small = EvictionQueue(device, self._slots, self._slots.small, self._fetch_now)
         self._cached: dict[int, ref[SwapEntry]] = {}  # unread values by the entry's id, in the order of arrival
         self._prefetcher = Prefetcher(policy, self._batch_bytes, device.clock)
         self._closed = False
@@ -113,7 +113,7 @@ class StepSwapper:
         """Return an entry for a row in host memory; the row itself if too small, or of objects."""
         if row.nbytes < self._minimum or row.dtype.hasobject:
             return row
-        entry = SwapEntry(row, self._device.clock.now(), self._fetch)
+        entry = SwapEntry(row, self._device.clock.now(), self._fetch_now)
         entry.begin_on_host()
         return entry
 
@@ -140,7 +140,7 @@ class StepSwapper:
         waiter = None
         array = entry.array
         if array is None:
-            waiter = self._await(entry)
+            waiter = self._await_copy_in(entry)
             self.counts.misses += 1
         else:
             self._device.charge(array)
@@ -212,13 +212,13 @@ class StepSwapper:
             Whether memory was freed, or will be.
         """
         for queue, least in ((self._queue, 1), (self._small, self._batch_bytes)):
-            if self._evict(queue, least if forced else None):
+            if self._evict_values(queue, least if forced else None):
                 return True
             if queue and not forced:
                 return False
         return False
 
-    def _evict(self, queue: EvictionQueue, wanted: int | None) -> bool:
+    def _evict_values(self, queue: EvictionQueue, wanted: int | None) -> bool:
         """Begin to swap out a queue's values, oldest first, until `wanted` bytes leave or use is below threshold."""
         given, stuck, staying = 0, False, []
         leaving: list[SwapOut] = []
@@ -231,7 +231,7 @@ class StepSwapper:
             # Bytes on their way out count as free; otherwise each push until the end of the copy would send more out.
             if self._pool.used_bytes - self._slots.leaving <= goal if wanted is None else given and given >= wanted:
                 break
-            entry = queue.oldest()
+            entry = queue.take_oldest()
             # The slot was emptied, or a read has dealt with the value; a value that is away has no memory to free.
             if entry is None or entry.state not in (State.RESIDENT, State.CACHED):
                 continue
@@ -278,7 +278,7 @@ class StepSwapper:
                 self.counts.full += 1
                 return False
             block = self._tiers.stage(self._device, entry.shape, entry.dtype, entry.size)
-            if block is None:  # not counted as full: `_written` tries again once staging memory is free
+            if block is None:  # not counted as full: `_finish_write` tries again once staging memory is free
                 return False
         self._slots.leaving += entry.size
         leaving.append((entry, block, extent))
@@ -289,9 +289,9 @@ class StepSwapper:
         event = self._device.copy_all_out(pairs, after=self._device.compute_barrier())
         for entry, _, _ in batch:
             entry.become(State.SWAPPING_OUT, array=entry.array, copy=event)
-        self.copies.follow(event, partial(self._copied_out, batch, self._device.clock.now()))
+        self.copies.follow(event, partial(self._finish_copy_out, batch, self._device.clock.now()))
 
-    def _copied_out(self, batch: list[SwapOut], submitted: float, event: Event[Any]) -> None:
+    def _finish_copy_out(self, batch: list[SwapOut], submitted: float, event: Event[Any]) -> None:
         """Drop the arrays on the device after a copy out; keep them if the copy failed."""
         self._slots.leaving -= sum(entry.size for entry, _, _ in batch)
         if event.error is None:
@@ -302,35 +302,35 @@ class StepSwapper:
                 entry.become(State.SWAPPED_OUT, location=block)
                 self._prefetcher.note_swapped_out(entry)
                 if extent is not None and not self._closed:
-                    self._write(entry, block, extent)
+                    self._write_to_disk(entry, block, extent)
         else:
             for entry, _, _ in batch:
                 entry.become(State.RESIDENT, array=entry.array)
             self._queue_of(batch[0][0]).put_back([entry for entry, _, _ in batch])
-            self.copies.complain(event.error, batch[0][0], "could not be copied out of the device's memory")
+            self.copies.report_error(event.error, batch[0][0], "could not be copied out of the device's memory")
         batch.clear()
         self.copies.wake()
 
-    def _write(self, entry: SwapEntry, block: Array, extent: Extent) -> None:
+    def _write_to_disk(self, entry: SwapEntry, block: Array, extent: Extent) -> None:
         disk = self._tiers.disk
         assert disk is not None
         event = disk.write(block, extent)
-        self.copies.follow(event, partial(self._written, entry))
+        self.copies.follow(event, partial(self._finish_write, entry))
 
-    def _written(self, entry: SwapEntry, event: Event[Any]) -> None:
+    def _finish_write(self, entry: SwapEntry, event: Event[Any]) -> None:
         """Keep a written value in the file alone; after a failed write the value stays in host memory."""
         if event.error is None:
             entry.location = event.take()
             self.copies.show("disk", "disk", entry.size, event)
         else:
-            self.copies.complain(event.error, entry, "could not be written to the file of swapped values")
+            self.copies.report_error(event.error, entry, "could not be written to the file of swapped values")
         if self._pool.used_bytes - self._slots.leaving > self._goal and not self._closed:
             self._swap_out()  # values may have stayed for want of staging memory, which is free again
         self.copies.wake()
 
     # ---- in
 
-    def _await(self, entry: SwapEntry) -> asyncio.Future[Array]:
+    def _await_copy_in(self, entry: SwapEntry) -> asyncio.Future[Array]:
         """Return a future for a swapped-out value, begin its copy in if necessary; MemoryError without room."""
         if entry.state is State.SWAPPED_OUT:
             self._copy_in([(entry, self._device.allocate(entry.shape, entry.dtype))])
@@ -348,7 +348,7 @@ class StepSwapper:
         while wanted:
             entry = wanted[0]()
             if entry is not None and entry.state is State.SWAPPED_OUT:
-                target = self._unreserved(entry)
+                target = self._allocate_ahead(entry)
                 if target is None:
                     break
                 batch.append((entry, target))
@@ -357,7 +357,7 @@ class StepSwapper:
             with suppress(MemoryError):  # of the host, for values in the file
                 self._copy_in(each)
 
-    def _unreserved(self, entry: SwapEntry) -> Array | None:
+    def _allocate_ahead(self, entry: SwapEntry) -> Array | None:
         """Return memory for a value ahead of its read; None if there is no room."""
         if self._closed or self._pool.used_bytes + entry.size > self._goal:
             return None
@@ -366,13 +366,13 @@ class StepSwapper:
 
     def _copy_in(self, batch: list[SwapIn]) -> None:
         reads: list[Event[Any]] = []
-        pairs = [(self._source(entry, reads), target) for entry, target in batch]
+        pairs = [(self._find_source(entry, reads), target) for entry, target in batch]
         event = self._device.copy_all_in(pairs, after=reads)
         for entry, _ in batch:
             entry.become(State.SWAPPING_IN, location=entry.location, copy=event)
-        self.copies.follow(event, partial(self._copied_in, batch, self._device.clock.now()))
+        self.copies.follow(event, partial(self._finish_copy_in, batch, self._device.clock.now()))
 
-    def _source(self, entry: SwapEntry, reads: list[Event[Any]]) -> Array:
+    def _find_source(self, entry: SwapEntry, reads: list[Event[Any]]) -> Array:
         """Return the host array to copy a value from; for a value in the file add the event of its read to `reads`.
 
         Raises
@@ -388,14 +388,14 @@ class StepSwapper:
         if block is None:
             raise MemoryError(f"the host has no room for {entry.size} bytes from the file of swapped values")
         reads.append(disk.read(entry.location, block))
-        self.copies.follow(reads[-1], nothing)
+        self.copies.follow(reads[-1], do_nothing)
         return block
 
-    def _copied_in(self, batch: list[SwapIn], submitted: float, event: Event[Any]) -> None:
+    def _finish_copy_in(self, batch: list[SwapIn], submitted: float, event: Event[Any]) -> None:
         """Hand copied values to their waiting reads, or pass the error of the copy to the reads."""
         if event.error is None:
             self._prefetcher.measure(submitted, event)
-            moved = [(_tier(entry), entry) for entry, _ in batch]
+            moved = [(_tier_name(entry), entry) for entry, _ in batch]
             self.copies.count("host_to_device", self.counts.bytes_in, moved, event)
         wanted = False
         batch.reverse()  # the value read first is handed over first; `pop` drops the batch's references on the way
@@ -428,7 +428,7 @@ class StepSwapper:
             self._cached[id(entry)] = ref(entry)
         return bool(waiters)
 
-    def _fetch(self, entry: SwapEntry, into: Array | None) -> Array:
+    def _fetch_now(self, entry: SwapEntry, into: Array | None) -> Array:
         """Copy a swapped-out value at once into an array of the device's library, by default a new array."""
         if (xp := self._device.arrays) is None:
             return self._tiers.read_now(entry, into)
@@ -443,5 +443,5 @@ class StepSwapper:
         asyncio.get_running_loop().call_soon(self.copies.wake)
 
 
-def _tier(entry: SwapEntry) -> str:
+def _tier_name(entry: SwapEntry) -> str:
     return "feed" if entry.host_backed else "disk" if isinstance(entry.location, Extent) else "host"

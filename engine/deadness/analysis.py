@@ -17,7 +17,7 @@ from ..ir.frames import ROOT, Frames
 from ..ir.operation import Operation
 from ..ir.traits import LEAVES_FRAME, SWITCHES, Role
 from .predicates import Form, Predicate, Predicates
-from .rules import Value, chosen, closes_loop, is_back_edge, is_unsure
+from .rules import Value, closes_loop, is_back_edge, is_unsure, predicate_of_side
 
 Steps = dict[Operation, Predicate]
 
@@ -66,22 +66,22 @@ class _Analysis:
             for op in self.operations:
                 walk.visit(op)
             walks -= 1
-            changed = [self._settle(frame, walk, walks > 0) for frame in self._ripe()]
+            changed = [self._record_steps(frame, walk, walks > 0) for frame in self._find_settleable_frames()]
             if not any(changed):
                 return walk.of
 
-    def _ripe(self) -> list[str]:
+    def _find_settleable_frames(self) -> list[str]:
         """Return the frames whose inner loops are all settled."""
         waiting = {self.frames.infos[frame].parent for frame in self.merges.keys() - self.settled}
         return [frame for frame in self.merges if frame not in waiting]
 
-    def _settle(self, frame: str, walk: _Walk, may_change: bool) -> bool:
+    def _record_steps(self, frame: str, walk: _Walk, may_change: bool) -> bool:
         """Record the steps that a walk found for a frame; return True if another walk must follow."""
         merges, before = self.merges[frame], self.steps[frame]
-        found = {merge: step for merge in merges if (step := walk.step(merge)) is not None}
+        found = {merge: step for merge in merges if (step := walk.find_step(merge)) is not None}
         if frame in self.settled and not may_change:  # from here on steps are only dropped: the walks end
             found = {merge: step for merge, step in found.items() if before.get(merge) is step}
-        pairs = {(walk.start(merge), found.get(merge)) for merge in merges}
+        pairs = {(walk.find_start(merge), found.get(merge)) for merge in merges}
         together = len(pairs) == 1 and len(found) == len(merges)
         if not together and frame not in self.apart:
             self.apart.add(frame)
@@ -105,45 +105,45 @@ class _Walk:
 
     def visit(self, op: Operation) -> None:
         """Record the predicates of an operation and its outputs."""
-        inputs = self._inputs(op)
+        inputs = self._predicate_of_inputs(op)
         if op.role in SWITCHES:
             self.of[op] = inputs
             for tensor in op.outputs:
-                taken = chosen(self.predicates, op.inputs[1], tensor.index, len(op.outputs))
+                taken = predicate_of_side(self.predicates, op.inputs[1], tensor.index, len(op.outputs))
                 self.of[tensor] = self.predicates.all_of([inputs, taken])
         else:
-            found = self.of[op] = self._outputs(op, inputs)
+            found = self.of[op] = self._predicate_of_outputs(op, inputs)
             self.of.update(dict.fromkeys(op.outputs, found))
 
-    def _inputs(self, op: Operation) -> Predicate:
+    def _predicate_of_inputs(self, op: Operation) -> Predicate:
         """Return the AND of an operation's inputs; true for a Merge, whose inputs are an OR."""
         sources: list[Value] = [] if op.role is Role.MERGE else [*op.inputs, *op.control_inputs]
         return self.predicates.all_of([self.of[source] for source in sources])
 
-    def _outputs(self, op: Operation, inputs: Predicate) -> Predicate:
+    def _predicate_of_outputs(self, op: Operation, inputs: Predicate) -> Predicate:
         if op.role is Role.MERGE:
-            return self._merge(op)
+            return self._predicate_of_merge(op)
         if op.role is Role.CONTROL_TRIGGER:
             return self.predicates.true
         if op.role in LEAVES_FRAME:
-            return self._leave(op, inputs)
-        return self.predicates.all_of([inputs, self._symbol(op)]) if is_unsure(op) else inputs
+            return self._predicate_of_result(op, inputs)
+        return self.predicates.all_of([inputs, self._alive_symbol(op)]) if is_unsure(op) else inputs
 
-    def _symbol(self, value: Value) -> Predicate:
+    def _alive_symbol(self, value: Value) -> Predicate:
         return self.predicates.symbol("alive", value)
 
-    def _merge(self, op: Operation) -> Predicate:
+    def _predicate_of_merge(self, op: Operation) -> Predicate:
         """Return the predicate of a Merge: the OR of its inputs, or a loop's recurrence or symbol."""
         if not closes_loop(op):
             return self.predicates.any_of([self.of[t] for t in op.inputs])
         frame = self.frames.of[op]
         step = self.analysis.steps[frame].get(op)
         if step is not None:
-            return self.predicates.recurrence(self.start(op), step, self._path(frame))
+            return self.predicates.recurrence(self.find_start(op), step, self._frame_path(frame))
         # With a shared symbol, a back edge that needs several variables still reads "symbol and step" (rule 135).
-        return self._symbol(op if frame in self.analysis.apart else self.analysis.merges[frame][0])
+        return self._alive_symbol(op if frame in self.analysis.apart else self.analysis.merges[frame][0])
 
-    def _path(self, frame: str) -> tuple[str, ...]:
+    def _frame_path(self, frame: str) -> tuple[str, ...]:
         """Return the names of a frame and the frames around it, innermost first."""
         names = []
         while frame != ROOT:
@@ -151,11 +151,11 @@ class _Walk:
             frame = self.frames.infos[frame].parent
         return tuple(names)
 
-    def start(self, merge: Operation) -> Predicate:
+    def find_start(self, merge: Operation) -> Predicate:
         """Return when a loop's Merge receives its first value."""
         return self.predicates.any_of([self.of[t] for t in merge.inputs if not is_back_edge(t)])
 
-    def step(self, merge: Operation) -> Predicate | None:
+    def find_step(self, merge: Operation) -> Predicate | None:
         """Return the condition for a Merge to receive another value; None without such a form (rule 135)."""
         own = self.of[merge]
         back = self.predicates.any_of([self.of[t] for t in merge.inputs if is_back_edge(t)])
@@ -163,16 +163,16 @@ class _Walk:
         if own not in parts:
             return None
         # Parts of the start come from outside the loop, so they hold in all of its iterations or in none.
-        known = {own, *self.start(merge).parts(Form.AND)}
+        known = {own, *self.find_start(merge).parts(Form.AND)}
         step = self.predicates.all_of([part for part in parts if part not in known])
         return None if step.mentions(own) else step
 
-    def _leave(self, op: Operation, inputs: Predicate) -> Predicate:
+    def _predicate_of_result(self, op: Operation, inputs: Predicate) -> Predicate:
         """Return when a loop's result is alive: when the loop started, if it leaves as the step fails (rule 136)."""
         if op.role is Role.EXIT:
             for part in inputs.parts(Form.AND):
-                if part.form is Form.RECURRENCE and part.leaf == self._path(self.frames.of[op]):
+                if part.form is Form.RECURRENCE and part.leaf == self._frame_path(self.frames.of[op]):
                     start, step = part.operands
                     if inputs is self.predicates.all_of([part, self.predicates.negation(step)]):
                         return start
-        return self._symbol(op)
+        return self._alive_symbol(op)

@@ -82,9 +82,9 @@ class Predicate:
 
     def __str__(self) -> str:
         """Return the formula, ``(*p:0 & ~*q:0)``."""
-        return self._text(MOST_SHOWN)
+        return self._format_levels(MOST_SHOWN)
 
-    def _text(self, levels: int) -> str:
+    def _format_levels(self, levels: int) -> str:
         """Return the formula down to so many levels; deeper parts appear as ``#number``."""
         if self.form in _DUAL and not self.operands:
             return "#true" if self.form is Form.AND else "#false"
@@ -92,7 +92,7 @@ class Predicate:
             return f"#{self.number}"
         if self.form is Form.SYMBOL:
             return _symbol_text(*self.leaf)
-        shown = [p._text(levels - 1) for p in self.operands]
+        shown = [p._format_levels(levels - 1) for p in self.operands]
         if self.form is Form.NOT:
             return f"~{shown[0]}"
         if self.form is Form.RECURRENCE:
@@ -108,7 +108,7 @@ def _symbol_text(what: Any, value: Any) -> str:
     return f"*{value.name}" if what == "true" else f"({value.name}={what})"
 
 
-def _numbered(form: Form, predicate: Predicate) -> tuple[int, Any] | None:
+def _number_and_tensor(form: Form, predicate: Predicate) -> tuple[int, Any] | None:
     """Return number and tensor of a symbol (form AND) or of a negated symbol (form OR); None for other predicates."""
     if form is Form.OR:
         if predicate.form is not Form.NOT:
@@ -119,22 +119,22 @@ def _numbered(form: Form, predicate: Predicate) -> tuple[int, Any] | None:
     return predicate.leaf[0], predicate.leaf[1]
 
 
-def _numbers(form: Form, terms: Iterable[Predicate]) -> dict[Any, int] | None:
+def _collect_numbers(form: Form, terms: Iterable[Predicate]) -> dict[Any, int] | None:
     """Map each tensor to the number equated with it by the terms of an AND, or excluded by the terms of an OR.
 
     None if a tensor has two numbers: (t=0) & (t=1) is false, and ~(t=0) | ~(t=1) is true.
     """
     numbers: dict[Any, int] = {}
     for term in terms:
-        found = _numbered(form, term)
+        found = _number_and_tensor(form, term)
         if found is not None and numbers.setdefault(found[1], found[0]) != found[0]:
             return None
     return numbers
 
 
-def _is_other(form: Form, predicate: Predicate, numbers: dict[Any, int]) -> bool:
+def _contradicts_number(form: Form, predicate: Predicate, numbers: dict[Any, int]) -> bool:
     """Return True if a symbol (AND) or negated symbol (OR) has another number for its tensor than `numbers`."""
-    found = _numbered(form, predicate) if numbers else None
+    found = _number_and_tensor(form, predicate) if numbers else None
     return found is not None and numbers.get(found[1], found[0]) != found[0]
 
 
@@ -159,18 +159,18 @@ class Predicates:
 
     def all_of(self, predicates: Iterable[Predicate]) -> Predicate:
         """Return the AND of predicates."""
-        return self._combine(Form.AND, predicates)
+        return self._combine_cached(Form.AND, predicates)
 
     def any_of(self, predicates: Iterable[Predicate]) -> Predicate:
         """Return the OR of predicates."""
-        return self._combine(Form.OR, predicates)
+        return self._combine_cached(Form.OR, predicates)
 
     def negation(self, predicate: Predicate) -> Predicate:
         """Return the NOT of a predicate, pushed inwards as far as predicates are simplified."""
         if predicate.form is Form.NOT:
             return predicate.operands[0]
         if predicate.form in _DUAL and predicate.depth <= MOST_DEPTH:
-            return self._combine(_DUAL[predicate.form], [self.negation(p) for p in predicate.operands])
+            return self._combine_cached(_DUAL[predicate.form], [self.negation(p) for p in predicate.operands])
         return self._intern(Form.NOT, (predicate,))
 
     def _intern(self, form: Form, operands: tuple[Predicate, ...], leaf: Any = None) -> Predicate:
@@ -181,11 +181,11 @@ class Predicates:
             found = self._known[key] = Predicate(form, operands, leaf, len(self._known))
         return found
 
-    def _end(self, form: Form) -> Predicate:
+    def _absorbing_element(self, form: Form) -> Predicate:
         """Return the absorbing element of an AND (false, as in A & ~A) or OR (true, as in A | ~A)."""
         return self.false if form is Form.AND else self.true
 
-    def _combine(self, form: Form, predicates: Iterable[Predicate]) -> Predicate:
+    def _combine_cached(self, form: Form, predicates: Iterable[Predicate]) -> Predicate:
         """Return the AND or OR of predicates, each combination computed once."""
         given = tuple(dict.fromkeys(predicates))
         if len(given) == 1:
@@ -198,56 +198,56 @@ class Predicates:
     def _combine_terms(self, form: Form, predicates: Iterable[Predicate]) -> Predicate:
         """Apply the rules to the terms of an AND or OR until none applies; return their combination."""
         terms = dict.fromkeys(part for p in predicates for part in p.parts(form))
-        end = self._end(form)
+        end = self._absorbing_element(form)
         while len(terms) > 1:
             if end in terms:
                 return end
-            simpler = self._simpler(form, terms) if max(p.depth for p in terms) < MOST_DEPTH else None
+            simpler = self._simplify_once(form, terms) if max(p.depth for p in terms) < MOST_DEPTH else None
             if simpler is None:
                 # Sorted by age, so that the order of the operands makes no difference to the formula.
                 return self._intern(form, tuple(sorted(terms, key=lambda p: p.number)))
             terms = dict.fromkeys(part for p in simpler for part in p.parts(form))
         return next(iter(terms)) if terms else self._intern(form, ())
 
-    def _simpler(self, form: Form, terms: dict[Predicate, None]) -> list[Predicate] | None:
+    def _simplify_once(self, form: Form, terms: dict[Predicate, None]) -> list[Predicate] | None:
         """Return fewer or smaller terms of the same meaning; None if no rule applies."""
         if any(p.form not in _DUAL and self.negation(p) in terms for p in terms):
-            return [self._end(form)]
-        numbers = _numbers(form, terms)
+            return [self._absorbing_element(form)]
+        numbers = _collect_numbers(form, terms)
         if numbers is None:
-            return [self._end(form)]
-        fewer = [p for p in terms if not _is_other(_DUAL[form], p, numbers)]
+            return [self._absorbing_element(form)]
+        fewer = [p for p in terms if not _contradicts_number(_DUAL[form], p, numbers)]
         return (
             (fewer if len(fewer) < len(terms) else None)
-            or self._given_others(form, terms, numbers)
-            or self._without_starts(form, terms)
-            or self._factored(form, terms)
-            or self._paired(form, terms)
+            or self._simplify_by_others(form, terms, numbers)
+            or self._drop_by_recurrences(form, terms)
+            or self._factor_out(form, terms)
+            or self._merge_opposites(form, terms)
         )
 
-    def _given_others(
+    def _simplify_by_others(
         self, form: Form, terms: dict[Predicate, None], numbers: dict[Any, int]
     ) -> list[Predicate] | None:
         """Simplify a term by the others: A & (A | B) is A, and A & (~A | B) is A & B."""
         dual = _DUAL[form]
 
-        def is_said(part: Predicate) -> bool:
-            return part in terms or _is_other(dual, part, numbers)
+        def is_implied(part: Predicate) -> bool:
+            return part in terms or _contradicts_number(dual, part, numbers)
 
         def is_denied(part: Predicate) -> bool:
-            return self.negation(part) in terms or _is_other(form, part, numbers)
+            return self.negation(part) in terms or _contradicts_number(form, part, numbers)
 
         for term in terms:
             if term.form is not dual:
                 continue
             rest = [p for p in term.operands if not any(map(is_denied, p.parts(form)))]
-            if any(all(map(is_said, p.parts(form))) for p in term.operands):
+            if any(all(map(is_implied, p.parts(form))) for p in term.operands):
                 return [p for p in terms if p is not term]
             if len(rest) < len(term.operands):
-                return [p for p in terms if p is not term] + [self._combine(dual, rest)]
+                return [p for p in terms if p is not term] + [self._combine_cached(dual, rest)]
         return None
 
-    def _without_starts(self, form: Form, terms: dict[Predicate, None]) -> list[Predicate] | None:
+    def _drop_by_recurrences(self, form: Form, terms: dict[Predicate, None]) -> list[Predicate] | None:
         """Drop terms by recurrences, which imply parts of their starts: S & {S,&,T} is {S,&,T}, S | {S,&,T} is S."""
         for term in terms:
             if term.form is Form.RECURRENCE:
@@ -257,17 +257,17 @@ class Predicates:
                     return [p for p in terms if p not in left_out]
         return None
 
-    def _factored(self, form: Form, terms: Iterable[Predicate]) -> list[Predicate] | None:
+    def _factor_out(self, form: Form, terms: Iterable[Predicate]) -> list[Predicate] | None:
         """Pull out the parts common to all terms: (A & B) | (A & C) is A & (B | C)."""
         dual = _DUAL[form]
         parts = [p.parts(dual) for p in terms]
         common = [p for p in parts[0] if all(p in others for others in parts)]
         if not common:
             return None
-        rests = [self._combine(dual, [p for p in each if p not in common]) for each in parts]
-        return [self._combine(dual, [*common, self._combine(form, rests)])]
+        rests = [self._combine_cached(dual, [p for p in each if p not in common]) for each in parts]
+        return [self._combine_cached(dual, [*common, self._combine_cached(form, rests)])]
 
-    def _paired(self, form: Form, terms: dict[Predicate, None]) -> list[Predicate] | None:
+    def _merge_opposites(self, form: Form, terms: dict[Predicate, None]) -> list[Predicate] | None:
         """Merge two terms with opposite parts and otherwise equal: (A & B) | (A & ~B) | C is A | C."""
         dual = _DUAL[form]
         held = [p for p in terms if p.form is dual]
@@ -278,6 +278,6 @@ class Predicates:
             if len(alone) != 1 or len(one.operands) != len(other.operands):
                 continue
             if self.negation(alone[0]) in other.operands:
-                both = self._combine(dual, [p for p in one.operands if p is not alone[0]])
+                both = self._combine_cached(dual, [p for p in one.operands if p is not alone[0]])
                 return [both, *(p for p in terms if p is not one and p is not other)]
         return None

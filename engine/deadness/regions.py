@@ -19,7 +19,7 @@ from ..ir.tensor import Tensor
 from ..ir.topological import topological_order
 from ..ir.traits import FLOW, SWITCHES, Role
 from .predicates import Predicate, Predicates
-from .rules import Value, chosen, closes_loop, is_unsure
+from .rules import Value, closes_loop, is_unsure, predicate_of_side
 
 
 def dying_apart(program: Program) -> dict[Operation, Predicate]:
@@ -78,7 +78,7 @@ def _walk(program: Program) -> _Walk:
     apart: set[Operation] = set()
     while True:
         walk = _Walk(apart)
-        walk.region(program.graph.root, walk.predicates.true)
+        walk.walk_region(program.graph.root, walk.predicates.true)
         if walk.apart == apart:
             return walk
         apart = walk.apart
@@ -107,36 +107,36 @@ class _Walk:
         self.runs: dict[Operation, Predicate] = {}
         self.apart = set(apart)
 
-    def region(self, region: Region, context: Predicate) -> None:
+    def walk_region(self, region: Region, context: Predicate) -> None:
         """Walk over the operations of a region, which runs when `context` holds."""
         self.contexts[region] = context
         for op in topological_order([op for op in region.operations if not op.is_param]):
-            self._operation(op, context)
+            self._visit_operation(op, context)
 
-    def _here(self, region: Region, value: Value) -> Predicate:
+    def _alive_in(self, region: Region, value: Value) -> Predicate:
         """Return when a value is alive and `region`, in which it is used, runs."""
         context, found = self.contexts[region], self.of[value]
         return found if found is context else self.predicates.all_of([context, found])
 
-    def _operation(self, op: Operation, context: Predicate) -> None:
+    def _visit_operation(self, op: Operation, context: Predicate) -> None:
         """Record when an operation runs and when its results are alive."""
         if op.role is Role.MERGE:
-            self._merge(op)
+            self._visit_merge(op)
             return
         values: list[Value] = [*op.inputs, *op.control_inputs]
         inputs = self.runs[op] = self.predicates.all_of([context, *(self.of[value] for value in values)])
         if op.is_while:
-            self._while(op, inputs, context)
+            self._visit_while(op, inputs, context)
         elif op.is_cond:
-            self._cond(op, inputs)
+            self._visit_cond(op, inputs)
         elif op.role in SWITCHES:
-            self._branch(op, inputs)
+            self._visit_switch(op, inputs)
         elif op.role is Role.CONTROL_TRIGGER:
-            self._note(op, context)
+            self._set_predicate(op, context)
         elif op.role is Role.EXIT or is_unsure(op):
-            self._note(op, self._and_symbol(inputs, op))
+            self._set_predicate(op, self._and_symbol(inputs, op))
         else:
-            self._note(op, inputs)
+            self._set_predicate(op, inputs)
 
     def may_differ(self, op: Operation) -> bool:
         """Return True if an operation may be dead though its region runs."""
@@ -146,39 +146,39 @@ class _Walk:
         """Return True if a tensor is alive whenever `predicate` holds."""
         return self.predicates.all_of([predicate, self.of[tensor]]) is predicate
 
-    def _note(self, op: Operation, predicate: Predicate) -> None:
+    def _set_predicate(self, op: Operation, predicate: Predicate) -> None:
         self.of.update(dict.fromkeys([op, *op.outputs], predicate))
 
     def _and_symbol(self, predicate: Predicate, value: Value | Region) -> Predicate:
         return self.predicates.all_of([predicate, self.predicates.symbol("alive", value)])
 
-    def _merge(self, op: Operation) -> None:
+    def _visit_merge(self, op: Operation) -> None:
         if closes_loop(op):  # a loop of primitives built by the user: its back edges are not analysed before lowering
-            self._note(op, self.predicates.symbol("alive", op))
+            self._set_predicate(op, self.predicates.symbol("alive", op))
         else:
-            self._note(op, self.predicates.any_of([self._here(op.region, t) for t in op.inputs]))
+            self._set_predicate(op, self.predicates.any_of([self._alive_in(op.region, t) for t in op.inputs]))
 
-    def _branch(self, op: Operation, inputs: Predicate) -> None:
+    def _visit_switch(self, op: Operation, inputs: Predicate) -> None:
         self.of[op] = inputs
         for tensor in op.outputs:
-            taken = chosen(self.predicates, op.inputs[1], tensor.index, len(op.outputs))
+            taken = predicate_of_side(self.predicates, op.inputs[1], tensor.index, len(op.outputs))
             self.of[tensor] = self.predicates.all_of([inputs, taken])
 
-    def _cond(self, op: Operation, inputs: Predicate) -> None:
+    def _visit_cond(self, op: Operation, inputs: Predicate) -> None:
         """Walk over the branches of a Cond; a result is alive if any branch's result is."""
         for side, region in enumerate(op.regions):
-            taken = chosen(self.predicates, op.inputs[0], side, len(op.regions))
-            self.region(region, self.predicates.all_of([inputs, taken]))
+            taken = predicate_of_side(self.predicates, op.inputs[0], side, len(op.regions))
+            self.walk_region(region, self.predicates.all_of([inputs, taken]))
         first = num_results(op)
         for k, tensor in enumerate(op.outputs[:first]):
-            self.of[tensor] = self.predicates.any_of([self._here(r, r.results[k]) for r in op.regions])
+            self.of[tensor] = self.predicates.any_of([self._alive_in(r, r.results[k]) for r in op.regions])
         for extra, tensor in zip(saved_outputs(op), op.outputs[first:], strict=True):
             assert extra.value is not None
             # A saved value belongs to a single branch, so unlike a result it is dead if another branch runs.
-            self.of[tensor] = self._here(op.regions[extra.branch], extra.value)
+            self.of[tensor] = self._alive_in(op.regions[extra.branch], extra.value)
         self.of[op] = self.predicates.all_of([inputs, *(self.of[tensor] for tensor in op.outputs[:first])])
 
-    def _while(self, op: Operation, inputs: Predicate, context: Predicate) -> None:
+    def _visit_while(self, op: Operation, inputs: Predicate, context: Predicate) -> None:
         """Walk over condition and body of a While, under the assumption about its variables."""
         together = op not in self.apart
         begun = inputs if together else context
@@ -186,19 +186,19 @@ class _Walk:
             # How often the region runs is unknown here, hence a symbol; each apart variable has a further symbol.
             runs = self._and_symbol(begun, region)
             for param in region.params:
-                self._note(param.op, runs if together else self._and_symbol(runs, param))
-            self.region(region, runs)
-        if together and not self._goes_on_as_one(op):
+                self._set_predicate(param.op, runs if together else self._and_symbol(runs, param))
+            self.walk_region(region, runs)
+        if together and not self._variables_share_predicate(op):
             self.apart.add(op)
         values: list[Value] = [op, *op.outputs]
         for value in values:
             self.of[value] = inputs if together else self._and_symbol(context, value)
 
-    def _goes_on_as_one(self, op: Operation) -> bool:
+    def _variables_share_predicate(self, op: Operation) -> bool:
         """Return True if all variables of a While start, and continue, under the same predicate."""
-        starts = {self._here(op.region, init) for init in op.inputs}
+        starts = {self._alive_in(op.region, init) for init in op.inputs}
         return len(starts) <= 1 and all(self._are_alive(region, region.results) for region in op.regions)
 
     def _are_alive(self, region: Region, tensors: Sequence[Tensor]) -> bool:
         """Return True if all `tensors` are alive whenever `region` runs."""
-        return all(self._here(region, tensor) is self.contexts[region] for tensor in tensors)
+        return all(self._alive_in(region, tensor) is self.contexts[region] for tensor in tensors)

@@ -11,7 +11,7 @@ from ..ir.traits import SWITCHES, Role
 from .predicates import Predicate, Predicates
 
 Value = Tensor | Operation
-_HANDS_ON = SWITCHES | {Role.IDENTITY, Role.LOOP_COND, Role.ENTER}
+_FORWARDS_VALUE = SWITCHES | {Role.IDENTITY, Role.LOOP_COND, Role.ENTER}
 
 
 def origin(predicate: Tensor) -> Tensor:
@@ -20,23 +20,23 @@ def origin(predicate: Tensor) -> Tensor:
     So a bool has the same symbol outside and inside of a branch or loop. The predicate of the Switch's inputs accounts
     for its being alive inside.
     """
-    while predicate.op.role in _HANDS_ON:
+    while predicate.op.role in _FORWARDS_VALUE:
         predicate = predicate.op.inputs[0]
     return predicate
 
 
-def chosen(predicates: Predicates, predicate: Tensor, side: int, count: int) -> Predicate:
+def predicate_of_side(predicates: Predicates, predicate: Tensor, side: int, count: int) -> Predicate:
     """Return when a bool chooses a side of 2, or an integer a side of `count`, the last side taking the rest."""
     decides, negation = origin(predicate), predicates.negation
     if predicate.dtype is dtypes.bool_:
-        taken = _is(predicates, decides, "true")
+        taken = _equality_predicate(predicates, decides, "true")
         return taken if side == 1 else negation(taken)
     if side < count - 1:  # no ~(t=k) for other k, which follow anyway: `count` branches need only so many terms
-        return _is(predicates, decides, side)
-    return predicates.all_of(negation(_is(predicates, decides, k)) for k in range(side))
+        return _equality_predicate(predicates, decides, side)
+    return predicates.all_of(negation(_equality_predicate(predicates, decides, k)) for k in range(side))
 
 
-def _is(predicates: Predicates, tensor: Tensor, what: str | int) -> Predicate:
+def _equality_predicate(predicates: Predicates, tensor: Tensor, what: str | int) -> Predicate:
     """Return the symbol for "alive and of this value"; true or false if the tensor is a constant."""
     if tensor.op.role is not Role.CONST:
         return predicates.symbol(what, tensor)

@@ -19,17 +19,17 @@ def initial_weights(characters: int, embedding: int, units: int, seed: int) -> d
     """Draw the weights of a model, float32; the forget gate starts open."""
     random = np.random.default_rng(seed)
 
-    def matrix(rows: int, columns: int, scale: float) -> Array:
+    def draw_matrix(rows: int, columns: int, scale: float) -> Array:
         return (random.standard_normal((rows, columns), np.float32) * np.float32(scale)).astype(np.float32)
 
     bias = np.zeros(4 * units, np.float32)
-    bias[units : 2 * units] = 1  # the forget gate's part, see the order of gates in `_cell`
+    bias[units : 2 * units] = 1  # the forget gate's part, see the order of gates in `_run_cell`
     return {
-        "embedding": matrix(characters, embedding, 0.5),
-        "input": matrix(embedding, 4 * units, embedding**-0.5),
-        "recurrent": matrix(units, 4 * units, units**-0.5),
+        "embedding": draw_matrix(characters, embedding, 0.5),
+        "input": draw_matrix(embedding, 4 * units, embedding**-0.5),
+        "recurrent": draw_matrix(units, 4 * units, units**-0.5),
         "bias": bias,
-        "output": matrix(units, characters, units**-0.5),
+        "output": draw_matrix(units, characters, units**-0.5),
         "output_bias": np.zeros(characters, np.float32),
     }
 
@@ -69,17 +69,17 @@ class CharacterModel:
         h, c : float32 Tensor of shape [batch, units]
         """
         length, batch = tg.unstack(tg.shape(characters), num=2)
-        rows = tg.reshape(self._inputs(tg.reshape(characters, [-1])), [length, batch, 4 * self.units])
+        rows = tg.reshape(self._gate_inputs(tg.reshape(characters, [-1])), [length, batch, 4 * self.units])
         # `length` is dynamic, so the reshape has lost the static batch; the loop's rows need it.
         rows.set_shape([None, characters.shape[1], 4 * self.units])
         inputs = tg.TensorArray("float32", length).unstack(rows)
 
-        def body(t: Any, h: Any, c: Any, outputs: tg.TensorArray) -> tuple[Any, ...]:
-            h, c = self._cell(inputs.read(t), h, c)
+        def run_iteration(t: Any, h: Any, c: Any, outputs: tg.TensorArray) -> tuple[Any, ...]:
+            h, c = self._run_cell(inputs.read(t), h, c)
             return t + 1, h, c, outputs.write(t, h)
 
         start = [0, h, c, tg.TensorArray("float32", length)]
-        _, h, c, outputs = tg.while_loop(lambda t, *_: t < length, body, start, name="time")
+        _, h, c, outputs = tg.while_loop(lambda t, *_: t < length, run_iteration, start, name="time")
         return outputs.stack(), h, c
 
     def logits(self, outputs: Any) -> Any:
@@ -112,13 +112,13 @@ class CharacterModel:
         length = tg.shape(characters)[0]
         inputs, wanted = (tg.TensorArray("int32", length).unstack(rows) for rows in (characters, targets))
 
-        def body(t: Any, h: Any, c: Any, total: Any) -> tuple[Any, ...]:
-            h, c = self._cell(self._inputs(inputs.read(t)), h, c)
+        def run_iteration(t: Any, h: Any, c: Any, total: Any) -> tuple[Any, ...]:
+            h, c = self._run_cell(self._gate_inputs(inputs.read(t)), h, c)
             loss = tg.sparse_softmax_cross_entropy_with_logits(labels=wanted.read(t), logits=self.logits(h))
             return t + 1, h, c, total + tg.reduce_mean(loss)
 
         start = [0, h, c, 0.0]
-        _, h, c, total = tg.while_loop(lambda t, *_: t < length, body, start, swap_memory=swap, name="time")
+        _, h, c, total = tg.while_loop(lambda t, *_: t < length, run_iteration, start, swap_memory=swap, name="time")
         return total / tg.cast(length, "float32"), h, c
 
     def write(self, prompt: Any, draws: Any, temperature: Any, minimum: Any, newline: int) -> Any:
@@ -146,23 +146,23 @@ class CharacterModel:
         outputs, h, c = self.states(tg.expand_dims(prompt, 1), zeros, zeros)
         most = tg.size(draws)
 
-        def unfinished(t: Any, last: Any, *_: Any) -> Any:
+        def is_unfinished(t: Any, last: Any, *_: Any) -> Any:
             return tg.logical_and(t < most, tg.logical_or(t < minimum, tg.not_equal(last, newline)))
 
-        def body(t: Any, last: Any, logits: Any, h: Any, c: Any, text: tg.TensorArray) -> tuple[Any, ...]:
+        def run_iteration(t: Any, last: Any, logits: Any, h: Any, c: Any, text: tg.TensorArray) -> tuple[Any, ...]:
             drawn = draw(logits / temperature, draws[t])
-            h, c = self._cell(self._inputs(drawn), h, c)
+            h, c = self._run_cell(self._gate_inputs(drawn), h, c)
             character = tg.squeeze(drawn, name="character")
             return t + 1, character, self.logits(h), h, c, text.write(t, character)
 
         start = [0, prompt[-1], self.logits(outputs[-1]), h, c, tg.TensorArray("int32", element_shape=[])]
-        return tg.while_loop(unfinished, body, start, name="writing")[-1].stack()
+        return tg.while_loop(is_unfinished, run_iteration, start, name="writing")[-1].stack()
 
-    def _inputs(self, characters: Any) -> Any:
+    def _gate_inputs(self, characters: Any) -> Any:
         """Return the contribution of characters [n] to the gates, [n, 4 * units]."""
         return tg.gather(self.variables["embedding"], characters) @ self.variables["input"] + self.variables["bias"]
 
-    def _cell(self, inputs: Any, h: Any, c: Any) -> tuple[Any, Any]:
+    def _run_cell(self, inputs: Any, h: Any, c: Any) -> tuple[Any, Any]:
         """Return the next state; the gates are input, forget, output, then the candidate."""
         gates, candidate = tg.split(inputs + h @ self.variables["recurrent"], [3 * self.units, self.units], axis=1)
         i, f, o = tg.split(tg.sigmoid(gates), 3, axis=1)

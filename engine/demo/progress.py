@@ -28,7 +28,7 @@ class Meter:
         self.characters: int = characters
         self.losses: list[float] = []
         self.seconds: float = 0.0
-        self._bar = _bar(console) if console.is_terminal else None
+        self._bar = _make_bar(console) if console.is_terminal else None
         self._task = self._bar.add_task("", total=steps, loss="", speed="") if self._bar else None
 
     def __enter__(self) -> Meter:
@@ -59,7 +59,7 @@ class Meter:
             print(f"step {done}/{self.steps}: {loss:.3f} nats/char, {self.speed:,.0f} chars/s", file=sys.stderr)
 
 
-def _bar(console: Console) -> Progress:
+def _make_bar(console: Console) -> Progress:
     """Return a progress bar with loss and speed."""
     return Progress(
         TextColumn("training"),

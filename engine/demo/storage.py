@@ -48,23 +48,23 @@ def load_weights(path: str | Path) -> tuple[Alphabet, dict[str, Array]]:
             f"cannot read weights from {path}: {error}", hint="give a file that `tagloom demo --save` wrote"
         ) from error
     alphabet = Alphabet(str(arrays.pop(_ALPHABET, "")))
-    _check(path, alphabet, arrays)
+    _refuse_mismatch(path, alphabet, arrays)
     return alphabet, arrays
 
 
-def _check(path: str | Path, alphabet: Alphabet, arrays: dict[str, Array]) -> None:
+def _refuse_mismatch(path: str | Path, alphabet: Alphabet, arrays: dict[str, Array]) -> None:
     """Raise CheckpointError unless names, dtypes and shapes are those of a model's weights."""
     # Embedding size and units are the rows of two matrices; from them and the alphabet all other shapes follow.
     sizes = [arrays[name].shape[:1] for name in ("input", "recurrent") if name in arrays and arrays[name].ndim == 2]
     wanted = initial_weights(len(alphabet), sizes[0][0], sizes[1][0], seed=0) if len(sizes) == 2 else {}
-    if not wanted or _describe(wanted) != _describe(arrays):
+    if not wanted or _format_arrays(wanted) != _format_arrays(arrays):
         raise tg.CheckpointError(
             f"{path} does not hold the weights of one model",
-            wanted=_describe(wanted) or "embedding, input, recurrent, bias, output, output_bias",
-            got=_describe(arrays),
+            wanted=_format_arrays(wanted) or "embedding, input, recurrent, bias, output, output_bias",
+            got=_format_arrays(arrays),
             hint="give a file that `tagloom demo --save` wrote",
         )
 
 
-def _describe(arrays: Mapping[str, Array]) -> str:
+def _format_arrays(arrays: Mapping[str, Array]) -> str:
     return ", ".join(f"{name} {array.dtype}{list(array.shape)}" for name, array in sorted(arrays.items()))

@@ -142,7 +142,7 @@ async def run(options: Options, say: Callable[[str], None] = print) -> Result:
     if options.plot is not None:
         require_matplotlib()
     text = load_text()
-    alphabet, weights = _start(options, text)
+    alphabet, weights = _initial_model(options, text)
     training, held_out = split(alphabet.encode(text))
     program = Program(
         weights,
@@ -173,7 +173,7 @@ async def run(options: Options, say: Callable[[str], None] = print) -> Result:
     return Result(before, after, meter.losses, written)
 
 
-def _start(options: Options, text: str) -> tuple[Alphabet, dict[str, Array]]:
+def _initial_model(options: Options, text: str) -> tuple[Alphabet, dict[str, Array]]:
     if options.load is not None:
         return load_weights(options.load)
     alphabet = Alphabet.of(text)

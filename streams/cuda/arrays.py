@@ -79,13 +79,13 @@ class CupyArrays:
             before = self._cuda.get_current_stream()
             self._stream.use()
             try:
-                with self._cuda.using_allocator(self._allocate):
+                with self._cuda.using_allocator(self._allocate_bytes):
                     return function(*args)
             finally:
                 before.use()
         finally:
             self._core.pop()
-            self._count()
+            self._count_call()
 
     def backpressure(self) -> Event[None] | None:
         """Return the marker to be passed before more is enqueued; None with fewer than `MOST_MARKERS` ahead."""
@@ -93,19 +93,19 @@ class CupyArrays:
             self._markers.popleft()
         return self._markers[-MOST_MARKERS] if len(self._markers) >= MOST_MARKERS else None
 
-    def _count(self) -> None:
+    def _count_call(self) -> None:
         self._calls += 1
         if self._calls % CALLS_PER_MARKER == 0:
             self._markers.append(self._core.streams[0].submit())
 
     def array(self, buffer: CudaBuffer) -> Any:
         """Return a CuPy array over a whole buffer, and keep the buffer alive with the array."""
-        return self._array(buffer.shape, buffer.dtype, self._pointer(buffer))
+        return self._array(buffer.shape, buffer.dtype, self._make_pointer(buffer))
 
-    def _allocate(self, nbytes: int) -> Any:
-        return self._pointer(self._core.buffer((nbytes,), np.uint8))
+    def _allocate_bytes(self, nbytes: int) -> Any:
+        return self._make_pointer(self._core.buffer((nbytes,), np.uint8))
 
-    def _pointer(self, buffer: CudaBuffer) -> Any:
+    def _make_pointer(self, buffer: CudaBuffer) -> Any:
         buffer.record_use()
         memory: Any = self._memory(buffer.pointer, buffer.nbytes, buffer, self._core.index)
         memory.buffer = buffer

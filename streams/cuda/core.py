@@ -20,7 +20,7 @@ from numpy.typing import DTypeLike
 from ...base.forks import strand_in_children
 from ..contract import Clock
 from ..event import DeviceClosed, Event
-from .driver import PageLocks, load_driver, translated
+from .driver import PageLocks, load_driver, translate_error
 from .memory import Block, BlockPool, CudaBuffer
 from .stream import CudaStream, CudaStreamOp, wait_for
 
@@ -75,7 +75,7 @@ class Core:
         self.memory: BlockPool = BlockPool(
             f"the memory of {name}",
             here(self.driver.mem_alloc),
-            here(_free),
+            here(_free_allocation),
             lacking,
             limit=limit,
             most_cached=most_cached,
@@ -89,7 +89,7 @@ class Core:
             most_cached=most_pinned,
         )
         opened: Event[None] = Event()
-        self._thread = Thread(target=self._serve, args=[opened], name=f"tagloom {name}", daemon=True)
+        self._thread = Thread(target=self._run_thread, args=[opened], name=f"tagloom {name}", daemon=True)
         _cores.add(self)
         strand_in_children(self)
         self._thread.start()
@@ -126,16 +126,16 @@ class Core:
         """Wait for the thread of a stopped core, for so many seconds at most."""
         self._thread.join(seconds)
 
-    def translated(self, error: BaseException, what: str) -> BaseException:
+    def translate_error(self, error: BaseException, what: str) -> BaseException:
         """Return the tagloom error for a pycuda error."""
-        return translated(self.driver, error, what)
+        return translate_error(self.driver, error, what)
 
     def buffer(self, shape: tuple[int, ...], dtype: DTypeLike) -> CudaBuffer:
         """Return a new buffer; in any thread. See :meth:`CudaDevice.allocate`."""
         try:
             return CudaBuffer(self.memory, shape, dtype)
         except self.driver.Error as error:
-            raise self.translated(error, f"{self.name}: no memory available") from error
+            raise self.translate_error(error, f"{self.name}: no memory available") from error
 
     def push(self) -> None:
         """Make the context current in this thread, until `pop`; DeviceClosed if the context has ended."""
@@ -150,7 +150,7 @@ class Core:
     def _in_context(self, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """Wrap a driver call, so that any thread may make the call until the context ends."""
 
-        def called(argument: Any) -> Any:
+        def call_in_context(argument: Any) -> Any:
             if get_ident() == self._thread.ident:
                 return call(argument)
             self.push()
@@ -159,7 +159,7 @@ class Core:
             finally:
                 self.pop()
 
-        return called
+        return call_in_context
 
     # ---- called by the thread
 
@@ -169,11 +169,13 @@ class Core:
         try:
             op.perform()
         finally:
-            blocks = self.memory.detained()
+            blocks = self.memory.take_detained()
         event = op.event
         if event.failing:
             error: Any = event._error
-            event.note(error=self.translated(error, f"{event.stream and event.stream.name}: {event.kind or 'work'}"))
+            event.note(
+                error=self.translate_error(error, f"{event.stream and event.stream.name}: {event.kind or 'work'}")
+            )
         return blocks
 
     def record_marker(self, stream: Any) -> Any:
@@ -185,28 +187,28 @@ class Core:
             marker = self.driver.Event(flags.DISABLE_TIMING | flags.BLOCKING_SYNC)
         return marker.record(stream)
 
-    def _serve(self, opened: Event[None]) -> None:
+    def _run_thread(self, opened: Event[None]) -> None:
         """Open the context, enqueue work until told to end, release everything; for the core's thread."""
         try:
-            self._open()
+            self._open_context()
         except BaseException as error:
-            self._shut()
-            opened.finish(error=self.translated(error, f"{self.name} cannot be opened"))
+            self._release_all()
+            opened.finish(error=self.translate_error(error, f"{self.name} cannot be opened"))
             return
         opened.finish()
         del opened
         try:
-            self._proceed()
-            self._shut()
+            self._serve_wakes()
+            self._release_all()
         except BaseException as error:  # none is known; but waiters must not wait for ever
             for stream in self.streams:
                 stream.close()
-            self.closed.finish(error=self.translated(error, f"{self.name} has ended"))
+            self.closed.finish(error=self.translate_error(error, f"{self.name} has ended"))
         else:
             self.closed.finish()
 
-    def _proceed(self) -> None:
-        while self._wait():
+    def _serve_wakes(self) -> None:
+        while self._wait_for_wake():
             self._enqueue_all()
             self.memory.trim()
             self.host.trim()
@@ -219,7 +221,7 @@ class Core:
             for stream in self.streams:
                 moved = stream.proceed() or moved
 
-    def _open(self) -> None:
+    def _open_context(self) -> None:
         """Retain the GPU's primary context in this thread and start the streams."""
         if self._cupy is not None:
             # CUDA's runtime now retains the primary context as well, so CuPy's objects in it outlive this device.
@@ -230,16 +232,16 @@ class Core:
         for stream in self.streams:
             stream.start()
 
-    def _wait(self) -> bool:
+    def _wait_for_wake(self) -> bool:
         """Wait until a stream may have work to enqueue; return False when told to end."""
         if all(stream.idle for stream in self.streams):
-            self._rest()
+            self._release_clock()
         going_on = self._wakes.get()
         while going_on and not self._wakes.empty():
             going_on = self._wakes.get()
         return going_on
 
-    def _rest(self, ended: bool = False) -> None:
+    def _release_clock(self, ended: bool = False) -> None:
         """Release the clock unless a wake has come meanwhile; `ended` refuses further wakes."""
         with self._lock:
             self._ended = ended
@@ -247,7 +249,7 @@ class Core:
                 self._active = False
                 self.clock.release()
 
-    def _shut(self) -> None:
+    def _release_all(self) -> None:
         """Stop the streams, free both pools and give the context back."""
         # Streams first: their threads have the context current, and work under way uses the blocks.
         for stream in self.streams:
@@ -260,7 +262,7 @@ class Core:
             self.context.pop()
             self.context.detach()
             self.context = None
-        self._rest(ended=True)
+        self._release_clock(ended=True)
 
 
 _cores: WeakSet[Core] = WeakSet()  # cores with a thread that may still run
@@ -275,5 +277,5 @@ def _end_all() -> None:
         core.join(LAST_WAIT)
 
 
-def _free(allocation: Any) -> None:
+def _free_allocation(allocation: Any) -> None:
     allocation.free()

@@ -156,7 +156,7 @@ class CudaDevice(SwapSupport):
         after: Iterable[Event[Any]] = (),
     ) -> Event[Any]:
         copy = partial(self._enqueue_in, source, into, [])  # no closure: tracebacks would keep its cells alive
-        ahead = self._is_at_hand(source)
+        ahead = self._can_enqueue_ahead(source)
         return self._submit_copy(self.host_to_device, copy, source, after, "HostToDevice", ahead=ahead)
 
     def copy_out(
@@ -168,18 +168,18 @@ class CudaDevice(SwapSupport):
     ) -> Event[Array]:
         if self.arrays is not None and _may_be_a_view(source, self.compute):
             # The driver copies contiguous memory only, and only the compute stream knows whether a result is.
-            rows = partial(self.call, _in_rows, self.arrays, source)
+            rows = partial(self.call, _make_contiguous, self.arrays, source)
             first = [source] if isinstance(source, Event) else []
             source = self.compute.submit(rows, after=[*first, *(after := tuple(after))], ahead=True)
         copy = partial(self._enqueue_out, source, into)
         direct = into is None or is_pinned(into, self.host_pool)  # else the driver would hold the device's thread
-        then = None if direct or into is None else partial(_filled, into)
+        then = None if direct or into is None else partial(_fill_array, into)
         return self._submit_copy(self.device_to_host, copy, source, after, "DeviceToHost", ahead=True, then=then)
 
     def copy_all_in(self, pairs: Sequence[tuple[Array, Any]], *, after: Sequence[Event[Any]] = ()) -> Event[None]:
         nbytes = sum(into.nbytes for _, into in pairs)
         copy = partial(self._enqueue_all_in, pairs, [])
-        ahead = all(self._is_at_hand(source) for source, _ in pairs)
+        ahead = all(self._can_enqueue_ahead(source) for source, _ in pairs)
         return self.host_to_device.submit(copy, after=after, kind="HostToDevice", nbytes=nbytes, ahead=ahead)
 
     def copy_all_out(self, pairs: Sequence[tuple[Any, Array]], *, after: Sequence[Event[Any]] = ()) -> Event[None]:
@@ -210,46 +210,48 @@ class CudaDevice(SwapSupport):
             copy, after=[*first, *after], kind=kind, nbytes=lambda: int(_enqueued_result(source).nbytes), **how
         )
 
-    def _enqueue_in(self, source: Any, into: Any, kept: list[Array]) -> Any:
-        """Enqueue a copy to the device; `kept` keeps its source alive until the copy is done."""
+    def _enqueue_in(self, source: Any, into: Any, keepalive: list[Array]) -> Any:
+        """Enqueue a copy to the device; `keepalive` keeps its source alive until the copy is done."""
         array = _enqueued_result(source)
-        buffer = self.allocate(array.shape, array.dtype) if into is None else self._checked(into, like=array)
+        buffer = self.allocate(array.shape, array.dtype) if into is None else self._check_buffer(into, like=array)
         if buffer.nbytes:
-            kept.append(array if is_pinned(array, self.host_pool) else self._staged(array))
+            keepalive.append(array if is_pinned(array, self.host_pool) else self._copy_to_pinned(array))
             self.compute.make_wait(self.host_to_device, buffer_in(buffer).reusable_after)
-            self._core.driver.memcpy_htod_async(address_of(buffer), _bytes(kept[-1]), self.host_to_device.inner)
+            self._core.driver.memcpy_htod_async(
+                address_of(buffer), _view_bytes(keepalive[-1]), self.host_to_device.inner
+            )
         return buffer
 
     def _enqueue_out(self, source: Any, into: Array | None) -> Array:
         """Enqueue a copy to page-locked memory and return this array: `into`, unless `into` is ordinary memory."""
-        buffer = self._checked(_enqueued_result(source), like=into)
+        buffer = self._check_buffer(_enqueued_result(source), like=into)
         direct = into is not None and is_pinned(into, self.host_pool)
         array = into if into is not None and direct else pinned_array(self.host_pool, buffer.shape, buffer.dtype)
         if buffer.nbytes:
-            self._core.driver.memcpy_dtoh_async(_bytes(array), address_of(buffer), self.device_to_host.inner)
+            self._core.driver.memcpy_dtoh_async(_view_bytes(array), address_of(buffer), self.device_to_host.inner)
         return array
 
-    def _enqueue_all_in(self, pairs: Sequence[tuple[Array, Any]], kept: list[Array]) -> None:
+    def _enqueue_all_in(self, pairs: Sequence[tuple[Array, Any]], keepalive: list[Array]) -> None:
         for source, into in pairs:
-            self._enqueue_in(source, into, kept)
+            self._enqueue_in(source, into, keepalive)
 
     def _enqueue_all_out(self, pairs: Sequence[tuple[Any, Array]], copied: list[Array]) -> None:
         for source, into in pairs:
             copied.append(self._enqueue_out(source, into))
 
-    def _is_at_hand(self, source: object) -> bool:
+    def _can_enqueue_ahead(self, source: object) -> bool:
         """Return True if the host need not wait for a source: page-locked, or the event of work on this device."""
         if isinstance(source, np.ndarray):
             return is_pinned(source, self.host_pool)
         return isinstance(source, CudaEvent) and source.core is self._core
 
-    def _staged(self, array: Array) -> Array:
+    def _copy_to_pinned(self, array: Array) -> Array:
         """Copy an array to page-locked memory; otherwise the driver would make a copy at an unknown time."""
         copy = pinned_array(self.host_pool, array.shape, array.dtype)
         copy[...] = array
         return copy
 
-    def _checked(self, buffer: Any, like: Array | None) -> Any:
+    def _check_buffer(self, buffer: Any, like: Array | None) -> Any:
         """Return a buffer after checks: in this device's memory, contiguous, with the shape and dtype of `like`."""
         if not self.pool.counts(buffer):
             raise TagloomError(
@@ -280,7 +282,7 @@ def _may_be_a_view(source: Any, compute: CudaStream) -> bool:
     return not source.flags.c_contiguous
 
 
-def _in_rows(xp: Any, source: Any) -> Any:
+def _make_contiguous(xp: Any, source: Any) -> Any:
     return xp.ascontiguousarray(_enqueued_result(source))
 
 
@@ -291,7 +293,7 @@ def _enqueued_result(source: Any) -> Any:
     return source.result() if isinstance(source, Event) else source
 
 
-def _filled(into: Array, array: Array) -> Array:
+def _fill_array(into: Array, array: Array) -> Array:
     into[...] = array
     return into
 
@@ -302,6 +304,6 @@ def _fill_all(pairs: Sequence[tuple[Any, Array]], copied: list[Array], _: None) 
             into[...] = array
 
 
-def _bytes(array: Array) -> NDArray[np.uint8]:
+def _view_bytes(array: Array) -> NDArray[np.uint8]:
     """Return the bytes of a contiguous array: pycuda refuses dtypes unknown to the buffer protocol."""
     return array.reshape(-1).view(np.uint8)

@@ -77,15 +77,15 @@ def cuda_devices() -> list[CudaDescription]:
         If pycuda is not installed, or finds no driver.
     """
     driver = load_driver()
-    return [_describe(driver, i) for i in range(driver.Device.count())]
+    return [_describe_device(driver, i) for i in range(driver.Device.count())]
 
 
-def _describe(driver: Any, index: int) -> CudaDescription:
+def _describe_device(driver: Any, index: int) -> CudaDescription:
     device = driver.Device(index)
     return CudaDescription(index, device.name(), device.total_memory(), device.compute_capability())
 
 
-def translated(driver: Any, error: BaseException, what: str) -> BaseException:
+def translate_error(driver: Any, error: BaseException, what: str) -> BaseException:
     """Return the tagloom error for a pycuda error; return any other error unchanged.
 
     Frames of the original are dropped: they may hold objects of pycuda, which must not outlive their device.
@@ -122,7 +122,9 @@ class PageLocks:
     def make(self, nbytes: int) -> NDArray[np.uint8]:
         """Return page-locked bytes."""
         memory = np.frombuffer(mmap.mmap(-1, nbytes), np.uint8)
-        self._check("cuMemHostRegister", self._library.cuMemHostRegister_v2(memory.ctypes.data, nbytes, _PORTABLE))
+        self._raise_if_failed(
+            "cuMemHostRegister", self._library.cuMemHostRegister_v2(memory.ctypes.data, nbytes, _PORTABLE)
+        )
         return memory
 
     def free(self, memory: NDArray[np.uint8]) -> None:
@@ -132,7 +134,7 @@ class PageLocks:
         """
         self._library.cuMemHostUnregister(memory.ctypes.data)
 
-    def _check(self, name: str, code: int) -> None:
+    def _raise_if_failed(self, name: str, code: int) -> None:
         if code:
             text = ctypes.c_char_p()
             self._library.cuGetErrorString(code, ctypes.byref(text))

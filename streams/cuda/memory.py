@@ -27,10 +27,10 @@ _SMALLEST = 512  # bytes; blocks up to 4 KiB are multiples of this, larger block
 
 def capacity_of(nbytes: int) -> int:
     """Return the capacity of a block for so many bytes."""
-    return _whole(nbytes, max(_SMALLEST, 1 << max(0, (nbytes - 1).bit_length() - 3)))
+    return _round_up(nbytes, max(_SMALLEST, 1 << max(0, (nbytes - 1).bit_length() - 3)))
 
 
-def _whole(nbytes: int, step: int = _SMALLEST) -> int:
+def _round_up(nbytes: int, step: int = _SMALLEST) -> int:
     """Round up to a multiple of `step`."""
     return -(-nbytes // step) * step
 
@@ -146,7 +146,7 @@ class BlockPool:
     def cached_bytes(self) -> int:
         """Bytes of free blocks, kept for later requests."""
         with self._lock:
-            self._collect()
+            self._collect_returned()
             return self._cached
 
     def reset_peak(self) -> None:
@@ -166,13 +166,13 @@ class BlockPool:
         with self._lock:
             if self.closed:
                 raise DeviceClosed(f"{self.what} has ended with the device", hint="close a device after its last work")
-            self._collect()
+            self._collect_returned()
             charge = self.byte_counter.charge(nbytes, self.what)
             try:
-                block = self._find(nbytes)
+                block = self._find_or_make_block(nbytes)
             except self._lacking as error:
                 del charge  # the bytes no longer count when the message reports those in use
-                raise self._refusal(nbytes, error) from None
+                raise self._make_refusal(nbytes, error) from None
             block.nbytes, block.charge = nbytes, charge
             return block
 
@@ -187,17 +187,17 @@ class BlockPool:
         if detained is not None and self._detaining == get_ident():
             detained.append(block)
         else:
-            self._return(block)
+            self._queue_returned(block)
 
     def detain(self) -> None:
-        """Hold back the blocks given back by this thread, until `detained` is called.
+        """Hold back the blocks given back by this thread, until `take_detained` is called.
 
         Enqueued work may still use them. The work's own stream could reuse them at once, as streams work in order, but
         other streams do not wait for this work.
         """
         self._detained, self._detaining = [], get_ident()
 
-    def detained(self) -> list[Block]:
+    def take_detained(self) -> list[Block]:
         """End `detain`; return the blocks, for `release` after the enqueued work."""
         blocks, self._detained = self._detained or [], None
         return blocks
@@ -205,18 +205,18 @@ class BlockPool:
     def release(self, blocks: list[Block]) -> None:
         """Make detained blocks reusable."""
         for block in blocks:
-            self._return(block)
+            self._queue_returned(block)
 
     def collect(self) -> None:
         """Put the blocks given back so far on their shelves; a marker recorded next follows their last use."""
         with self._lock:
-            self._collect()
+            self._collect_returned()
 
     def trim(self, most: int | None = None) -> None:
         """Free unused blocks, large ones first, until at most so many bytes are kept."""
         with self._lock:
-            self._collect()
-            self._trim(self._most_cached if most is None else most)
+            self._collect_returned()
+            self._free_unused(self._most_cached if most is None else most)
 
     def close(self) -> None:
         """Free all blocks, even if in use: their content ends with the device, whose thread calls this at its end."""
@@ -230,11 +230,11 @@ class BlockPool:
             self._returned.clear()
             self._cached = self._reserved = 0
 
-    def _return(self, block: Block) -> None:
+    def _queue_returned(self, block: Block) -> None:
         block.charge = None
         self._returned.append(block)  # last: from here on another thread may take the block
 
-    def _collect(self) -> None:
+    def _collect_returned(self) -> None:
         """Do as `collect`; the caller holds the lock."""
         while self._returned:
             block = self._returned.popleft()
@@ -244,7 +244,7 @@ class BlockPool:
                 self._cached += block.capacity
                 self._shelves.setdefault(block.capacity, []).append(block)
 
-    def _find(self, nbytes: int) -> Block:
+    def _find_or_make_block(self, nbytes: int) -> Block:
         """Return a free block of the right capacity, or make one; the caller holds the lock."""
         capacity = capacity_of(nbytes)
         if shelf := self._shelves.get(capacity):
@@ -252,27 +252,27 @@ class BlockPool:
             return shelf.pop()
         if self.limit is not None:  # the limit includes free blocks, and capacity beyond the requested bytes
             room = self.limit - (self._reserved - self._cached)
-            self._trim(max(0, room - capacity))
-            capacity = capacity if capacity <= room else _whole(nbytes)
-        block = self._made(capacity, nbytes)
+            self._free_unused(max(0, room - capacity))
+            capacity = capacity if capacity <= room else _round_up(nbytes)
+        block = self._make_block(capacity, nbytes)
         self._blocks.add(block)
         self._reserved += block.capacity
         return block
 
-    def _made(self, capacity: int, nbytes: int) -> Block:
+    def _make_block(self, capacity: int, nbytes: int) -> Block:
         """Make a block; if memory lacks, free all unused blocks and make the smallest sufficient block."""
         try:
             return Block(self._make(capacity), capacity)
         except self._lacking:
-            self._trim(0)
-        return Block(self._make(_whole(nbytes)), _whole(nbytes))
+            self._free_unused(0)
+        return Block(self._make(_round_up(nbytes)), _round_up(nbytes))
 
-    def _refusal(self, nbytes: int, error: Exception) -> MemoryError:
+    def _make_refusal(self, nbytes: int, error: Exception) -> MemoryError:
         self.byte_counter.refuse(nbytes)
         used = f"{self.live_bytes} are in use, and the driver has no more ({error})"
         return MemoryError(f"no room for {nbytes} bytes in {self.what}: {used}")
 
-    def _trim(self, most: int) -> None:
+    def _free_unused(self, most: int) -> None:
         """Do as `trim`, without collecting; the caller holds the lock."""
         for capacity in sorted(self._shelves, reverse=True):
             shelf = self._shelves[capacity]
@@ -387,31 +387,31 @@ def buffer_in(array: Any) -> CudaBuffer:
 class _PinnedBase:
     """Base object of arrays in page-locked memory, which holds their block until all of them are gone."""
 
-    __slots__ = ("__array_interface__", "_memory", "block", "given", "pool")
+    __slots__ = ("__array_interface__", "_memory", "block", "freed_sizes", "pool")
 
-    def __init__(self, pool: BlockPool, nbytes: int, given: deque[int] | None) -> None:
-        self.pool, self.given, self.block = pool, given, pool.take(nbytes)
+    def __init__(self, pool: BlockPool, nbytes: int, freed_sizes: deque[int] | None) -> None:
+        self.pool, self.freed_sizes, self.block = pool, freed_sizes, pool.take(nbytes)
         self._memory = self.block.memory  # the arrays' own reference: a closing device clears that of the block
         self.__array_interface__ = self._memory[:nbytes].__array_interface__
 
     def __del__(self) -> None:
         if (block := getattr(self, "block", None)) is not None:
             self.pool.give_back(block)
-            if self.given is not None:
-                self.given.append(block.nbytes)
+            if self.freed_sizes is not None:
+                self.freed_sizes.append(block.nbytes)
 
 
 def pinned_array(
-    pool: BlockPool, shape: tuple[int, ...], dtype: np.dtype[Any], given: deque[int] | None = None
+    pool: BlockPool, shape: tuple[int, ...], dtype: np.dtype[Any], freed_sizes: deque[int] | None = None
 ) -> NDArray[Any]:
     """Return a new array in page-locked memory; its block returns to the pool with the last view of the array.
 
-    The block's bytes are then appended to `given`.
+    The block's bytes are then appended to `freed_sizes`.
     """
     nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     if nbytes == 0:
         return np.empty(shape, dtype)
-    return np.asarray(_PinnedBase(pool, nbytes, given)).view(dtype).reshape(shape)
+    return np.asarray(_PinnedBase(pool, nbytes, freed_sizes)).view(dtype).reshape(shape)
 
 
 def is_pinned(array: NDArray[Any], pool: BlockPool) -> bool:
@@ -429,12 +429,12 @@ class PinnedMemory:
         self.limit = limit
         self.peak_bytes = self._live = 0
         self._pool = pool
-        self._given: deque[int] = deque()  # bytes of arrays that are gone, not subtracted yet
+        self._freed_sizes: deque[int] = deque()  # bytes of arrays that are gone, not subtracted yet
 
     @property
     def live_bytes(self) -> int:
-        while self._given:
-            self._live -= self._given.popleft()
+        while self._freed_sizes:
+            self._live -= self._freed_sizes.popleft()
         return self._live
 
     def take(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -442,7 +442,7 @@ class PinnedMemory:
         live = self.live_bytes + nbytes
         if self.limit is not None and live > self.limit:
             raise MemoryError(f"no room for {nbytes} bytes: of the limit of {self.limit} {self._live} are in use")
-        array = pinned_array(self._pool, shape, dtype, self._given)
+        array = pinned_array(self._pool, shape, dtype, self._freed_sizes)
         self._live, self.peak_bytes = live, max(self.peak_bytes, live)
         return array
 

@@ -79,9 +79,9 @@ class CudaEvent(Event[T]):
         if known:
             with self._lock:
                 self.enqueued = True
-            self._tell()
+            self._tell_enqueued()
 
-    def _tell(self) -> None:
+    def _tell_enqueued(self) -> None:
         with self._lock:
             listeners, self._enqueued_listeners = self._enqueued_listeners, []
         for call in listeners:
@@ -107,7 +107,7 @@ class CudaEvent(Event[T]):
 
     def finish(self, result: T | None = None, error: BaseException | None = None, at: float | None = None) -> None:
         super().finish(result, error, at)
-        self._tell()
+        self._tell_enqueued()
 
 
 class CudaStreamOp(StreamOp):
@@ -133,7 +133,7 @@ class CudaStreamOp(StreamOp):
         self.blocks: list[Block] = []
         self.number: int = 0
 
-    def waits(self, call: Callable[[], object]) -> bool:
+    def must_wait(self, call: Callable[[], object]) -> bool:
         # As in `StreamOp`, but work that may be enqueued ahead waits for a CUDA event only until the event's work is
         # enqueued: the device does the rest. Any event that wakes the stream leads here. So an event asked before is
         # only looked at; asking it again would register one more call each time.
@@ -228,7 +228,7 @@ class CudaStream(QueuedStream):
             call must not use the driver.
         """
         event: CudaEvent[T] = CudaEvent(self, kind)
-        self._add(CudaStreamOp(event, work, after, uses, nbytes, self.clock.now(), ahead=ahead, then=then))
+        self._add_op(CudaStreamOp(event, work, after, uses, nbytes, self.clock.now(), ahead=ahead, then=then))
         return event
 
     def statistics(self) -> StreamStatistics:
@@ -253,7 +253,7 @@ class CudaStream(QueuedStream):
     def start(self) -> None:
         """Open the driver's stream and start the waiting thread."""
         self.inner = self.core.driver.Stream(_NON_BLOCKING)
-        self._thread = Thread(target=self._serve, name=f"tagloom {self.name}", daemon=True)
+        self._thread = Thread(target=self._run_waiting_thread, name=f"tagloom {self.name}", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -264,10 +264,10 @@ class CudaStream(QueuedStream):
         if self._thread is not None:
             self._thread.join()
         if self.inner is not None:
-            self._finish()
+            self._synchronize_inner()
         self.inner = None
 
-    def _finish(self) -> None:
+    def _synchronize_inner(self) -> None:
         """Wait for work enqueued by other libraries, without markers; a failed device does no more work."""
         with suppress(self.core.driver.Error):
             self.inner.synchronize()
@@ -298,13 +298,13 @@ class CudaStream(QueuedStream):
     def proceed(self) -> bool:
         """Enqueue the first piece of work unless it must wait; return True if work was enqueued."""
         with self._lock:
-            op = self._next()
+            op = self._pop_ready_op()
             self._running = op
         if op is None:
             return False
         assert isinstance(op, CudaStreamOp)
         event: Any = op.event
-        event.begin(self._enqueue(op), known=op.then is None)
+        event.begin(self._enqueue_op(op), known=op.then is None)
         del event
         with self._change:
             self._running = None
@@ -312,10 +312,10 @@ class CudaStream(QueuedStream):
             self._change.notify()
         return True
 
-    def _look(self) -> None:
+    def _advance_queue(self) -> None:
         self.core.wake()
 
-    def _enqueue(self, op: CudaStreamOp) -> Any:
+    def _enqueue_op(self, op: CudaStreamOp) -> Any:
         """Call the work; return the marker after it, None if nothing was enqueued."""
         if (error := op.obstacle) is not None:
             op.event.note(error=error)
@@ -329,22 +329,22 @@ class CudaStream(QueuedStream):
             op.number = self.next_marker
             return self._record_marker()  # no local: a traceback of failed work may keep this frame
         except self.core.driver.Error as failure:
-            op.event.note(error=self.core.translated(failure, f"{self.name}: enqueuing {op.event.kind or 'work'}"))
+            op.event.note(error=self.core.translate_error(failure, f"{self.name}: enqueuing {op.event.kind or 'work'}"))
             op.number = 0
             return None
 
     # ---- called by the waiting thread
 
-    def _serve(self) -> None:
+    def _run_waiting_thread(self) -> None:
         self.core.context.push()
         try:
-            while (op := self._oldest()) is not None:
-                self._see_to(op)
+            while (op := self._wait_for_oldest()) is not None:
+                self._end_when_done(op)
                 del op
         finally:
             self.core.driver.Context.pop()
 
-    def _oldest(self) -> CudaStreamOp | None:
+    def _wait_for_oldest(self) -> CudaStreamOp | None:
         """Wait until work is under way and return the oldest; None at the end."""
         with self._change:
             while not self._under_way:
@@ -353,14 +353,14 @@ class CudaStream(QueuedStream):
                 self._change.wait()
             return self._under_way[0]
 
-    def _see_to(self, op: CudaStreamOp) -> None:
+    def _end_when_done(self, op: CudaStreamOp) -> None:
         """Wait until the device has done a piece of work, and end it."""
         event: Any = op.event
         error: BaseException | None = None
         try:
             event.wait()
         except self.core.driver.Error as failure:
-            error = self.core.translated(failure, f"{self.name}: {event.kind or 'work'} failed on the device")
+            error = self.core.translate_error(failure, f"{self.name}: {event.kind or 'work'} failed on the device")
         # The device has done the work of all events in `after`, but the threads of their streams may not have ended
         # them yet. Events must end in the order of their dependences, so wait for them.
         for other in op.after:
@@ -377,7 +377,7 @@ class CudaStream(QueuedStream):
         with self._lock:
             self._under_way.popleft()
             self._telling = True
-        self._end(op, now, error)
+        self._end_op(op, now, error)
         self._telling = False
         if self.idle:
             self.core.wake()  # waiting work was told by the event; this releases the clock and trims the pools

@@ -97,7 +97,7 @@ def test_memory_that_is_free_when_its_holder_lets_go(cupy, core):
 def test_the_allocator_is_ours_in_calls(cupy, core):
     arrays = CupyArrays(core, cupy)
     before = cupy.cuda.get_allocator()
-    with cupy.cuda.using_allocator(arrays._allocate):
+    with cupy.cuda.using_allocator(arrays._allocate_bytes):
         array, nothing = cupy.ndarray((100,), np.float64), cupy.ndarray((0, 3), np.int8)
         with pytest.raises(MemoryError, match="of the limit of 10000 bytes 800 are in use"):
             cupy.ndarray((2000,), np.float64)
