@@ -108,7 +108,7 @@ class LoopClock(Clock):
         try:
             while (due := self._timers.next) is not None and due <= self.now():
                 self._timers.call_next()
-        finally:
+        finally:  # also after a call that raised: the remaining calls still need a timer
             self._set_timer()
 
 
@@ -177,6 +177,7 @@ class VirtualClock(Clock):
         with self._lock:
             self._held -= 1
             free = self._held == 0
+        # Without the lock, and by the loop: any thread may release, but only the loop's thread may jump.
         if free and (loop := self._loop) is not None:
             call_on(loop, self._schedule_jump)
 

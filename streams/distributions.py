@@ -99,10 +99,10 @@ class Sum(Distribution):
 
     @property
     def mean(self) -> float:
-        return sum(mean(each) for each in self.parts)
+        return sum(mean(part) for part in self.parts)
 
     def sample(self, random: Random) -> float:
-        return sum(sample(each, random) for each in self.parts)
+        return sum(sample(part, random) for part in self.parts)
 
 
 @dataclass(frozen=True)

@@ -146,9 +146,9 @@ class Event(Generic[T]):
     def remove_done_callback(self, call: Callable[[Event[T]], object]) -> int:
         """Remove a callback; return how many of its additions were pending."""
         with self._lock:
-            kept = [entry for entry in self._calls if entry[0] != call]
-            removed = len(self._calls) - len(kept)
-            self._calls = kept
+            remaining = [entry for entry in self._calls if entry[0] != call]
+            removed = len(self._calls) - len(remaining)
+            self._calls = remaining
         return removed
 
     async def over(self) -> None:

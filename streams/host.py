@@ -133,8 +133,8 @@ class HostDevice(SwapSupport, Generic[S]):
 
     def allocate_unreserved(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
         assert self.pool is not None
-        found: Array | None = allocate_unreserved(self.contexts, shape, dtype)
-        return found
+        array: Array | None = allocate_unreserved(self.contexts, shape, dtype)
+        return array
 
     def charge(self, buffer: Array) -> None:
         assert self.pool is not None
@@ -154,6 +154,7 @@ class HostDevice(SwapSupport, Generic[S]):
     def copy_in(
         self, source: Array | Event[Array], *, into: Array | None = None, after: Iterable[Event[Any]] = ()
     ) -> Event[Array]:
+        # In the contexts, so that the pool counts a new array; `copy_out` makes its arrays outside the limit.
         def copy_source() -> Array:
             return (
                 self.contexts.run(np.array, _array_of(source)) if into is None else _fill_array(into, _array_of(source))
@@ -208,6 +209,7 @@ def _submit_copy(
 ) -> Event[Array]:
     """Submit a copy that waits for its source, if an event, and for the events in `after`."""
     first = [source] if isinstance(source, Event) else []
+    # The size comes from a function, since an event has no result before the copy begins.
     return stream.submit(copy_source, after=[*first, *after], kind=kind, nbytes=lambda: _array_of(source).nbytes)
 
 

@@ -167,7 +167,7 @@ class QueuedStream(Stream):
             self._closed = True
             dropped, self._waiting = self._waiting, deque()
             running = self._running
-        error = self._closed_error()
+        error = self._closed_error()  # made once: all events of dropped work share the error
         for op in dropped:
             self._drop_op(op, error)
         self._advance_queue()

@@ -82,15 +82,15 @@ class SwapCopies:
 
     def error(self, error: BaseException, entry: SwapEntry, what: str) -> BaseException:
         """Return the SwapError for a value and the error of its copy."""
-        found = SwapError(
+        swap_error = SwapError(
             f"a saved value of {format_size(entry.size)} {what}: {error}",
             device=self.counts.device,
             wanted=f"a copy of {entry.dtype}{list(entry.shape)}",
             got=f"{type(error).__name__}: {error}",
             hint="nothing is lost but this step; make room where SwapPolicy(disk=...) points to, or allow more memory",
         )
-        found.__cause__ = error
-        return found
+        swap_error.__cause__ = error
+        return swap_error
 
     def close(self) -> None:
         """Withdraw the copies that have not begun, and stop reporting the others."""
@@ -113,12 +113,12 @@ def in_batches(moving: list[Moving], nbytes: int) -> Iterator[list[Moving]]:
     """
     batch: list[Moving] = []
     size = 0
-    for each in moving:
-        if batch and size + each[0].size > nbytes:
+    for item in moving:
+        if batch and size + item[0].size > nbytes:
             yield batch
             batch, size = [], 0
-        batch.append(each)
-        size += each[0].size
+        batch.append(item)
+        size += item[0].size
     if batch:
         yield batch
 

@@ -79,10 +79,10 @@ class EvictionQueue:
         Two slots with the same array share an entry; until both hold the entry, a slot keeps the array in use.
         """
         for _ in range(min(len(self._queue), len(self._queue) if count is None else count)):
-            each = self._queue.popleft()
-            found = self._replace_by_entry(*each) if isinstance(each, tuple) else each
-            if found is not None:
-                self._front.append(found)
+            item = self._queue.popleft()
+            entry_ref = self._replace_by_entry(*item) if isinstance(item, tuple) else item
+            if entry_ref is not None:
+                self._front.append(entry_ref)
 
     def _replace_by_entry(self, where: ref[Series], index: int, when: float) -> ref[SwapEntry] | None:
         """Replace a slot's array by an entry; return None if the array is gone, or in the queue already."""

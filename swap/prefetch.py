@@ -107,8 +107,8 @@ class Prefetcher:
         while (value := series.at(index := index + step)) is not None:
             seen.add(id(value))
             yield value
-        for each in reversed(self._swapped_out.values()) if step < 0 else ():
-            if (entry := each()) is not None and id(entry) not in seen:
+        for entry_ref in reversed(self._swapped_out.values()) if step < 0 else ():
+            if (entry := entry_ref()) is not None and id(entry) not in seen:
                 yield entry
 
     def _prefetch_depth(self, size: int) -> int:
@@ -118,9 +118,9 @@ class Prefetcher:
         """
         if isinstance(self._policy.prefetch, int):
             return self._policy.prefetch
-        wanted = MOST_AHEAD if self._interval <= 0 else self.copy_seconds / self._interval
+        needed = MOST_AHEAD if self._interval <= 0 else self.copy_seconds / self._interval
         worth = min(_WORTH, self._batch_bytes // (4 * max(size, 1)))
-        return min(MOST_AHEAD, 2 + max(worth, ceil(min(wanted, MOST_AHEAD))))
+        return min(MOST_AHEAD, 2 + max(worth, ceil(min(needed, MOST_AHEAD))))
 
 
 def _update_average(before: float, now: float) -> float:

@@ -218,18 +218,20 @@ class StepSwapper:
                 return False
         return False
 
-    def _evict_values(self, queue: EvictionQueue, wanted: int | None) -> bool:
-        """Begin to swap out a queue's values, oldest first, until `wanted` bytes leave or use is below threshold."""
-        given, stuck, staying = 0, False, []
+    def _evict_values(self, queue: EvictionQueue, least: int | None) -> bool:
+        """Begin to swap out a queue's values, oldest first, until `least` bytes leave or use is below the threshold."""
+        bytes_freed, is_stuck, staying = 0, False, []  # freed now, or by the end of a copy
         leaving: list[SwapOut] = []
         goal = self._goal - self._batch_bytes  # a batch below the threshold, so that not every push begins a copy
-        if wanted is not None:
+        if least is not None:
             queue.gather()
         # The queue can hold thousands of values with other owners, and this runs at every push above the threshold: so
         # a push examines only a few. Values with other owners go to the end, where later pushes find them.
-        for _ in range(min(len(queue), _LOOKS) if wanted is None else len(queue)):
+        for _ in range(min(len(queue), _LOOKS) if least is None else len(queue)):
             # Bytes on their way out count as free; otherwise each push until the end of the copy would send more out.
-            if self._pool.used_bytes - self._slots.leaving <= goal if wanted is None else given and given >= wanted:
+            is_below_goal = self._pool.used_bytes - self._slots.leaving <= goal
+            has_enough = is_below_goal if least is None else bytes_freed >= max(1, least)
+            if has_enough:
                 break
             entry = queue.take_oldest()
             # The slot was emptied, or a read has dealt with the value; a value that is away has no memory to free.
@@ -242,22 +244,22 @@ class StepSwapper:
             if entry.state is State.CACHED:
                 entry.become(State.SWAPPED_OUT, location=entry.location)
                 self._schedule_wake()
-                given += entry.size
+                bytes_freed += entry.size
             elif (
-                not stuck
-                and (wanted is not None or not self._returns_soon(entry))
+                not is_stuck
+                and (least is not None or not self._returns_soon(entry))
                 and self._reserve_location(entry, leaving)
             ):
-                given += entry.size
+                bytes_freed += entry.size
             else:
                 # All later values are younger and return sooner, and a full tier is full for them as well. They keep
                 # their places; but a CACHED value among them needs no copy and can still be dropped.
-                stuck = True
+                is_stuck = True
                 staying.append(entry)
         queue.put_back(staying)
         for batch in in_batches(leaving, self._batch_bytes):
             self._copy_out(batch)
-        return given > 0
+        return bytes_freed > 0
 
     def _queue_of(self, entry: SwapEntry) -> EvictionQueue:
         return self._queue if entry.size >= self._minimum else self._small
@@ -353,16 +355,16 @@ class StepSwapper:
                     break
                 batch.append((entry, target))
             wanted.popleft()
-        for each in in_batches(batch, self._batch_bytes):
+        for copies in in_batches(batch, self._batch_bytes):
             with suppress(MemoryError):  # of the host, for values in the file
-                self._copy_in(each)
+                self._copy_in(copies)
 
     def _allocate_ahead(self, entry: SwapEntry) -> Array | None:
         """Return memory for a value ahead of its read; None if there is no room."""
         if self._closed or self._pool.used_bytes + entry.size > self._goal:
             return None
-        found: Array | None = self._device.allocate_unreserved(entry.shape, entry.dtype)
-        return found
+        array: Array | None = self._device.allocate_unreserved(entry.shape, entry.dtype)
+        return array
 
     def _copy_in(self, batch: list[SwapIn]) -> None:
         reads: list[Event[Any]] = []
@@ -397,18 +399,18 @@ class StepSwapper:
             self._prefetcher.measure(submitted, event)
             moved = [(_tier_name(entry), entry) for entry, _ in batch]
             self.copies.count("host_to_device", self.counts.bytes_in, moved, event)
-        wanted = False
+        has_waiters = False
         batch.reverse()  # the value read first is handed over first; `pop` drops the batch's references on the way
         while batch:
             entry, array = batch.pop()
-            wanted = self._hand_over(entry, array, event.error) or wanted
-        if wanted:
+            has_waiters = self._hand_over(entry, array, event.error) or has_waiters
+        if has_waiters:
             self.copies.wake()
 
     def _hand_over(self, entry: SwapEntry, array: Array, error: BaseException | None) -> bool:
         """Hand a copied value, or the error of its copy, to the waiting reads; return True if there are any."""
         self.waiting -= len(entry.waiters)
-        waiters, entry.waiters = [each for each in entry.waiters if not each.done()], []
+        waiters, entry.waiters = [waiter for waiter in entry.waiters if not waiter.done()], []
         if error is not None:
             entry.become(State.SWAPPED_OUT, location=entry.location)
             for waiter in waiters:
@@ -432,10 +434,10 @@ class StepSwapper:
         """Copy a swapped-out value at once into an array of the device's library, by default a new array."""
         if (xp := self._device.arrays) is None:
             return self._tiers.read_now(entry, into)
-        found: Array = xp.asarray(self._tiers.host_array(entry))
+        array: Array = xp.asarray(self._tiers.host_array(entry))
         if into is None:
-            return found
-        into[...] = found
+            return array
+        into[...] = array
         return into
 
     def _schedule_wake(self) -> None:

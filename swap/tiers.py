@@ -100,10 +100,10 @@ class Tiers:
     def figures(self) -> dict[str, tuple[int, int]]:
         """Current and peak bytes of each tier."""
         staged = self.staging
-        found = {"host": (self.host.live_bytes + staged.live_bytes, self.host.peak_bytes + staged.peak_bytes)}
+        figures = {"host": (self.host.live_bytes + staged.live_bytes, self.host.peak_bytes + staged.peak_bytes)}
         if self.disk is not None:
-            found["disk"] = self.disk.live_bytes, self.disk.peak_bytes
-        return found
+            figures["disk"] = self.disk.live_bytes, self.disk.peak_bytes
+        return figures
 
     async def aclose(self) -> None:
         """Close the file and free cached memory; arrays in use stay valid."""

@@ -77,12 +77,12 @@ class _Analysis:
 
     def _record_steps(self, frame: str, walk: _Walk, may_change: bool) -> bool:
         """Record the steps that a walk found for a frame; return True if another walk must follow."""
-        merges, before = self.merges[frame], self.steps[frame]
-        found = {merge: step for merge in merges if (step := walk.find_step(merge)) is not None}
+        merges, assumed = self.merges[frame], self.steps[frame]
+        steps = {merge: step for merge in merges if (step := walk.find_step(merge)) is not None}
         if frame in self.settled and not may_change:  # from here on steps are only dropped: the walks end
-            found = {merge: step for merge, step in found.items() if before.get(merge) is step}
-        pairs = {(walk.find_start(merge), found.get(merge)) for merge in merges}
-        together = len(pairs) == 1 and len(found) == len(merges)
+            steps = {merge: step for merge, step in steps.items() if assumed.get(merge) is step}
+        pairs = {(walk.find_start(merge), steps.get(merge)) for merge in merges}
+        together = len(pairs) == 1 and len(steps) == len(merges)
         if not together and frame not in self.apart:
             self.apart.add(frame)
             self.settled.discard(frame)
@@ -90,8 +90,8 @@ class _Analysis:
             return True
         new = frame not in self.settled
         self.settled.add(frame)
-        self.steps[frame] = found
-        return new or found != before
+        self.steps[frame] = steps
+        return new or steps != assumed
 
 
 class _Walk:
@@ -112,8 +112,8 @@ class _Walk:
                 taken = predicate_of_side(self.predicates, op.inputs[1], tensor.index, len(op.outputs))
                 self.of[tensor] = self.predicates.all_of([inputs, taken])
         else:
-            found = self.of[op] = self._predicate_of_outputs(op, inputs)
-            self.of.update(dict.fromkeys(op.outputs, found))
+            predicate = self.of[op] = self._predicate_of_outputs(op, inputs)
+            self.of.update(dict.fromkeys(op.outputs, predicate))
 
     def _predicate_of_inputs(self, op: Operation) -> Predicate:
         """Return the AND of an operation's inputs; true for a Merge, whose inputs are an OR."""
@@ -157,15 +157,15 @@ class _Walk:
 
     def find_step(self, merge: Operation) -> Predicate | None:
         """Return the condition for a Merge to receive another value; None without such a form (rule 135)."""
-        own = self.of[merge]
+        symbol = self.of[merge]
         back = self.predicates.any_of([self.of[t] for t in merge.inputs if is_back_edge(t)])
         parts = back.parts(Form.AND)
-        if own not in parts:
+        if symbol not in parts:
             return None
         # Parts of the start come from outside the loop, so they hold in all of its iterations or in none.
-        known = {own, *self.find_start(merge).parts(Form.AND)}
+        known = {symbol, *self.find_start(merge).parts(Form.AND)}
         step = self.predicates.all_of([part for part in parts if part not in known])
-        return None if step.mentions(own) else step
+        return None if step.mentions(symbol) else step
 
     def _predicate_of_result(self, op: Operation, inputs: Predicate) -> Predicate:
         """Return when a loop's result is alive: when the loop started, if it leaves as the step fails (rule 136)."""

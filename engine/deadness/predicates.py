@@ -73,12 +73,12 @@ class Predicate:
         seen: set[Predicate] = set()
         work = [self]
         while work:
-            found = work.pop()
-            if found not in seen:
-                seen.add(found)
-                yield found
-                if into_recurrences or found.form is not Form.RECURRENCE:
-                    work += found.operands
+            predicate = work.pop()
+            if predicate not in seen:
+                seen.add(predicate)
+                yield predicate
+                if into_recurrences or predicate.form is not Form.RECURRENCE:
+                    work += predicate.operands
 
     def __str__(self) -> str:
         """Return the formula, ``(*p:0 & ~*q:0)``."""
@@ -126,16 +126,16 @@ def _collect_numbers(form: Form, terms: Iterable[Predicate]) -> dict[Any, int] |
     """
     numbers: dict[Any, int] = {}
     for term in terms:
-        found = _number_and_tensor(form, term)
-        if found is not None and numbers.setdefault(found[1], found[0]) != found[0]:
+        numbered = _number_and_tensor(form, term)
+        if numbered is not None and numbers.setdefault(numbered[1], numbered[0]) != numbered[0]:
             return None
     return numbers
 
 
 def _contradicts_number(form: Form, predicate: Predicate, numbers: dict[Any, int]) -> bool:
     """Return True if a symbol (AND) or negated symbol (OR) has another number for its tensor than `numbers`."""
-    found = _number_and_tensor(form, predicate) if numbers else None
-    return found is not None and numbers.get(found[1], found[0]) != found[0]
+    numbered = _number_and_tensor(form, predicate) if numbers else None
+    return numbered is not None and numbers.get(numbered[1], numbered[0]) != numbered[0]
 
 
 class Predicates:
@@ -176,10 +176,10 @@ class Predicates:
     def _intern(self, form: Form, operands: tuple[Predicate, ...], leaf: Any = None) -> Predicate:
         """Return the only predicate of this form, operands and leaf."""
         key = form, operands, leaf
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = Predicate(form, operands, leaf, len(self._known))
-        return found
+        predicate = self._known.get(key)
+        if predicate is None:
+            predicate = self._known[key] = Predicate(form, operands, leaf, len(self._known))
+        return predicate
 
     def _absorbing_element(self, form: Form) -> Predicate:
         """Return the absorbing element of an AND (false, as in A & ~A) or OR (true, as in A | ~A)."""
@@ -187,13 +187,13 @@ class Predicates:
 
     def _combine_cached(self, form: Form, predicates: Iterable[Predicate]) -> Predicate:
         """Return the AND or OR of predicates, each combination computed once."""
-        given = tuple(dict.fromkeys(predicates))
-        if len(given) == 1:
-            return given[0]
-        found = self._combined.get((form, given))
-        if found is None:
-            found = self._combined[form, given] = self._combine_terms(form, given)
-        return found
+        operands = tuple(dict.fromkeys(predicates))
+        if len(operands) == 1:
+            return operands[0]
+        combined = self._combined.get((form, operands))
+        if combined is None:
+            combined = self._combined[form, operands] = self._combine_terms(form, operands)
+        return combined
 
     def _combine_terms(self, form: Form, predicates: Iterable[Predicate]) -> Predicate:
         """Apply the rules to the terms of an AND or OR until none applies; return their combination."""
@@ -204,7 +204,7 @@ class Predicates:
                 return end
             simpler = self._simplify_once(form, terms) if max(p.depth for p in terms) < MOST_DEPTH else None
             if simpler is None:
-                # Sorted by age, so that the order of the operands makes no difference to the formula.
+                # Sorted by age, so that the order of operands makes no difference to the formula.
                 return self._intern(form, tuple(sorted(terms, key=lambda p: p.number)))
             terms = dict.fromkeys(part for p in simpler for part in p.parts(form))
         return next(iter(terms)) if terms else self._intern(form, ())
@@ -260,24 +260,24 @@ class Predicates:
     def _factor_out(self, form: Form, terms: Iterable[Predicate]) -> list[Predicate] | None:
         """Pull out the parts common to all terms: (A & B) | (A & C) is A & (B | C)."""
         dual = _DUAL[form]
-        parts = [p.parts(dual) for p in terms]
-        common = [p for p in parts[0] if all(p in others for others in parts)]
+        parts_of_terms = [p.parts(dual) for p in terms]
+        common = [p for p in parts_of_terms[0] if all(p in others for others in parts_of_terms)]
         if not common:
             return None
-        rests = [self._combine_cached(dual, [p for p in each if p not in common]) for each in parts]
+        rests = [self._combine_cached(dual, [p for p in parts if p not in common]) for parts in parts_of_terms]
         return [self._combine_cached(dual, [*common, self._combine_cached(form, rests)])]
 
     def _merge_opposites(self, form: Form, terms: dict[Predicate, None]) -> list[Predicate] | None:
         """Merge two terms with opposite parts and otherwise equal: (A & B) | (A & ~B) | C is A | C."""
         dual = _DUAL[form]
-        held = [p for p in terms if p.form is dual]
-        if len(held) > MOST_PAIRED:
+        compounds = [p for p in terms if p.form is dual]
+        if len(compounds) > MOST_PAIRED:
             return None
-        for one, other in combinations(held, 2):
-            alone = [p for p in one.operands if p not in other.operands]
-            if len(alone) != 1 or len(one.operands) != len(other.operands):
+        for first, second in combinations(compounds, 2):
+            differing = [p for p in first.operands if p not in second.operands]
+            if len(differing) != 1 or len(first.operands) != len(second.operands):
                 continue
-            if self.negation(alone[0]) in other.operands:
-                both = self._combine_cached(dual, [p for p in one.operands if p is not alone[0]])
-                return [both, *(p for p in terms if p is not one and p is not other)]
+            if self.negation(differing[0]) in second.operands:
+                merged = self._combine_cached(dual, [p for p in first.operands if p is not differing[0]])
+                return [merged, *(p for p in terms if p is not first and p is not second)]
         return None

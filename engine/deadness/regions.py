@@ -115,8 +115,8 @@ class _Walk:
 
     def _alive_in(self, region: Region, value: Value) -> Predicate:
         """Return when a value is alive and `region`, in which it is used, runs."""
-        context, found = self.contexts[region], self.of[value]
-        return found if found is context else self.predicates.all_of([context, found])
+        context, predicate = self.contexts[region], self.of[value]
+        return predicate if predicate is context else self.predicates.all_of([context, predicate])
 
     def _visit_operation(self, op: Operation, context: Predicate) -> None:
         """Record when an operation runs and when its results are alive."""

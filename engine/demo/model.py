@@ -110,11 +110,11 @@ class CharacterModel:
         h, c : float32 Tensor of shape [batch, units]
         """
         length = tg.shape(characters)[0]
-        inputs, wanted = (tg.TensorArray("int32", length).unstack(rows) for rows in (characters, targets))
+        inputs, label_array = (tg.TensorArray("int32", length).unstack(rows) for rows in (characters, targets))
 
         def run_iteration(t: Any, h: Any, c: Any, total: Any) -> tuple[Any, ...]:
             h, c = self._run_cell(self._gate_inputs(inputs.read(t)), h, c)
-            loss = tg.sparse_softmax_cross_entropy_with_logits(labels=wanted.read(t), logits=self.logits(h))
+            loss = tg.sparse_softmax_cross_entropy_with_logits(labels=label_array.read(t), logits=self.logits(h))
             return t + 1, h, c, total + tg.reduce_mean(loss)
 
         start = [0, h, c, 0.0]

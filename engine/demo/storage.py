@@ -56,11 +56,11 @@ def _refuse_mismatch(path: str | Path, alphabet: Alphabet, arrays: dict[str, Arr
     """Raise CheckpointError unless names, dtypes and shapes are those of a model's weights."""
     # Embedding size and units are the rows of two matrices; from them and the alphabet all other shapes follow.
     sizes = [arrays[name].shape[:1] for name in ("input", "recurrent") if name in arrays and arrays[name].ndim == 2]
-    wanted = initial_weights(len(alphabet), sizes[0][0], sizes[1][0], seed=0) if len(sizes) == 2 else {}
-    if not wanted or _format_arrays(wanted) != _format_arrays(arrays):
+    expected = initial_weights(len(alphabet), sizes[0][0], sizes[1][0], seed=0) if len(sizes) == 2 else {}
+    if not expected or _format_arrays(expected) != _format_arrays(arrays):
         raise tg.CheckpointError(
             f"{path} does not hold the weights of one model",
-            wanted=_format_arrays(wanted) or "embedding, input, recurrent, bias, output, output_bias",
+            wanted=_format_arrays(expected) or "embedding, input, recurrent, bias, output, output_bias",
             got=_format_arrays(arrays),
             hint="give a file that `tagloom demo --save` wrote",
         )

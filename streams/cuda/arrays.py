@@ -70,6 +70,7 @@ class CupyArrays:
         self._stream = cupy.cuda.Stream.from_external(core.streams[0])
         self._calls = 0
         self._markers: deque[Event[None]] = deque()  # those perhaps not passed yet, in order
+        # A subclass with a slot, by which `buffer_of` finds the buffer of an array.
         self._memory = type("Memory", (cupy.cuda.UnownedMemory,), {"__slots__": ("buffer",)})
 
     def call(self, function: Callable[..., T], *args: Any) -> T:

@@ -110,7 +110,7 @@ class Core:
             if not self._active:
                 self._active = True
                 self.clock.hold()
-            self._wakes.put(True)
+            self._wakes.put(True)  # within the lock, so that `_release_clock` cannot miss the wake
 
     def stop(self) -> None:
         """Drop work not enqueued yet, and make the thread wait for the rest and end; returns at once."""
@@ -172,7 +172,7 @@ class Core:
             blocks = self.memory.take_detained()
         event = op.event
         if event.failing:
-            error: Any = event._error
+            error: Any = event._error  # `event.error` shows nothing before the event is done
             event.note(
                 error=self.translate_error(error, f"{event.stream and event.stream.name}: {event.kind or 'work'}")
             )

@@ -253,7 +253,7 @@ class BlockPool:
         if self.limit is not None:  # the limit includes free blocks, and capacity beyond the requested bytes
             room = self.limit - (self._reserved - self._cached)
             self._free_unused(max(0, room - capacity))
-            capacity = capacity if capacity <= room else _round_up(nbytes)
+            capacity = capacity if capacity <= room else _round_up(nbytes)  # near the limit the smallest block
         block = self._make_block(capacity, nbytes)
         self._blocks.add(block)
         self._reserved += block.capacity
@@ -323,7 +323,7 @@ class CudaBuffer:
         return f"<CudaBuffer {self.dtype}{list(self.shape)} in {self._pool.what}>"
 
     def __del__(self) -> None:
-        if (block := getattr(self, "_block", None)) is not None:
+        if (block := getattr(self, "_block", None)) is not None:  # absent or None after a refused request
             self._pool.give_back(block)
 
     @property
@@ -417,7 +417,7 @@ def pinned_array(
 def is_pinned(array: NDArray[Any], pool: BlockPool) -> bool:
     """Return True if an array is contiguous and in page-locked memory of this pool."""
     base: Any = array
-    while isinstance(base, np.ndarray):
+    while isinstance(base, np.ndarray):  # views of views: only the last base owns the block
         base = base.base
     return isinstance(base, _PinnedBase) and base.pool is pool and not pool.closed and array.flags.c_contiguous
 
