@@ -63,7 +63,7 @@ class StreamOp:
         return False
 
     @property
-    def ready(self) -> float:
+    def ready_time(self) -> float:
         """Time at which the work could begin, after submission and all events of `after`; seconds by the clock."""
         return max([self.submitted, *(e.ended for e in self.after if e.ended is not None)])
 

@@ -98,7 +98,7 @@ class SimulatedStream(QueuedStream):
 
     def _begin_op(self, op: StreamOp) -> None:
         """Do a piece of work and leave its end to `_schedule_end`; after a failed event in `after` end at once."""
-        began = max(self._free, op.ready)
+        began = max(self._free, op.ready_time)
         self._running = op
         if (error := op.obstacle) is not None:
             self._finish_running(began, error)

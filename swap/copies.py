@@ -63,7 +63,7 @@ class SwapCopies:
         if not self._under_way:
             self.wake()
 
-    def count(
+    def count_moved(
         self, stream: str, total: dict[str, int], moved: Sequence[tuple[str, SwapEntry]], event: Event[Any]
     ) -> None:
         """Count the values moved by a copy, each with its tier; add their bytes to `total` by tier."""
@@ -78,9 +78,9 @@ class SwapCopies:
     def report_error(self, error: BaseException, entry: SwapEntry, what: str) -> None:
         """Fail the step with an error of a copy, unless the copy was withdrawn or the device closed."""
         if not self.closed and not isinstance(error, (Withdrawn, DeviceClosed)):
-            self.fail(self.error(error, entry, what))
+            self.fail(self.make_error(error, entry, what))
 
-    def error(self, error: BaseException, entry: SwapEntry, what: str) -> BaseException:
+    def make_error(self, error: BaseException, entry: SwapEntry, what: str) -> BaseException:
         """Return the SwapError for a value and the error of its copy."""
         swap_error = SwapError(
             f"a saved value of {format_size(entry.size)} {what}: {error}",

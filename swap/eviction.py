@@ -70,10 +70,10 @@ class EvictionQueue:
     def take_oldest(self) -> SwapEntry | None:
         """Take the first value; None if the queue is empty, or the value is gone."""
         if len(self._front) < _NEAR:
-            self.gather(2 * _NEAR)
+            self.make_entries(2 * _NEAR)
         return self._front.popleft()() if self._front else None
 
-    def gather(self, count: int | None = None) -> None:
+    def make_entries(self, count: int | None = None) -> None:
         """Put entries into the next `count` slots, or all.
 
         Two slots with the same array share an entry; until both hold the entry, a slot keeps the array in use.
@@ -94,7 +94,7 @@ class EvictionQueue:
         series.put(index, entry)
         return ref(entry) if is_new else None
 
-    def remember(self, array: Array, location: Array) -> None:
+    def note_origin(self, array: Array, location: Array) -> None:
         """Note the rows of host memory from which an array was copied: a saved value from there needs no copy out.
 
         The rows stay valid only while no kernel writes into the array, so the array is made read-only. Without device
@@ -117,13 +117,13 @@ class EvictionQueue:
             return entry, False
         self._slots.has_moved = True
         entry = self._known[id(array)] = SwapEntry(array, saved_at, self._fetch)
-        location = self.origin(array)
+        location = self.find_origin(array)
         if location is not None:
             entry.host_backed = True
             entry.become(State.CACHED, array=array, location=location)
         return entry, True
 
-    def origin(self, array: Any) -> Array | None:
+    def find_origin(self, array: Any) -> Array | None:
         """Return the rows of host memory from which an array was copied, if known."""
         known, location = self._origins.get(id(array), (None, None))
         return location if known is not None and known() is array else None  # the id may have been used again

@@ -100,7 +100,7 @@ class StepSwapper:
 
     def save_host_backed(self, value: Any, series: Series, index: int) -> None:
         """Call `save` for an array copied from rows in host memory; do nothing for other values."""
-        if self._queue.origin(value) is not None:
+        if self._queue.find_origin(value) is not None:
             self.save(value, series, index)
 
     def keeps_on_host(self, rows: Array) -> bool:
@@ -224,7 +224,7 @@ class StepSwapper:
         leaving: list[SwapOut] = []
         goal = self._goal - self._batch_bytes  # a batch below the threshold, so that not every push begins a copy
         if least is not None:
-            queue.gather()
+            queue.make_entries()
         # The queue can hold thousands of values with other owners, and this runs at every push above the threshold: so
         # a push examines only a few. Values with other owners go to the end, where later pushes find them.
         for _ in range(min(len(queue), _LOOKS) if least is None else len(queue)):
@@ -299,7 +299,7 @@ class StepSwapper:
         if event.error is None:
             self._prefetcher.measure(submitted, event)
             moved = [("host" if extent is None else "disk", entry) for entry, _, extent in batch]
-            self.copies.count("device_to_host", self.counts.bytes_out, moved, event)
+            self.copies.count_moved("device_to_host", self.counts.bytes_out, moved, event)
             for entry, block, extent in batch:
                 entry.become(State.SWAPPED_OUT, location=block)
                 self._prefetcher.note_swapped_out(entry)
@@ -398,7 +398,7 @@ class StepSwapper:
         if event.error is None:
             self._prefetcher.measure(submitted, event)
             moved = [(_tier_name(entry), entry) for entry, _ in batch]
-            self.copies.count("host_to_device", self.counts.bytes_in, moved, event)
+            self.copies.count_moved("host_to_device", self.counts.bytes_in, moved, event)
         has_waiters = False
         batch.reverse()  # the value read first is handed over first; `pop` drops the batch's references on the way
         while batch:
@@ -417,10 +417,10 @@ class StepSwapper:
                 if self._closed:  # the reads themselves have ended
                     waiter.cancel()
                 else:
-                    waiter.set_exception(self.copies.error(error, entry, "could not be copied back"))
+                    waiter.set_exception(self.copies.make_error(error, entry, "could not be copied back"))
             return bool(waiters)
         if entry.host_backed:
-            self._queue.remember(array, entry.location)
+            self._queue.note_origin(array, entry.location)
         entry.become(State.CACHED, array=array, location=entry.location)
         for waiter in waiters:
             waiter.set_result(array)

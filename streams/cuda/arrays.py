@@ -99,12 +99,12 @@ class CupyArrays:
         if self._calls % CALLS_PER_MARKER == 0:
             self._markers.append(self._core.streams[0].submit())
 
-    def array(self, buffer: CudaBuffer) -> Any:
+    def make_array(self, buffer: CudaBuffer) -> Any:
         """Return a CuPy array over a whole buffer, and keep the buffer alive with the array."""
         return self._array(buffer.shape, buffer.dtype, self._make_pointer(buffer))
 
     def _allocate_bytes(self, nbytes: int) -> Any:
-        return self._make_pointer(self._core.buffer((nbytes,), np.uint8))
+        return self._make_pointer(self._core.make_buffer((nbytes,), np.uint8))
 
     def _make_pointer(self, buffer: CudaBuffer) -> Any:
         buffer.record_use()

@@ -130,7 +130,7 @@ class Core:
         """Return the tagloom error for a pycuda error."""
         return translate_error(self.driver, error, what)
 
-    def buffer(self, shape: tuple[int, ...], dtype: DTypeLike) -> CudaBuffer:
+    def make_buffer(self, shape: tuple[int, ...], dtype: DTypeLike) -> CudaBuffer:
         """Return a new buffer; in any thread. See :meth:`CudaDevice.allocate`."""
         try:
             return CudaBuffer(self.memory, shape, dtype)

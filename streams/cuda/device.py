@@ -127,8 +127,8 @@ class CudaDevice(SwapSupport):
         CudaError
             If the context is lost.
         """
-        buffer = self._core.buffer(shape, dtype)
-        return buffer if self._cupy is None else self._cupy.array(buffer)
+        buffer = self._core.make_buffer(shape, dtype)
+        return buffer if self._cupy is None else self._cupy.make_array(buffer)
 
     def allocate_unreserved(self, shape: tuple[int, ...], dtype: DTypeLike) -> Any:
         try:

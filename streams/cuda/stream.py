@@ -369,7 +369,7 @@ class CudaStream(QueuedStream):
             self._last_passed = max(self._last_passed, op.number)
             op.complete()
         if event.began is not None:
-            event.began = max(event.began, self._free, op.ready)
+            event.began = max(event.began, self._free, op.ready_time)
             error = error or op.obstacle
         now = self._free = self.clock.now()
         event.recycle_marker()

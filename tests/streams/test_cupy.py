@@ -56,7 +56,7 @@ class _Stream:
 def test_arrays_have_our_memory(cupy, core):
     arrays = CupyArrays(core, cupy)
     assert arrays._stream.ptr == 4711
-    array = arrays.array(core.buffer((10, 5), np.float32))
+    array = arrays.make_array(core.make_buffer((10, 5), np.float32))
     assert (array.shape, array.dtype, array.nbytes, array.flags.c_contiguous) == ((10, 5), np.float32, 200, True)
     assert core.memory.counts(array)
     assert address_of(array) == buffer_of(array).pointer == 1 << 20
@@ -75,7 +75,7 @@ def test_arrays_have_our_memory(cupy, core):
 def test_memory_that_is_free_when_its_holder_lets_go(cupy, core):
     byte_counter, holder = (
         core.memory.byte_counter,
-        SwappableArray(CupyArrays(core, cupy).array(core.buffer((10, 5), np.float32))),
+        SwappableArray(CupyArrays(core, cupy).make_array(core.make_buffer((10, 5), np.float32))),
     )
     charge_reader(byte_counter, holder.array)
     assert is_sole_owner(byte_counter, holder)
