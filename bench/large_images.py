@@ -58,6 +58,23 @@ def suppressed(n: int) -> Program:
     return call("NonMaxSuppression", boxes, scores, np.int32(100), np.float32(0.5), np.float32(0))
 
 
+def suppressed_softly(n: int) -> Program:
+    """Return the best 100 of fewer boxes, whose scores are lowered for each that is chosen."""
+    count = n // 1000
+    low = numbers(count, 2, below=997).astype(np.float32)
+    scores = numbers(count, below=count).astype(np.float32) / count
+    boxes = np.concatenate([low, low + 30], 1)
+    limits = np.int32(100), np.float32(0.5), np.float32(0), np.float32(0.5)
+    return call("SoftNonMaxSuppression", boxes, scores, *limits)
+
+
+def drawing(n: int) -> Program:
+    """Return images with the borders of a few boxes."""
+    batch = images(n)
+    boxes = np.tile(np.float32([[0.1, 0.1, 0.9, 0.9], [0.2, 0.3, 0.5, 0.6]]), (len(batch), 1, 1))
+    return call("DrawBoundingBoxes", batch, boxes, floats(1, CHANNELS))
+
+
 def pixels(n: int) -> np.ndarray:
     """Return an image of about `n` bytes."""
     side = max(1, int((n / 3) ** 0.5))
@@ -107,7 +124,9 @@ IMAGES: dict[str, Build] = {
     "MaxPoolGrad": lambda n: call("MaxPoolGrad", images(n, 2), picked(n), sizes(*shape(n)), **POOLED),
     "MaxPoolPick": lambda n: call("MaxPoolPick", images(n), picked(n), **POOLED),
     "MaxPoolPlace": lambda n: call("MaxPoolPlace", images(n), **POOLED),
+    "DrawBoundingBoxes": drawing,
     "NonMaxSuppression": suppressed,
+    "SoftNonMaxSuppression": suppressed_softly,
     "PlacePick": lambda n: call("PlacePick", floats(3, 3, CHANNELS), picked(n, 9, 1), **AT_EACH),
     "PlaceSum": lambda n: call("PlaceSum", images(n), picked(n, 9, 1), **AT_EACH),
     "Resize: bilinear": lambda n: call("Resize", images(n // 4), sizes(2 * SIDE, 2 * SIDE), method="bilinear"),

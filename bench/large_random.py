@@ -56,6 +56,32 @@ def different(n: int) -> Program:
     return Program(tg.log_uniform_candidate_sampler(tg.zeros([1, 1], "int64"), 1, classes // 2, True, classes)[0])
 
 
+KEY = [3, 7]
+
+
+def categorical_by_key(n: int) -> Program:
+    """Return draws by a key of four classes for each row."""
+    import tagloom as tg
+
+    logits, count = tg.placeholder("float32"), tg.placeholder("int32", [])
+    return Program(tg.stateless_categorical(logits, count, KEY), {logits: rows(n // 4), count: np.int32(4)})
+
+
+def shuffled_by_key(n: int) -> Program:
+    """Return rows in another order, by a key."""
+    import tagloom as tg
+
+    x = tg.placeholder("float32")
+    return Program(tg.stateless_shuffle(x, KEY), {x: rows(n)})
+
+
+def keys(n: int) -> Program:
+    """Return many keys made of one."""
+    import tagloom as tg
+
+    return Program(tg.stateless_split(KEY, n))
+
+
 RANDOM: dict[str, Build] = {
     "Categorical": categorical,
     "RandomCandidates": sampled,
@@ -66,5 +92,14 @@ RANDOM: dict[str, Build] = {
     "RandomStandardNormal": drawn(lambda tg, shape: tg.random_normal(shape)),
     "RandomUniform": drawn(lambda tg, shape: tg.random_uniform(shape)),
     "RandomUniformInt": drawn(lambda tg, shape: tg.random_uniform(shape, maxval=9, dtype="int32")),
+    "KeySplit": keys,
+    "StatelessCategorical": categorical_by_key,
+    "StatelessGamma": drawn(lambda tg, shape: tg.stateless_random_gamma(shape, KEY, 0.5)),
+    "StatelessNormal": drawn(lambda tg, shape: tg.stateless_random_normal(shape, KEY)),
+    "StatelessPoisson": drawn(lambda tg, shape: tg.stateless_random_poisson(shape, KEY, 3.0)),
+    "StatelessShuffle": shuffled_by_key,
+    "StatelessTruncatedNormal": drawn(lambda tg, shape: tg.stateless_truncated_normal(shape, KEY)),
+    "StatelessUniform": drawn(lambda tg, shape: tg.stateless_random_uniform(shape, KEY)),
+    "StatelessUniformInt": drawn(lambda tg, shape: tg.stateless_random_uniform(shape, KEY, maxval=9, dtype="int32")),
     "TruncatedNormal": drawn(lambda tg, shape: tg.truncated_normal(shape)),
 }

@@ -39,8 +39,9 @@ TYPES = {
     ),
     "control.primitives": "Cond ControlTrigger Enter Exit LoopCond Merge NextIteration Switch SwitchN While",
     "control.py_function": "PyFunction",
-    "image.boxes": "NonMaxSuppression",
+    "image.boxes": "NonMaxSuppression SoftNonMaxSuppression",
     "image.coding": "DecodeImage EncodeImage",
+    "image.drawing": "DrawBoundingBoxes",
     "image.morphology": "Dilation2D DilationPlace",
     "image.patches": "ExtractPatches ExtractPatchesGrad",
     "image.resize": "Resize ResizeGrad",
@@ -80,6 +81,7 @@ TYPES = {
     "math.fake_quantizing": "FakeQuant",
     "math.fourier": "FFT IRFFT RFFT",
     "math.gamma": "Digamma Lgamma Polygamma Zeta ZetaSlope",
+    "math.guarded": "NextAfter TruncateDiv TruncateMod",
     "math.incomplete": "Betainc Igamma IgammaSlope Igammac",
     "math.linear": "MatMul MatMulAdd ProductSumAdd ProductSumBegin ProductSumEnd",
     "math.random": "Instance RandomStandardNormal RandomUniform RandomUniformInt TruncatedNormal",
@@ -87,6 +89,7 @@ TYPES = {
     "math.running_logsumexp": "CumulativeExpSum CumulativeLogsumexp",
     "math.special": "Dawsn Erfinv Expint FresnelCos FresnelSin Ndtri Spence",
     "math.trigonometry": "Acos Acosh Asin Asinh Atan Atanh Cos Cosh Sin Sinh Tan Tanh",
+    "math.zero_products": "DivOrZero MulNoNan",
     "nn.activations": "Elu LeakyRelu Relu Relu6 Selu Sigmoid Softplus Softsign",
     "nn.convolution_operations": "Conv ConvBias ConvFilterBiasGrad ConvFilterGrad ConvInputGrad ConvInputGradMasked",
     "nn.ctc": "CTCLoss CTCLossGrad",
@@ -101,7 +104,9 @@ TYPES = {
     ),
     "queues.barrier_operations": "BarrierClose BarrierHandle BarrierInsertMany BarrierSize BarrierTakeMany",
     "queues.iterators": "IteratorGetNext IteratorHandle IteratorReset",
-    "queues.operations": "Dequeue DequeueMany Enqueue EnqueueMany QueueClose QueueHandle QueueIsClosed QueueSize",
+    "queues.operations": (
+        "Dequeue DequeueMany Enqueue EnqueueMany QueueChoice QueueClose QueueHandle QueueIsClosed QueueSize"
+    ),
     "queues.readers": "ReaderHandle ReaderNumRecordsProduced ReaderNumWorkUnitsCompleted ReaderRead ReaderReset",
     "queues.source_operations": "AsyncSourceHandle",
     "queues.staging_operations": (
@@ -110,6 +115,11 @@ TYPES = {
     "random.candidate_draws": "RandomCandidates",
     "random.discrete": "Categorical RandomShuffle",
     "random.distributions": "RandomGamma RandomPoisson",
+    "random.keys": "KeyFoldIn KeySplit",
+    "random.stateless": (
+        "StatelessCategorical StatelessGamma StatelessNormal StatelessPoisson StatelessShuffle "
+        "StatelessTruncatedNormal StatelessUniform StatelessUniformInt"
+    ),
     "sparse.dense": "LastAtPlace SparseToDense",
     "sparse.grouping": "GroupMax SameSizes SparseOrder",
     "sparse.layout": "SparseReshape",

@@ -134,7 +134,7 @@ def test_files_are_named_by_paths(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"one\n")
     assert run(tg.data.from_text(str(tmp_path / "a.txt").encode())) == ["one"]
     for wrong in (3, None, [None]):
-        with pytest.raises(tg.GraphError, match="named by paths"):
+        with pytest.raises(tg.GraphError, match="these are not files"):
             tg.data.from_text(wrong)
 
 

@@ -357,7 +357,18 @@ def compare(moved, pulled, wanted):
         np.testing.assert_allclose(value, slopes, rtol=2e-5, atol=2e-7 * max(1.0, np.abs(slopes).max(initial=0)))
 
 
-HELPERS = {"arguments", "common", "families", "late_axes", "leaves", "literals", "windows"}
+HELPERS = {
+    "arguments",
+    "common",
+    "families",
+    "folding",
+    "late_axes",
+    "leaves",
+    "literals",
+    "loop_tracing",
+    "weights",
+    "windows",
+}
 
 
 def public_functions():

@@ -82,7 +82,7 @@ def branches_of_different_dtype():
 
 @case(tg.LoopVariableError, "Cast", r"variable \[0\] changes its dtype")
 def a_loop_variable_changes_its_dtype():
-    tg.while_loop(lambda i: i < 3, lambda i: tg.cast(i, "float32"), [0])  # here
+    tg.while_loop(lambda i: i < 3, lambda i: tg.cast(i, "float32"), [tg.constant(0)])  # here
 
 
 @case(tg.LoopVariableError, "Concat", r"variable \[0\] changes its shape")

@@ -16,7 +16,7 @@ def busy(monkeypatch, limit, waiting):
     clock, found = Clock(monkeypatch), Admission(limit, 1.0)
     for _ in range(limit):
         found._take_place()
-    monkeypatch.setattr(Admission, "waiting", property(lambda _: waiting))
+    monkeypatch.setattr(Admission, "_ahead_of", lambda self, level: waiting)
     return clock, found
 
 

@@ -16,7 +16,7 @@ from tests.support.tiers import choose
 from tests.training.checkpoints.models import Model, bits
 
 LAST = 12
-KILLS = int(os.environ.get("TAGLOOM_KILLS") or choose(thorough=10, default=2))
+KILLS = int(os.environ.get("TAGLOOM_KILLS") or choose(thorough=10, default=3))
 ROOT = Path(__file__).parents[3]
 
 
