@@ -9,7 +9,13 @@ import pytest
 from tests.support.fast_path_switches import all_on, switch_off
 from tests.support.probes import has_gpu
 from tests.support.rules import FIRST, LAST, coverage, report
-from tests.support.tiers import checked_passes, choose_tier, deselect_repetitions, order_long_ones_first
+from tests.support.tiers import (
+    checked_passes,
+    choose_tier,
+    deselect_all_but_one_in,
+    deselect_repetitions,
+    order_long_ones_first,
+)
 
 os.environ["TAGLOOM_CACHE"] = ""  # nothing compiled outlives a test
 
@@ -19,6 +25,7 @@ GOLDEN = Path(__file__).parent / "golden"
 def pytest_addoption(parser):
     parser.addoption("--rules", action="store_true", help=f"print which tests cover rules {FIRST}-{LAST}; run none")
     parser.addoption("--thorough", action="store_true", help="run all cases of all families, and all random programs")
+    parser.addoption("--one-in", type=int, default=1, help="run every n-th of the tests that are left")
     parser.addoption(
         "--sampled", action="store_true", help="sample families of the default tier though -k chooses tests"
     )
@@ -35,8 +42,10 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "gpu: needs a CUDA device; skipped where has_gpu() finds none")
 
 
+@pytest.hookimpl(trylast=True)  # after -k
 def pytest_collection_modifyitems(config, items):
     deselect_repetitions(config, items)
+    deselect_all_but_one_in(config.option.one_in, config, items)
     order_long_ones_first(items)
     if any(item.get_closest_marker("gpu") for item in items) and not has_gpu():
         for item in items:

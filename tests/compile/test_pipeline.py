@@ -76,7 +76,7 @@ def trained(request):
         return graph, fetches, feeds, session.run(fetches, feeds)
 
 
-@pytest.mark.sampled(every=4)
+@pytest.mark.sampled(every=8)
 @pytest.mark.parametrize("off", [None, *FAST_PATHS])
 def test_a_hand_written_lstm_does_not_need_the_fast_paths(trained, off):
     graph, fetches, feeds, expected = trained

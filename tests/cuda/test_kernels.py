@@ -26,7 +26,7 @@ def order(request, monkeypatch):
     monkeypatch.setattr(RawModule, "backward", request.param)
 
 
-@pytest.mark.sampled(every=8)
+@pytest.mark.sampled(every=16)
 @pytest.mark.parametrize("dtype", REALS)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_fused_operations(program, dtype, order):

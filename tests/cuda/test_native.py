@@ -30,7 +30,7 @@ async def device(monkeypatch):
     assert not any(live_counts()[key] for key in ("frames", "iterations", "values"))
 
 
-@pytest.mark.sampled(every=8)
+@pytest.mark.sampled(every=12)
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 async def test_the_same_values_as_on_a_cpu(program, backward, device, monkeypatch):
@@ -51,7 +51,7 @@ async def test_other_loops_read_what_kernels_have_saved(program, device):
     assert {"native", "variable"} == {loop.limited_by for loop in report.loops}
 
 
-@pytest.mark.sampled(every=8)
+@pytest.mark.sampled(every=12)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 async def test_launches_end_by_themselves_and_go_on(program, device, monkeypatch):
     whole, report = await ran(program, [device])
@@ -64,7 +64,7 @@ async def test_launches_end_by_themselves_and_go_on(program, device, monkeypatch
     assert counts[0] == counts[1]
 
 
-@pytest.mark.sampled(every=2)
+@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("program", [lstm, *PROGRAMS[-6:]], ids=lambda program: program.__name__)
 async def test_room_for_saved_values_grows(program, device, monkeypatch):
     wanted, _ = await ran(program, [device])

@@ -116,7 +116,7 @@ LEFT = {
 }
 
 
-@pytest.mark.sampled(every=8)
+@pytest.mark.sampled(every=16)
 @pytest.mark.parametrize("type", WRITTEN)
 def test_what_numpy_gives(type):
     sequence, results, wanted, left = Sequence(), [], [], set()

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 import tagloom as tg
 
+from tests.support.cases import each
+
 X = np.float32([[1.5, -2.5, 3.0], [0.5, 2.5, -1.0]])
 METHODS = (
     {
@@ -42,7 +44,7 @@ INDICES = {
 }
 
 
-@pytest.mark.parametrize("name", METHODS)
+@each("name", METHODS)
 def test_methods_are_numpys(run, name):
     wanted = METHODS[name](X)
     for x in (tg.constant(X), tg.placeholder_with_default(tg.constant(X), [None, None])):

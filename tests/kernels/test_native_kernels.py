@@ -42,7 +42,7 @@ def evaluate(build, arrays, expected):
         np.testing.assert_allclose(result, wanted, rtol=rtol, atol=1e-5)
 
 
-@pytest.mark.sampled(every=4)
+@pytest.mark.sampled(every=8)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_broadcasts(kind, dtype):

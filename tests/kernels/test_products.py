@@ -44,7 +44,7 @@ def product(a, b, transposed, settings):
         return session.run(z, {x: a, y: b})
 
 
-@pytest.mark.sampled(every=4)
+@pytest.mark.sampled(every=8)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("transposed", TRANSPOSED)
 def test_sizes_and_layouts(vectors, dtype, transposed):

@@ -185,7 +185,7 @@ def test_what_is_only_fetched_is_taken_by_python():
     assert marks == {"fetched": True, "read": False}
 
 
-@pytest.mark.sampled(every=4)
+@pytest.mark.sampled(every=8)
 @pytest.mark.parametrize("name", COMPONENTS)
 @pytest.mark.parametrize("capacity", [-1, 7])
 @pytest.mark.parametrize("seed", range(5))

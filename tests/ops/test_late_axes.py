@@ -37,7 +37,7 @@ def assert_same(found):
         np.testing.assert_allclose(late, early, rtol=1e-12)
 
 
-@pytest.mark.sampled(every=5)
+@pytest.mark.sampled(every=11)
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("keepdims", [True, False])
 @pytest.mark.parametrize("axis", AXES)

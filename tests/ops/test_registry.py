@@ -22,6 +22,7 @@ from tests.ops.evaluation import evaluate, pull_back, run_kernel
 from tests.ops.samples import DEFINITIONS, SAMPLES, WITHOUT_KERNEL, build, expectation, flat, same
 from tests.support.cases import each
 from tests.support.mentions import strings
+from tests.support.tiers import choose
 
 # Their results depend on what ran before them, or they have no value: tested in files of their own.
 WITHOUT_SAMPLES = WITHOUT_KERNEL | {
@@ -249,12 +250,15 @@ def type_of(definition, *_):
     return definition.type
 
 
-def known_more_or_less(samples):
-    """Return the samples with each way in which their inputs are known while the graph is built."""
+KNOWN = ("values", "ranks", "nothing")  # of the inputs, while the graph is built
+
+
+def known_more_or_less(samples, ways=3):
+    """Return the samples with some ways of `KNOWN` each, which take turns."""
     return [
         pytest.param(*p.values, known, id=f"{p.id}-{known}")
-        for p in samples
-        for known in ("values", "ranks", "nothing")
+        for i, p in enumerate(samples)
+        for known in (KNOWN * 2)[i % len(KNOWN) :][:ways]
     ]
 
 
@@ -328,7 +332,7 @@ SMOOTH = [
 ]
 
 
-@each("definition, sample, known", known_more_or_less(SMOOTH), by=type_of)
+@each("definition, sample, known", known_more_or_less(SMOOTH, ways=choose(thorough=3, default=1)), by=type_of)
 def test_gradient_is_right_to_second_order(definition, sample, known):
     with Graph().as_default():
         moved = Moved(definition, sample, MAKERS[known])

@@ -260,6 +260,7 @@ def updates_of(shape):
     return graph
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("shape", [SMALL, LARGE], ids=["small", "large"])
 async def test_no_update_changes_what_a_capture_holds(executor, shape):
     """Every operation that changes variables, of any kind and size; the other updates go on in place."""

@@ -96,7 +96,7 @@ def assert_same_bits(found, wanted):
         np.testing.assert_array_equal(np.signbit(found)[there], np.signbit(wanted)[there])
 
 
-@pytest.mark.sampled(every=12)
+@pytest.mark.sampled(every=20)
 @pytest.mark.parametrize("name", OPERATIONS)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 async def test_elements_are_those_of_inner_loops(graph, name):
@@ -390,7 +390,7 @@ async def test_fused_operations_are_loops(graph, function, shape, dtype, monkeyp
     assert any(inline)
 
 
-@pytest.mark.sampled(every=4)
+@pytest.mark.sampled(every=8)
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("shape", [(13, 700), (5, 1200), (64, 131), (6000, 1), (9000,)])
 @pytest.mark.parametrize("function", [gated, chosen, columns_cut, cut_and_joined, rows_alone])

@@ -16,6 +16,7 @@ from tagloom.ops.state.stacks import StackStorage
 from tagloom.ops.state.tensor_array_storage import ArrayStorage
 
 from tests.support.settings import ON
+from tests.support.tiers import choose
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -89,7 +90,7 @@ async def test_ten_thousand_steps(graph):
         for _ in range(200):
             await step(rows)
         with nothing_grows(limit=4 << 20):
-            for _ in range(10_000):
+            for _ in range(choose(thorough=10_000, default=2_000)):
                 await step(rows)
         with nothing_kept(limit=100 << 10):
             for _ in range(500):

@@ -23,7 +23,7 @@ async def values(graph, fetches, feeds, settings):
     return found[0], report
 
 
-@pytest.mark.sampled(every=4)
+@pytest.mark.sampled(every=8)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 @pytest.mark.parametrize("settings", [ON, replace(ON, workers=0), replace(ON, reuse=False), replace(ON, pool=False)])
 async def test_the_same_values_as_on_the_step_machine(graph, program, settings):

@@ -1,8 +1,8 @@
 """The two tiers of the suite: the default one, and the thorough one that ``pytest --thorough`` runs.
 
 The default tier runs every test function. Of a family marked ``@pytest.mark.sampled(every=n)``, whose cases repeat the
-same check with other programs or numbers, it runs every n-th case; it draws a tenth of the random programs, and checks
-graphs after each pass in every eighth test. CONTRIBUTING.md says what each tier proves.
+same check with other programs or numbers, it runs every n-th case; it draws one in sixteen of the random programs, and
+checks graphs after each pass in every eighth test. CONTRIBUTING.md says what each tier proves.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 import pytest
 
-FRACTION = 10  # of the random programs the default tier draws one in so many
+FRACTION = 16  # of the random programs the default tier draws one in so many
 CHECKED = 8  # of the tests one in so many checks the graph after each pass
 LONG = ("tests/property/", "tests/bench/", "tests/examples/")
 _THOROUGH, _CHECK = "TAGLOOM_THOROUGH", "TAGLOOM_CHECK_PASSES"
@@ -49,6 +49,13 @@ def deselect_repetitions(config: pytest.Config, items: list[pytest.Item]) -> Non
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = kept
+
+
+def deselect_all_but_one_in(every: int, config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep every n-th of the tests that are left, for processes that run tests of others in another way."""
+    if every > 1:
+        config.hook.pytest_deselected(items=[item for i, item in enumerate(items) if i % every])
+        items[:] = items[::every]
 
 
 def _family(item: pytest.Item) -> str:

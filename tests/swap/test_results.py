@@ -62,7 +62,7 @@ async def test_gradients_of_loops(graph, name, window):
     await check(graph, gradient(LOOPS[name], window=window), ROOM[name] * SIZE)
 
 
-@pytest.mark.sampled(every=2)
+@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("name", SECOND)
 async def test_gradients_of_gradients(graph, name):
     assert (await check(graph, gradient(LOOPS[name], 2), SECOND[name] * SIZE))["host"] > 0

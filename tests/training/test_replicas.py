@@ -326,7 +326,7 @@ async def test_a_group_that_is_cancelled_leaves_nothing_and_another_goes_on(make
     assert only_this_task()
 
 
-@pytest.mark.sampled(every=6)
+@pytest.mark.sampled(every=8)
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("backup", [0, 2])
 async def test_no_order_of_failures_cancellations_and_returns_hangs(seed, backup):
