@@ -4,12 +4,10 @@ import asyncio
 import gc
 import logging
 import threading
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import tagloom as tg
-from tagloom.base.settings import DEFAULTS
 
 pytestmark = pytest.mark.usefixtures("collected")  # which ends the threads of functions
 
@@ -422,60 +420,3 @@ async def test_a_stream_that_is_left_while_it_is_traced_ends(leave):
     slow.released.set()
     assert len([x async for x in f.stream("power", 2.0)]) == 4
     assert (await f.session()).statistics().steps_running == 0
-
-
-async def test_a_step_is_compiled_for_fed_shapes_in_a_thread(monkeypatch):
-    from tagloom.runtime.steps import compiler
-
-    threads, begun, released = [], threading.Event(), threading.Event()
-    plain = compiler.compile_request
-
-    def compile_request(graph, request, feeds, target, watched):
-        if target.shapes is not None:
-            threads.append(threading.current_thread())
-            begun.set()
-            assert released.wait(60)
-        return plain(graph, request, feeds, target, watched)
-
-    monkeypatch.setattr(compiler, "compile_request", compile_request)
-    with tg.Graph().as_default() as graph:
-        x = tg.placeholder("float32", [None])
-        y = tg.reduce_sum(x * 2.0)
-    async with tg.Session(graph, settings=replace(DEFAULTS, specialize=2)) as session:
-        step = session.make_step(y, [x])
-        assert float(await step(np.ones(3, np.float32))) == 6
-        calls = [asyncio.ensure_future(step(np.ones(3, np.float32))) for _ in range(3)]
-        await until(begun)
-        calls[0].cancel()
-        assert float(await step(np.ones(2, np.float32))) == 4  # steps of other shapes go on
-        released.set()
-        assert [float(each) for each in await asyncio.gather(*calls[1:])] == [6, 6]
-        assert len(threads) == 1
-        assert threading.main_thread() not in threads
-        assert session.statistics().steps_compiled == 2
-
-
-async def test_a_session_that_is_closed_while_it_compiles_for_fed_shapes_says_so(monkeypatch):
-    from tagloom.runtime.steps import compiler
-
-    begun, released = threading.Event(), threading.Event()
-    plain = compiler.compile_request
-
-    def compile_request(graph, request, feeds, target, watched):
-        if target.shapes is not None:
-            begun.set()
-            assert released.wait(60)
-        return plain(graph, request, feeds, target, watched)
-
-    monkeypatch.setattr(compiler, "compile_request", compile_request)
-    with tg.Graph().as_default() as graph:
-        x = tg.placeholder("float32", [None])
-        y = tg.reduce_sum(x * 2.0)
-    async with tg.Session(graph, settings=replace(DEFAULTS, specialize=2)) as session:
-        step = session.make_step(y, [x])
-        await step(np.ones(3, np.float32))
-        late = asyncio.ensure_future(step(np.ones(3, np.float32)))
-        await until(begun)
-    released.set()
-    with pytest.raises(tg.SessionClosed):
-        await late

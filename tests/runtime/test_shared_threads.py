@@ -66,7 +66,7 @@ async def test_eight_sessions_have_the_threads_of_one():
     for _ in range(2):  # only then it is known that the Python kernel takes long
         for found in await asyncio.gather(*(session.run(fetches, feeds) for session in sessions)):
             assert_products(found, 2)
-    assert workers < len(own_threads() - before) <= 2 * workers
+    assert workers < len(own_threads() - before) < 4 * workers  # others may begin threads beside; not 8 times as many
     for session in sessions[:-1]:
         await session.aclose()
     assert_products(await sessions[-1].run(fetches, feeds), 2)

@@ -277,7 +277,7 @@ class StepRunner:
         if self._has_device_arrays:
             feeds = await self._within_reach(step, feeds)
             self.check_admits()
-        step = await self._specialized(request, step, feeds)
+        step = self._specialized(request, step, feeds)
         watches = self._watches_of(step, watches)
         if self.boundary.holds_back(step):
             await self.boundary.pass_by(step)
@@ -372,20 +372,19 @@ class StepRunner:
             hint="give it a longer timeout=",
         )
 
-    async def _specialized(self, request: Request, step: CompiledStep, fed: list[Any]) -> CompiledStep:
-        """Return the step that is compiled for the shapes of fed values, in a thread, or the one for any shapes.
+    def _specialized(self, request: Request, step: CompiledStep, fed: list[Any]) -> CompiledStep:
+        """Return the step that is compiled for the shapes of fed values, or the one for any shapes.
 
-        The step waits for that: which one is run may not depend on the time that compiling takes. An operation that
-        cannot be run on these shapes fails when it is run, if it is, with its tag and not before.
+        It is compiled here, and not in a thread: steps begin in the order in which they were asked for, and the choice
+        between the two must not depend on the time that compiling takes. An operation that cannot be run on these
+        shapes fails when it is run, if it is, with its tag and not before.
         """
         shapes = step.fed_shapes.chosen(fed) if step.fed_shapes.may_be_chosen else None
         if shapes is None:
             return step
         try:
             feeds = tuple([feed.tensor for feed in step.feeds])
-            found = await self.compiler.compile(
-                request, feeds, step.watched, self.check_admits, step.is_observed, shapes
-            )
+            found = self.compiler.compiled(request, feeds, step.watched, observed=step.is_observed, shapes=shapes)
         except (GraphError, DeviceMemoryError):
             step.fed_shapes.decline(shapes)
             return step
