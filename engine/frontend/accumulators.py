@@ -1,4 +1,4 @@
-"""Conditional accumulators as in TensorFlow 1: of gradients that are tensors, and of rows of them."""
+"""Conditional accumulators as in TensorFlow 1: of dense gradients, and of rows of gradients."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from ..ops.support.indexed_slices import IndexedSlices
 
 
 class ConditionalAccumulatorBase:
-    """What conditional accumulators have in common; make one of the classes below.
+    """Base class of conditional accumulators; make one of the classes below.
 
     Attributes
     ----------
     dtype : DType
     shape : Shape
-        Of the gradients, as far as it is known.
+        Of the gradients, as far as known.
     name : str
         Unique in the graph.
     shared_name : str
-        What the session knows it by.
+        Name in the session.
     accumulator_ref : Tensor
         The resource handle.
     """
@@ -64,36 +64,36 @@ class ConditionalAccumulatorBase:
 
     @property
     def graph(self) -> Any:
-        """The graph it belongs to."""
+        """The accumulator's graph."""
         return self.accumulator_ref.graph
 
     @public
     def num_accumulated(self, name: str | None = None) -> Tensor:
-        """Return how many gradients were applied since the last take, an int32 scalar."""
+        """Return the number of gradients applied since the last take, an int32 scalar."""
         return apply("AccumulatorNumAccumulated", self.accumulator_ref, name=name or "num_accumulated")  # type: ignore[no-any-return]
 
     @public
     def set_global_step(self, new_global_step: Any, name: str | None = None) -> Operation:
-        """Return an operation that sets the step to `new_global_step`; gradients of earlier ones are dropped."""
+        """Return an operation that sets the step to `new_global_step`; gradients of earlier steps are dropped."""
         step = convert_to_tensor(new_global_step, dtypes.int64)
         return apply("AccumulatorSetGlobalStep", self.accumulator_ref, step, name=name or "set_global_step")  # type: ignore[no-any-return]
 
 
 class ConditionalAccumulator(ConditionalAccumulatorBase):
-    """Adds up gradients until enough have come; those that were computed for an earlier step are dropped.
+    """Accumulator of gradients until enough have come; gradients computed for an earlier step are dropped.
 
     Parameters
     ----------
     dtype : dtype-like
         Of the gradients.
     shape : shape, optional
-        Of the gradients; the first one fixes what is not known.
+        Of the gradients; the first gradient fixes unknown dimensions.
     shared_name : str, optional
-        Accumulators of one shared name are one in a session; by default its own name.
+        Accumulators of the same shared name are the same accumulator in a session; by default the own name.
     name : str
-        Its name in the graph.
+        Name in the graph.
     reduction_type : {'MEAN', 'SUM'}
-        What a take gives of all gradients applied.
+        Reduction of the gradients in a take.
 
     Raises
     ------
@@ -101,7 +101,7 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
         For another reduction.
     OpError
         When a step uses it, if it shares its name with one that differs.
-
+        When a step uses the accumulator, if another accumulator of this shared name differs.
     Examples
     --------
     >>> import tagloom as tg
@@ -129,16 +129,16 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
 
     @public
     def apply_grad(self, grad: Any, local_step: Any = 0, name: str | None = None) -> Operation:
-        """Return an operation that adds `grad`, or drops it if its `local_step` is behind the accumulator's.
+        """Return an operation that adds `grad`, or drops a gradient whose `local_step` is before the accumulator's.
 
-        Its output says whether it was added.
+        The output is true if the gradient was added.
 
         Parameters
         ----------
         grad : Tensor
             Of the accumulator's dtype and shape.
         local_step : int64 scalar
-            The step that it was computed for.
+            The step for which the gradient was computed.
         name : str, optional
             Name of the operation.
 
@@ -150,7 +150,7 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
         Raises
         ------
         OpError
-            When a step runs it, if `grad` has another shape than those before.
+            When a step runs the operation, if `grad` has another shape than the gradients before.
         """
         gradient = convert_to_tensor(grad, None if isinstance(grad, Tensor) else self.dtype)
         gradient.shape.merge(self.shape)
@@ -178,7 +178,7 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
         Raises
         ------
         OpError
-            When a step runs it, if `num_required` is not positive.
+            When a step runs the operation, if `num_required` is not positive.
         """
         return apply(  # type: ignore[no-any-return]
             "AccumulatorTakeGradient",
@@ -191,27 +191,27 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
 
 
 class SparseConditionalAccumulator(ConditionalAccumulatorBase):
-    """Adds up rows of gradients until enough have come; those that were computed for an earlier step are dropped.
+    """Accumulator of rows of gradients until enough have come; gradients of an earlier step are dropped.
 
     Parameters
     ----------
     dtype : dtype-like
         Of the gradients.
     shape : shape, optional
-        Of the whole tensors that the rows are of; the first gradient fixes what is not known.
+        Of the whole tensors with these rows; the first gradient fixes unknown dimensions.
     shared_name : str, optional
-        Accumulators of one shared name are one in a session; by default its own name.
+        Accumulators of the same shared name are the same accumulator in a session; by default the own name.
     name : str
-        Its name in the graph.
+        Name in the graph.
     reduction_type : {'MEAN', 'SUM'}
-        What a take gives of all gradients applied. The mean of a row is that of the gradients which had it.
+        Reduction of the gradients in a take. The mean of a row is over the gradients containing the row.
 
     Raises
     ------
     GraphError
         For another reduction.
     OpError
-        When a step uses it, if it shares its name with one that differs.
+        When a step uses the accumulator, if another accumulator of this shared name differs.
 
     Examples
     --------
@@ -241,28 +241,28 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
 
     @public
     def apply_indexed_slices_grad(self, grad: IndexedSlices, local_step: Any = 0, name: str | None = None) -> Operation:
-        """Return an operation that adds rows, or drops them if their `local_step` is behind the accumulator's.
+        """Return an operation that adds rows, or drops rows whose `local_step` is before the accumulator's.
 
         Parameters
         ----------
         grad : IndexedSlices
             Of the accumulator's dtype.
         local_step : int64 scalar
-            The step that it was computed for.
+            The step for which the gradient was computed.
         name : str, optional
             Name of the operation.
 
         Returns
         -------
         Operation
-            Its output, a bool scalar, says whether they were added.
+            The output, a bool scalar, is true if the rows were added.
 
         Raises
         ------
         GraphError
             If `grad` is not IndexedSlices.
         OpError
-            When a step runs it, if it does not fit those before.
+            When a step runs the operation, if `grad` does not fit the gradients before.
         """
         if not isinstance(grad, IndexedSlices):
             raise GraphError(
@@ -282,30 +282,30 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
         local_step: Any = 0,
         name: str | None = None,
     ) -> Operation:
-        """Return an operation that adds rows, or drops them if their `local_step` is behind the accumulator's.
+        """Return an operation that adds rows, or drops rows whose `local_step` is before the accumulator's.
 
         Parameters
         ----------
         grad_indices : int32 or int64 vector
-            Where the rows stand, in any order; rows of one index add up.
+            Indices of the rows, in any order; rows of the same index add up.
         grad_values : Tensor of shape [n, ...]
             The rows.
         grad_shape : int32 or int64 vector, optional
             Shape of the whole tensor.
         local_step : int64 scalar
-            The step that they were computed for.
+            The step for which the rows were computed.
         name : str, optional
             Name of the operation.
 
         Returns
         -------
         Operation
-            Its output, a bool scalar, says whether they were added.
+            The output, a bool scalar, is true if the rows were added.
 
         Raises
         ------
         OpError
-            When a step runs it, if indices, rows and shape do not fit each other, or those before.
+            When a step runs the operation, if indices, rows and shape do not fit each other, or the gradients before.
         """
         indices = convert_to_tensor(grad_indices, None if isinstance(grad_indices, Tensor) else dtypes.int64)
         values = convert_to_tensor(grad_values, None if isinstance(grad_values, Tensor) else self.dtype)
@@ -336,15 +336,15 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
         Returns
         -------
         indices : int64 Tensor of shape [n]
-            In order, each once.
+            Ascending and unique.
         values : Tensor of shape [n, ...]
         shape : int64 Tensor
-            Of the whole tensor; the first dimension is -1 if nobody has said it.
+            Of the whole tensor; the first dimension is -1 if unknown.
 
         Raises
         ------
         OpError
-            When a step runs it, if `num_required` is not positive.
+            When a step runs the operation, if `num_required` is not positive.
         """
         indices, values, shape = apply(
             "AccumulatorTakeRows",
@@ -358,7 +358,7 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
 
     @public
     def take_indexed_slices_grad(self, num_required: Any, name: str | None = None) -> IndexedSlices:
-        """Return what `take_grad` gives as IndexedSlices.
+        """Return the result of `take_grad` as IndexedSlices.
 
         Parameters
         ----------
@@ -373,7 +373,7 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
         Raises
         ------
         OpError
-            When a step runs it, if `num_required` is not positive.
+            When a step runs the operation, if `num_required` is not positive.
         """
         indices, values, shape = self.take_grad(num_required, name)
         return IndexedSlices(values, indices, shape)

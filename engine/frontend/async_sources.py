@@ -16,7 +16,7 @@ Source = AsyncIterable[Any] | Callable[[], AsyncIterable[Any]]
 
 
 class SourceQueue(QueueBase):
-    """A first in, first out queue that an async iterable fills; :func:`from_async` makes them."""
+    """A first in, first out queue filled by an async iterable; made by :func:`from_async`."""
 
     __slots__ = ()
 
@@ -38,9 +38,9 @@ class SourceQueue(QueueBase):
 
     @public
     def close(self, cancel_pending_enqueues: bool = True, name: str | None = None) -> Operation:
-        """Return an operation after which the iterable is asked for no more; see :meth:`QueueBase.close`.
+        """Return an operation that stops reading from the iterable; see :meth:`QueueBase.close`.
 
-        Unless `cancel_pending_enqueues` is false, the element that waits to be put is dropped.
+        Unless `cancel_pending_enqueues` is false, an element waiting for room is dropped.
         """
         return super().close(cancel_pending_enqueues, name)
 
@@ -63,30 +63,30 @@ def from_async(
     shared_name: str | None = None,
     name: str = "from_async",
 ) -> SourceQueue:
-    """Return a queue that an async iterable fills, as fast as steps take from it.
+    """Return a queue filled by an async iterable, as fast as steps take elements.
 
-    The iterable is asked for its first element when a step first uses the queue, in a task of the session. At its end
-    the queue is closed. What it raises is raised by the step that would have had that element, as the cause of an
-    OpError; the elements before it are given. When the session ends, or a step closes the queue, the iterable is closed
-    too, by ``aclose()``, if it has that.
+    The first element is requested when a step first uses the queue, in a task of the session. At the end of the
+    iterable the queue is closed. An exception of the iterable is the cause of an OpError in the step that requests the
+    missing element; earlier elements are still returned. When the session ends, or a step closes the queue, the
+    iterable is closed too, by its ``aclose()``, if available.
 
     Parameters
     ----------
-    source : async iterable, or callable that returns one
-        An async generator can be gone through once, hence by one session; of a function, as an async generator
-        function, each session has its own. Elements are values, lists of components, or dicts of them by name.
+    source : async iterable, or callable returning an async iterable
+        An async generator can be iterated once, hence by a single session; a callable, such as an async generator
+        function, is called by each session. Elements are values, lists of components, or dicts of components by name.
     dtypes : dtype-like or list of them
-        Of an element's components; values are converted as those that are fed are.
+        Of an element's components; values are converted as feeds are.
     shapes : list of shapes, optional
-        Of the components; needed to dequeue several at once.
+        Of the components; needed to dequeue several elements at once.
     capacity : int
-        Most elements that it is ahead of the steps, besides one that it waits to put.
+        Capacity of the queue; besides its elements, a single further element may wait for room.
     names : list of str, optional
-        Of the components; elements are dicts then.
+        Of the components; elements are then dicts.
     shared_name : str, optional
-        Queues of one shared name are one in a session; by default its own name.
+        Queues of the same shared name are the same queue in a session; by default the own name.
     name : str
-        Its name in the graph.
+        Name in the graph.
 
     Returns
     -------
@@ -96,7 +96,7 @@ def from_async(
     Raises
     ------
     GraphError
-        If `source` is neither, or `capacity` is not positive.
+        If `source` is neither an async iterable nor a callable, or `capacity` is not positive.
 
     Examples
     --------

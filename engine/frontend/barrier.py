@@ -1,4 +1,4 @@
-"""Barriers as in TensorFlow 1: elements that are put together by keys."""
+"""Barriers as in TensorFlow 1: elements assembled from components by keys."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from .queue_components import HasComponents, tensors_of
 
 
 class Barrier(HasComponents):
-    """Elements whose components come one after another, each with the element's key; taken when they are whole.
+    """Elements whose components arrive separately, each with the element's key; taken when complete.
 
-    They leave in the order in which their keys came first. Nobody waits to insert.
+    Elements leave in the order in which their keys came first. Inserting never waits.
 
     Parameters
     ----------
@@ -26,14 +26,14 @@ class Barrier(HasComponents):
     shapes : list of shapes, optional
         Of the components.
     shared_name : str, optional
-        Barriers of one shared name are one in a session; by default its own name.
+        Barriers of the same shared name are the same barrier in a session; by default the own name.
     name : str
-        Its name in the graph.
+        Name in the graph.
 
     Raises
     ------
     OpError
-        When a step uses it, if it shares its name with a barrier of other types or shapes.
+        When a step uses the barrier, if another barrier of this shared name has other types or shapes.
 
     Examples
     --------
@@ -62,16 +62,16 @@ class Barrier(HasComponents):
 
     @public
     def insert_many(self, component_index: int, keys: Any, values: Any, name: str | None = None) -> Operation:
-        """Return an operation that gives a component to the elements of some keys.
+        """Return an operation that inserts a component of the elements with the keys.
 
         Parameters
         ----------
         component_index : int
-            Which component.
+            Number of the component.
         keys : string vector
-            A key that is not there begins an element.
+            A new key begins an element.
         values : Tensor of shape [n, ...]
-            The components, one for each key.
+            The components, in the order of the keys.
         name : str, optional
             Name of the operation.
 
@@ -82,11 +82,11 @@ class Barrier(HasComponents):
         Raises
         ------
         GraphError
-            If there is no such component, or the values do not fit.
+            If the component number is out of range, or the values do not fit.
         OpError
-            When a step runs it, if a key has this component already; then none is inserted.
+            When a step runs the operation, if a key has this component already; then no component is inserted.
         QueueClosed
-            When a step runs it, if the barrier is closed and a key is new.
+            When a step runs the operation, if the barrier is closed and a key is new.
         """
         count = len(self.dtypes)
         if not isinstance(component_index, int) or not 0 <= component_index < count:
@@ -109,22 +109,22 @@ class Barrier(HasComponents):
         wait_for_incomplete: bool = False,
         name: str | None = None,
     ) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """Return the next `num_elements` whole elements, as soon as there are so many.
+        """Return the next `num_elements` complete elements, as soon as there are so many.
 
         Parameters
         ----------
         num_elements : int32 scalar
         allow_small_batch : bool
-            Whether a closed barrier gives what it has, if that is less.
+            True to take fewer elements from a closed barrier without enough.
         wait_for_incomplete : bool
-            Whether it waits then for elements that lack components, which may still come.
+            True to wait, in this case, for incomplete elements, which may still be completed.
         name : str, optional
             Name of the operation.
 
         Returns
         -------
         indices : int64 Tensor of shape [n]
-            With which `insert_many` each key came: the first that brought any has the smallest int64.
+            Number of the `insert_many` that brought each key: the first insertion ever has the smallest int64.
         keys : string Tensor of shape [n]
         values : list of Tensor of shape [n, ...]
             The components.
@@ -132,7 +132,7 @@ class Barrier(HasComponents):
         Raises
         ------
         QueueClosed
-            When a step runs it, if the barrier is closed, has fewer, and gets no more.
+            When a step runs the operation, if the barrier is closed and can never have enough elements.
         """
         op = build(
             "BarrierTakeMany",
@@ -148,12 +148,12 @@ class Barrier(HasComponents):
 
     @public
     def close(self, cancel_pending_enqueues: bool = False, name: str | None = None) -> Operation:
-        """Return an operation after which no new keys may come; elements that are there may still become whole.
+        """Return an operation that closes the barrier to new keys; elements already begun may still be completed.
 
         Parameters
         ----------
         cancel_pending_enqueues : bool
-            Whether they may not: elements that lack components are dropped.
+            True to drop incomplete elements instead.
         name : str, optional
             Name of the operation.
 
@@ -164,7 +164,7 @@ class Barrier(HasComponents):
         Raises
         ------
         QueueClosed
-            When a step runs it, if the barrier is closed already and nothing is left to be cancelled.
+            When a step runs the operation, if the barrier is closed already and nothing is left to cancel.
         """
         return apply(  # type: ignore[no-any-return]
             "BarrierClose", self.handle, name=name or "close", cancel_pending=bool(cancel_pending_enqueues)
@@ -172,11 +172,11 @@ class Barrier(HasComponents):
 
     @public
     def ready_size(self, name: str | None = None) -> Tensor:
-        """Return how many elements are whole, an int32 scalar."""
+        """Return the number of complete elements, an int32 scalar."""
         return apply("BarrierSize", self.handle, name=name or "ready_size")  # type: ignore[no-any-return]
 
     @public
     def incomplete_size(self, name: str | None = None) -> Tensor:
-        """Return how many elements lack components, an int32 scalar."""
+        """Return the number of incomplete elements, an int32 scalar."""
         size: Tensor = apply("BarrierSize", self.handle, name=name or "incomplete_size", incomplete=True)
         return size

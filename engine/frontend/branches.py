@@ -1,4 +1,4 @@
-"""Branches of a conditional: traced, held against each other, and made one operation."""
+"""Construction of conditionals: branches are traced, compared, and combined in a Cond operation."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def build_branches(
     roles: Sequence[str] | None = None,
     **attrs: Any,
 ) -> Any:
-    """Build a Cond, and return what its branches do.
+    """Build a Cond, and return the outputs in the structure of the branches.
 
     Parameters
     ----------
     predicate : Tensor
         As for a Cond.
     functions : sequence of callable
-        One for each branch.
+        A function for each branch.
     strict : bool
         As for :func:`cond`.
     name : str
@@ -77,14 +77,14 @@ def build_branches(
 
 
 def unpack(structure: Any, strict: bool) -> Any:
-    """Return the element of a list or tuple of one, unless `strict`."""
+    """Return the only element of a list or tuple of length 1, unless `strict`."""
     if not strict and type(structure) in (list, tuple) and len(structure) == 1:
         return structure[0]
     return structure
 
 
 def _finish(regions: Sequence[Region], roles: Sequence[str], structures: Sequence[Any], name: str) -> list[int]:
-    """Append the results of the branches; return the numbers of those that give way to the dtypes of what they meet."""
+    """Append the results of the branches; return the numbers of the weak results, which adopt other dtypes."""
     first, weak = structures[0], []
     paths = [path or "the result" for path, _ in nest.walk(first)]
     columns = zip(*(nest.flatten_as(first, s) for s in structures), strict=True)
@@ -105,7 +105,7 @@ def _finish(regions: Sequence[Region], roles: Sequence[str], structures: Sequenc
 
 
 def _dtype_of_result(column: Sequence[Any]) -> tuple[DType | None, bool]:
-    """Return the dtype that literals in one place of the results take, and whether the result gives way to others."""
+    """Return the dtype of literals in a position of the results, and True if the result is weak."""
     typed = [leaf for leaf in column if is_typed(leaf) and not is_weak_leaf(leaf)]
     if typed:
         return dtype_hint(typed[0]), False
@@ -115,7 +115,7 @@ def _dtype_of_result(column: Sequence[Any]) -> tuple[DType | None, bool]:
 
 
 def _indices_of_slices(structure: Any) -> list[bool]:
-    """Say of each leaf whether it is the indices or the dense shape of IndexedSlices."""
+    """Return for each leaf True if the leaf is the indices or the dense shape of IndexedSlices."""
     parts = nest.children(structure)
     if isinstance(structure, IndexedSlices) and parts is not None:
         return [label != ".values" for label, _ in parts]
@@ -131,7 +131,7 @@ def _widen_indices(regions: Sequence[Region]) -> None:
 
 
 def _check_arrays(path: str, roles: Sequence[str], column: Sequence[Any], name: str) -> None:
-    """Refuse branches that return different TensorArrays: what follows could not know which one it holds."""
+    """Refuse branches with different TensorArrays: the array is static, so no operation could use the result."""
     handles = [leaf.handle if hasattr(leaf, "with_flow") else None for leaf in column]
     for role, leaf, handle in zip(roles, column, handles, strict=True):
         if handle is not handles[0]:
@@ -144,6 +144,7 @@ def _check_arrays(path: str, roles: Sequence[str], column: Sequence[Any], name: 
 
 
 def _check_dtypes(path: str, roles: Sequence[str], results: Sequence[Tensor], name: str) -> None:
+    """Raise BranchMismatchError if the branches' results in a position differ in dtype."""
     for role, result in zip(roles, results, strict=True):
         if result.dtype is not results[0].dtype:
             raise BranchMismatchError(

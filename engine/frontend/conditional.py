@@ -86,23 +86,23 @@ def cond(
 ) -> Any:
     """Run one of two branches (Yu et al., 2018, section 2.1).
 
-    In Python: ``true_fn() if pred else false_fn()``. Each function is called once, while the graph is built;
-    only what it builds is conditional. What was made outside runs in any case.
+    In Python: ``true_fn() if pred else false_fn()``. Each function is called once, while the graph is built; only
+    operations built by the functions are conditional. Operations built outside run in any case.
 
     Parameters
     ----------
     pred : Tensor of bool, scalar
     true_fn, false_fn : callable
-        Without arguments; return the same nested structure with the same dtypes. A literal takes the dtype of what the
-        other branch returns; an int beside a float becomes one. An operation stands for a bool that is true in the true
-        branch, given after it ran.
+        Without arguments; return the same nested structure with the same dtypes. A literal takes the dtype of the
+        other branch's result; an int beside a float becomes a float. An operation stands for a bool, true in the true
+        branch, and available after the operation ran.
     strict : bool, optional
-        Keep lists and tuples of one element; otherwise they are unpacked.
+        Return lists and tuples of a single element as such; otherwise they are unpacked.
 
     Returns
     -------
     structure of Tensor
-        What the branch returned; dimensions in which the branches differ are unknown.
+        The results of the branch; dimensions in which the branches differ are unknown.
 
     Raises
     ------
@@ -159,15 +159,15 @@ def smart_cond(
 def smart_cond(pred: Any, true_fn: Callable[[], S], false_fn: Callable[[], S], name: str | None = None) -> S: ...
 @public
 def smart_cond(pred: Any, true_fn: Function, false_fn: Function, name: str | None = None) -> Any:
-    """Choose a branch while the graph is built if `pred` is known by then; else run one of them, as `cond` does.
+    """Choose a branch while the graph is built if `pred` is known by then; else run one of two, as `cond` does.
 
-    In Python: ``true_fn() if pred else false_fn()``. Of a choice that is known only the function chosen is called, and
-    what it builds is conditional on nothing. The result is the same either way.
+    In Python: ``true_fn() if pred else false_fn()``. For a known `pred` only the chosen function is called, and its
+    operations are unconditional. The result is the same either way.
 
     Parameters
     ----------
     pred : bool, or Tensor of bool, scalar
-        Known are Python's and NumPy's bools, and constants; a constant that was looked at can no longer be fed.
+        Known are Python's and NumPy's bools, and constants; a constant, once used here, can no longer be fed.
     true_fn, false_fn : callable
         As for :func:`cond`.
     name : str, optional
@@ -379,7 +379,7 @@ def case(
     strict: bool = False,
     name: str = "case",
 ) -> Any:
-    """Run the function of the first predicate that is true.
+    """Run the function of the first true predicate.
 
     In Python: ``for pred, fn in pairs: if pred: return fn()``, then ``return default()``.
 
@@ -387,7 +387,7 @@ def case(
     ----------
     pred_fn_pairs : list of (Tensor of bool, callable), or dict
     default : callable, optional
-        Without it, no true predicate is an error when the step runs.
+        Without a default, the step fails if no predicate is true.
     exclusive : bool, optional
         Check at run time that at most one predicate is true.
     strict : bool, optional
@@ -435,7 +435,7 @@ def case(
 
 
 def _pairs(given: Any) -> list[tuple[Any, Any]]:
-    """Return the pairs of `case`; GraphError if they are something else."""
+    """Return the pairs of `case`; GraphError unless each is a predicate and a function."""
     pairs = listed(given, "case", "pairs of a predicate and a function", "[(x < 1.0, f), (x < 2.0, g)]")
     for pair in pairs:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
@@ -449,10 +449,10 @@ def _pairs(given: Any) -> list[tuple[Any, Any]]:
 
 
 def _first_true(predicates: Sequence[Tensor]) -> Tensor:
-    """Return the number of the first predicate that is true, or how many there are.
+    """Return the number of the first true predicate, or the number of predicates if all are false.
 
-    So all functions of a `case` are branches of one Cond. Conds in each other's false branches would take what is
-    used from outside through a Switch for each predicate before, and refuse more than a hundred.
+    With the number, all functions of a `case` are branches of a single Cond. Conds nested in each other's false
+    branches would route every outer tensor through a Switch for each earlier predicate, and reject more than a hundred.
     """
     index = constant(len(predicates), int32)
     for number in reversed(range(len(predicates))):
@@ -465,6 +465,7 @@ def _require(condition: Tensor, message: str, data: Sequence[Tensor]) -> Any:
 
 
 def _predicate(value: Any, dtype: Any, construct: str) -> Tensor:
+    """Convert a predicate or branch index to a scalar tensor of `dtype`; DtypeError or ShapeError if impossible."""
     tensor = convert_to_tensor(value)
     if tensor.dtype is not dtype:
         raise DtypeError(

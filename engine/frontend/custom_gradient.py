@@ -1,4 +1,4 @@
-"""Functions of tensors with another gradient than that of what they compute, or with one that saves less."""
+"""Functions of tensors with a custom gradient, or with a gradient that saves fewer intermediate values."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from .branches import build_branches
 
 @public
 def custom_gradient(f: Callable[..., Any] | None = None, *, through_loops: bool | None = None) -> Callable[..., Any]:
-    """Give a function of tensors a gradient of its own.
+    """Return a function of tensors with a custom gradient.
 
-    In Python: ``ys, grad_fn = f(*args)`` computes the values, ``grad_fn(*dys)`` the gradients. Nothing inside `f` is
-    differentiated: the gradient flows to the arguments as `grad_fn` says, and to no tensor that `f` closes over.
+    In Python: ``ys, grad_fn = f(*args)`` computes the values, ``grad_fn(*dys)`` the gradients. Operations inside `f`
+    are not differentiated: the gradient flows to the arguments through `grad_fn`, and to no tensor of `f`'s closure.
     `grad_fn` is called once in each call of ``gradients()``; it may use the arguments, other values computed in `f`
-    and any tensor around, also inside loops and branches, and can be differentiated again.
+    and any surrounding tensor, also inside loops and branches, and is itself differentiable.
 
     Parameters
     ----------
     f : callable
-        Takes tensors, or structures of them; returns a pair: a tensor or structure `ys`, and a function that takes
-        one cotangent for each y (zeros where nothing flows) and returns one gradient for each tensor in the
-        arguments, None where there is none. Without it, a decorator with the option is returned.
+        Takes tensors, or structures of tensors; returns a pair: a tensor or structure `ys`, and a function that takes
+        a cotangent for each y (zeros where nothing flows) and returns a gradient, or None, for each tensor in the
+        arguments. Without `f`, a decorator with the option is returned.
     through_loops : bool, optional
-        Whether ``gradients()``, called in `grad_fn`, differentiates through loops that `f` has built. False takes what
-        they give as constants, as implicit differentiation wants it. By default it does, and warns where a y depends
-        on an x through a loop and beside it.
+        True if ``gradients()``, called in `grad_fn`, differentiates through loops built by `f`. False treats results
+        of these loops as constants, as implicit differentiation requires. By default gradients flow through loops, with
+        a warning if a y depends on an x both through a loop and outside of loops.
 
     Returns
     -------
     callable
-        Takes the arguments of `f` (keyword arguments are passed on as they are), returns `ys`.
+        Takes the arguments of `f` (keyword arguments are passed unchanged), returns `ys`.
 
     Raises
     ------
@@ -49,7 +49,7 @@ def custom_gradient(f: Callable[..., Any] | None = None, *, through_loops: bool 
 
     Examples
     --------
-    A gradient that is bounded:
+    A bounded gradient:
 
     >>> import tagloom as tg
     >>> @tg.custom_gradient
@@ -76,7 +76,7 @@ def custom_gradient(f: Callable[..., Any] | None = None, *, through_loops: bool 
 
 
 class _CustomGradient:
-    """A function with a gradient of its own; in a class it is a method, whose `self` is no argument."""
+    """A function with a custom gradient; as an attribute of a class it is a method, whose `self` is no argument."""
 
     def __init__(self, f: Callable[..., Any], through_loops: bool | None = None) -> None:
         self.f = f
@@ -119,31 +119,31 @@ class _CustomGradient:
 
 
 def _has_loop(op: Operation) -> bool:
-    """Whether an operation is a loop, or one is in its branches."""
+    """Return True for a loop, or for a conditional with a loop in its branches."""
     return op.is_while or any(_has_loop(inner) for region in op.regions for inner in region.operations)
 
 
 @public
 def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Compute with a function that the gradient passes by, as if it gave back its arguments.
+    """Return a function whose gradient is the identity, whatever the function computes.
 
     A straight-through estimator (Bengio et al., 2013, "Estimating or Propagating Gradients Through Stochastic Neurons
-    for Conditional Computation"): for rounding, sampling and what else has no gradient of use.
+    for Conditional Computation"): for rounding, sampling and other functions without a useful gradient.
 
     Parameters
     ----------
     f : callable
-        Takes tensors; returns as many, of their shapes. No gradient flows to what it closes over.
+        Takes tensors; returns as many, of their shapes. No gradient flows to tensors of its closure.
 
     Returns
     -------
     callable
-        Computes what `f` does; the cotangent of each result is that of the argument in its place.
+        Computes the values of `f`; the cotangent of each result is passed to the argument in the same position.
 
     Raises
     ------
     GraphError
-        In ``gradients()``, if `f` does not give one tensor for each in its arguments.
+        In ``gradients()``, if the results of `f` differ in number from the tensors in its arguments.
 
     Examples
     --------
@@ -162,28 +162,28 @@ def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
 
 @public
 def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Let the gradient of a function compute again what it needs, instead of keeping it until then.
+    """Return a function whose gradient recomputes the intermediate values, instead of saving them.
 
-    Between the forward and the backward run only what `f` takes from outside is held: its arguments, and what it closes
-    over; for a chain of such functions the values between them (Chen et al., 2016, "Training Deep Nets with Sublinear
-    Memory Cost"). The price is one more forward run of `f`, which begins when the cotangents of its results are there.
-    Values and gradients are those of `f`, to any order, for variables and other tensors that it closes over too.
-    Random operations draw again what they drew; what has effects is not repeated, its results are kept.
+    Between the forward and the backward pass only the inputs of `f` are held: its arguments and the tensors of its
+    closure; for a chain of such functions the values between them (Chen et al., 2016, "Training Deep Nets with
+    Sublinear Memory Cost"). The cost is an additional forward pass of `f`, started when the cotangents of its results
+    are available. Values and gradients equal those of `f`, to any order, for variables and tensors of the closure too.
+    Random operations repeat their numbers; operations with effects are not repeated, and their results are saved.
 
     Parameters
     ----------
     f : callable
         Takes any arguments and returns a structure of tensors; called once in each call, while the graph is built.
-        What is made inside is seen there only, as in a branch of :func:`cond`.
+        Tensors made inside are visible there only, as in a branch of :func:`cond`.
 
     Returns
     -------
     callable
-        Takes the arguments of `f`, returns what it returns.
+        Takes the arguments of `f`, returns the results of `f`.
 
     See Also
     --------
-    while_loop : whose `checkpoint_every` does this for segments of its iterations.
+    while_loop : with `checkpoint_every`, recomputes segments of its iterations in the same way.
 
     Examples
     --------
@@ -209,4 +209,5 @@ def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _called(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Call a user's function with its name for error messages."""
     return call(f, args, f"the function {getattr(f, '__qualname__', f)}", kwargs)

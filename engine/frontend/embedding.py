@@ -1,4 +1,4 @@
-"""Rows of tables that may be in shards on several devices, each taken where it is (Abadi et al., 2016, section 4.2)."""
+"""Lookups in tables whose shards may be on several devices (Abadi et al., 2016, section 4.2)."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ def embedding_lookup(
 ) -> Tensor:
     """Return rows of a table by their numbers; the table may be in shards on several devices.
 
-    Numbers are dealt out to the shards, each gives its rows where it is, and these are put together: no table leaves
-    its device, only numbers and rows travel. The gradient of a shard is an IndexedSlices of the rows that were taken of
-    it, on its device. A table in one piece is a `gather`.
+    The numbers are partitioned among the shards, each shard's rows are gathered on its device, and the results are
+    stitched together: no table leaves its device, only numbers and rows are copied. The gradient of a shard is an
+    IndexedSlices of its gathered rows, on its device. For a table in a single piece this is a `gather`.
 
     Parameters
     ----------
     params : Tensor, list of Tensor, or PartitionedVariable
-        The table, or its shards along dimension 0: of any dtype, of shape ``[rows, ...]``, alike but for the rows.
+        The table, or its shards along dimension 0: of any dtype, of shape ``[rows, ...]``; only `rows` may differ.
     ids : int32 or int64 Tensor of any shape
-        From 0 up to below the number of rows of all shards together; always checked when the step runs.
+        From 0 up to below the total number of rows of all shards; always checked when the step runs.
     partition_strategy : {'mod', 'div'}, optional
-        Where a row is. 'mod': row i is in shard ``i % n``, as its row ``i // n``; 'div': the first rows are in the
-        first shard, those after them in the second. 'mod' by default; a PartitionedVariable knows its own.
+        Assignment of rows to shards. 'mod': row i is row ``i // n`` of shard ``i % n``; 'div': the first rows are in
+        the first shard, the rows after them in the second. Default: 'mod', or the strategy of a PartitionedVariable.
     validate_indices : bool
-        Has no meaning; it keeps TensorFlow's argument order.
+        Ignored; present for TensorFlow's argument order.
     max_norm : floating scalar, optional
-        Rows whose Euclidean norm is larger are scaled down to it.
+        Rows of larger Euclidean norm are scaled down to the norm.
 
     Returns
     -------
@@ -64,12 +64,12 @@ def embedding_lookup(
     Raises
     ------
     GraphError
-        If there is no shard or no such strategy; if a PartitionedVariable has another one, or is not cut along
-        dimension 0.
+        If there is no shard, the strategy is unknown, or a PartitionedVariable has another strategy or is not cut
+        along dimension 0.
     DtypeError
         If the dtypes of the shards differ.
     ShapeError
-        If their rows differ in shape, or the rank of rows that have a largest norm is not known.
+        If their rows differ in shape, or `max_norm` is used with rows of unknown rank.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def embedding_lookup(
 
 
 def scoped(name: str) -> str:
-    """Return a name under that of the scope around."""
+    """Return a name inside the current name scope."""
     outer = scopes.current().name
     return f"{outer}/{name}" if outer else name
 
@@ -96,7 +96,7 @@ class Shards:
     Attributes
     ----------
     parts : list of Tensor or Variable
-        Of one row's shape and one dtype.
+        With the same row shape and dtype.
     strategy : {'mod', 'div'}
     """
 
@@ -105,7 +105,7 @@ class Shards:
 
     @classmethod
     def of(cls, params: Any, strategy: str | None) -> Shards:
-        """Return the shards of what a user gives as a table."""
+        """Return the shards of a user's table."""
         if strategy is not None:
             check_strategy(strategy)
         if isinstance(params, PartitionedVariable):
@@ -126,24 +126,25 @@ class Shards:
         return row
 
     def beside(self, number: int) -> Any:
-        """Build what follows where a shard is, whatever the scopes around say."""
+        """Open a scope on the device of a shard, regardless of the surrounding scopes."""
         device = self.parts[number].device
         return scopes.within(device=(device,) if device else (), colocate=None)
 
     def sizes(self) -> list[Any]:
-        """Return how many rows each shard has: integers, or int32 scalars where that is not known."""
+        """Return the number of rows of each shard: integers, or int32 scalars if unknown while building."""
         found = [None if p.shape.rank is None else p.shape[0] for p in self.parts]
         return [size_along(convert_to_tensor(p), 0) if n is None else n for n, p in zip(found, self.parts, strict=True)]
 
     def assigned(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Return for each of a vector of rows the number of its shard, int32, and that of its row there.
+        """Return the shard number, int32, and the row within the shard of each row of a vector.
 
-        What is out of range is so in a shard too.
+        Out-of-range rows stay out of range within their shard, so that the shard's gather reports them.
         """
         count = len(self.parts)
         if self.strategy == MOD:
             return cast(ids % count, "int32"), ids // count
         ends = cast(cumsum(index_tensor(self.sizes()[:-1])), ids.dtype)
+        # An id's shard is the number of shard ends at or below the id; shards are few, so no binary search.
         numbers = reduce_sum(cast(greater_equal(expand_dims(ids, 1), ends), "int32"), 1)
         starts = concat([cast(index_tensor([0]), ids.dtype), ends], 0)
         return numbers, ids - gather(starts, numbers)
@@ -164,6 +165,7 @@ class Shards:
         return merged
 
     def _rows(self, number: int, ids: Tensor, max_norm: Any) -> Tensor:
+        """Gather rows of a shard on its device, and clip their norms there, before the rows are copied."""
         with self.beside(number):
             rows = gather(self.parts[number], ids)
             if max_norm is None:
@@ -179,7 +181,7 @@ class Shards:
 
 
 def classes_of(weights: Any, biases: Any, strategy: str | None) -> tuple[Shards, Shards]:
-    """Return the weights and biases of classes: tables whose rows are vectors, and numbers."""
+    """Return weights and biases of classes: a table with vectors as rows, and a table of scalars."""
     found = Shards.of(weights, strategy), Shards.of(biases, strategy)
     for name, shards, row in zip(("weights", "biases"), found, ("[num_classes, dim]", "[num_classes]"), strict=True):
         if shards.row.rank not in (None, row.count(",")):
@@ -193,7 +195,7 @@ def classes_of(weights: Any, biases: Any, strategy: str | None) -> tuple[Shards,
 
 
 def _along_rows(variable: PartitionedVariable, strategy: str | None) -> list[Any]:
-    """Return the shards of a variable that is cut between rows, as a strategy says."""
+    """Return the shards of a variable, if cut along dimension 0 and of the same strategy."""
     if variable.axis and len(variable) > 1:
         raise GraphError(
             "rows are looked up in what is cut along dimension 0",
@@ -212,6 +214,7 @@ def _along_rows(variable: PartitionedVariable, strategy: str | None) -> list[Any
 
 
 def _check_alike(parts: Sequence[Any]) -> None:
+    """Raise ShapeError or DtypeError unless all shards have the same row shape and dtype."""
     row, dtype = Shape(None), parts[0].dtype
     for part in parts:
         if part.shape.rank == 0 or not (part.shape.rank is None or row.is_compatible_with(part.shape[1:])):

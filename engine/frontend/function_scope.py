@@ -1,4 +1,4 @@
-"""What a Python function that is traced expects of the graph: its variables are made once, its effects happen."""
+"""Rules for traced Python functions: variables are created once, and effects always run."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _numbers = count()
 
 
 class FunctionScope:
-    """Entered whenever one function is called while a graph is built.
+    """The variables of a traced function, across its calls.
 
-    The n-th variable of a name that a call makes is the n-th of that name which the first call made. Their graph keeps
-    them, so that they live as long as it does.
+    The n-th variable of a name in a call is the n-th variable of the name in the first call. The graph owns these
+    variables, so that they live as long as the graph.
 
     Parameters
     ----------
     name : str
-        Prefix of the variables' names, wherever and however often the function is called. That of other operations is
-        made unique for each call.
+        Prefix of the variables' names, wherever and however often the function is called. The prefix of other
+        operations is made unique for each call.
     """
 
     def __init__(self, name: str) -> None:
@@ -45,7 +45,7 @@ class FunctionScope:
 
     @contextmanager
     def call(self) -> Iterator[str]:
-        """Build inside as the function does, in a name scope of this call, which is given."""
+        """Open a scope for a call of the function, with a unique name scope; yields the prefix."""
         prefix = scopes.get_default_graph().unique_name(self.name)
         token = _calls.set(_Call(self, prefix))
         try:
@@ -56,6 +56,8 @@ class FunctionScope:
 
 
 class _Call:
+    """A call of a traced function: the prefix of its operations, and the variables used so far."""
+
     def __init__(self, function: FunctionScope, prefix: str) -> None:
         self._function = function
         self.prefix = prefix
@@ -81,20 +83,21 @@ class _Call:
         return wanted, self._seen[wanted]
 
     def _scope_of_variables(self) -> str:
+        # Only the unique prefix of this call is replaced: scopes opened inside the function stay in variables' names.
         scope = scopes.current().name
         inside = scope == self.prefix or scope.startswith(f"{self.prefix}/")
         return self._function.name + scope[len(self.prefix) :] if inside else scope
 
 
 class Attempts:
-    """Variables of a body that may be built several times: the n-th of a name is the n-th of the first attempt."""
+    """Variables of a body built several times: the n-th variable of a name is the n-th of the first attempt."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, int], Any] = {}
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """Build inside, with the variables that earlier attempts have made."""
+        """Open a scope in which earlier attempts' variables are used again."""
         token = _attempts.set(_Attempt(self._kept, _attempts.get()))
         try:
             yield
@@ -103,6 +106,8 @@ class Attempts:
 
 
 class _Attempt:
+    """An attempt to build a body, inside an outer attempt or directly in a function call."""
+
     def __init__(self, kept: dict[tuple[str, int], Any], outer: _Attempt | None) -> None:
         self._kept, self._outer = kept, outer
         self._seen: Counter[str] = Counter()
@@ -128,12 +133,12 @@ _calls: ContextVar[_Call | None] = ContextVar("tagloom_function", default=None)
 
 
 def get_or_make(name: str, make: Callable[[], Any]) -> Any:
-    """Return what ``make()`` makes, or in a function that is called again what it made the first time.
+    """Return the result of ``make()``, or the variable of the first call in a function called again.
 
     Parameters
     ----------
     name : str
-        As asked for, before scopes and numbers.
+        Requested name, before scopes and numbers.
     make : callable
     """
     attempt = _attempts.get()
@@ -146,44 +151,44 @@ def _made_by_call(name: str, make: Callable[[], Any]) -> Any:
 
 
 def has_made(name: str) -> bool:
-    """Whether `get_or_make` would return what a function that is called again made the first time."""
+    """Return True if `get_or_make` would return an existing variable of an earlier call or attempt."""
     attempt, call = _attempts.get(), _calls.get()
     return attempt is not None and attempt.has_made(name) or call is not None and call.has_made(name)
 
 
 def prefix() -> str:
-    """Return the scope of all that the function called here builds; "" where none is."""
+    """Return the name scope of the traced function called here, or "" outside of traced functions."""
     call = _calls.get()
     return "" if call is None else call.prefix
 
 
 def is_inside() -> bool:
-    """Whether a function is called here."""
+    """Return True inside a call of a traced function."""
     return _calls.get() is not None
 
 
 def outlasts(op: Operation) -> bool:
-    """Whether an operation, or one in its regions, does what is noticed after its step, or outside of it."""
+    """Return True for an operation, or a region's operation, with effects visible after or outside of its step."""
     if op.regions:
         return any(outlasts(inner) for region in op.regions for inner in region.operations)
     effects = op.definition.effects
     if effects & Effect.PYTHON:
-        return key_of(op) is not None  # else it is pure
+        return key_of(op) is not None  # stateful=False promises purity
     if effects & Effect.WRITES:
         return op.inputs[0].op.definition.outlives_step
     return bool(effects & Effect.SHOWS)
 
 
 def keep_effects(region: Region, tensors: list[Tensor]) -> None:
-    """In a function, let the first of a branch's, a body's or a predicate's results wait for all its effects.
+    """In a traced function, make the first result of a branch, body or predicate wait for all effects in its region.
 
-    Elsewhere only what is needed for the fetches runs; a function in Python runs every line.
+    Elsewhere only operations needed by the fetches run; a Python function runs every line.
 
     Parameters
     ----------
     region : Region
     tensors : list of Tensor
-        The results; changed.
+        The results; the first is replaced.
     """
     effects = [op for op in region.operations if outlasts(op)] if is_inside() else []
     if effects and not tensors:
@@ -200,18 +205,19 @@ def keep_effects(region: Region, tensors: list[Tensor]) -> None:
 
 
 def with_effects(structure: Any, built: Sequence[Operation], name: str) -> Any:
-    """Return what a function returns as something to fetch, the first of it when all that lasts has happened.
+    """Return the results of a function as fetches, of which the first is available after all lasting effects.
 
     Parameters
     ----------
     structure : structure of tensors, operations and None
     built : sequence of Operation
-        All that the function has built in the region around it.
+        All operations built by the function in its surrounding region.
     name : str
-        Of the function.
+        Name of the function.
     """
     graph = scopes.get_default_graph()
     initial = ancestors([v.initializer for v in graph.collections.get("variables", ())])
+    # Initializers run in steps of their own: a call must not reset the variables made by the function.
     effects = [op for op in built if outlasts(op) and op not in initial]
     leaves = [_fetchable(leaf, name) for leaf in nest.flatten(structure)]
     if effects and not leaves:
@@ -237,7 +243,7 @@ def _fetchable(leaf: Any, name: str) -> Tensor | Operation:
 
 
 def ancestors(operations: Iterable[Operation]) -> set[Operation]:
-    """Return operations of the root region, and all that they depend on there."""
+    """Return operations of the root region, and all operations of the region they depend on."""
     found: set[Operation] = set()
     captured: Captured = {}
     work = list(operations)
@@ -250,6 +256,6 @@ def ancestors(operations: Iterable[Operation]) -> set[Operation]:
 
 
 def behind(tensor: Tensor, operations: Iterable[Operation]) -> Tensor:
-    """Return a tensor that is there when operations have run, as well as the tensor given."""
+    """Return a tensor with the value of `tensor`, available only after the operations have run."""
     with scopes.within(control_inputs=(*scopes.current().control_inputs, *operations)):
         return apply("Identity", tensor)  # type: ignore[no-any-return]

@@ -95,15 +95,15 @@ def map_fn(
         Takes one element, in the structure of `elems`; called once, while the graph is built.
     elems : structure of Tensor or SparseTensor
         All with the same first dimension, the number of elements. An element of a SparseTensor is its row, a
-        SparseTensor of one rank less.
+        SparseTensor of rank lower by 1.
     dtype : structure of dtype-like, optional
-        What `fn` returns, if not the structure and dtypes of `elems`, in which a SparseTensor counts as one tensor.
+        Structure and dtypes of the results of `fn`; those of `elems` by default, a SparseTensor counting as one tensor.
     parallel_iterations : int or 'auto', optional
         Most elements in flight, at least 1.
     back_prop, swap_memory : bool, optional
         As for :func:`while_loop`.
     infer_shape : bool, optional
-        Check that all results have one shape.
+        Require equal shapes of all results.
     name : str, optional
         Name scope of the operations.
     checkpoint_every : int, optional
@@ -112,15 +112,15 @@ def map_fn(
     Returns
     -------
     structure of Tensor
-        The results, stacked along a new first dimension. Of no elements they have the shape that `fn` makes of empty
-        ones, where that can be found without loops, branches and effects in `fn`, or else is known while building.
+        The results, stacked along a new first dimension. Without elements their shape is the shape `fn` computes from
+        empty elements, if `fn` has no loops, branches or effects; otherwise the static shape.
 
     Raises
     ------
     ShapeError
         If an element is a scalar, or the numbers of elements differ.
     GraphError
-        If `fn` does not return the structure that `dtype` says; a DtypeError if not its dtypes.
+        If `fn` does not return the structure of `dtype`; a DtypeError if its dtypes differ.
 
     Examples
     --------
@@ -210,24 +210,24 @@ def foldl(
     *,
     checkpoint_every: int | None = None,
 ) -> Any:
-    """Combine the elements along the first dimension into one, from the first to the last.
+    """Combine the elements along the first dimension to a single value, from the first to the last.
 
     In Python::
 
-        total = initializer        # without one: the first element
-        for elem in elems:         # without one: from the second on
+        total = initializer        # no initializer: the first element
+        for elem in elems:         # no initializer: from the second on
             total = fn(total, elem)
         return total
 
     Parameters
     ----------
     fn : callable
-        Takes the accumulated value and one element, gives the new accumulated value.
+        Takes the accumulated value and an element, returns the new accumulated value.
     elems : structure of Tensor
         All with the same first dimension.
     initializer : structure of Tensor, optional
-        What to start from; its structure, dtypes and shapes are those of the result. A number of Python takes the dtype
-        that `fn` gives.
+        Value before the first element, with the structure, dtypes and shapes of the result. A Python number takes the
+        dtype of the result of `fn`.
     parallel_iterations : int or 'auto', optional
         Most elements in flight, at least 1.
     back_prop, swap_memory : bool, optional
@@ -247,7 +247,7 @@ def foldl(
     ShapeError
         If there is neither an element nor an initializer, or the numbers of elements differ.
     LoopVariableError
-        If `fn` gives another structure, dtype or shape than it was given.
+        If the structure, dtype or shape of the result of `fn` differs from the accumulated value's.
 
     Examples
     --------
@@ -321,24 +321,24 @@ def foldr(
     *,
     checkpoint_every: int | None = None,
 ) -> Any:
-    """Combine the elements along the first dimension into one, from the last to the first.
+    """Combine the elements along the first dimension to a single value, from the last to the first.
 
     In Python::
 
-        total = initializer              # without one: the last element
-        for elem in reversed(elems):     # without one: from the one before it
+        total = initializer              # no initializer: the last element
+        for elem in reversed(elems):     # no initializer: from the last but one
             total = fn(total, elem)
         return total
 
     Parameters
     ----------
     fn : callable
-        Takes the accumulated value and one element, gives the new accumulated value.
+        Takes the accumulated value and an element, returns the new accumulated value.
     elems : structure of Tensor
         All with the same first dimension.
     initializer : structure of Tensor, optional
-        What to start from; its structure, dtypes and shapes are those of the result. A number of Python takes the dtype
-        that `fn` gives.
+        Value before the first element, with the structure, dtypes and shapes of the result. A Python number takes the
+        dtype of the result of `fn`.
     parallel_iterations : int or 'auto', optional
         Most elements in flight, at least 1.
     back_prop, swap_memory : bool, optional
@@ -432,12 +432,12 @@ def scan(
     *,
     checkpoint_every: int | None = None,
 ) -> Any:
-    """Combine the elements along the first dimension, and keep every value on the way (a generalised prefix sum).
+    """Combine the elements along the first dimension, and return every intermediate value (a generalised prefix sum).
 
     In Python::
 
-        total, totals = initializer, []      # without one: the first element, which is also the first result
-        for elem in elems:                   # without one: from the second on
+        total, totals = initializer, []      # no initializer: the first element, which is also the first result
+        for elem in elems:                   # no initializer: from the second on
             total = fn(total, elem)
             totals.append(total)
         return stack(totals)                 # reverse: from the last element, results at the elements' places
@@ -445,18 +445,18 @@ def scan(
     Parameters
     ----------
     fn : callable
-        Takes the accumulated value and one element, gives the new accumulated value.
+        Takes the accumulated value and an element, returns the new accumulated value.
     elems : structure of Tensor
         All with the same first dimension.
     initializer : structure of Tensor, optional
-        What to start from; its structure, dtypes and shapes are those of each result. A number of Python takes the
-        dtype that `fn` gives.
+        Value before the first element, with the structure, dtypes and shapes of each result. A Python number takes the
+        dtype of the result of `fn`.
     parallel_iterations : int or 'auto', optional
         Most elements in flight, at least 1.
     back_prop, swap_memory : bool, optional
         As for :func:`while_loop`.
     infer_shape : bool, optional
-        Check that all results have one shape.
+        Require equal shapes of all results.
     reverse : bool, optional
         Go from the last element to the first.
     name : str, optional

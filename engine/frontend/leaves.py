@@ -1,4 +1,4 @@
-"""Leaves of nested structures as tensors: arrays stand for their flow, operations for a truth value."""
+"""Conversion between leaves of nested structures and tensors: arrays become flows, operations bools."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from ..ir.region import Region
 from ..ir.tensor import Tensor
 from ..ir.weak import LITERALS, common_dtype, gives_way, is_weak
 
-_DEEP = 16  # levels of branches and loops from which on a RecursionError is about them
+_DEEP = 16  # nesting depth of branches and loops that explains a RecursionError
 
 
 def to_tensor(leaf: Any, dtype: DType | None = None, *, done: bool = True) -> Tensor:
-    """Return the tensor that carries `leaf` in and out of a region.
+    """Return the tensor by which `leaf` enters and leaves a region.
 
-    A TensorArray is carried by its flow, an operation by the constant `done` after it ran, a literal takes
+    A TensorArray becomes its flow, an operation the constant `done` after the operation ran; a literal takes
     `dtype`.
     """
     if leaf is None:
@@ -39,17 +39,17 @@ def to_tensor(leaf: Any, dtype: DType | None = None, *, done: bool = True) -> Te
 
 
 def is_literal(leaf: Any) -> bool:
-    """Whether a leaf is a number of Python, which takes the dtype of what it meets."""
+    """Return True for a Python number, which takes the dtype of its operands."""
     return type(leaf) in LITERALS
 
 
 def from_tensor(leaf: Any, tensor: Tensor) -> Any:
-    """Return what `leaf` becomes when `tensor` carries it."""
+    """Return the leaf of the kind of `leaf` with the value of `tensor`."""
     return leaf.with_flow(tensor) if hasattr(leaf, "with_flow") else tensor
 
 
 def is_typed(leaf: Any) -> bool:
-    """Whether the leaf has a dtype of its own (a literal has none, nor has a scalar of NumPy)."""
+    """Return True for a leaf with a fixed dtype (neither literals nor NumPy scalars have a fixed dtype)."""
     if isinstance(leaf, np.generic):
         return False
     return hasattr(leaf, "dtype") or isinstance(leaf, Operation) or hasattr(leaf, "_as_tensor")
@@ -63,22 +63,22 @@ def dtype_hint(leaf: Any) -> DType | None:
 
 
 def is_weak_leaf(leaf: Any) -> bool:
-    """Whether a leaf gives way to the dtype of what it meets: a literal, or a loop variable that begins with one."""
+    """Return True for a leaf that adopts the dtype of its operands: a literal, or a weak loop variable."""
     return is_literal(leaf) or isinstance(leaf, Tensor) and is_weak(leaf)
 
 
 def weak_dtype(leaves: Sequence[Any]) -> DType:
-    """Return the dtype that leaves which all give way have together."""
+    """Return the common dtype of weak leaves."""
     return common_dtype([leaf.dtype if isinstance(leaf, Tensor) else as_dtype(as_array(leaf).dtype) for leaf in leaves])
 
 
 class Retyped(Exception):
-    """Signal that what is built has to be built once more: its literals get another dtype than was thought.
+    """Signal that a region must be built again, with other dtypes of its literals.
 
     Parameters
     ----------
     dtypes : dict from int to DType
-        By the number of the leaf.
+        New dtypes by the number of the leaf.
     """
 
     def __init__(self, dtypes: dict[int, DType]) -> None:
@@ -87,14 +87,14 @@ class Retyped(Exception):
 
 
 def dtype_to_begin_with(variable: Tensor, value: Any) -> DType | None:
-    """Return the dtype that a loop variable which began with a literal has to have for a new value; None if it has it.
+    """Return the initial dtype required by a weak loop variable's new value; None if the dtype is right.
 
     Parameters
     ----------
     variable : Tensor
-        In the body.
+        The variable's parameter in the body.
     value : leaf
-        As the body gives it.
+        The variable's result of the body.
     """
     if not is_weak(variable):
         return None
@@ -108,14 +108,14 @@ def dtype_to_begin_with(variable: Tensor, value: Any) -> DType | None:
 
 
 def trace_function(region: Region, function: Any, arguments: Any, what: str) -> Any:
-    """Call a user's function once, building what it builds in `region`; `what` says what it is."""
+    """Call a user's function once, and build its operations in `region`; `what` describes the function in errors."""
     try:
         with scopes.inside(region):
             return call(function, arguments, what)
     except RecursionError:
         depth = len(list(region.ancestors())) - 1
         if depth < _DEEP:
-            raise  # that is the function's own
+            raise  # the function's own recursion, unrelated to nesting
         raise GraphError(
             "branches and loops are nested too deep",
             wanted="functions that end when they are called once, while the graph is built",

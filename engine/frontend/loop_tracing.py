@@ -1,4 +1,4 @@
-"""Loops while they are built: predicate and body are traced, and held against the loop variables."""
+"""Construction of loops: predicate and body are traced and checked against the loop variables."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .leaves import Retyped, dtype_to_begin_with, from_tensor, is_literal, is_we
 
 
 class TracedLoop:
-    """A loop while it is built: user's structure, initial tensors, the two regions."""
+    """A loop under construction: the structure of the loop variables, their initial tensors, the two regions."""
 
     def __init__(self, loop_vars: Any, shape_invariants: Any, maximum_iterations: Any) -> None:
         self.source = user_source()
@@ -35,9 +35,9 @@ class TracedLoop:
         self.leaves = nest.flatten(loop_vars)
         self.inits = [to_tensor(leaf) for leaf in self.leaves]
         self.weak = {i for i, leaf in enumerate(self.leaves) if is_weak_leaf(leaf)}
-        self.retyped: dict[int, DType] = {}  # in which dtype literals have to begin, as the body shows
-        self.still_weak: set[int] = set()  # of those, the ones that met other literals only
-        self.given_way: list[tuple[int, Tensor]] = []  # values of weak variables that others get, in their dtype so far
+        self.retyped: dict[int, DType] = {}  # initial dtypes of literals, as required by the body
+        self.still_weak: set[int] = set()  # the retyped literals that only met other literals
+        self.given_way: list[tuple[int, Tensor]] = []  # weak results, in their dtypes before the cast to a variable's
         self.shapes = self._invariants(shape_invariants)
         self.maximum = None if maximum_iterations is None else _maximum(maximum_iterations)
         if self.maximum is not None:
@@ -48,7 +48,7 @@ class TracedLoop:
         self.body = self._region("loop body")
 
     def trace(self, predicate: Callable[..., Any], body: Callable[..., Any]) -> None:
-        """Build predicate and body, again as long as the body gives literals other dtypes than they began with."""
+        """Build predicate and body, repeatedly while the body requires other initial dtypes of literals."""
         if not self.weak:
             self._trace_once(predicate, body)
             return
@@ -62,6 +62,7 @@ class TracedLoop:
                 graph.give_up(noted, [self.cond, self.body])
                 raise
             if not self.retyped:
+                # A literal's dtype may change until the last attempt, so results that gave way are checked only now.
                 for i, result in self.given_way:
                     self._check(i, self.body.params[i], result)
                 return
@@ -74,7 +75,7 @@ class TracedLoop:
         self.trace_body(body)
 
     def _begin_again(self) -> None:
-        """Let literals begin in the dtypes that the body gave them; kinds give way to higher ones only, so it ends."""
+        """Build the literals in the dtypes required by the body; dtypes only rise in kind, so the attempts end."""
         for i, dtype in self.retyped.items():
             leaf, before = self.leaves[i], self.inits[i]
             try:
@@ -97,7 +98,7 @@ class TracedLoop:
         self.body = self._region("loop body")
 
     def settle(self, outputs: Sequence[Tensor]) -> None:
-        """Let no value of the loop be weak any longer, but results of variables that are so in an outer loop's body."""
+        """Make all values of the loop strong, except results whose initial values are weak in an outer loop's body."""
         if self.weak:
             settle([self.cond, self.body])
         for i in self.weak:
@@ -105,6 +106,7 @@ class TracedLoop:
                 mark_weak(outputs[i])
 
     def _region(self, role: str) -> Region:
+        """Return a new region with a parameter for each loop variable."""
         region = new_region(role)
         for i, (tensor, shape) in enumerate(zip(self.inits, self.shapes, strict=True)):
             param = region.add_param(tensor.dtype, shape, f"{role.split()[1]}_{tensor.op.name.rsplit('/', 1)[-1]}")
@@ -115,6 +117,7 @@ class TracedLoop:
         return region
 
     def _invariants(self, given: Any) -> list[Shape]:
+        """Return the shape invariant of each variable, the initial shape by default."""
         if given is None:
             return [t.shape for t in self.inits]
         shapes = _flatten_shapes(self.loop_vars, given)
@@ -131,6 +134,7 @@ class TracedLoop:
         return shapes
 
     def _arguments(self, region: Region) -> Any:
+        # A single variable outside a list or tuple is passed to predicate and body as their only argument.
         params = region.params[: len(self.leaves)]
         packed = nest.pack_as(
             self.loop_vars, [from_tensor(leaf, p) for leaf, p in zip(self.leaves, params, strict=True)]
@@ -138,9 +142,10 @@ class TracedLoop:
         return packed if self.is_sequence else (packed,)
 
     def name_variables(self, body: Callable[..., Any]) -> None:
-        """Name the variables as the body's parameters do, for errors and reports."""
+        """Label the variables with the names of the body's parameters, for errors and reports."""
         names = _parameter_names(body)
         for i, path in enumerate(self.paths):
+            # A path of a sequence begins with the argument's number, as in "[1].total".
             argument, rest = path[1:].split("]", 1) if self.is_sequence else ("0", path if path[0] in "[." else "")
             if int(argument) < len(names):
                 self.labels[i] = names[int(argument)] + rest
@@ -149,7 +154,7 @@ class TracedLoop:
                 param.op.attrs["label"] = label
 
     def require_independence(self) -> None:
-        """Refuse a dependency that keeps the iterations apart."""
+        """Refuse variables that make an iteration depend on the previous iteration's result."""
         for chain in find_carried(self.cond, self.body):
             label = self.labels[chain.variable]
             last = label if chain.carried else "the predicate"
@@ -163,6 +168,7 @@ class TracedLoop:
             )
 
     def trace_predicate(self, function: Callable[..., Any]) -> None:
+        """Trace the predicate, and check its dtype and rank; the bound of iterations is part of the predicate."""
         result = trace_function(self.cond, function, self._arguments(self.cond), "the predicate of while_loop")
         if isinstance(result, (bool, np.bool_)) and self.maximum is None:
             raise GraphError(
@@ -196,6 +202,7 @@ class TracedLoop:
             keep_effects(self.cond, self.cond.results)
 
     def trace_body(self, function: Callable[..., Any]) -> None:
+        """Trace the body, and check its results against the loop variables."""
         structure = trace_function(self.body, function, self._arguments(self.body), "the body of while_loop")
         if self.is_sequence and len(self.loop_vars) == 1 and type(structure) not in (list, tuple):
             structure = [structure]
@@ -216,6 +223,7 @@ class TracedLoop:
                 self.body.results.append(self.body.params[-1] + 1)
 
     def _result(self, i: int, leaf: Any) -> Tensor:
+        """Return the tensor of a result of the body, or note the initial dtype that the variable needs instead."""
         param = self.body.params[i]
         if hasattr(self.leaves[i], "with_flow") and getattr(leaf, "handle", None) is not self.leaves[i].handle:
             raise LoopVariableError(
@@ -249,6 +257,7 @@ class TracedLoop:
         return result
 
     def _check(self, i: int, param: Tensor, result: Tensor) -> None:
+        """Raise LoopVariableError if a variable's dtype or shape differs after an iteration."""
         if result.dtype is not param.dtype:
             raise LoopVariableError(
                 f"loop variable {self.paths[i]} changes its dtype",
@@ -268,7 +277,7 @@ class TracedLoop:
 
 
 def _parameter_names(function: Callable[..., Any]) -> list[str]:
-    """Return the names of positional parameters; none where Python can not tell."""
+    """Return the names of positional parameters; none for callables without a signature."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -298,6 +307,7 @@ def _flatten_shapes(loop_vars: Any, given: Any) -> list[Shape]:
 
 
 def _maximum(value: Any) -> Tensor:
+    """Return `maximum_iterations` as an int32 scalar tensor; GraphError for anything but an integer scalar."""
     try:
         tensor = convert_to_tensor(value)
     except TagloomError as error:

@@ -1,4 +1,4 @@
-"""``while_loop``: iterate as long as data says so."""
+"""``while_loop``: repeat a body while a predicate on the data is true."""
 
 from __future__ import annotations
 
@@ -127,20 +127,20 @@ def while_loop(
             values = body(*values)
         return values
 
-    Both functions are called once, while the graph is built; once more where a literal begins in another dtype than its
-    own. Iterations overlap as far as their data allow, at most `parallel_iterations` at a time; results never depend on
-    it. Gradients go through the loop whatever its length, to any order.
+    Both functions are called once, while the graph is built, and again if a literal must begin in another dtype.
+    Iterations overlap as far as their data allow, at most `parallel_iterations` at a time; results never depend on the
+    overlap. Gradients flow through the loop whatever its length, to any order.
 
     Parameters
     ----------
     cond, body : callable
-        Take the loop variables; give a bool scalar, and the new loop variables.
+        Take the loop variables; return a bool scalar, and the new loop variables.
     loop_vars : structure of Tensor
         Initial values: tensors, literals, arrays, TensorArrays, in nested lists, tuples, dicts, dataclasses or
-        containers that :func:`nest.register` knows. A number of Python takes the dtype that the body gives its
-        variable: 0.0 begins in float64 where that adds float64.
+        containers registered by :func:`nest.register`. A Python number takes the dtype of its variable in the body: 0.0
+        begins in float64 if the body adds a float64 tensor.
     shape_invariants : structure of shapes, optional
-        What stays true of each variable's shape, as [None, 3], where it changes from iteration to iteration.
+        Shapes that hold in every iteration, as [None, 3], for variables whose shape changes between iterations.
     parallel_iterations : int or 'auto', optional
         Most iterations in flight, at least 1; "auto" for as many as the session's `memory_limit` has room for.
     back_prop : bool, optional
@@ -150,15 +150,15 @@ def while_loop(
     maximum_iterations : int or Tensor of int32, scalar, optional
         Stop after so many iterations in any case.
     return_same_structure : bool, optional
-        Return a structure of one value as it is; otherwise the value.
+        Return a structure of a single value unchanged; otherwise return the value.
     independent : bool, optional
-        Promise that iterations do not wait for each other: each variable is a counter, stays as it is, is a
-        TensorArray written at indices that differ, or does not depend on its old value. It is checked here.
+        Promise that iterations do not wait for each other: each variable is a counter, stays the same, is a
+        TensorArray written at different indices, or does not depend on its old value. The promise is checked here.
     checkpoint_every : int, optional
-        Save for gradients the loop variables of every so many iterations only, and recompute what is between from
-        them: about n / k + k iterations' values are held instead of n, for one more forward run (Chen et al., 2016,
-        "Training Deep Nets with Sublinear Memory Cost"); k near the square root of n holds least. Random operations
-        draw again what they drew; what has effects is not repeated, its results are saved.
+        Save for gradients only the loop variables of every so many iterations, and recompute the iterations between:
+        the values of about n / k + k iterations are held instead of n, for an additional forward pass (Chen et al.,
+        2016, "Training Deep Nets with Sublinear Memory Cost"); k near the square root of n holds least. Random
+        operations repeat their numbers; operations with effects are not repeated, and their results are saved.
 
     Returns
     -------
@@ -171,9 +171,9 @@ def while_loop(
         If the body returns another structure, dtype or a less specific shape.
     GraphError
         If the predicate is not a bool scalar, or is a Python bool without `maximum_iterations`; if a value of an inner
-        region is used outside it, `checkpoint_every` is not a positive integer, or a variable breaks the promise of
-        `independent`: the text names it and the operations on the way. In ``gradients()``, if a hand-made loop would
-        have to be recomputed.
+        region is used outside, `checkpoint_every` is not a positive integer, or a variable breaks the promise of
+        `independent`: the text names the variable and the operations on the way. In ``gradients()``, if a hand-made
+        loop would have to be recomputed.
 
     Examples
     --------
@@ -212,6 +212,7 @@ def while_loop(
 
 
 def _checked_segment(given: Any) -> int:
+    """Return the segment length as an int; GraphError unless a positive integer."""
     if isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < 1:
         raise GraphError(
             "checkpoint_every must be a positive integer",

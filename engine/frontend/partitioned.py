@@ -32,39 +32,39 @@ PARTITIONED = "partitioned_variables"  # the collection of variables in shards
 class PartitionedVariable(Operators):
     """A variable cut into shards along one dimension (Abadi et al., 2016, section 4.2).
 
-    Each shard is a Variable, with a name, a device and a value of its own; what trains, saves or counts variables
-    takes them as they are. `embedding_lookup` and the softmax losses read the shards where they are. Used as a tensor
-    it is all of them together, which brings them to one device.
+    Each shard is a Variable, with its own name, device and value; training, saving and counting of variables need no
+    special case for shards. `embedding_lookup` and the softmax losses read each shard on its device. As a tensor, a
+    PartitionedVariable is all shards joined, on a single device.
 
     Parameters
     ----------
     initial_value : array-like, Tensor or callable
-        The value of the whole, of which each shard gets its part; or what makes that of a shard: it is called with
-        each shard's shape, so that the whole is never in one place.
+        The value of the whole, cut into the shards; or a callable, called with each shard's shape and returning the
+        shard's initial value, so that the whole is never assembled.
     partitioner : callable
-        ``partitioner(shape, dtype)`` gives the number of parts of each dimension, of which one may be more than 1, as
+        ``partitioner(shape, dtype)`` returns the number of parts of each dimension, at most a single one above 1, as
         `fixed_size_partitioner` does.
     trainable : bool
-        Whether ``trainable_variables()`` lists the shards.
+        True to list the shards in ``trainable_variables()``.
     name : str, optional
         The shards are called ``name/part_0``, and so on.
     dtype : dtype-like, optional
-        The dtype a literal takes; float32 by default for a callable.
+        Dtype of a literal value; float32 by default for a callable.
     shape : sequence of int, optional
-        Of the whole. A callable needs it.
+        Of the whole. Required with a callable.
     devices : sequence of str, optional
-        Shard i is on ``devices[i % len(devices)]``. By default the scopes around decide.
+        Shard i is on ``devices[i % len(devices)]``. By default the surrounding scopes decide.
     partition_strategy : {'div', 'mod'}
-        Which rows are a shard's. 'div': rows that follow each other, one more in the first shards where they do not
-        come out even. 'mod': of n shards, shard i has rows i, i + n, and so on; dimension 0 must be the one cut.
+        Assignment of rows to shards. 'div': consecutive rows, an additional row in each of the first shards if the
+        division leaves a remainder. 'mod': of n shards, shard i has rows i, i + n, and so on; only for dimension 0.
 
     Attributes
     ----------
     shards : list of Variable
     axis : int
-        The dimension that is cut.
+        The dimension cut into shards.
     rows : list of range
-        Which of it each shard has.
+        Indices along `axis` in each shard.
     name : str
         Unique in the graph.
     dtype : DType
@@ -72,14 +72,14 @@ class PartitionedVariable(Operators):
     shape : Shape
         Of the whole.
     op : Operation
-        Gives the value of all shards before all updates but the initializers: what a step fetches.
+        Computes the value of all shards before all updates except the initializers: the result of a fetch.
     partition_strategy : str
 
     Raises
     ------
-    GraphError
+        If the partitioner cuts two dimensions, or the strategy is unknown; if `shape` is missing for a callable.
         If the partitioner cuts two dimensions, or there is no such strategy; if a callable comes without a shape.
-    ShapeError
+        If the shape is unknown, or differs from the value's.
         If the shape is not known, or is not that of the value.
 
     Examples
@@ -135,7 +135,7 @@ class PartitionedVariable(Operators):
         self.graph.collections.setdefault(PARTITIONED, []).append(self)
 
     def _maker(self, initialize: Any, whole: Any, rows: range) -> Callable[[], Any]:
-        """Return what makes the initial value of the shard that has some rows."""
+        """Return a function without arguments that computes the initial value of the shard of `rows`."""
         if initialize is not None:
             dims = self.shape.as_tuple()
             return lambda: initialize([*dims[: self.axis], len(rows), *dims[self.axis + 1 :]])
@@ -143,7 +143,7 @@ class PartitionedVariable(Operators):
 
     @property
     def graph(self) -> Graph:
-        """The graph it belongs to."""
+        """The variable's graph."""
         return self.shards[0].graph
 
     @property
@@ -161,7 +161,7 @@ class PartitionedVariable(Operators):
 
     @public
     def as_tensor(self) -> Tensor:
-        """Return all of it as one tensor of its shape and dtype, its rows in order."""
+        """Return all shards as a single tensor of the variable's shape and dtype, rows in order."""
         return self._joined([shard.value() for shard in self.shards])
 
     def _joined(self, parts: list[Tensor]) -> Tensor:
@@ -174,24 +174,25 @@ class PartitionedVariable(Operators):
 
     @public
     def assign(self, value: Any) -> list[Tensor]:
-        """Replace the value of the whole by `value`, a tensor of its dtype and shape; returns that of each shard."""
+        """Replace the whole value by `value`, of the variable's dtype and shape, and return each shard's new value."""
         return self._update("assign", value)
 
     @public
     def assign_add(self, delta: Any) -> list[Tensor]:
-        """Add `delta`, a tensor of its dtype and shape; returns the new value of each shard."""
+        """Add `delta`, of the variable's dtype and shape, and return the new value of each shard."""
         return self._update("assign_add", delta)
 
     @public
     def assign_sub(self, delta: Any) -> list[Tensor]:
-        """Subtract `delta`, a tensor of its dtype and shape; returns the new value of each shard."""
+        """Subtract `delta`, of the variable's dtype and shape, and return the new value of each shard."""
         return self._update("assign_sub", delta)
 
     def _update(self, method: str, value: Any) -> list[Tensor]:
+        """Cut a value into the parts of the shards and call a method of each shard with its part."""
         tensor = convert_to_tensor(value, self.dtype)
         if not self.shape.is_compatible_with(tensor.shape):
             raise _misfit(self.shape, tensor.shape)
-        if not tensor.shape.is_fully_known:  # shards would leave out what a larger one has more
+        if not tensor.shape.is_fully_known:  # slices would silently drop the rows beyond the last shard's
             wanted = constant(np.array(self.shape.as_tuple(), np.int32))
             tensor = behind(tensor, [assert_equal(shape_of(tensor), wanted, "shape of the new value")])
             tensor.set_shape(self.shape)
@@ -211,7 +212,7 @@ class PartitionedVariable(Operators):
 
 
 def check_strategy(strategy: str) -> None:
-    """Raise GraphError unless there is such a partition strategy."""
+    """Raise GraphError for an unknown partition strategy."""
     if not isinstance(strategy, str) or strategy not in (DIV, MOD):
         raise GraphError(
             "no such partition strategy",
@@ -231,7 +232,7 @@ def rows_of(size: int, count: int, strategy: str) -> list[range]:
 
 
 def _whole(initial_value: Any, dtype: Any, shape: Any) -> Any:
-    """Return the value of all shards, an array or a tensor; None for what makes one for each."""
+    """Return the value of all shards, an array or a tensor; None if `initial_value` is called for each shard."""
     if callable(initial_value) and not isinstance(initial_value, Tensor):
         if shape is None:
             raise GraphError(
@@ -249,7 +250,7 @@ def _whole(initial_value: Any, dtype: Any, shape: Any) -> Any:
 
 
 def _cut(parts: Sequence[int], shape: Shape, strategy: str) -> tuple[int, int]:
-    """Return which dimension is cut, and into how many parts."""
+    """Return the dimension to cut, and its number of parts."""
     counts = [int(n) for n in parts]
     if len(counts) != len(shape) or any(n < 1 for n in counts) or sum(n > 1 for n in counts) > 1:
         raise GraphError(
@@ -261,7 +262,7 @@ def _cut(parts: Sequence[int], shape: Shape, strategy: str) -> tuple[int, int]:
     axis = next((i for i, n in enumerate(counts) if n > 1), 0)
     if not counts:
         raise ShapeError(
-            "a scalar can not be cut into shards", wanted="rank 1 or more", got=shape, hint="make a Variable"
+            "a scalar cannot be cut into shards", wanted="rank 1 or more", got=shape, hint="make a Variable"
         )
     if strategy == MOD and axis:
         raise GraphError(

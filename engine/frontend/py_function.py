@@ -30,47 +30,47 @@ def py_function(
 ) -> Any:
     """Call a Python function each time the operation runs.
 
-    An ``async def`` function is awaited in a task of its own, while other operations go on. So they do while a
-    `blocking` function runs in its thread. Calls of one step begin and end in the order in which they were built, and
-    in a loop iteration after iteration (rule 144), as calls of `print_` do; with ``stateful=False`` they overlap.
+    An ``async def`` function is awaited in its own task, while other operations run; they also run while a `blocking`
+    function runs in its thread. Calls of a step begin and end in the order in which they were built, and in a loop
+    iteration after iteration (rule 144), like calls of `print_`; with ``stateful=False`` they overlap.
 
     Parameters
     ----------
     func : callable
-        Called with one read-only array for each input, in the containers of `inp`; returns one value for each dtype in
-        `Tout`. Literals and NumPy's scalars take that dtype, arrays must have it. What it returns must not be changed
-        afterwards.
+        Called with a read-only array for each input, in the containers of `inp`; returns a value for each dtype in
+        `Tout`. Literals and NumPy scalars take the dtype, arrays must have the dtype. The returned arrays must not be
+        changed afterwards.
     inp : list of Tensor or container
-        The inputs, of any dtypes and shapes. A dict, named tuple, dataclass or registered container among them is one
-        argument; lists and tuples are tensors. A container in the place of the list is the only argument.
+        The inputs, of any dtypes and shapes. A dict, named tuple, dataclass or registered container among them is a
+        single argument; lists and tuples are tensors. A container in place of the list is the only argument.
     Tout : dtype-like or list of them, or container
         Dtypes of the outputs; an empty list for a function called for its effect. With a dict, named tuple, dataclass
-        or registered container the function returns such a one, and so does this.
+        or registered container, `func` returns such a container, and so does `py_function`.
     stateful : bool
-        Whether a call has to wait for the stateful calls before it. False for a function whose calls do not depend on
-        each other: those of several iterations then run at the same time. Calls are never merged or folded.
+        True if a call waits for earlier stateful calls. False for a function whose calls are independent: calls of
+        several iterations then run at the same time. Calls are never merged or folded.
     name : str, optional
         Name of the operation.
     output_shapes : shape or list of shapes, optional
         Static shapes of the outputs, checked at run time; unknown by default.
     blocking : bool
-        Whether to call the function in a thread of the session, with the context variables of the step's caller.
-        For what waits for a disk or a socket, or computes long in code that releases the interpreter's lock. Such a
-        call can not be interrupted: if its step ends before it does, it finishes in the background, its result is
-        dropped, and ``statistics().orphaned`` counts it until then.
+        True to call the function in a thread of the session, with the context variables of the step's caller; for
+        functions that wait for a disk or a socket, or compute long in code that releases the interpreter's lock. Such a
+        call cannot be interrupted: if its step ends before the call, the call finishes in the background, its result
+        is dropped, and meanwhile ``statistics().orphaned`` counts the call.
 
     Returns
     -------
     Tensor, list of Tensor, container or Operation
-        One tensor for a single dtype, a list for a list, the container for one, the operation for an empty list.
+        A tensor for a single dtype, a list for a list, a container for a container, the operation for an empty list.
 
     Raises
     ------
     GraphError
-        For a blocking function that is ``async def``.
+        For a blocking ``async def`` function.
     OpError
-        When a step runs it: the function raised (its error is ``__cause__``), or its result does not fit `Tout`, in
-        dtypes, shapes or containers.
+        When a step runs the operation: the function raised (its error is ``__cause__``), or the result does not fit
+        `Tout`, in dtypes, shapes or containers.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def py_function(
 
 
 def _is_argument(value: Any) -> bool:
-    """Return True for a container whose leaves are inputs: lists and tuples are tensors, and so are sparse ones."""
+    """Return True for a container whose leaves are inputs: lists and tuples are tensors, and so are sparse tensors."""
     is_listed = type(value) in (list, tuple, deque) or isinstance(value, Shape)
     return not is_listed and nest.is_container(value) and not hasattr(value, "dtype")
 
@@ -121,7 +121,7 @@ def _leaves_of(value: Any) -> list[Any]:
 
 
 def _with_containers(func: Callable[..., Any], inputs: list[Any], result: Any) -> Callable[..., Any]:
-    """Return a function of one array for each leaf that calls `func` with containers, and flattens what it returns."""
+    """Return a function of an array for each leaf that calls `func` with containers, and flattens its result."""
     if result is None and not any(map(_is_argument, inputs)):
         return func
     packers = [(nest.make_packer(v), len(nest.flatten(v))) if _is_argument(v) else None for v in inputs]
@@ -160,6 +160,7 @@ def _with_containers(func: Callable[..., Any], inputs: list[Any], result: Any) -
 
 
 def _output_shapes(given: Any, count: int, single: bool) -> tuple[Shape, ...]:
+    """Return a static shape for each output; GraphError if their number differs from that of the dtypes."""
     if given is None:
         return (Shape(None),) * count
     if single and isinstance(given, (list, tuple)) and len(given) == 1 and isinstance(given[0], (list, tuple, Shape)):

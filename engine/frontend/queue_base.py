@@ -1,4 +1,4 @@
-"""What queues have in common: putting, taking, closing; as in TensorFlow 1, but who waits takes no thread."""
+"""Base class of queues: putting, taking, closing; as in TensorFlow 1, but waiting occupies no thread."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from .queue_components import HasComponents, tensors_of
 
 
 class QueueBase(HasComponents):
-    """What queues have in common; make one of its subclasses.
+    """Base class of queues; make one of its subclasses.
 
-    A queue is a session's, which makes it when a step first uses it. Steps that put and steps that take run beside each
-    other; whoever must wait does so strictly first come, first served, and a wait that is cancelled or times out
-    has neither taken nor put anything. Nor has a step that only fetches what it takes, and does not come to its end.
+    A queue belongs to a session, and is created when a step first uses it. Steps that put and steps that take run
+    concurrently; waiters are served strictly in the order of arrival, and a cancelled or timed-out wait has neither
+    taken nor put anything. A step that only fetches the elements it takes, and does not complete, has taken none.
 
     Attributes
     ----------
     name : str
         Unique in the graph.
     shared_name : str
-        What the session knows it by; queues of one shared name are one.
+        Name in the session; queues of the same shared name are the same queue.
     dtypes, shapes : tuple
         Of an element's components.
     names : tuple of str or None
@@ -61,16 +61,16 @@ class QueueBase(HasComponents):
     @staticmethod
     @public
     def from_list(index: Any, queues: Sequence[Any], name: str | None = None) -> QueueBase:
-        """Return the queue that an index chooses from a list when a step runs.
+        """Return a queue chosen from a list by an index when a step runs.
 
-        The result is used as any of them: each step puts into or takes from the queue that its index means.
+        The result is used like any queue: each step puts into or takes from the queue with the step's index.
 
         Parameters
         ----------
         index : int32 scalar
             From 0 up.
         queues : sequence of QueueBase
-            With the same dtypes and names; of shapes that differ between them, the result's is not known.
+            With the same dtypes and names; dimensions in which their shapes differ are unknown in the result's.
         name : str, optional
             Name of the operation.
 
@@ -81,9 +81,9 @@ class QueueBase(HasComponents):
         Raises
         ------
         GraphError
-            If the list is empty, has something else than queues, or queues whose components differ.
+            If the list is empty, contains other objects than queues, or queues whose components differ.
         OpError
-            When a step runs it, if the index is out of range.
+            When a step runs the operation, if the index is out of range.
 
         Examples
         --------
@@ -122,7 +122,7 @@ class QueueBase(HasComponents):
         DtypeError, ShapeError, GraphError
             If the components do not fit the queue.
         QueueClosed
-            When a step runs it, if the queue is closed.
+            When a step runs the operation, if the queue is closed.
         """
         return self._put("Enqueue", vals, name or "enqueue")
 
@@ -130,13 +130,13 @@ class QueueBase(HasComponents):
     def enqueue_many(self, vals: Any, name: str | None = None) -> Operation:
         """Return an operation that puts in, one after another, the elements along axis 0 of `vals`.
 
-        Where there is no room for all of them, they enter piece by piece while it is first in line; those that have
-        entered stay if it is cancelled.
+        Where there is no room for all elements, they enter piece by piece while the operation is first in line;
+        elements already in the queue stay there if the operation is cancelled.
 
         Parameters
         ----------
         vals : tensor, list of tensors, or dict of them
-            The components, with one dimension more in front.
+            The components, with an additional dimension 0.
         name : str, optional
             Name of the operation.
 
@@ -149,7 +149,7 @@ class QueueBase(HasComponents):
         DtypeError, ShapeError, GraphError
             If the components do not fit the queue.
         QueueClosed
-            When a step runs it, if the queue is closed.
+            When a step runs the operation, if the queue is closed.
         """
         return self._put("EnqueueMany", vals, name or "enqueue_many")
 
@@ -160,22 +160,22 @@ class QueueBase(HasComponents):
         Returns
         -------
         Tensor, list of Tensor, or dict of them
-            The component, or components.
+            The single component, or all components.
 
         Raises
         ------
         QueueClosed
-            When a step runs it, if the queue is closed and has no element left.
+            When a step runs the operation, if the queue is closed and has no element left.
         """
         op = build("Dequeue", [self.handle], name=name or "dequeue", dtypes_=self.dtypes, shapes=self.shapes)
         return self._result(op)
 
     @public
     def dequeue_many(self, n: Any, name: str | None = None) -> Any:
-        """Return the next `n` elements, along a new axis 0, as soon as there are so many.
+        """Return the next `n` elements, along a new axis 0, as soon as the queue has had so many.
 
-        While it is first in line it gathers them piece by piece, so that `n` may be larger than the capacity. What it
-        has goes back, in order, if it is cancelled or the queue is closed before they are `n`.
+        While first in line the operation gathers elements piece by piece, so that `n` may exceed the capacity. Gathered
+        elements go back, in order, if the operation is cancelled or the queue is closed before there are `n`.
 
         Parameters
         ----------
@@ -186,20 +186,20 @@ class QueueBase(HasComponents):
         Returns
         -------
         Tensor, list of Tensor, or dict of them
-            The component, or components, with one dimension more.
+            The single component, or all components, with an additional dimension 0.
 
         Raises
         ------
         GraphError
-            If a component's shape is not known.
+            If a component's shape is not fully known.
         QueueClosed
-            When a step runs it, if the queue is closed and has fewer elements.
+            When a step runs the operation, if the queue is closed and has fewer elements.
         """
         return self._take_many(n, name or "dequeue_many", up_to=False)
 
     @public
     def dequeue_up_to(self, n: Any, name: str | None = None) -> Any:
-        """Return the next `n` elements as `dequeue_many` does; of a closed queue what is left, if fewer.
+        """Return the next `n` elements as `dequeue_many` does, or the remaining elements of a closed queue, if fewer.
 
         Parameters
         ----------
@@ -210,30 +210,30 @@ class QueueBase(HasComponents):
         Returns
         -------
         Tensor, list of Tensor, or dict of them
-            The component, or components, with one dimension more.
+            The single component, or all components, with an additional dimension 0.
 
         Raises
         ------
         GraphError
-            If a component's shape is not known.
+            If a component's shape is not fully known.
         QueueClosed
-            When a step runs it, if the queue is closed and empty.
+            When a step runs the operation, if the queue is closed and empty.
         """
         return self._take_many(n, name or "dequeue_up_to", up_to=True)
 
     @public
     def size(self, name: str | None = None) -> Tensor:
-        """Return how many elements are in, an int32 scalar."""
+        """Return the number of elements in the queue, an int32 scalar."""
         return apply("QueueSize", self.handle, name=name or "size")  # type: ignore[no-any-return]
 
     @public
     def close(self, cancel_pending_enqueues: bool = False, name: str | None = None) -> Operation:
-        """Return an operation after which no more elements may come; those that are in can be taken.
+        """Return an operation that closes the queue to new elements; elements already in the queue can be taken.
 
         Parameters
         ----------
         cancel_pending_enqueues : bool
-            Whether enqueues that wait for room fail. Without, closing waits until they have succeeded.
+            Fail the waiting enqueues. Otherwise closing waits until they have succeeded.
         name : str, optional
             Name of the operation.
 
@@ -244,7 +244,7 @@ class QueueBase(HasComponents):
         Raises
         ------
         QueueClosed
-            When a step runs it, if the queue is closed already.
+            When a step runs the operation, if the queue is closed already.
         """
         return apply(  # type: ignore[no-any-return]
             "QueueClose", self.handle, name=name or "close", cancel_pending=bool(cancel_pending_enqueues)
@@ -252,44 +252,44 @@ class QueueBase(HasComponents):
 
     @public
     def is_closed(self, name: str | None = None) -> Tensor:
-        """Return whether it is closed, a bool scalar."""
+        """Return a bool scalar, true if the queue is closed."""
         return apply("QueueIsClosed", self.handle, name=name or "is_closed")  # type: ignore[no-any-return]
 
     def bridge(self, session: HasResources, queue: asyncio.Queue[Any], direction: str = "in") -> Bridge:
-        """Move elements between an asyncio.Queue and this one, in a task that ends with the session.
+        """Move elements between an asyncio.Queue and this queue, in a task that ends with the session.
 
-        One element at a time is under way, so that who puts waits as he would without. An element is what `enqueue`
-        takes and `dequeue` gives: a value, a tuple of components, or a dict of them by name. Where the bridge is
-        stopped, the element that has not arrived goes back to where it was. The task starts at once. It ends when
-        nobody else refers to the asyncio.Queue any longer and no task waits in it, or when that is shut down; items
-        that are in it then still go in.
+        At most a single element is in transit, so that back pressure reaches the producer. An element is an argument of
+        `enqueue` or a result of `dequeue`: a value, a tuple of components, or a dict of components by name. When the
+        bridge is stopped, an element in transit goes back to its source. The task starts at once. It ends when there is
+        no other reference to the asyncio.Queue and no task waits in the queue, or when the asyncio.Queue is shut down;
+        its remaining items are still moved.
 
         Parameters
         ----------
         session : Session
-            In which this queue is meant.
+            The session of this queue.
         queue : asyncio.Queue
-            Of the running event loop. ``task_done()`` is called for elements that have entered the session's queue.
+            Queue of the running event loop. ``task_done()`` is called for elements moved into the session's queue.
         direction : {'in', 'out'}
-            From the asyncio.Queue to the session's, until it is stopped; or the other way, until the session's is
-            closed and empty.
+            'in': from the asyncio.Queue to the session's, until stopped. 'out': from the session's queue to the
+            asyncio.Queue, until the former is closed and empty.
 
         Returns
         -------
         Bridge
-            ``async with`` stops it at the end of the block, or ends the block with its error; ``await bridge`` waits
-            for its end and gives the number of elements; ``await bridge.aclose()`` stops it.
+            ``async with`` stops the bridge at the end of the block, or ends the block with the bridge's error;
+            ``await bridge`` waits for its end and returns the number of elements; ``await bridge.aclose()`` stops it.
 
         Raises
         ------
         GraphError
-            If the session is of another graph, the queue is no asyncio.Queue, or there is no such direction.
+            If the session is of another graph, `queue` is no asyncio.Queue, or `direction` is unknown.
         SessionClosed
-            If the session is closed; by the bridge, if it is closed meanwhile.
+            If the session is closed; raised by the bridge, if the session is closed later.
         QueueClosed
-            By the bridge, if an element comes when the session's queue is closed.
+            Raised by the bridge, if an element comes when the session's queue is closed.
         OpError
-            By the bridge, if an element does not fit; it is gone.
+            Raised by the bridge, if an element does not fit; the element is lost.
 
         Examples
         --------
@@ -333,7 +333,7 @@ class QueueBase(HasComponents):
 
 
 class _ChosenQueue(QueueBase):
-    """One of several queues, which a step chooses."""
+    """A queue chosen from several by each step."""
 
     __slots__ = ("queues",)
 
@@ -346,7 +346,7 @@ class _ChosenQueue(QueueBase):
         self.queues = queues
 
     def bridge(self, session: HasResources, queue: asyncio.Queue[Any], direction: str = "in") -> Bridge:
-        """Refuse: a bridge moves elements without a step that could choose."""
+        """Refuse: a bridge moves elements without a step, so no step can choose the queue."""
         raise GraphError(
             f"'{self.name}' is a choice of queues, which only steps make",
             wanted="a queue that was made, as FIFOQueue(10, 'int32')",
@@ -360,7 +360,7 @@ class _ChosenQueue(QueueBase):
 
 
 def _common(shapes: Sequence[Shape]) -> Shape:
-    """Return the shape that all of `shapes` have; dimensions in which they differ are not known."""
+    """Return the common shape of `shapes`; dimensions in which they differ are unknown."""
     if any(shape.rank is None or shape.rank != shapes[0].rank for shape in shapes):
         return Shape(None)
     sizes = zip(*(shape.dims or () for shape in shapes), strict=True)
@@ -368,7 +368,7 @@ def _common(shapes: Sequence[Shape]) -> Shape:
 
 
 def _alike(queues: Any) -> list[QueueBase]:
-    """Return queues as a list; GraphError if they are none, or their components differ."""
+    """Return the queues as a list; GraphError if any is no queue, or their components differ."""
     listed = list(queues) if isinstance(queues, (list, tuple)) else []
     if not listed or not all(isinstance(queue, QueueBase) for queue in listed):
         raise GraphError(

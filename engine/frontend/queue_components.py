@@ -1,4 +1,4 @@
-"""What elements are made of: components, their dtypes, shapes and names, as users give them."""
+"""Components of elements: their dtypes, shapes and names, and the conversion of users' values."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from ..ir.tensor import Tensor
 
 
 class HasComponents:
-    """What holds elements of some components, and is found by a shared name.
+    """Base class of resources with elements of several components, identified in a session by a shared name.
 
     Attributes
     ----------
     name : str
         Unique in the graph.
     shared_name : str
-        What the session knows it by; what has one shared name is one.
+        Name in the session; objects of the same shared name share the resource.
     dtypes, shapes : tuple
         Of an element's components.
     names : tuple of str or None
         Of the components, if elements are dicts.
     structure : object
-        The dtypes in the container that elements come in, if that is no list or tuple; else None.
+        The dtypes in the container of the elements, unless the container is a list or tuple; then None.
     handle : Tensor
         Of the resource.
     """
 
     __slots__ = ("dtypes", "handle", "name", "names", "shapes", "shared_name", "structure")
-    _what = "queue"  # in errors
+    _what = "queue"  # the noun in errors
 
     def __init__(
         self, type: str, dtypes: Any, shapes: Any, names: Any, shared_name: str | None, name: str, **about: Any
@@ -60,16 +60,16 @@ class HasComponents:
 
     @property
     def graph(self) -> Any:
-        """The graph it belongs to."""
+        """The graph of the handle."""
         return self.handle.graph
 
     def components_of(self, vals: Any) -> list[Any]:
-        """Return the components of an element that a user gives: a list, a dict by name, a container, or one value.
+        """Return the components of a user's element: a list, a dict by name, a container, or a single value.
 
         Raises
         ------
         GraphError
-            If there are others than there should be.
+            If the components do not match the dtypes, names or structure.
         """
         if self.names is not None and isinstance(vals, Mapping) and set(vals) == set(self.names):
             return [vals[name] for name in self.names]
@@ -77,6 +77,7 @@ class HasComponents:
             return self._leaves_of(vals)
         if not isinstance(vals, (list, tuple, Mapping)) and is_plain_container(vals):
             vals = nest.flatten(vals)
+        # A list in place of a single component is its literal value, as in enqueue([1, 2]).
         one = not isinstance(vals, (list, tuple)) or (len(self.dtypes) == 1 and len(vals) != 1)
         listed = [vals] if one else list(vals)
         if self.names is not None or isinstance(vals, Mapping) or len(listed) != len(self.dtypes):
@@ -84,7 +85,7 @@ class HasComponents:
         return listed
 
     def _leaves_of(self, vals: Any) -> list[Any]:
-        """Return the leaves of an element in the container of the dtypes, or of a list of them."""
+        """Return the leaves of an element in the container of the dtypes, or in a plain list."""
         if type(vals) in (list, tuple) and len(vals) == len(self.dtypes):
             return list(vals)
         try:
@@ -98,7 +99,7 @@ class HasComponents:
             ) from None
 
     def other_components(self, vals: Any) -> GraphError:
-        """Return the error for components that are not those of an element."""
+        """Return the error for mismatching components."""
         count = len(vals) if isinstance(vals, (list, tuple)) else 1
         return GraphError(
             f"{self._what} '{self.name}' was given other components than it has",
@@ -108,7 +109,7 @@ class HasComponents:
         )
 
     def named(self, values: Sequence[Any], indices: Sequence[int] | None = None) -> Any:
-        """Return components, those of some `indices`, as a list, or as a dict if they have names."""
+        """Return components (of `indices`, if given) as a list, a dict by name, or the container of the dtypes."""
         if self.names is None:
             return list(values) if self.structure is None or indices else nest.pack_as(self.structure, list(values))
         chosen = self.names if indices is None else [self.names[i] for i in indices]
@@ -120,20 +121,21 @@ def _is_structure(dtypes: Any) -> bool:
 
 
 def is_plain_container(vals: Any) -> bool:
-    """Return True for a container that is no tensor of several parts, as sparse tensors and slices are."""
+    """Return True for a container other than a tensor of several parts, such as a sparse tensor or slices."""
     return nest.is_container(vals) and not hasattr(vals, "dtype")
 
 
 def tensors_of(values: Sequence[Any], dtypes: Sequence[DType]) -> list[Tensor]:
-    """Return tensors of values; what is none yet gets the dtype of its component."""
+    """Return values as tensors; other values than tensors are converted to the dtype of their component."""
     return [convert_to_tensor(v, None if isinstance(v, Tensor) else d) for v, d in zip(values, dtypes, strict=True)]
 
 
 def component_shapes(given: Any, count: int) -> tuple[Shape, ...]:
-    """Return a shape for each component; GraphError if they are not so many."""
+    """Return a shape for each component; GraphError if their numbers differ."""
     if given is None:
         return (Shape(None),) * count
     listed: Sequence[Any] = [given] if not hasattr(given, "__len__") or isinstance(given, str) else given
+    # A single component's shape may be given without a list around it, as in shapes=[2, 3].
     if count == 1 and (
         len(listed) != 1 or isinstance(listed, Shape) or not isinstance(listed[0], (list, tuple, Shape))
     ):
@@ -149,7 +151,7 @@ def component_shapes(given: Any, count: int) -> tuple[Shape, ...]:
 
 
 def component_names(given: Any, count: int) -> tuple[str, ...] | None:
-    """Return a name for each component, if there are any; GraphError if they are not all different."""
+    """Return distinct names for all components, or None; GraphError for repeated or missing names."""
     if given is None:
         return None
     names = (given,) if isinstance(given, str) else tuple(given)

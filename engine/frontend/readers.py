@@ -1,4 +1,4 @@
-"""Readers of files whose names come from a queue, as in TensorFlow 1."""
+"""Readers of files named by the elements of a queue, as in TensorFlow 1."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from .queue_base import QueueBase
 
 
 class ReaderBase:
-    """What readers have in common; make one of the classes below.
+    """Base class of readers; make one of the classes below.
 
-    A reader is a session's, as queues are. It takes the name of a file from a queue, gives what is in it, record after
-    record, and takes the next. Files are read in threads.
+    A reader belongs to a session, like a queue. It takes a file name from a queue, returns the file's records in
+    order, and takes the next name. Files are read in threads.
 
     Attributes
     ----------
     name : str
         Unique in the graph.
-    shared_name : str
+        Name in the session.
         What the session knows it by.
     dtype : DType
         Of records: string, or uint8 for bytes.
@@ -68,17 +68,17 @@ class ReaderBase:
 
     @property
     def graph(self) -> Any:
-        """The graph it belongs to."""
+        """The reader's graph."""
         return self.reader_ref.graph
 
     @public
     def read(self, queue: QueueBase, name: str | None = None) -> tuple[Tensor, Tensor]:
-        """Return the next record and where it is from.
+        """Return the next record and its origin.
 
         Parameters
         ----------
         queue : FIFOQueue or another
-            Of strings, names of files; asked when all of the file before was read.
+            Queue of strings, the file names; the next name is taken after the last record of a file.
         name : str, optional
             Name of the operation.
 
@@ -93,9 +93,10 @@ class ReaderBase:
         DtypeError
             If the queue's elements are no strings.
         QueueClosed
-            When a step runs it, if the queue is closed and has no file left.
+            When a step runs the operation, if the queue is closed and has no file left.
         OpError
-            When a step runs it, if the file can not be read, or the record is damaged. The next step goes on behind.
+            When a step runs the operation, if the file cannot be read, or the record is damaged. The next step
+            continues after the damaged record or file.
         """
         if queue.dtypes != (string,):
             raise DtypeError(
@@ -116,17 +117,17 @@ class ReaderBase:
 
     @public
     def num_records_produced(self, name: str | None = None) -> Tensor:
-        """Return how many records were given, an int64 scalar."""
+        """Return the number of records read, an int64 scalar."""
         return apply("ReaderNumRecordsProduced", self.reader_ref, name=name or "num_records_produced")  # type: ignore[no-any-return]
 
     @public
     def num_work_units_completed(self, name: str | None = None) -> Tensor:
-        """Return how many files were read to their ends, an int64 scalar."""
+        """Return the number of files read to their ends, an int64 scalar."""
         return apply("ReaderNumWorkUnitsCompleted", self.reader_ref, name=name or "num_work_units_completed")  # type: ignore[no-any-return]
 
     @public
     def reset(self, name: str | None = None) -> Operation:
-        """Return an operation after which it is as new: without a file, and counting from 0."""
+        """Return an operation that resets the reader: without a current file, and counting from 0."""
         return apply("ReaderReset", self.reader_ref, name=name or "reset")  # type: ignore[no-any-return]
 
 
@@ -136,11 +137,11 @@ class TextLineReader(ReaderBase):
     Parameters
     ----------
     compression : {'auto', 'gzip', 'zlib', ''}
-        By default gzip for paths that end with .gz.
+        By default gzip for paths ending in .gz.
     shared_name : str, optional
-        Readers of one shared name are one in a session; by default its own name.
+        Readers of the same shared name are the same reader in a session; by default the own name.
     name : str
-        Its name in the graph.
+        Name in the graph.
 
     Examples
     --------
@@ -166,7 +167,7 @@ class TextLineReader(ReaderBase):
 
 
 class TFRecordReader(ReaderBase):
-    """A reader of the records of TFRecord files; their checksums are looked at.
+    """A reader of the records of TFRecord files; checksums are verified.
 
     Parameters
     ----------
@@ -228,20 +229,20 @@ class WholeFileReader(ReaderBase):
 
 
 class FixedLengthRecordReader(ReaderBase):
-    """A reader of the records of files in which all have one length.
+    """A reader of files of records of a fixed length.
 
     Parameters
     ----------
     record_bytes : int
     header_bytes, footer_bytes : int
-        How many bytes in front of the first record, and behind the last one, are passed over in each file.
+        Number of bytes to skip before the first record and after the last record of each file.
     compression, shared_name, name
         As of a TextLineReader.
 
     Raises
     ------
     GraphError
-        If `record_bytes` is less than 1, or another less than 0.
+        If `record_bytes` is less than 1, or another length is negative.
 
     Examples
     --------
@@ -276,6 +277,6 @@ class FixedLengthRecordReader(ReaderBase):
                     f"{what} is no number of bytes",
                     wanted=f"an integer of at least {least}",
                     got=repr(size),
-                    hint="count the bytes of a record, of what is in front of the first and behind the last",
+                    hint="count the bytes of a record, of the header before the first and of the footer after the last",
                 )
         super().__init__("fixed", uint8, compression, shared_name, name, layout)

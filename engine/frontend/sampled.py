@@ -1,4 +1,4 @@
-"""Losses over many classes, of which a sample stands for the others."""
+"""Losses over many classes, estimated from a sample of the classes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from .embedding import Shards, classes_of, scoped
 def compute_accidental_hits(
     true_classes: Any, sampled_candidates: Any, num_true: int, seed: int | None = None, name: str | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Find the sampled classes that are among the true classes of an example.
+    """Find the sampled classes among the true classes of each example.
 
     Parameters
     ----------
@@ -42,16 +42,16 @@ def compute_accidental_hits(
     num_true : int
         True classes of each example.
     seed : int, optional
-        Has no meaning; it keeps TensorFlow's argument order.
+        Ignored; present for TensorFlow's argument order.
 
     Returns
     -------
     indices : int32 Tensor of shape [hits]
         The example of each hit.
     ids : int64 Tensor of shape [hits]
-        Its position in `sampled_candidates`.
+        Position in `sampled_candidates` of each hit.
     weights : float32 Tensor of shape [hits]
-        The least number: what to add to its logit.
+        The least float32, to add to the logit of each hit.
 
     Raises
     ------
@@ -89,34 +89,34 @@ def sampled_softmax_loss(
 ) -> Tensor:
     """Cross-entropy of a softmax over the true classes and a sample of the others (Jean et al., 2015).
 
-    For training only: it takes `num_sampled` products for each example instead of `num_classes`, and underestimates
-    the loss, which `full_softmax_loss` gives. Logits are lowered by the logarithm of how often their class is expected
-    in the sample, so that the gradient is that of the whole softmax in the limit.
+    For training only: the loss takes `num_sampled` products for each example instead of `num_classes`, and
+    underestimates the value of `full_softmax_loss`. Logits are reduced by the logarithm of their class's expected count
+    in the sample, so that the gradient tends to the gradient of the full softmax.
 
     Parameters
     ----------
     weights : Tensor, list of Tensor, or PartitionedVariable
-        Shape ``[num_classes, dim]``, whole or in shards, as for `embedding_lookup`: rows are taken where they are.
+        Shape ``[num_classes, dim]``, whole or in shards, as for `embedding_lookup`: rows are gathered on their devices.
     biases : Tensor, list of Tensor, or PartitionedVariable
         Shape ``[num_classes]``, whole or in shards.
     labels : int32 or int64 Tensor of shape [batch, num_true]
         The true classes.
     inputs : floating Tensor of shape [batch, dim]
-        What the classes are told by.
+        Features from which the classes are predicted.
     num_sampled : int
-        How many classes are drawn, once for the whole batch.
+        Number of classes drawn, once for the whole batch.
     num_classes : int
     num_true : int
-        True classes of each example; the target gives them equal shares.
+        True classes of each example; the target distributes the probability equally.
     sampled_values : (sampled, true_expected_count, sampled_expected_count), optional
-        As a candidate sampler gives them, of shapes ``[num_sampled]``, ``[batch, num_true]`` and ``[num_sampled]``; by
-        default those of `log_uniform_candidate_sampler` without repetition, for classes in the order of frequency.
+        Results of a candidate sampler, of shapes ``[num_sampled]``, ``[batch, num_true]`` and ``[num_sampled]``; by
+        default of `log_uniform_candidate_sampler` without repetition, for classes in descending order of frequency.
     remove_accidental_hits : bool
-        Leave sampled classes that are true ones of an example out of it.
+        Leave sampled classes out of an example's loss if they are among its true classes.
     partition_strategy : {'mod', 'div'}, optional
-        Where rows are, as for `embedding_lookup`.
+        Assignment of rows to shards, as for `embedding_lookup`.
     seed : int, optional
-        Of the default sampler.
+        Seed of the default sampler.
 
     Returns
     -------
@@ -128,7 +128,7 @@ def sampled_softmax_loss(
     ShapeError
         If the shapes do not fit.
     GraphError
-        If the shards are not those of one table.
+        If the shards do not form a table.
 
     Examples
     --------
@@ -166,16 +166,16 @@ def nce_loss(
 ) -> Tensor:
     """Noise-contrastive estimation: tell the true classes from a sample of others (Gutmann and Hyvärinen, 2010).
 
-    Each true and each sampled class is a question of its own, whether it is a true one.
+    Each true and each sampled class is a separate binary question: true or noise.
 
     Parameters
     ----------
     weights, biases, labels, inputs, num_sampled, num_classes, sampled_values, partition_strategy, seed
         As for `sampled_softmax_loss`.
     num_true : int
-        True classes of each example, each of which counts as ``1 / num_true`` of one.
+        True classes of each example, each weighted by ``1 / num_true``.
     remove_accidental_hits : bool
-        Leave sampled classes that are true ones of an example out of it; they then do not count as noise.
+        Leave sampled classes out of an example's loss if they are among its true classes; they are then no noise.
 
     Returns
     -------
@@ -187,7 +187,7 @@ def nce_loss(
     ShapeError
         If the shapes do not fit.
     GraphError
-        If the shards are not those of one table.
+        If the shards do not form a table.
 
     Examples
     --------
@@ -211,7 +211,7 @@ def nce_loss(
 def _sample(
     given: Any, classes: Tensor, num_true: int, num_sampled: int, num_classes: int, seed: int | None
 ) -> list[Tensor]:
-    """Return sampled classes and how often true and sampled ones are expected, all without a gradient."""
+    """Return sampled classes, and expected counts of true and sampled classes, all without a gradient."""
     if given is None:
         given = log_uniform_candidate_sampler(classes, num_true, num_sampled, True, num_classes, seed=seed)
     sampled, true_expected, sampled_expected = (stop_gradient(convert_to_tensor(each)) for each in given)
@@ -256,18 +256,18 @@ def _sampled_logits(
 
 
 def _joined(first: Tensor, second: Tensor) -> tuple[Tensor, list[Any]]:
-    """Return two vectors of row numbers as one, and the sizes that take it apart."""
+    """Concatenate two vectors of row numbers, and return the sizes that split the result again."""
     sizes = [size_along(t, 0) if t.shape[0] is None else t.shape[0] for t in (first, second)]
     return concat([first, second], 0), sizes
 
 
 def _matches(classes: Tensor, sampled: Tensor) -> Tensor:
-    """Return whether each true class is each of the sampled ones: bool [batch, num_true, num_sampled]."""
+    """Compare each true class with each sampled class: bool [batch, num_true, num_sampled]."""
     return equal(expand_dims(classes, 2), sampled)
 
 
 def _log_in(inputs: Tensor, expected: Tensor) -> Tensor:
-    """Return logarithms in the dtype of the inputs; in float16 some of what is expected would be 0 before."""
+    """Return logarithms in the dtype of the inputs; small expected counts would underflow if cast to float16 first."""
     return cast(log(expected if expected.dtype.is_floating else cast(expected, float32)), inputs.dtype)
 
 

@@ -1,4 +1,4 @@
-"""``control_dependencies``, ``device``, ``colocate_with`` and ``name_scope``: what operations made inside get."""
+"""``control_dependencies``, ``device``, ``colocate_with`` and ``name_scope``: defaults for operations made inside."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _SCOPE_NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.\\/-]*")
 def control_dependencies(control_inputs: Any) -> Iterator[None]:
     """Make operations built inside wait until others have run.
 
-    Nested scopes add up. Operations in a branch or a loop body built inside do not wait each for themselves:
-    the whole loop or cond does.
+    Nested scopes add up. Operations in a branch or a loop body built inside do not wait individually: the whole
+    loop or conditional waits.
 
     Parameters
     ----------
     control_inputs : list of Operation, Tensor, Variable or name, or None
-        What must have run; None clears the dependencies of the scopes around.
+        Operations that must have run; None clears the dependencies of the surrounding scopes.
 
     Raises
     ------
     GraphError
-        If one is of another graph, or in a branch or loop body that is not around the current one.
+        If an operation is of another graph, or in a branch or loop body that does not enclose the current region.
 
     Examples
     --------
@@ -55,6 +55,7 @@ def control_dependencies(control_inputs: Any) -> Iterator[None]:
 
 
 def _visible(item: Any) -> Operation:
+    """Return the operation of a control input; GraphError unless its region encloses the current region."""
     if hasattr(item, "with_flow"):
         item = item.flow
     elif hasattr(item, "_as_tensor") and not hasattr(item, "_as_graph_element"):
@@ -64,7 +65,7 @@ def _visible(item: Any) -> Operation:
     op = element.op if isinstance(element, Tensor) else element
     if not op.region.encloses(region):
         raise GraphError(
-            f"{op.name} can not be waited for outside the {op.region.role} it was made in",
+            f"{op.name} cannot be waited for outside the {op.region.role} it was made in",
             wanted=f"an operation of the {region.path()} or of a region around it",
             got=f"an operation of the {op.region.path()}",
             operation=op,
@@ -75,21 +76,21 @@ def _visible(item: Any) -> Operation:
 
 @contextmanager
 def device(device_name_or_function: str | Callable[[Operation], str | None] | None) -> Iterator[None]:
-    """Ask for a device for operations built inside.
+    """Request a device for operations built inside.
 
-    Nested scopes are put together: what an inner one says holds, what it leaves open the outer one says.
+    Nested scopes are merged: an inner scope's fields take precedence, the outer scope fills in the others.
 
     Parameters
     ----------
     device_name_or_function : str, callable or None
-        A name or a part of one, as ``"/job:worker"`` or ``"/cpu:0"``; or a function of the new operation, whose
-        `device` is what the scopes inside this one say, that gives a name, None or "" asking for nothing; or None,
-        which clears what the scopes around ask for.
+        A device name or a part, as ``"/job:worker"`` or ``"/cpu:0"``; or a function of the new operation (whose
+        `device` is the request of the scopes inside this scope) that returns a name, or None or "" for no request;
+        or None, which clears the requests of the surrounding scopes.
 
     Raises
     ------
     GraphError
-        If it is something else, or no device has such a name.
+        If the argument is of another type, or no device has such a name.
 
     Examples
     --------
@@ -111,6 +112,7 @@ def device(device_name_or_function: str | Callable[[Operation], str | None] | No
 
 
 def _device_name(asked: Any) -> str:
+    """Return a normalized device name; GraphError for anything that is no device name."""
     if not isinstance(asked, str):
         raise GraphError(
             "not a device",
@@ -130,6 +132,8 @@ def _device_name(asked: Any) -> str:
 
 
 def _device_function(function: Callable[[Operation], str | None]) -> Callable[[Operation], str]:
+    """Return a function of an operation that checks the result of a user's device function."""
+
     def choose(op: Operation) -> str:
         name = function(op)
         if name is not None and not isinstance(name, str):
@@ -147,22 +151,22 @@ def _device_function(function: Callable[[Operation], str | None]) -> Callable[[O
 
 @contextmanager
 def colocate_with(op: Any, ignore_existing: bool = False) -> Iterator[None]:
-    """Place operations built inside on the device of another.
+    """Place operations built inside on the device of another operation.
 
-    This is stronger than the scopes around: their devices, and their colocation, do not hold inside. A `device`
-    scope inside adds to what the other operation asks for.
+    Colocation overrides the surrounding scopes: their devices and colocations do not hold inside. A `device` scope
+    inside adds to the other operation's request.
 
     Parameters
     ----------
     op : Operation, Tensor, Variable or None
-        None clears the colocation of the scopes around, and leaves their devices.
+        Operation to colocate with. None clears the colocation of the surrounding scopes, but not their devices.
     ignore_existing : bool, optional
-        With None: clear their devices too.
+        With None: clear the devices too.
 
     Raises
     ------
     GraphError
-        If it is of another graph.
+        If `op` is of another graph.
 
     Examples
     --------
@@ -187,19 +191,19 @@ def _operation(op: Any) -> Operation:
 
 @contextmanager
 def name_scope(name: str | None, default_name: str | None = None, values: Any = None) -> Iterator[str]:
-    """Put a common prefix before the names of operations built inside.
+    """Prefix the names of operations built inside.
 
     Nested scopes are joined with ``/``; a scope whose name is taken gets ``_1``, ``_2``, ...
 
     Parameters
     ----------
     name : str or None
-        A name; a whole scope ending in ``/`` (as this gives it), which is entered again as it is; "" or None
-        (with no `default_name`) for no prefix at all.
+        A name; a whole scope ending in ``/`` (as yielded), entered again unchanged; "" or None (with no
+        `default_name`) for no prefix at all.
     default_name : str, optional
         The name when `name` is None.
     values : structure of Tensor, optional
-        What the operations inside are made of: where no graph is open, they say which one has the names.
+        Inputs of the operations inside: where no graph is open, they determine the graph of the names.
 
     Yields
     ------

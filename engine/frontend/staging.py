@@ -1,4 +1,4 @@
-"""Staging areas as in TensorFlow 1: elements that are made ready for the step that takes them."""
+"""Staging areas as in TensorFlow 1: elements prepared before the step that takes them."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ _AREA = Family(
         "names": """list of str, optional
     Of the components; elements are dicts then.""",
         "shared_name": """str, optional
-    Areas of one shared name are one in a session; by default its own name.""",
+    Areas of the same shared name are the same area in a session; by default the area's own name.""",
         "capacity": """int
-    Most elements that it holds; 0 for no bound.""",
+    Maximum number of elements in the area; 0 for no bound.""",
         "memory_limit": """int
-    Most bytes that it holds; 0 for no bound.""",
+    Maximum bytes in the area; 0 for no bound.""",
         "name": """str
-    Its name in the graph.""",
+    Name in the graph.""",
     },
     returns="",
     raises={
         "GraphError": "If `capacity` or `memory_limit` is negative.",
-        "OpError": "When a step uses it, if it shares its name with an area that differs.",
+        "OpError": "When a step uses the area, if another area of this shared name differs.",
     },
 )
 
 
 class _Area(HasComponents):
-    """What staging areas have in common."""
+    """Base class of staging areas."""
 
     __slots__ = ()
     _what = "staging area"
@@ -63,9 +63,9 @@ class _Area(HasComponents):
 
 @_AREA.complete
 class StagingArea(_Area):
-    """A queue between what makes elements ready and what uses them: put waits for room, get for an element.
+    """A queue between producers and consumers of elements: put waits for room, get for an element.
 
-    Unlike a FIFOQueue it is never closed, and may be looked into and emptied.
+    Unlike a FIFOQueue, a staging area is never closed, and can be peeked into and cleared.
 
     Examples
     --------
@@ -116,7 +116,7 @@ class StagingArea(_Area):
         DtypeError, ShapeError, GraphError
             If the components do not fit.
         OpError
-            When a step runs it, if the element takes more than `memory_limit` by itself.
+            When a step runs the operation, if the element alone takes more than `memory_limit`.
         """
         tensors = tensors_of(self.components_of(values), self.dtypes)
         return build("Enqueue", [self.handle, *tensors], name=name or "put", dtypes_=self.dtypes, shapes=self.shapes)
@@ -129,12 +129,12 @@ class StagingArea(_Area):
 
     @public
     def peek(self, index: Any = 0, name: str | None = None) -> Any:
-        """Return the components of an element that stays in, as soon as there are so many.
+        """Return the components of an element without removing the element, as soon as the index is occupied.
 
         Parameters
         ----------
         index : int32 scalar
-            0 for the one that a `get` would take.
+            0 for the next element of `get`.
         name : str, optional
             Name of the operation.
 
@@ -146,7 +146,7 @@ class StagingArea(_Area):
         Raises
         ------
         OpError
-            When a step runs it, if the index is negative.
+            When a step runs the operation, if the index is negative.
         """
         place = convert_to_tensor(index, kinds.int32)
         op = build("StagePeek", [self.handle, place], name=name or "peek", dtypes_=self.dtypes, shapes=self.shapes)
@@ -154,27 +154,27 @@ class StagingArea(_Area):
 
     @public
     def size(self, name: str | None = None) -> Tensor:
-        """Return how many elements are in, an int32 scalar."""
+        """Return the number of elements in the area, an int32 scalar."""
         return apply("QueueSize", self.handle, name=name or "size")  # type: ignore[no-any-return]
 
     @public
     def clear(self, name: str | None = None) -> Operation:
-        """Return an operation that lets go of all elements."""
+        """Return an operation that drops all elements."""
         return apply("StageClear", self.handle, name=name or "clear")  # type: ignore[no-any-return]
 
 
 @_AREA.complete
 class MapStagingArea(_Area):
-    """A staging area whose elements have keys, and whose components may be put, and got, one after another.
+    """A staging area of elements with keys, whose components can be put and got separately.
 
-    An element can be got when all its components have been put; it is gone when all have been got. `capacity` counts
-    such elements; components that are put one by one wait for memory only. What is got by a step that fails, or is
-    cancelled, is gone with it.
+    An element can be got once all its components have been put, and is gone once all have been got. `capacity` counts
+    complete elements; components put separately wait for memory only. Components got by a failed or cancelled step
+    are lost.
 
     Parameters
     ----------
     ordered : bool
-        Whether `get` without a key gives the element of the smallest; otherwise the one that was ready first.
+        True if `get` without a key returns the element of the smallest key; otherwise the first complete element.
 
     Examples
     --------
@@ -210,13 +210,13 @@ class MapStagingArea(_Area):
 
     @public
     def put(self, key: Any, vals: Any, indices: Sequence[int] | None = None, name: str | None = None) -> Operation:
-        """Return an operation that puts components of the element of a key in, as soon as there is room.
+        """Return an operation that puts components of a key's element in, as soon as there is room.
 
         Parameters
         ----------
         key : int64 scalar
         vals : tensor, list of tensors, or dict of them
-            All components, or some: a dict of these if the area has `names`, else those of `indices`.
+            All components, or some: a dict of some if the area has `names`, else the components of `indices`.
         indices : list of int, optional
             Numbers of the components in `vals`.
         name : str, optional
@@ -231,7 +231,8 @@ class MapStagingArea(_Area):
         DtypeError, ShapeError, GraphError
             If the components do not fit.
         OpError
-            When a step runs it, if the key has one of the components already, or they take more than `memory_limit`.
+            When a step runs the operation, if the key already has a component in `vals`, or the components take more
+            than `memory_limit`.
         """
         chosen, values = self._chosen(vals, indices)
         about = self._about(chosen)
@@ -240,14 +241,14 @@ class MapStagingArea(_Area):
 
     @public
     def get(self, key: Any = None, indices: Sequence[int] | None = None, name: str | None = None) -> tuple[Tensor, Any]:
-        """Return a key and components of its element, as soon as that is whole.
+        """Return a key and components of its element, as soon as the element is complete.
 
         Parameters
         ----------
         key : int64 scalar, optional
-            By default that of the next element.
+            The next element's key by default.
         indices : list of int or of names, optional
-            Which components; the others stay. All by default.
+            Components to get; the others stay. All by default.
         name : str, optional
             Name of the operation.
 
@@ -259,7 +260,7 @@ class MapStagingArea(_Area):
         Raises
         ------
         OpError
-            When a step runs it, if one of them was got before.
+            When a step runs the operation, if a component was got before.
         """
         chosen = self._indices(indices)
         wanted = np.zeros(0, np.int64) if key is None else apply("ExpandDims", _key(key), axis=0)
@@ -273,13 +274,13 @@ class MapStagingArea(_Area):
 
     @public
     def peek(self, key: Any, indices: Sequence[int] | None = None, name: str | None = None) -> Any:
-        """Return components of an element that stays in, as soon as it is whole.
+        """Return components of an element without removing them, as soon as the element is complete.
 
         Parameters
         ----------
         key : int64 scalar
         indices : list of int or of names, optional
-            Which components; all by default.
+            Components to return; all by default.
         name : str, optional
             Name of the operation.
 
@@ -291,7 +292,7 @@ class MapStagingArea(_Area):
         Raises
         ------
         OpError
-            When a step runs it, if one of them was got before.
+            When a step runs the operation, if a component was got before.
         """
         chosen = self._indices(indices)
         op = build("MapStagePeek", [self.handle, _key(key)], name=name or "peek", **self._about(chosen))
@@ -299,18 +300,18 @@ class MapStagingArea(_Area):
 
     @public
     def size(self, name: str | None = None) -> Tensor:
-        """Return how many elements are whole, an int32 scalar."""
+        """Return the number of complete elements, an int32 scalar."""
         return apply("MapStageSize", self.handle, name=name or "size")  # type: ignore[no-any-return]
 
     @public
     def incomplete_size(self, name: str | None = None) -> Tensor:
-        """Return how many elements lack components, an int32 scalar."""
+        """Return the number of elements with missing components, an int32 scalar."""
         size: Tensor = apply("MapStageSize", self.handle, name=name or "incomplete_size", incomplete=True)
         return size
 
     @public
     def clear(self, name: str | None = None) -> Operation:
-        """Return an operation that lets go of all elements, also those that lack components."""
+        """Return an operation that drops all elements, also those with missing components."""
         return apply("MapStageClear", self.handle, name=name or "clear")  # type: ignore[no-any-return]
 
     def _about(self, indices: tuple[int, ...]) -> dict[str, Any]:
@@ -319,7 +320,7 @@ class MapStagingArea(_Area):
         return {"dtypes_": dtypes, "shapes": shapes, "indices": indices}
 
     def _chosen(self, vals: Any, indices: Sequence[int] | None) -> tuple[tuple[int, ...], list[Any]]:
-        """Return the numbers of the components that are put, in order, and these."""
+        """Return the numbers of the components to put, in ascending order, and the components."""
         if isinstance(vals, Mapping) and self.names is not None and set(vals) <= set(self.names) and vals:
             if indices is None:
                 chosen = [i for i, name in enumerate(self.names) if name in vals]
@@ -334,7 +335,7 @@ class MapStagingArea(_Area):
         raise self.other_components(vals)
 
     def _indices(self, given: Sequence[Any] | None) -> tuple[int, ...]:
-        """Return the numbers of some components; GraphError if they are none, or not each once."""
+        """Return the numbers of components; GraphError if a component is unknown or repeated, or none is given."""
         if given is None:
             return tuple(range(len(self.dtypes)))
         known = {name: i for i, name in enumerate(self.names or ())}

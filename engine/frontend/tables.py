@@ -26,13 +26,13 @@ _TABLES = "tables"  # collection of a graph: the operations that initialize its 
 class LookupTable:
     """Base of tables; make one of the classes below, or call a function such as `index_table_from_tensor`.
 
-    A table may be made outside of a graph, and used in several. Each session has its own content.
+    A table may be made outside of a graph, and used in several. Each session has its own table contents.
 
     Attributes
     ----------
     key_dtype, value_dtype : DType
     default_value : numpy.ndarray
-        Value of a key that is not there.
+        Value of missing keys.
     name : str
         Name of the operations in a graph.
 
@@ -58,7 +58,7 @@ class LookupTable:
         self.default_value: Array = values_of(self.value_dtype, default_value, "default_value")
         self.name: str = name
         self._shared_name = shared_name
-        self._device = scopes.current().device  # where the table was made, which has no operation yet
+        self._device = scopes.current().device  # of the place of creation; the handle is only built on first use
         shape = self.default_value.shape
         self._spec = TableSpec(self.key_dtype, self.value_dtype, shape, self.default_value.tolist(), content)
         self._handles: WeakKeyDictionary[Graph, tuple[Tensor, Any]] = WeakKeyDictionary()
@@ -67,7 +67,7 @@ class LookupTable:
         return f"<{type(self).__name__} {self.name}: {self.key_dtype} to {self.value_dtype}{list(self._spec.shape)}>"
 
     def _handle(self) -> tuple[Tensor, Any]:
-        """Return the handle in the current graph, and the key by which its operations are ordered, if they are."""
+        """Return the handle in the current graph, and the key that orders its operations (None for constant tables)."""
         graph = scopes.get_default_graph()
         if graph not in self._handles:
             scope = scoped_name(self.name)
@@ -84,7 +84,7 @@ class LookupTable:
 
     @public
     def lookup(self, keys: Any, name: str | None = None) -> Tensor:
-        """Return the value of each key, `default_value` where there is none.
+        """Return the value of each key, `default_value` for missing keys.
 
         Parameters
         ----------
@@ -96,14 +96,14 @@ class LookupTable:
         Returns
         -------
         Tensor
-            Of `value_dtype`, and the shape of `keys` with that of a value behind it.
+            Of `value_dtype`; the shape is ``keys.shape`` followed by the shape of a value.
 
         Raises
         ------
         DtypeError
             If the keys are of another dtype.
         OpError
-            When a step runs it, if a file with the content cannot be read, or a key has two values.
+            When a step runs the operation, if a file of the table cannot be read, or a key has two values.
         """
         return self._find(self._keys_of(keys), name)
 
@@ -125,15 +125,15 @@ class LookupTable:
 
     @public
     def size(self, name: str | None = None) -> Tensor:
-        """Return how many keys there are, an int64 scalar."""
+        """Return the number of keys, an int64 scalar."""
         handle, key = self._handle()
         return apply("TableSize", handle, name=name or "size", key=key)  # type: ignore[no-any-return]
 
 
 class HashTable(LookupTable):
-    """A table whose content is given, and never changes.
+    """A table with constant contents.
 
-    It is filled when a step first looks something up, or by `initializer`, which need not run.
+    The table is filled by a step's first lookup, or by `initializer`, which need not run.
 
     Parameters
     ----------
@@ -142,20 +142,20 @@ class HashTable(LookupTable):
     values : array-like
         As many values along axis 0; of any dtype.
     default_value : array-like
-        Value of a key that is not there; of the shape of one value.
+        Value of missing keys; of the shape of a value.
     key_dtype, value_dtype : dtype-like, optional
-        By default those of `keys` and `values`, by the rules of literals: Python's integers are int32.
+        By default the dtypes of `keys` and `values`, by the rules of literals: Python's integers are int32.
     shared_name : str, optional
-        Tables of one shared name are one in a session; by default the operation's own name.
+        Tables of the same shared name are the same table in a session; by default the operation's own name.
     name : str
         Name of the operations in the graph.
 
     Raises
     ------
     ShapeError
-        If there is not a value for each key, or `default_value` is no value.
+        If keys and values differ in number, or `default_value` has another shape than a value.
     DtypeError
-        If keys are neither strings nor integers, or something is of another dtype.
+        If keys are neither strings nor integers, or an argument has another dtype.
     GraphError
         If a key has two values.
 
@@ -217,15 +217,15 @@ class HashTable(LookupTable):
         shared_name: str | None = None,
         name: str = "hash_table",
     ) -> HashTable:
-        """Return a table of the columns of a file of text in UTF-8, which is read, in a thread, when it is first used.
+        """Return a table of the columns of a UTF-8 text file, read in a thread when the table is first used.
 
         Parameters
         ----------
         path : str or Path
         key_dtype, value_dtype, default_value
-            Keys and values are texts of these.
+            Dtypes of keys and values, parsed from text, and the value of missing keys.
         key_column, value_column : int
-            Which column has them, from 0.
+            Columns of the keys and the values, from 0.
         delimiter : str
             Text between columns.
         shared_name, name
@@ -267,31 +267,31 @@ class HashTable(LookupTable):
 
     @property
     def initializer(self) -> Operation:
-        """Operation that fills the table of the current graph, which a first lookup does otherwise."""
+        """Operation that fills the table in the current graph; without it the first lookup does."""
         handle, _ = self._handle()
         return build("TableInitialize", [handle], name="initialize", key=None)
 
 
 class MutableHashTable(LookupTable):
-    """A table that steps change; it begins empty, and is in snapshots and checkpoints.
+    """A table changed by steps; empty at first, and included in snapshots and checkpoints.
 
-    Its operations run in the order in which they were built, as those of a variable do.
+    Its operations run in the order in which they were built, like a variable's.
 
     Parameters
     ----------
     key_dtype : {'string', 'int64', 'int32'}
     value_dtype : dtype-like
     default_value : array-like
-        Value of a key that is not there; values have its shape.
+        Value of missing keys; of the shape of the values.
     shared_name : str, optional
-        Tables of one shared name are one in a session; by default the operation's own name.
+        Tables of the same shared name are the same table in a session; by default the operation's own name.
     name : str
         Name of the operations in the graph.
 
     Raises
     ------
     DtypeError
-        If keys are to be neither strings nor integers.
+        If `key_dtype` is neither string nor an integer.
 
     Examples
     --------
@@ -320,13 +320,13 @@ class MutableHashTable(LookupTable):
 
     @public
     def insert(self, keys: Any, values: Any, name: str | None = None) -> Operation:
-        """Return an operation that puts values in, in the place of those that their keys have.
+        """Return an operation that inserts values, replacing the values of keys already in the table.
 
         Parameters
         ----------
         keys : Tensor of `key_dtype`
         values : Tensor of `value_dtype`
-            One for each key; of a key that comes twice the last one.
+            A value for each key; of a repeated key the last value holds.
         name : str, optional
             Name of the operation.
 
@@ -337,9 +337,9 @@ class MutableHashTable(LookupTable):
         Raises
         ------
         DtypeError, ShapeError
-            If there is not a value for each key, or of another dtype.
+            If keys and values differ in number, or have other dtypes.
         OpError
-            When a step runs it, if that is only known then.
+            When a step runs the operation, if only then a mismatch is known.
         """
         handle, key = self._handle()
         found, given = self._keys_of(keys), convert_to_tensor(values, self.value_dtype)
@@ -349,13 +349,13 @@ class MutableHashTable(LookupTable):
 
     @public
     def remove(self, keys: Any, name: str | None = None) -> Operation:
-        """Return an operation that takes `keys` out, those that are there."""
+        """Return an operation that removes `keys`; missing keys are ignored."""
         handle, key = self._handle()
         return build("TableRemove", [handle, self._keys_of(keys)], name=name or "remove", key=key)
 
     @public
     def export(self, name: str | None = None) -> tuple[Tensor, Tensor]:
-        """Return all keys, a vector, and their values along axis 0, in one order."""
+        """Return all keys, a vector, and their values along axis 0, in the same order."""
         handle, key = self._handle()
         op = build(
             "TableExport",
@@ -372,7 +372,7 @@ class MutableHashTable(LookupTable):
 
 @public
 def tables_initializer(name: str = "initialize_tables") -> Operation:
-    """Return an operation that fills the tables of the current graph, which their first lookups do otherwise.
+    """Return an operation that fills the tables of the current graph; without it their first lookups do.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""TensorArray: an array of tensors, written once and read, whose accesses gradients go through."""
+"""TensorArray: an array of write-once tensors with differentiable reads and writes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..ops.state import tensor_array as _operations  # noqa: F401  declares the 
 
 
 class _Static:
-    """What the graph builder knows of one array; shared by all objects that stand for it."""
+    """Static properties of an array during graph construction; shared by all TensorArray objects of the same array."""
 
     def __init__(self, dtype: DType, element_shape: Shape, size: int | None, infer_shape: bool) -> None:
         self.dtype = dtype
@@ -30,7 +30,7 @@ class _Static:
         self.infer_shape = infer_shape
 
     def learn(self, shape: Shape, value: Tensor) -> None:
-        """Check the shape of an element about to be written, and keep it (rule 109)."""
+        """Check the shape of an element before a write, and merge it into the element shape (rule 109)."""
         if not self.element_shape.is_compatible_with(shape):
             raise ShapeError(
                 "an element does not fit the TensorArray it is written to",
@@ -46,28 +46,28 @@ class _Static:
 class TensorArray:
     """An array of tensors that live for one step.
 
-    Each index is written at most once, and order is carried by the array itself: every write returns the array
-    to use from then on. It can be a loop variable, and gradients of any order go through it. Wrong use
-    fails the step with a TensorArrayError.
+    Each index is written at most once, and the array carries its own order: every write returns the array to use
+    from then on. TensorArrays can be loop variables, and gradients of any order flow through them. Wrong use fails
+    the step with a TensorArrayError.
 
     Parameters
     ----------
     dtype : dtype-like
         Dtype of the elements.
     size : int32 scalar, optional
-        Number of elements. None means none at first, growing as elements are written.
+        Number of elements. Without a size the array is empty, and grows as elements are written.
     dynamic_size : bool, optional
-        Whether a write past the end makes it larger; True if `size` is None, else False.
+        True if a write past the end makes the array larger; by default True if `size` is None, else False.
     clear_after_read : bool, optional
-        Whether an element is freed by its first (and then only) read; default True.
+        True if the first read of an element frees the element, so that a second read fails; default True.
     tensor_array_name : str, optional
         Name in messages.
     handle, flow : Tensor, optional
-        An array there is already, instead of a new one.
+        Handle and flow of an existing array, instead of a new array.
     infer_shape : bool
-        Whether all elements must have one shape, learnt from the writes.
+        True if all elements must have the same shape, learnt from the writes.
     element_shape : sequence of int or None, optional
-        What is known of the shape of the elements. Elements never written read as zeros once it is fully known.
+        Known dimensions of the elements' shape. Unwritten elements read as zeros once the shape is fully known.
     name : str, optional
         Name of the operation.
 
@@ -149,7 +149,7 @@ class TensorArray:
 
     @property
     def graph(self) -> Graph:
-        """The graph it belongs to."""
+        """The array's graph."""
         return self.handle.graph
 
     @property
@@ -158,16 +158,16 @@ class TensorArray:
         return self._static.dtype
 
     def of_first_written(self) -> TensorArray:
-        """Return the array, whose dtype will be that of the element written first while building; its own is a guess.
+        """Return the array, with the dtype of the element written first during construction; its own dtype is a guess.
 
-        Literals take the guess. Nothing may have been built of the array but its handle.
+        Literals take the guess. Only the handle may have been built so far.
         """
         self._static.takes_any_dtype = True
         return self
 
     @property
     def element_shape(self) -> Shape:
-        """What is known of the shape of the elements, from the declaration and the writes so far."""
+        """Known dimensions of the elements' shape, from the declaration and the writes so far."""
         return self._static.element_shape
 
     def with_flow(self, flow: Tensor) -> TensorArray:
@@ -181,7 +181,7 @@ class TensorArray:
         Returns
         -------
         TensorArray
-            Sharing the handle, and what is known of the elements.
+            With the same handle, dtype and element shape.
         """
         array = TensorArray.__new__(TensorArray)
         array.handle, array.flow, array._static = self.handle, flow, self._static
@@ -249,6 +249,7 @@ class TensorArray:
         return self._stack([], name)
 
     def _stack(self, zeros: list[Tensor], name: str | None) -> Tensor:
+        """Read all elements; `zeros` has the shape of the result, should there be none."""
         return apply(  # type: ignore[no-any-return]
             "TensorArrayStack",
             self.handle,
@@ -261,16 +262,16 @@ class TensorArray:
         )
 
     def stack_or(self, shape: Tensor | None) -> Tensor:
-        """Stack all elements; if there are none they count as ones of a shape that the step knows, where it is given.
+        """Stack all elements; without elements the result has zero rows of `shape`, if given.
 
         Parameters
         ----------
         shape : int32 vector or None
-
+            Shape of an element, for arrays whose element shape is not fully known.
         Returns
         -------
         Tensor
-            As `stack` does.
+            Result of `stack`.
         """
         if shape is None or self.element_shape.is_fully_known:
             return self.stack()
@@ -284,7 +285,7 @@ class TensorArray:
         Parameters
         ----------
         value : Tensor of the array's dtype, rank 1 or more
-            Its first dimension is at most the size, unless that is dynamic.
+            Its first dimension is at most the array's size, unless the size is dynamic.
 
         Returns
         -------
@@ -373,7 +374,7 @@ class TensorArray:
         Parameters
         ----------
         value : Tensor of the array's dtype, rank 1 or more
-            What to cut along its first dimension.
+            Tensor to cut along its first dimension.
         lengths : int32 or int64 vector
             Length of each piece: as many as the size (unless dynamic), with the first dimension as sum.
 
@@ -395,9 +396,10 @@ class TensorArray:
 
     @public
     def grad(self, source: str, flow: Tensor | None = None, name: str | None = None) -> TensorArray:
-        """Return the gradient array of this one that `source` names, made when first asked for in a step.
+        """Return this array's gradient array for `source`, created when a step first asks for the array.
 
-        It sums repeated writes, reads as zeros where nothing was written, and fixes this array's size (rule 112).
+        The gradient array sums repeated writes, reads unwritten elements as zeros, and fixes this array's size (rule
+        112).
 
         Parameters
         ----------
@@ -434,6 +436,7 @@ class TensorArray:
         return convert_to_tensor(value, self.dtype)
 
     def _rows(self, value: Any) -> Tensor:
+        """Return a tensor to write by rows, after a check of the shape of its rows."""
         tensor = self._element(value)
         if tensor.rank == 0:
             raise ShapeError(

@@ -1,4 +1,4 @@
-"""Variables as a user sees them: tensors whose value outlives a step."""
+"""Variables as users see them: tensors whose value outlives a step."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from ..ops.state.variables import variable_key
 from .function_scope import get_or_make
 from .parts import Indexed
 
-_INITIALIZERS = "initializers"  # the collection of what initializes all variables
+_INITIALIZERS = "initializers"  # the collection of operations that initialize all variables
 
 
 class _Kept(type):
-    """Gives a function that is called again while a graph is built the variables that it made the first time."""
+    """Metaclass through which a traced function, called again, gets the variables of its first call."""
 
     def __call__(
         cls, initial_value: Any, trainable: bool = True, name: str | None = None, dtype: Any = None, shape: Any = None
@@ -38,30 +38,30 @@ class _Kept(type):
         make = partial(super().__call__, initial_value, trainable, name, dtype, shape)
         return get_or_make(name or "Variable", make)
 
-    __call__.__qualname__ = "Variable"  # what is called, for errors
+    __call__.__qualname__ = "Variable"  # the name in error messages
     __call__ = public(__call__)
 
 
 class Variable(Indexed, metaclass=_Kept):
-    """A value that a session keeps between steps, and that operations update.
+    """A value kept by a session between steps, and updated by operations.
 
-    Used as a tensor it is the value it has where it is used: what a step reads and writes of one variable happens in
-    the order in which it was built, in a loop iteration after iteration, and a branch or loop counts as one access
-    where it stands (rules 140 to 146). Updates of steps that run at the same time come in any order.
+    As a tensor, a variable has its value at the place of use: reads and writes of a variable in a step happen in
+    the order in which they were built, in a loop iteration after iteration, and a branch or loop counts as an access
+    at its own place (rules 140 to 146). Updates of concurrent steps come in any order.
 
     Parameters
     ----------
     initial_value : array-like, Tensor or callable
-        The value `initializer` assigns; a callable makes it when called, of `shape` and `dtype` if it takes them, as
-        the initializers of `tagloom.nn` do. It may not depend on tensors made inside a branch or a loop body.
+        The value `initializer` assigns; a callable computes the value, from `shape` and `dtype` if accepted, like
+        the initializers of `tagloom.nn`. It must not depend on tensors made inside a branch or a loop body.
     trainable : bool
-        Whether ``trainable_variables()`` lists it.
+        True to list the variable in ``trainable_variables()``.
     name : str, optional
-        Its name, also in ``session.read_variables()``.
+        Name in the graph and in ``session.read_variables()``.
     dtype : dtype-like, optional
         The dtype a literal takes.
     shape : sequence of int or None, optional
-        Static shape; defaults to that of the initial value. None dimensions may change from one value to the next.
+        Static shape; the initial value's by default. None dimensions may change from value to value.
 
     Attributes
     ----------
@@ -76,16 +76,16 @@ class Variable(Indexed, metaclass=_Kept):
     initializer : Operation
         Assigns the initial value.
     initial_value : Tensor
-        The value it assigns.
+        The value `initializer` assigns.
     op : Operation
-        The read that was built first; it gives the value before all updates but the initializer.
+        The read built first, of the value before all updates except the initializer.
 
     Raises
     ------
     GraphError
-        If the initial value was made inside a branch or a loop body, or needs a shape and none is given.
+        If the initial value was made inside a branch or a loop body, or needs a missing `shape`.
     ShapeError
-        If the initial value does not fit `shape`, or `shape` is not fully known and the value is made of it.
+        If the initial value does not fit `shape`, or is computed from a `shape` with unknown dimensions.
 
     Examples
     --------
@@ -148,7 +148,7 @@ class Variable(Indexed, metaclass=_Kept):
 
     @property
     def graph(self) -> Graph:
-        """The graph it belongs to."""
+        """The variable's graph."""
         return self.handle.graph
 
     @property
@@ -167,10 +167,10 @@ class Variable(Indexed, metaclass=_Kept):
 
     @public
     def value(self) -> Tensor:
-        """Return its value where it is used, behind the updates built so far.
+        """Return the value at the place of use, after the updates built so far.
 
-        A loop that does not write the variable reads it once, in front of it. Under control dependencies the value is
-        read behind those, as by `read_value`.
+        A loop without writes of the variable reads the value once, before the first iteration. Under control
+        dependencies the read comes after them, as in `read_value`.
 
         Returns
         -------
@@ -205,19 +205,19 @@ class Variable(Indexed, metaclass=_Kept):
 
     @public
     def is_initialized(self) -> Tensor:
-        """Return a bool scalar tensor: whether it has a value."""
+        """Return a bool scalar tensor, true if the variable has a value."""
         return apply("IsInitialized", self.handle)  # type: ignore[no-any-return]
 
     @public
     def assign(self, value: Any, name: str | None = None, *, ordered: bool = True) -> Tensor:
-        """Replace its value.
+        """Replace the variable's value.
 
         Parameters
         ----------
         value : Tensor of the variable's dtype
             Of a shape that fits the variable's.
         ordered : bool, optional
-            False for an update that may come at any time, in a step, before or after other reads and updates.
+            False to let the update run at any time in a step, before or after other reads and updates.
 
         Returns
         -------
@@ -228,12 +228,12 @@ class Variable(Indexed, metaclass=_Kept):
 
     @public
     def assign_add(self, delta: Any, name: str | None = None, *, ordered: bool = True) -> Tensor:
-        """Add `delta`, a tensor of its dtype and shape; returns the new value. `ordered` as in `assign`."""
+        """Add `delta`, of the variable's dtype and shape, and return the new value. `ordered` as in `assign`."""
         return self._update("AssignAddVariable", delta, name, ordered)
 
     @public
     def assign_sub(self, delta: Any, name: str | None = None, *, ordered: bool = True) -> Tensor:
-        """Subtract `delta`, a tensor of its dtype and shape; returns the new value. `ordered` as in `assign`."""
+        """Subtract `delta`, of the variable's dtype and shape, and return the new value. `ordered` as in `assign`."""
         return self._update("AssignSubVariable", delta, name, ordered)
 
     @public
@@ -245,9 +245,9 @@ class Variable(Indexed, metaclass=_Kept):
         Parameters
         ----------
         indices : Tensor of int32 or int64, or IndexedSlices
-            The rows, in any shape; slices bring their updates along.
+            The rows, in any shape; IndexedSlices include their updates.
         updates : Tensor of the variable's dtype
-            Of shape ``indices.shape + variable.shape[1:]``. Of repeated rows the last one holds.
+            Of shape ``indices.shape + variable.shape[1:]``. Among updates of the same row the last holds.
         ordered : bool, optional
             As in `assign`.
 
@@ -296,6 +296,7 @@ class Variable(Indexed, metaclass=_Kept):
             )
 
     def _fitting(self, value: Any) -> Tensor:
+        """Convert a value to the variable's dtype; ShapeError if its shape is incompatible with the variable's."""
         tensor = convert_to_tensor(value, self.dtype)
         if not self.shape.is_compatible_with(tensor.shape):
             raise ShapeError(
@@ -321,7 +322,7 @@ class Variable(Indexed, metaclass=_Kept):
 
 
 def _made(initial_value: Callable[..., Any], shape: Any, dtype: Any) -> Any:
-    """Return the value that a callable makes: of nothing, or of a shape, and of a dtype where one is asked for."""
+    """Return the result of an initializer, called with no arguments, with a shape, or with a shape and a dtype."""
     what = "the initial value of a variable"
     of_shape, of_both = takes(initial_value, (shape,)), takes(initial_value, (shape, dtype))
     if takes(initial_value, ()) or not (of_shape or of_both):
@@ -371,14 +372,14 @@ def trainable_variables() -> list[Variable]:
 
 @public
 def global_variables_initializer(name: str = "init") -> Operation:
-    """Return an operation that assigns every variable made so far its initial value.
+    """Return an operation that assigns every existing variable its initial value.
 
-    Of variables that are made later, as the slots of an optimizer, it knows nothing: build it last.
+    Build the operation last: variables made later, such as the slots of an optimizer, are not included.
 
     Raises
     ------
     GraphError
-        If called inside a branch or a loop body: a step starts it, not a loop.
+        If called inside a branch or a loop body; only a step as a whole can start the operation.
 
     Examples
     --------
@@ -404,7 +405,7 @@ def global_variables_initializer(name: str = "init") -> Operation:
 
 
 def older_initializer(graph: Graph, name: str) -> Operation | None:
-    """Return the newest initializer of all variables of a graph, if there is one and all are older than a variable."""
+    """Return the newest initializer of all variables, if one exists and does not cover the variable `name`."""
     made = graph.collections.get(_INITIALIZERS, [])
     own = next((v.initializer for v in graph.collections.get("variables", []) if v.name == name), None)
     return made[-1] if made and own is not None and own not in made[-1].control_inputs else None
@@ -430,7 +431,7 @@ def variables_initializer(variables: list[Variable], name: str = "init") -> Oper
 
 @public
 def is_variable_initialized(variable: Variable) -> Tensor:
-    """Return a bool scalar tensor: whether `variable` has a value when a step computes it.
+    """Return a bool scalar tensor, true if `variable` has a value when the tensor is computed.
 
     Examples
     --------
@@ -451,12 +452,12 @@ def is_variable_initialized(variable: Variable) -> Tensor:
 def report_uninitialized_variables(
     var_list: Sequence[Variable] | None = None, name: str = "report_uninitialized_variables"
 ) -> Tensor:
-    """Return the names of the variables that have no value when a step computes it.
+    """Return the names of the variables without a value when the result is computed.
 
     Parameters
     ----------
     var_list : sequence of Variable, optional
-        Which to look at; all variables of the graph made so far by default.
+        Variables to check; all existing variables of the graph by default.
     name : str, optional
         Name of the result.
 

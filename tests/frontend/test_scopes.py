@@ -88,7 +88,7 @@ async def test_what_waits_runs_after_what_it_waits_for():
 def test_an_operation_of_an_inner_region_can_not_be_waited_for_outside():
     leaked, p = [], placeholder("bool", [])
     cond(p, lambda: leaked.append(no_op("inside")) or constant(1), lambda: constant(2), name="choose")
-    outside = pytest.raises(GraphError, match="inside can not be waited for outside the true branch")
+    outside = pytest.raises(GraphError, match="inside cannot be waited for outside the true branch")
     with outside as caught, control_dependencies(leaked):
         no_op()
     assert caught.value.wanted == "an operation of the graph or of a region around it"
