@@ -1,4 +1,4 @@
-"""A candidate sampler that learns how frequent classes are; a variable keeps that from step to step."""
+"""A candidate sampler that learns class frequencies, in a variable, from step to step."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def learned_unigram_candidate_sampler(
     seed: int | None = None,
     name: str | None = None,
 ) -> Candidates:
-    """Draw classes by how often they were true classes so far: each has been that once more than it was.
+    """Draw classes by their frequency as true classes so far; every class starts with a count of 1.
 
-    The counts are a variable that is not trainable, so it has to be initialized, and is saved with the others. What is
-    drawn depends on the steps that ran before, and so on their order where steps run at the same time.
+    The counts are a variable outside training, to be initialized and saved with the others. The drawn classes depend on
+    earlier steps, and so on their order where steps run concurrently.
 
     Parameters
     ----------
@@ -36,12 +36,12 @@ def learned_unigram_candidate_sampler(
     Returns
     -------
     Candidates
-        ``sampled_candidates, true_expected_count, sampled_expected_count``, by the counts before this step's are added.
+        ``sampled_candidates, true_expected_count, sampled_expected_count``, by the counts before this step.
 
     Raises
     ------
     GraphError
-        If there are fewer classes than should be different.
+        If `unique` requires more different classes than exist.
     ShapeError
         If the true classes have another shape.
 

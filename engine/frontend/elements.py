@@ -1,4 +1,4 @@
-"""What a higher-order function goes through: elements along the first dimension, in an order."""
+"""Elements along the first dimension, in the order of a higher-order function."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .tensor_array import TensorArray
 
 
 class Elements:
-    """What is gone through: an array for each tensor of `elems`, the order, and whether the first one begins it."""
+    """The elements of a higher-order function: an array for each tensor of `elems`, in order or reversed."""
 
     def __init__(self, elems: Any, function: str, reverse: bool = False, from_first: bool = False) -> None:
         self.function = function
@@ -47,15 +47,15 @@ class Elements:
         ]
 
     def place(self, k: Any) -> Any:
-        """Return the index of the element that is gone through as number `k`."""
+        """Return the index of the k-th element in the order of the loop."""
         return self.count - 1 - k if self.reverse else k
 
     def read(self, k: Any) -> Any:
-        """Return element number `k`, in the structure of `elems`."""
+        """Return the k-th element, in the structure of `elems`."""
         return nest.pack_as(self.tensors, [rows.read(self.place(k)) for rows in self.rows])
 
     def start(self, initializer: Any) -> tuple[int, Any]:
-        """Return the number of the element to begin with, and what has accumulated before it."""
+        """Return the number of the first element of the loop, and the accumulated value before the loop."""
         if initializer is not None:
             return 0, nest.map_structure(
                 lambda leaf: leaf if is_literal(leaf) else convert_to_tensor(leaf), initializer
@@ -72,7 +72,7 @@ class Elements:
         swap: bool,
         checkpoint_every: int | None,
     ) -> Any:
-        """Run `step` for every element from number `start` on."""
+        """Run `step` for every element, beginning with number `start`."""
         return while_loop(
             lambda k, *_: k < self.count,
             step,
@@ -85,7 +85,7 @@ class Elements:
 
 
 class SparseRows:
-    """A sparse tensor as the rows along its first dimension, each a sparse tensor of one rank less."""
+    """A sparse tensor as the rows along its first dimension, each a sparse tensor of rank lower by 1."""
 
     _is_leaf = True
 
@@ -98,19 +98,21 @@ class SparseRows:
         order = argsort(numbers, stable=True)
         self.length: Tensor = cast(sparse.dense_shape[0], "int32")
         self.indices: Tensor = gather(sparse.indices, order)[:, 1:]
+        # Sorted once by row, so that reading a row is a binary search and a slice; stable, to preserve the entries'
+        # order within each row.
         self.values: Tensor = gather(sparse.values, order)
         self.sizes: Tensor = sparse.dense_shape[1:]
         self._sorted = gather(numbers, order)
 
     def read(self, k: Any) -> SparseTensor:
-        """Return row number `k`; its places keep the order that they have in the whole."""
+        """Return row number `k`; entries keep their order in the whole tensor."""
         number = cast(convert_to_tensor(k), self._sorted.dtype)
         begin, end = unstack(searchsorted(self._sorted, stack([number, number + 1])), 2)
         return SparseTensor(self.indices[begin:end], self.values[begin:end], self.sizes)
 
 
 def _as_leaves(elems: Any, function: str) -> Any:
-    """Return elements as a structure of tensors, and of sparse rows where a function can go through those."""
+    """Return elements as a structure of tensors, and of sparse rows for `map_fn`."""
     if isinstance(elems, SparseTensor):
         if function != "map_fn":
             raise GraphError(
@@ -121,7 +123,7 @@ def _as_leaves(elems: Any, function: str) -> Any:
             )
         return SparseRows(elems)
     if isinstance(elems, IndexedSlices):
-        return convert_to_tensor(elems)  # the rows of the tensor that it stands for, not its parts
+        return convert_to_tensor(elems)  # rows of the dense tensor, rather than the slices' parts
     parts = nest.children(elems)
     if parts is None:
         return convert_to_tensor(elems)
@@ -129,7 +131,7 @@ def _as_leaves(elems: Any, function: str) -> Any:
 
 
 def _common_length(tensors: list[Tensor], function: str) -> int | Tensor:
-    """Return the number of elements, checked when the graph is built or when it runs."""
+    """Return the number of elements, checked during construction if known, else in the step."""
     if not tensors:
         raise GraphError(
             f"{function} was given nothing to go through",

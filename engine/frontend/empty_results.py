@@ -1,4 +1,4 @@
-"""Shapes of what a function would return, in steps that call it for no element at all."""
+"""Shapes of the results of map_fn in steps without elements, where the function never runs."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from ..ops.support.common import shape_of
 from .conditional import cond
 from .elements import Elements, SparseRows
 
-_HARMLESS = (Effect.NONE, Effect.RANDOM)  # what may be done once more without being noticed
+_HARMLESS = (Effect.NONE, Effect.RANDOM)  # effects of operations that may run once more unnoticed
 
 
 def shapes_of_none(results: Sequence[Tensor], elements: Sequence[Tensor], source: Elements) -> list[Tensor | None]:
-    """Return the shapes of the results of a body for elements of zeros, where a step has no elements.
+    """Return the shapes of a body's results for elements of zeros, for steps without elements.
 
-    The shape of a result may depend on sizes that only the step knows, and then only the body's operations say it: a
-    branch that is taken where there are no elements runs copies of them.
+    The shape of a result may depend on sizes only known in the step, through the body's operations: copies of these
+    operations run in a branch taken by steps without elements.
 
     Parameters
     ----------
     results : sequence of Tensor
-        In the body.
+        Results of the body.
     elements : sequence of Tensor
-        As they are read there.
+        Elements as read in the body.
     source : Elements
 
     Returns
     -------
     list of int32 vectors, or None
-        None where the shape is known while building, or cannot be found: the operations have effects, or regions.
+        None where the shape is known while building, or cannot be computed: the operations have effects, or regions.
     """
     if isinstance(source.count, int) and source.count:
         return [None] * len(results)
@@ -46,6 +46,7 @@ def shapes_of_none(results: Sequence[Tensor], elements: Sequence[Tensor], source
 
 
 def _shape_of_none(result: Tensor, elements: Sequence[Tensor], source: Elements) -> Tensor | None:
+    """Return a tensor with the shape of a result for elements of zeros, computed only by steps without elements."""
     body = elements[0].region
     needed = _operations(result, set(elements), body)
     if (
@@ -59,7 +60,7 @@ def _shape_of_none(result: Tensor, elements: Sequence[Tensor], source: Elements)
     def of_zeros() -> Tensor:
         made = dict(zip(elements, _zeros_like_rows(elements, source), strict=True))
         region = scopes.current_region()
-        for param in body.params:
+        for param in body.params:  # the counter and the arrays' flows are zero, as in a first iteration
             made[param] = constant(np.zeros((), param.dtype.numpy))
         for op in needed:
             copy = copied(op, region, [made.get(t, t) for t in op.inputs])
@@ -70,12 +71,12 @@ def _shape_of_none(result: Tensor, elements: Sequence[Tensor], source: Elements)
 
 
 def _zeros_like_rows(elements: Sequence[Tensor], source: Elements) -> list[Tensor]:
-    """Return an element of zeros for each tensor that is gone through, of the sizes that the step knows."""
+    """Return an element of zeros for each tensor of elements, in the sizes known to the step."""
     return [apply("Fill", shape_of(rows)[1:], constant(np.zeros((), rows.dtype.numpy))) for rows in source.rows_given]
 
 
 def _operations(result: Tensor, elements: set[Tensor], body: Region) -> list[Operation] | None:
-    """Return the operations of a body that compute a result of its elements; None if they cannot be copied."""
+    """Return the operations of a body that compute a result from elements; None if they cannot be copied."""
     found: set[Operation] = set()
     given = elements | set(body.params)
     work = [result]

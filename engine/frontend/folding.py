@@ -1,4 +1,4 @@
-"""Steps of higher-order functions: what the user's function returns for an element, as tensors."""
+"""Steps of higher-order functions: the user's function applied to an element, its results as tensors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def fold(
     swap: bool,
     checkpoint_every: int | None,
 ) -> Any:
-    """Return what has accumulated when `fn` has had all elements of `source`."""
+    """Return the accumulated value after `fn` has consumed all elements of `source`."""
     start, first = source.start(initializer)
 
     def step(k: Tensor, total: Any) -> Any:
@@ -40,7 +40,7 @@ def fold(
 
 
 def combine(fn: Function, source: Elements, total: Any, k: Tensor) -> Any:
-    """Return what `fn` makes of the accumulated value and an element, with the structure and dtypes of the former."""
+    """Apply `fn` to the accumulated value and an element, and check the structure and dtypes of the result."""
     result = call(fn, [total, source.read(k)], f"the function of {source.function}")
     found = nest.difference(total, result)
     if found:
@@ -55,12 +55,12 @@ def combine(fn: Function, source: Elements, total: Any, k: Tensor) -> Any:
 
 
 def write_all(arrays: list[TensorArray], index: Any, values: Any) -> list[TensorArray]:
-    """Return arrays with the leaves of `values` written at an index, one into each."""
+    """Return arrays with the leaves of `values` written at an index, a leaf to each array."""
     return [a.write(index, v) for a, v in zip(arrays, nest.flatten(values), strict=True)]
 
 
 def mapped(results: Any, kinds: Any) -> list[Tensor]:
-    """Return the tensors that the function of map_fn gave, held against the dtypes expected of it."""
+    """Return the tensors of a result of map_fn's function, checked against the expected dtypes."""
     found = nest.difference(kinds, results, outer=False)
     if found:
         raise GraphError(
@@ -84,19 +84,20 @@ def mapped(results: Any, kinds: Any) -> list[Tensor]:
 
 
 def build_scan(fn: Function, source: Elements, initializer: Any, infer_shape: bool, options: tuple[Any, ...]) -> Any:
-    """Build the loop of a scan, again as long as literals of the initializer have to begin in another dtype."""
+    """Build the loop of a scan, repeatedly while literals of the initializer must begin in another dtype."""
     start, first = source.start(initializer)
     attempts = Attempts()
     while True:
         try:
             with attempts.attempt() if any(map(is_weak_leaf, nest.flatten(first))) else nullcontext():
+                # Only weak initializers can cause another attempt, which must find the variables of the first.
                 return _scan(fn, source, start, first, infer_shape, options)
         except Retyped as found:
             first = _retyped(first, found.dtypes)
 
 
 def _scan(fn: Function, source: Elements, start: int, first: Any, infer_shape: bool, options: tuple[Any, ...]) -> Any:
-    """Build the loop of a scan; Retyped where literals in `first` have to begin in another dtype, with other arrays."""
+    """Build the loop of a scan; raise Retyped if literals in `first` must begin in another dtype, with other arrays."""
     typed = [convert_to_tensor(leaf) for leaf in nest.flatten(first)]
     arrays = [
         TensorArray(t.dtype, source.count, infer_shape=infer_shape, element_shape=t.shape if infer_shape else None)
@@ -119,7 +120,7 @@ def _scan(fn: Function, source: Elements, start: int, first: Any, infer_shape: b
 
 
 def _retyped(first: Any, wanted: Mapping[int, DType]) -> Any:
-    """Return an initializer in which leaves of some numbers, literals or weak tensors, have other dtypes."""
+    """Return an initializer with other dtypes of some leaves, literals or weak tensors."""
     leaves = nest.flatten(first)
     for i, dtype in wanted.items():
         leaves[i] = convert_to_tensor(leaves[i], dtype)

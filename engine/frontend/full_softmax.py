@@ -1,4 +1,4 @@
-"""The loss of a softmax over all classes, whose weights are in shards on several devices (Chilimbi et al., 2014)."""
+"""Softmax loss over all classes, with weights in shards on several devices (Chilimbi et al., 2014)."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def full_softmax_loss(
     partition_strategy: str | None = None,
     name: str = "full_softmax_loss",
 ) -> Tensor:
-    """Cross-entropy of class numbers under a softmax over all classes, computed where the weights are.
+    """Cross-entropy of class numbers under a softmax over all classes, computed on the devices of the weights.
 
-    Each shard computes the logits of its classes and the logarithm of the sum of their exponentials. Of these only
-    that sum and the logit of the label travel, one number each per example and shard; so does, for the gradient, what
-    `inputs` get. The matrix of logits is never in one place. In Python::
+    Each shard computes the logits of its classes, and the logarithm of the sum of their exponentials. Only the sum and
+    the label's logit are copied between devices, two numbers per example and shard; for the gradient, also the
+    cotangent of `inputs`. The matrix of logits is never assembled. In Python::
 
         logits = inputs @ transpose(weights) + biases
         sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
@@ -52,9 +52,9 @@ def full_softmax_loss(
     labels : int32 or int64 Tensor of shape [batch]
         Class numbers, from 0 up to below the number of classes; always checked when the step runs.
     inputs : floating Tensor of shape [batch, dim]
-        What the classes are told by.
+        Features from which the classes are predicted.
     partition_strategy : {'mod', 'div'}, optional
-        Where rows are, as for `embedding_lookup`.
+        Assignment of rows to shards, as for `embedding_lookup`.
 
     Returns
     -------
@@ -66,7 +66,7 @@ def full_softmax_loss(
     ShapeError
         If the shapes do not fit.
     GraphError
-        If the shards are not those of one table, or those of the biases are not those of the weights.
+        If the shards do not form a table, or biases and weights are in different shards.
 
     Examples
     --------
@@ -111,6 +111,7 @@ def _logits(inputs: Tensor, weights: Any, biases: Any) -> Tensor:
 def _of_label(logits: Tensor, is_here: Tensor, rows: Tensor) -> Tensor:
     """Return the logit of each example's label if it is a class of this shard, else 0."""
     mine = gather(logits, where(is_here, rows, 0), batch_dims=1)
+    # A label of another shard reads this shard's row 0, as gather requires valid indices; the result is masked.
     return where(is_here, mine, 0)
 
 
@@ -133,6 +134,7 @@ def _pieces(biases: Shards, weights: Shards) -> list[Any]:
 
 
 def _check(labels: Tensor, inputs: Tensor) -> None:
+    """Raise ShapeError unless labels are a vector with an entry for each example."""
     examples = Shape(None) if inputs.rank is None else inputs.shape[:1]
     if labels.rank not in (1, None) or not labels.shape.is_compatible_with(examples):
         raise ShapeError(

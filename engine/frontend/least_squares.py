@@ -1,4 +1,4 @@
-"""``matrix_solve_ls``: least squares, by whichever equations the shape of the matrices makes definite."""
+"""``matrix_solve_ls``: least squares by the normal equations that the shape of the matrices makes definite."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def matrix_solve_ls(
 ) -> Tensor:
     """Solve systems of linear equations in the sense of least squares.
 
-    Of ``sum(abs(matrix @ x - rhs)**2) + l2_regularizer * sum(abs(x)**2)`` it finds the least; where there are fewer
-    equations than unknowns and no regularizer, of the x that solve them the one with the least norm.
+    The result minimizes ``sum(abs(matrix @ x - rhs)**2) + l2_regularizer * sum(abs(x)**2)``; with fewer equations than
+    unknowns and no regularizer, the result is the solution of least norm.
 
     Parameters
     ----------
@@ -39,8 +39,8 @@ def matrix_solve_ls(
     l2_regularizer : real scalar
         At least 0.
     fast : bool
-        Factor ``adjoint(matrix) @ matrix``, or ``matrix @ adjoint(matrix)``, with `cholesky`. That takes a matrix of
-        full rank, or a regularizer, and loses twice the digits. Otherwise `pinv` is used, which takes any; without a
+        Factor ``adjoint(matrix) @ matrix``, or ``matrix @ adjoint(matrix)``, with `cholesky`. This requires a matrix of
+        full rank, or a regularizer, and loses twice the digits. Otherwise use `pinv`, for any matrix but without a
         regularizer.
 
     Returns
@@ -51,11 +51,11 @@ def matrix_solve_ls(
     Raises
     ------
     ShapeError
-        If `rhs` has another number of rows.
+        If `rhs` differs from `matrix` in the number of rows.
     GraphError
         If the regularizer is negative, or given and not `fast`.
     OpError
-        When a step runs it, if it is `fast` and a matrix does not have full rank.
+        When a step runs the operation, if `fast` and a matrix does not have full rank.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def matrix_solve_ls(
     a, b = (of_rank(each, 2, "matrices have rows and columns", "expand_dims(x, 1)") for each in alike(matrix, rhs))
     if not as_symbolic(l2_regularizer) and l2_regularizer < 0 or (not fast and _is_given(l2_regularizer)):
         raise GraphError(
-            "matrix_solve_ls can not take this regularizer",
+            "matrix_solve_ls cannot take this regularizer",
             wanted="a number of at least 0; 0 unless it is fast",
             got=f"{l2_regularizer!r}, fast={fast}",
             hint="leave l2_regularizer out, or fast",
@@ -83,7 +83,7 @@ def _is_given(regularizer: Any) -> bool:
 
 
 def _by_shape(a: Tensor, tall: Callable[[], Tensor], wide: Callable[[], Tensor]) -> Tensor:
-    """Return what one of two functions builds: the first where there are as many rows as columns, or more."""
+    """Build `tall` for matrices with at least as many rows as columns, otherwise `wide`; by a cond if unknown."""
     rows, columns = (None, None) if a.rank is None else a.shape[-2:]
     if rows is not None and columns is not None:
         return tall() if rows >= columns else wide()

@@ -1,4 +1,4 @@
-"""What the package says of a name that it does not have, and which names it shows."""
+"""Error messages for unknown names of the package, and the list of its public names."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _IN_MODULES = {
 
 
 def find_or_refuse(name: str) -> Any:
-    """Refuse a name with that of the same thing here, or with near ones; see `docs/renaming.md` for the alias."""
+    """Refuse an unknown name with its equivalent here, or with similar names; see `docs/renaming.md` for the alias."""
     if name == "TagflowError":
         return TagloomError  # programs written under the project's former name catch it
     hint = _hint(name)
@@ -46,10 +46,10 @@ def find_or_refuse(name: str) -> Any:
 
 
 def missing_in(module: str) -> Callable[[str], NoReturn]:
-    """Return the ``__getattr__`` of a module for users: it names the nearest thing, there or elsewhere."""
+    """Return the ``__getattr__`` of a public module, which suggests the nearest name, there or elsewhere."""
 
     def refuse(name: str) -> NoReturn:
-        """Refuse a name that the module does not have, with that of the same thing here, or with near ones."""
+        """Refuse an unknown name of the module with its equivalent, or with similar names."""
         hint = _hint_in(module, name)
         text = f"{_PACKAGE}.{module} has no '{name}'"
         raise AttributeError(text + (f"\n  try: {hint}" if hint else ""), name=name)
@@ -58,13 +58,14 @@ def missing_in(module: str) -> Callable[[str], NoReturn]:
 
 
 def _hint_in(module: str, name: str) -> str | None:
+    """Return the suggestion for an unknown name of a module, or None."""
     if name.startswith("_"):
         return None
     known = _IN_MODULES.get((module, name))
     if known is not None:
         return f"{_PACKAGE}.{known}"
     own = getattr(sys.modules[f"{_PACKAGE}.{module}"], "__all__", ())
-    # Keras and PyTorch leave out the word that the names here end in, or write it in another case.
+    # Keras and PyTorch omit the last word of the names here, or write them in another case.
     same = [each for each in own if each.lower() in (name.lower(), f"{name}Optimizer".lower(), f"{name}_loss".lower())]
     near = same or get_close_matches(name, own, 3, _NEAR)
     if near:
@@ -78,8 +79,9 @@ def public_names() -> list[str]:
 
 
 def _hint(name: str) -> str | None:
+    """Return the suggestion for an unknown name of the package, or None."""
     if name.startswith("_"):
-        return None  # asked by Python, of any module
+        return None  # Python probes modules for names such as __path__
     if name == "train":
         return f"{_PACKAGE}.training, which has the optimizers"
     if name == "compat":

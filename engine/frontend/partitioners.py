@@ -1,4 +1,4 @@
-"""How many shards a large variable is cut into: functions of its shape and dtype."""
+"""Partitioners: functions from shape and dtype of a large variable to the number of its shards."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ Partitioner = Callable[..., list[int]]
 
 @public
 def fixed_size_partitioner(num_shards: int, axis: int = 0) -> Partitioner:
-    """Return a partitioner that cuts a variable into so many shards.
+    """Return a partitioner that cuts a variable into a fixed number of shards.
 
     Parameters
     ----------
     num_shards : int
-        At least 1; a dimension that is smaller makes as many shards as it is long.
+        At least 1; at most as many shards as the dimension's size are made.
     axis : int
-        Along which dimension.
+        The dimension to cut.
 
     Returns
     -------
     callable
-        ``partitioner(shape, dtype)`` gives the number of parts of each dimension, as `PartitionedVariable` wants it.
+        ``partitioner(shape, dtype)`` returns the number of parts of each dimension, for `PartitionedVariable`.
 
     Examples
     --------
@@ -45,22 +45,22 @@ def fixed_size_partitioner(num_shards: int, axis: int = 0) -> Partitioner:
 def variable_axis_size_partitioner(
     max_shard_bytes: int, axis: int = 0, bytes_per_string_element: int = 16, max_shards: int | None = None
 ) -> Partitioner:
-    """Return a partitioner whose shards have at most so many bytes, as far as a cut along one dimension allows.
+    """Return a partitioner with a bound on the bytes of a shard, as far as a cut along a single dimension allows.
 
     Parameters
     ----------
     max_shard_bytes : int
     axis : int
-        Along which dimension.
+        The dimension to cut.
     bytes_per_string_element : int
-        How large a string is taken to be.
+        Assumed size of a string.
     max_shards : int, optional
-        Never make more shards than this; they may then be larger.
+        Maximum number of shards; they may then be larger.
 
     Returns
     -------
     callable
-        ``partitioner(shape, dtype)`` gives the number of parts of each dimension, as `PartitionedVariable` wants it.
+        ``partitioner(shape, dtype)`` returns the number of parts of each dimension, for `PartitionedVariable`.
 
     Examples
     --------
@@ -85,23 +85,23 @@ def variable_axis_size_partitioner(
 def min_max_variable_partitioner(
     max_partitions: int = 1, axis: int = 0, min_slice_size: int = 256 << 10, bytes_per_string_element: int = 16
 ) -> Partitioner:
-    """Return a partitioner that makes as many shards as there are, but none that is hardly worth it.
+    """Return a partitioner with as many shards as allowed, but none smaller than a minimum size.
 
     Parameters
     ----------
     max_partitions : int
-        Never make more shards than this.
+        Maximum number of shards.
     axis : int
-        Along which dimension.
+        The dimension to cut.
     min_slice_size : int
-        How many bytes a shard should have at least.
+        Minimum bytes of a shard.
     bytes_per_string_element : int
-        How large a string is taken to be.
+        Assumed size of a string.
 
     Returns
     -------
     callable
-        ``partitioner(shape, dtype)`` gives the number of parts of each dimension, as `PartitionedVariable` wants it.
+        ``partitioner(shape, dtype)`` returns the number of parts of each dimension, for `PartitionedVariable`.
 
     Examples
     --------
@@ -121,7 +121,7 @@ def min_max_variable_partitioner(
 
 
 def _along(shape: Any, axis: int, count: int) -> list[int]:
-    """Return a number of parts for each dimension: along one as many as there are, and no more than it is long."""
+    """Return the number of parts of each dimension: `count` along `axis`, but at most its size, and 1 elsewhere."""
     parts = [1] * len(Shape(shape))
     parts[axis] = max(1, min(count, _size_along(shape, axis)))
     return parts
@@ -133,7 +133,7 @@ def _size_along(shape: Any, axis: int) -> int:
 
 
 def known_dims(shape: Any) -> tuple[int, ...]:
-    """Return the dimensions of what is to be cut into shards; ShapeError where one is not known."""
+    """Return the dimensions of a variable to be sharded; ShapeError if any is unknown."""
     if not Shape(shape).is_fully_known:
         raise ShapeError(
             "only a variable of known shape can be cut into shards",

@@ -1,4 +1,4 @@
-"""Parts of variables that are assigned: ``v[1:3].assign(x)`` as one update at index vectors."""
+"""Assignment to parts of variables: ``v[1:3].assign(x)`` as an update at index vectors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .scattering import Scattered
 
 
 class Indexed(Scattered):
-    """Base class of variables: indexing returns parts that can be assigned."""
+    """Base class of variables: indexing returns assignable parts."""
 
     __slots__ = ()
 
@@ -34,7 +34,7 @@ class Indexed(Scattered):
         key : int, slice, ellipsis, integer scalar, or tuple of them
             As in ``v[key]``; without new axes.
         value : Tensor of the variable's dtype
-            Its shape broadcasts to that of the part.
+        Of a shape that broadcasts to the part's.
         ordered : bool, optional
             As in `assign`.
 
@@ -46,9 +46,9 @@ class Indexed(Scattered):
         Raises
         ------
         GraphError
-            If the rank is not known, or `key` has new axes.
+        If the rank is unknown, or `key` has new axes.
         ShapeError
-            If the value is known not to fit the part.
+        If the value is known not to fit the part.
         """
         whole = convert_to_tensor(self)
         if whole.rank is None:
@@ -82,12 +82,12 @@ class Indexed(Scattered):
         return self.scatter_nd_update(indices, updates, name=name, ordered=ordered)
 
     def _whole(self, new: Tensor, whole: Tensor, name: str | None, ordered: bool) -> Tensor:
-        """Assign what is as large as the variable."""
+        """Assign a value of the variable's size."""
         return self.assign(new.reshape(shape_of(whole)), name, ordered=ordered)  # type: ignore[attr-defined, no-any-return]
 
 
 def _spread(key: Any, rank: int) -> list[Any]:
-    """Return what a key takes of each dimension, up to the last of which it does not take all."""
+    """Return a key's index or slice for each dimension, without trailing full slices."""
     parts = list(key) if isinstance(key, tuple) else [key]
     if any(each is None for each in parts):
         raise GraphError(
@@ -102,7 +102,7 @@ def _spread(key: Any, rank: int) -> list[Any]:
 
 
 def _places(size: Tensor, part: Any) -> Tensor:
-    """Return which indices of a dimension a key takes, as a vector."""
+    """Return the indices of a dimension selected by a key, as a vector."""
     every = apply("Range", *(convert_to_tensor(each, int32) for each in (0, size, 1)))
     return slice_tensor(every, part).reshape([-1])
 

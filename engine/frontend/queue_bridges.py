@@ -60,9 +60,9 @@ class Bridge:
     def __init__(self, pump: Pump, direction: str) -> None:
         self.direction: str = direction
         self._pump = pump
-        self._user: asyncio.Task[Any] | None = None  # whose block it is
-        self._requests = 0  # to cancel the user, before the block began
-        self._cancelled = False  # the user, by an error of the task
+        self._user: asyncio.Task[Any] | None = None  # the task in the ``async with`` block
+        self._requests = 0  # number of the task's cancellation requests before the block
+        self._cancelled = False  # whether this bridge has cancelled the task because of its own error
 
     def __repr__(self) -> str:
         task = self._pump.task
@@ -71,12 +71,12 @@ class Bridge:
 
     @property
     def moved(self) -> int:
-        """How many elements have arrived."""
+        """Number of moved elements."""
         return self._pump.moved
 
     @property
     def done(self) -> bool:
-        """Whether it has ended."""
+        """True after the end of the bridge's task."""
         return self._pump.task.done()
 
     def __await__(self) -> Generator[Any, Any, int]:
@@ -85,12 +85,12 @@ class Bridge:
     async def _wait(self) -> int:
         task = self._pump.task
         await asyncio.wait([task])
-        if not task.cancelled():  # else it was closed, perhaps by another task than the one that waits
+        if not task.cancelled():  # a cancelled task was closed, perhaps by another task
             task.result()
         return self.moved
 
     async def aclose(self) -> None:
-        """Stop; what is under way goes back to where it was. An error that it ended with is raised."""
+        """Stop the bridge; an element in transit goes back to its source. The bridge's own error is raised."""
         task = self._pump.task
         self._pump.end()
         await asyncio.wait([task])
@@ -99,13 +99,13 @@ class Bridge:
 
     async def __aenter__(self) -> Bridge:
         user = asyncio.current_task()
-        assert user is not None  # an event loop runs this
+        assert user is not None  # coroutines of the block are run by an event loop's task
         self._user, self._requests = user, user.cancelling()
         self._pump.task.add_done_callback(self._ended)
         return self
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """Let the block end with the error of the task, as a TaskGroup does."""
+        """Cancel the block's task after an error of the bridge, as a TaskGroup does."""
         if self._user is not None and not task.cancelled() and task.exception() is not None:
             self._cancelled = True
             self._user.cancel()
@@ -113,8 +113,11 @@ class Bridge:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Stop the bridge, and replace the cancellation by the bridge's error, unless others cancelled the task too."""
         user, self._user = self._user, None
         assert user is not None
+        # uncancel() returns the remaining requests: more than before the block means a cancellation from outside,
+        # which must go on; so must an error of the block itself.
         if not self._cancelled:
             await self._leave(error)
         elif user.uncancel() <= self._requests and (error is None or kind is asyncio.CancelledError):
@@ -123,18 +126,18 @@ class Bridge:
             self._pump.task.result()
 
     async def _leave(self, error: BaseException | None) -> None:
-        """Stop at the end of the block, which has an error of its own or none."""
+        """Stop the bridge at the end of a block; an error of the block takes precedence over the bridge's."""
         if error is None:
             await self.aclose()
             return
         self._pump.end()
         await asyncio.wait([self._pump.task])
         if not self._pump.task.cancelled():
-            self._pump.task.exception()  # seen
+            self._pump.task.exception()  # marks the error as retrieved, lest asyncio log it
 
 
 async def _arrival_of_cancellation() -> None:
-    """Let a cancellation arrive that was asked for in the last turn of a block."""
+    """Receive a cancellation requested in the last iteration of the event loop before the end of a block."""
     with suppress(asyncio.CancelledError):
         await asyncio.sleep(0)
 
@@ -156,13 +159,14 @@ def bridge(queue: HasComponents, session: HasResources, asyncio_queue: asyncio.Q
 
 
 def _value(queue: HasComponents, element: Element) -> Any:
-    """Return an element as users have it."""
+    """Return an element in the form of a user's element."""
     if queue.names is not None:
         return queue.named(element)
     return element[0] if len(element) == 1 else element
 
 
 def _check(queue: HasComponents, session: Any, asyncio_queue: Any, direction: str) -> None:
+    """Raise an error for arguments of `bridge` that do not fit each other."""
     if not hasattr(session, "resources"):
         raise GraphError(
             "a bridge is a task of a session's event loop",

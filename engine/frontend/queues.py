@@ -1,4 +1,4 @@
-"""Queues: first in first out, padding, by priority, shuffled; as in TensorFlow 1, but who waits takes no thread."""
+"""Queues: first in first out, padding, by priority, shuffled; as in TensorFlow 1, but waiting occupies no thread."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from .queue_components import component_shapes
 _QUEUE = Family(
     {
         "capacity": """int
-    Most elements that it holds; below 0 there is no bound.""",
+    Maximum number of elements; below 0 there is no bound.""",
         "dtypes": """dtype-like, list of them, or container
-    Of an element's components. In a dict, named tuple, dataclass or registered container of dtypes, elements come and
-    go in such a container.""",
+    Of an element's components. With a dict, named tuple, dataclass or registered container of dtypes, elements are
+    put and returned in such a container.""",
         "shapes": """list of shapes, optional
-    Of the components; needed to dequeue several at once.""",
+    Of the components; needed to dequeue several elements at once.""",
         "names": """list of str, optional
-    Of the components; elements are dicts then.""",
+    Of the components; elements are then dicts.""",
         "shared_name": """str, optional
-    Queues of one shared name are one in a session; by default its own name.""",
+    Queues of the same shared name are the same queue in a session; by default the queue's own name.""",
         "name": """str
-    Its name in the graph.""",
+    Name in the graph.""",
         "capacity_bytes": """int
-    Most bytes that it holds; below 0 there is no bound.""",
+    Maximum bytes in the queue; below 0 there is no bound.""",
     },
     returns="",
     raises={
-        "OpError": "When a step uses it, if another kind of queue, or of other dtypes or shapes, has its shared name."
+        "OpError": "When a step uses the queue, if another kind, dtypes or shapes are in use under its shared name."
     },
 )
 
 
 @_QUEUE.complete
 class FIFOQueue(QueueBase):
-    """A queue that gives its elements in the order in which they came.
+    """A queue that returns its elements in the order of their arrival.
 
     Examples
     --------
@@ -86,7 +86,7 @@ class PaddingFIFOQueue(QueueBase):
     Raises
     ------
     GraphError
-        If a rank is not known.
+        If a rank is unknown.
 
     Examples
     --------
@@ -132,18 +132,18 @@ class PaddingFIFOQueue(QueueBase):
 
 @_QUEUE.complete
 class PriorityQueue(QueueBase):
-    """A queue that gives the element of the smallest priority first, and equal ones in the order in which they came.
+    """A queue that returns the element of the smallest priority first, and equal priorities in the order of arrival.
 
-    Elements have one component more, the first: an int64 scalar, their priority.
+    Elements have an additional first component: an int64 scalar, their priority.
 
     Parameters
     ----------
     names : list of str, optional
-        Of all components, that of the priority first; elements are dicts then.
+        Of all components, beginning with the priority; elements are then dicts.
     types : dtype-like or list of them
-        Of the components behind the priority.
+        Of the components after the priority.
     shapes : list of shapes, optional
-        Of the same.
+        Of the components after the priority.
 
     Examples
     --------
@@ -188,14 +188,14 @@ class PriorityQueue(QueueBase):
 
 @_QUEUE.complete
 class RandomShuffleQueue(QueueBase):
-    """A queue that gives its elements in random order.
+    """A queue that returns its elements in random order.
 
     Parameters
     ----------
     min_after_dequeue : int
-        How many elements stay in, so that they are mixed, until the queue is closed.
+        Minimum number of elements left by a dequeue, for shuffling, until the queue is closed.
     seed : int, optional
-        Of the order, which is a function of it and of what comes and goes when; by default the graph's.
+        Seed of the order, a function of the seed and of the sequence of puts and takes; by default the graph's.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Regularizers of variables, which layers note and losses are made of."""
+"""Regularizers of variables, noted by layers and used by losses."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from ..ir.graph import Graph
 from ..ir.tensor import Tensor
 from .partitioned import PartitionedVariable
 
-_REGULARIZERS = "regularizers"  # the collection of a graph
+_REGULARIZERS = "regularizers"  # collection of a graph: pairs of a regularizer and its variable
 
 
 def note_regularizer(graph: Graph, regularizer: Callable[[Any], Any], variable: Any) -> None:
-    """Note that a variable, whole or in shards, is regularized."""
+    """Note the regularizer of a variable, whole or in shards."""
     graph.collections.setdefault(_REGULARIZERS, []).append((regularizer, variable))
 
 
 def regularization_losses(graph: Graph, is_wanted: Callable[[str], Any]) -> list[Tensor]:
-    """Return what the regularizers of variables give for the values here, unless that is None.
+    """Return the regularizers' losses for the variables' current values, without results of None.
 
     Parameters
     ----------
     graph : Graph
     is_wanted : callable
-        ``is_wanted(name)`` of a variable's name.
+        ``is_wanted(name)`` selects variables by name.
     """
     losses = [
         regularizer(convert_to_tensor(each) if isinstance(each, PartitionedVariable) else each.value())

@@ -1,4 +1,4 @@
-"""Updates of variables at indices: the methods that variables have for them, and TensorFlow 1's functions."""
+"""Updates of variables at indices: methods of variables, and TensorFlow 1's functions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..ir.tensor import Operators, Tensor
 
 
 class Scattered(Operators):
-    """What a variable inherits: updates of rows, and of elements or blocks at index vectors."""
+    """Base class of variables: updates of rows, and of elements or blocks at index vectors."""
 
     __slots__ = ()
 
@@ -22,28 +22,28 @@ class Scattered(Operators):
     def scatter_mul(
         self, indices: Any, updates: Any = None, name: str | None = None, *, ordered: bool = True
     ) -> Tensor:
-        """Multiply rows `indices` by `updates`: as in `scatter_update`, `ordered` too; one after the other."""
+        """Multiply rows `indices` by `updates`, as in `scatter_update`, also `ordered`; repeated rows in sequence."""
         return self._scatter("ScatterMul", indices, updates, name, ordered)
 
     @public
     def scatter_div(
         self, indices: Any, updates: Any = None, name: str | None = None, *, ordered: bool = True
     ) -> Tensor:
-        """Divide rows `indices` by `updates`: as in `scatter_update`, `ordered` too; one after the other."""
+        """Divide rows `indices` by `updates`, as in `scatter_update`, also `ordered`; repeated rows in sequence."""
         return self._scatter("ScatterDiv", indices, updates, name, ordered)
 
     @public
     def scatter_max(
         self, indices: Any, updates: Any = None, name: str | None = None, *, ordered: bool = True
     ) -> Tensor:
-        """Take the larger of rows `indices` and `updates`, each element: as in `scatter_update`, `ordered` too."""
+        """Replace rows `indices` by the elementwise maximum with `updates`, as in `scatter_update`, also `ordered`."""
         return self._scatter("ScatterMax", indices, updates, name, ordered)
 
     @public
     def scatter_min(
         self, indices: Any, updates: Any = None, name: str | None = None, *, ordered: bool = True
     ) -> Tensor:
-        """Take the smaller of rows `indices` and `updates`, each element: as in `scatter_update`, `ordered` too."""
+        """Replace rows `indices` by the elementwise minimum with `updates`, as in `scatter_update`, also `ordered`."""
         return self._scatter("ScatterMin", indices, updates, name, ordered)
 
     @public
@@ -55,7 +55,7 @@ class Scattered(Operators):
         indices : int32 or int64 Tensor of shape [..., k]
             Each vector indexes the first k dimensions.
         updates : Tensor of the variable's dtype
-            Of shape ``indices.shape[:-1] + variable.shape[k:]``. Of repeated vectors the last one holds.
+            Of shape ``indices.shape[:-1] + variable.shape[k:]``. Among updates of the same vector the last holds.
         ordered : bool, optional
             As in `assign`.
 
@@ -68,12 +68,12 @@ class Scattered(Operators):
 
     @public
     def scatter_nd_add(self, indices: Any, updates: Any, name: str | None = None, *, ordered: bool = True) -> Tensor:
-        """Add `updates` at `indices`: as in `scatter_nd_update`, `ordered` too; what comes to one place adds up."""
+        """Add `updates` at `indices`, as in `scatter_nd_update`, also `ordered`; repeated vectors add up."""
         return self._scatter("ScatterNdAdd", indices, updates, name, ordered)
 
     @public
     def scatter_nd_sub(self, indices: Any, updates: Any, name: str | None = None, *, ordered: bool = True) -> Tensor:
-        """Subtract `updates` at `indices`: as in `scatter_nd_update`, `ordered` too; repeated vectors add up."""
+        """Subtract `updates` at `indices`, as in `scatter_nd_update`, also `ordered`; repeated vectors add up."""
         return self._scatter("ScatterNdSub", indices, updates, name, ordered)
 
 
@@ -96,7 +96,7 @@ _VECTORS = """indices : int32 or int64 Tensor of shape [..., k]
 
 
 def _function(name: str, summary: str, arguments: str, begin: str, updates: str, shown: str) -> Scatter:
-    """Declare the function that is a method of variables."""
+    """Return the public function that calls the variable's method of the same name, with its docstring."""
 
     def function(ref: Any, indices: Any, updates: Any, use_locking: Any = None, name: str | None = None) -> Tensor:
         if not hasattr(ref, function.__name__):
@@ -116,7 +116,7 @@ def _function(name: str, summary: str, arguments: str, begin: str, updates: str,
     ref : Variable
     {arguments}
     use_locking : bool, optional
-        Has no meaning, it keeps TensorFlow's argument order: nobody sees a variable in the middle of an update.
+        Ignored, present for TensorFlow's argument order: updates are always atomic for readers.
     name : str, optional
         Name of the operation.
 
@@ -128,7 +128,7 @@ def _function(name: str, summary: str, arguments: str, begin: str, updates: str,
     Raises
     ------
     OpError
-        When a step runs it, if an index is out of range, or the shapes do not fit.
+        When a step runs the operation, if an index is out of range, or the shapes do not fit.
 
     Examples
     --------
@@ -154,32 +154,36 @@ def _of_blocks(name: str, summary: str, shown: str) -> Scatter:
 
 
 scatter_update: Scatter = _of_rows(
-    "scatter_update", "Replace rows of a variable; of repeated ones the last one holds.", "2., 2., 5."
+    "scatter_update", "Replace rows of a variable; among updates of the same row the last holds.", "2., 2., 5."
 )
-scatter_add: Scatter = _of_rows("scatter_add", "Add to rows of a variable; repeated ones add up.", "10.,  2.,  9.")
+scatter_add: Scatter = _of_rows("scatter_add", "Add to rows of a variable; repeated rows add up.", "10.,  2.,  9.")
 scatter_sub: Scatter = _of_rows(
-    "scatter_sub", "Subtract from rows of a variable; repeated ones add up.", " 6.,  2., -1."
+    "scatter_sub", "Subtract from rows of a variable; repeated rows add up.", " 6.,  2., -1."
 )
-scatter_mul: Scatter = _of_rows("scatter_mul", "Multiply rows of a variable, one after the other.", "16.,  2., 20.")
+scatter_mul: Scatter = _of_rows(
+    "scatter_mul", "Multiply rows of a variable; repeated rows in sequence.", "16.,  2., 20."
+)
 scatter_div: Scatter = _of_rows(
-    "scatter_div", "Divide rows of a variable of a floating or complex dtype, one after the other.", "4. , 2. , 0.8"
+    "scatter_div", "Divide rows of a floating or complex variable; repeated rows in sequence.", "4. , 2. , 0.8"
 )
 scatter_max: Scatter = _of_rows(
-    "scatter_max", "Take the larger of rows of a variable and others, element by element.", "8., 2., 5."
+    "scatter_max", "Replace rows of a variable by the elementwise maximum with updates.", "8., 2., 5."
 )
 scatter_min: Scatter = _of_rows(
-    "scatter_min", "Take the smaller of rows of a variable and others, element by element.", "2., 2., 4."
+    "scatter_min", "Replace rows of a variable by the elementwise minimum with updates.", "2., 2., 4."
 )
 scatter_nd_update: Scatter = _of_blocks(
     "scatter_nd_update",
-    "Replace elements or blocks of a variable; of repeated ones the last one holds.",
+    "Replace elements or blocks of a variable; among updates of the same indices the last holds.",
     "[ 1, 10],\n           [20,  4]",
 )
 scatter_nd_add: Scatter = _of_blocks(
-    "scatter_nd_add", "Add to elements or blocks of a variable; repeated ones add up.", "[ 1, 12],\n           [23,  4]"
+    "scatter_nd_add",
+    "Add to elements or blocks of a variable; repeated indices add up.",
+    "[ 1, 12],\n           [23,  4]",
 )
 scatter_nd_sub: Scatter = _of_blocks(
     "scatter_nd_sub",
-    "Subtract from elements or blocks of a variable; repeated ones add up.",
+    "Subtract from elements or blocks of a variable; repeated indices add up.",
     "[  1,  -8],\n           [-17,   4]",
 )

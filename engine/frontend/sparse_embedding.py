@@ -1,4 +1,4 @@
-"""Rows of a table that sparse ids name, combined."""
+"""Combined embeddings: rows of a table selected by sparse ids."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def embedding_lookup_sparse(
     combiner: str = "mean",
     max_norm: Any = None,
 ) -> Tensor:
-    """Combine, for each row of ids, the rows of a table that they name; the table may be in shards on several devices.
+    """Combine the table rows selected by each row of ids; the table may be in shards on several devices.
 
     Parameters
     ----------
@@ -35,28 +35,28 @@ def embedding_lookup_sparse(
     sp_ids : SparseTensor of int32 or int64, of shape [rows, most]
         Numbers of rows of the table.
     sp_weights : SparseTensor of the table's dtype, or None
-        A weight for each id, at the same places; 1 when None.
+        A weight for each id, at the same indices; 1 when None.
     partition_strategy : {'mod', 'div'}, optional
         As for `embedding_lookup`.
     combiner : {'mean', 'sum', 'sqrtn'}
-        Divide the weighted sum by the sum of weights, by nothing, or by the root of the sum of their squares.
+        Divide the weighted sum by the sum of weights, by nothing, or by the root of the sum of squared weights.
     max_norm : float, optional
-        Rows of the table that are longer are scaled down to this length first.
+        Rows of the table of larger Euclidean norm are first scaled down to the norm.
 
     Returns
     -------
     Tensor
-        Of shape [rows, ...], all of which ``sp_ids.dense_shape`` counts; zeros where there are no ids, or the weights
+        Of shape [rows, ...], with ``rows = sp_ids.dense_shape[0]``; zeros for rows without ids, or with weights that
         add up to 0. The gradient of the table is an IndexedSlices.
 
     Raises
     ------
     GraphError
-        If there is no such combiner or strategy, or no shard.
+        If the combiner or strategy is unknown, or there is no shard.
     DtypeError
         If the dtypes of the shards differ.
     ShapeError
-        If their rows differ in shape, or the rank of rows that have a largest norm is not known.
+        If their rows differ in shape, or `max_norm` is used with rows of unknown rank.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def embedding_lookup_sparse(
 
 
 def _combined(rows: Tensor, weights: Tensor | None, numbers: Tensor, count: Tensor, combiner: str) -> Tensor:
-    """Combine rows, of which `numbers` says to which of `count` results each belongs."""
+    """Combine rows into `count` results; `numbers` has the result's number of each row."""
     total = sum_of_groups(rows if weights is None else rows * _widened(weights, rows), numbers, count)
     if combiner == "sum":
         return total
@@ -97,13 +97,13 @@ def _combined(rows: Tensor, weights: Tensor | None, numbers: Tensor, count: Tens
 
 
 def _root(squares: Tensor) -> Tensor:
-    """Return the square root, whose slope at 0 is taken as 0."""
+    """Return the square root, with a gradient of 0 at 0 instead of infinity."""
     positive = squares > 0
     return apply("Where", positive, apply("Sqrt", apply("Where", positive, squares, 1)), squares)  # type: ignore[no-any-return]
 
 
 def _widened(numbers: Tensor, rows: Tensor) -> Tensor:
-    """Return a vector with dimensions of size 1 behind, so that it broadcasts with rows."""
+    """Return a vector with trailing dimensions of size 1, to broadcast with rows."""
     if rows.rank is not None:
         return apply("Reshape", numbers, constant(i32([-1, *[1] * (rows.rank - 1)])))  # type: ignore[no-any-return]
     extra = apply("Reshape", apply("Rank", rows) - 1, constant(i32([1])))

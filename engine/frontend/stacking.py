@@ -1,4 +1,4 @@
-"""``stack``, the one name for two things that TensorFlow 1 calls so, and ``parallel_stack``."""
+"""``stack``, TensorFlow 1's name for two functions, and ``parallel_stack``."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ def stack(
     max_size: Any = -1,
     stack_name: str = "",
 ) -> Tensor:
-    """Join tensors along a new axis; or, given an `elem_type`, make a last-in-first-out stack.
+    """Join tensors along a new axis; or, with an `elem_type`, make a last-in-first-out stack.
 
     In Python: ``numpy.stack(values, axis)``, or ``[]`` for ``stack_push`` and ``stack_pop`` to use.
 
     Parameters
     ----------
     values : sequence of Tensor, optional
-        One dtype, one shape. Not with `elem_type`.
+        Of the same dtype and shape. Not with `elem_type`.
     axis : int
         Position of the new axis in the result.
     name : str, optional
         Name of the operation.
     elem_type : dtype-like, optional
-        Dtype of the values on the stack; makes this a stack.
+        Dtype of the values on the stack; its presence selects the last-in-first-out stack.
     max_size : int32 scalar
-        Most values the stack may hold; below 0 there is no bound.
+        Maximum number of values on the stack; below 0 there is no bound.
     stack_name : str
         Name of the stack in messages.
 
     Returns
     -------
     Tensor
-        The values as one tensor of one rank more; or the stack's resource handle, a new stack in each step.
+        The joined values, of rank higher by 1; or the stack's resource handle, a new stack in each step.
 
     Raises
     ------
@@ -76,22 +76,22 @@ def stack(
 
 @public
 def parallel_stack(values: Any, name: str | None = None) -> Tensor:
-    """Join tensors whose shapes are known along a new first axis.
+    """Join tensors of known shapes along a new first axis.
 
-    The same as ``stack(values)``, under the name of TensorFlow's operation that copies each value as soon as it is
-    there. Here all are copied when the last has come, at once, and there is a gradient.
+    The same as ``stack(values)``, under the name of TensorFlow's operation, which copies each value on arrival. Here
+    all values are copied together after the last arrival, and gradients flow.
 
     Parameters
     ----------
     values : sequence of Tensor
-        One dtype, one shape, which is known while the graph is built.
+        Of the same dtype and shape, known while the graph is built.
     name : str, optional
         Name of the operation.
 
     Returns
     -------
     Tensor
-        The values as one tensor of one rank more.
+        The joined values, of rank higher by 1.
 
     Raises
     ------

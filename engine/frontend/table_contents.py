@@ -1,4 +1,4 @@
-"""Contents of lookup tables that never change: given by the program, or the lines of a file."""
+"""Contents of constant lookup tables: arrays of the program, or the lines of a file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KEYS = (string, int32, int64)
 
 
 class GivenContent:
-    """Content that the program has given."""
+    """Contents from the program's arrays."""
 
     def __init__(self, keys: list[Any], values: Array) -> None:
         self._keys, self._values = keys, values
@@ -26,7 +26,7 @@ class GivenContent:
 
 
 class FileContent:
-    """Content of a text file, of which each line is an entry.
+    """Contents of a text file with an entry in each line.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class FileContent:
     entries : callable
         ``entries(lines)`` returns texts or numbers of keys and of values.
     size : int, optional
-        How many lines there are to be, from the first; all by default.
+        Required number of lines, from the first; all by default.
     """
 
     def __init__(
@@ -54,6 +54,7 @@ class FileContent:
 
 
 def _lines_of(path: str) -> list[str]:
+    """Return the lines of a text file; ValueError for damaged lines."""
     found: list[str] = []
     file, end = RecordFile(path, "text"), 0
     try:
@@ -98,6 +99,7 @@ def values_of(dtype: DType | None, values: Any, what: str) -> Array:
 
 
 def check_unique(keys: list[Any], values: Array) -> None:
+    """Raise GraphError for a key with different values; equal repetitions are allowed."""
     first: dict[Any, int] = {}
     for row, key in enumerate(keys):
         other = first.setdefault(key, row)

@@ -21,7 +21,7 @@ from .tables import HashTable, LookupTable
 
 
 class _IndexTable(HashTable):
-    """Numbers of keys by their place in a vocabulary; others get the default, or one of the buckets behind them."""
+    """A table of vocabulary indices; other keys get the default, or a bucket after the vocabulary."""
 
     def __init__(self, key_dtype: Any, content: Content, buckets: int, default_value: int, name: str) -> None:
         if isinstance(buckets, bool) or not isinstance(buckets, int) or buckets < 0:
@@ -33,7 +33,7 @@ class _IndexTable(HashTable):
 
     @public
     def lookup(self, keys: Any, name: str | None = None) -> Tensor:
-        """Return the number of each of the `keys`, an int64 Tensor of their shape; `name` is that of the operation."""
+        """Return the number of each key, an int64 Tensor of the shape of `keys`; `name` names the operation."""
         found = self._keys_of(keys)
         if not self._buckets:
             return self._find(found, name)
@@ -44,7 +44,7 @@ class _IndexTable(HashTable):
 
     @public
     def size(self, name: str | None = None) -> Tensor:
-        """Return how many numbers there are, those of buckets too: an int64 scalar."""
+        """Return the number of entries and buckets, an int64 scalar."""
         return add(super().size(), self._buckets, name=name) if self._buckets else super().size(name)
 
 
@@ -56,19 +56,19 @@ def index_table_from_tensor(
     dtype: Any = None,
     name: str = "index_table",
 ) -> HashTable:
-    """Return a table of the places of strings or integers in a vector.
+    """Return a table from the strings or integers of a vector to their indices.
 
     Parameters
     ----------
     mapping : array-like
         A vector of different strings or integers.
     num_oov_buckets : int
-        If above 0, a key that is not there gets one of so many numbers behind those of the vector, by its hash: that of
-        `string_to_hash_bucket`, which is another than TensorFlow's.
+        If above 0, missing keys are hashed to as many numbers after the vector's indices, by `string_to_hash_bucket`,
+        whose hash differs from TensorFlow's.
     default_value : int
-        Number of a key that is not there, if there are no buckets.
+        Number of missing keys, if there are no buckets.
     dtype : {'string', 'int64', 'int32'}, optional
-        Of keys; by default that of `mapping`.
+        Of keys; by default the dtype of `mapping`.
     name : str
         Name of the operations in the graph.
 
@@ -80,9 +80,9 @@ def index_table_from_tensor(
     Raises
     ------
     GraphError
-        If a key is there twice, or `num_oov_buckets` is negative.
+        If a key is repeated, or `num_oov_buckets` is negative.
     ShapeError, DtypeError
-        If it is no vector of strings or integers.
+        If `mapping` is no vector of strings or integers.
 
     Examples
     --------
@@ -101,14 +101,14 @@ def index_table_from_tensor(
 def index_to_string_table_from_tensor(
     mapping: Any, default_value: str = "UNK", name: str = "index_to_string_table"
 ) -> HashTable:
-    """Return a table of the strings of a vector by their places.
+    """Return a table from indices of a vector to its strings.
 
     Parameters
     ----------
     mapping : array-like
         A vector of strings.
     default_value : str
-        The string of a number that is no place in it.
+        The string of numbers outside of the vector's indices.
     name : str
         Name of the operations in the graph.
 
@@ -120,7 +120,7 @@ def index_to_string_table_from_tensor(
     Raises
     ------
     ShapeError, DtypeError
-        If it is no vector of strings.
+        If `mapping` is no vector of strings.
 
     Examples
     --------
@@ -143,18 +143,18 @@ def index_table_from_file(
     key_dtype: Any = "string",
     name: str = "index_table",
 ) -> HashTable:
-    """Return a table of the numbers of lines, from 0, in a file of text in UTF-8.
+    """Return a table from the lines of a UTF-8 text file to their numbers, from 0.
 
     The file is read, in a thread, when the table is first used.
 
     Parameters
     ----------
     vocabulary_file : str or Path
-        Has a key in each line; plain, or by gzip if it ends with .gz.
+        File with a key in each line; plain, or compressed by gzip if the name ends with .gz.
     num_oov_buckets, default_value, name
         As for `index_table_from_tensor`.
     vocab_size : int, optional
-        How many lines are used, from the first; fewer are an error. All by default.
+        Number of lines to use, from the first; a shorter file is an error. All lines by default.
     key_dtype : {'string', 'int64', 'int32'}
 
     Returns
@@ -190,7 +190,7 @@ def index_to_string_table_from_file(
     default_value: str = "UNK",
     name: str = "index_to_string_table",
 ) -> HashTable:
-    """Return a table of the lines of a file of text in UTF-8 by their numbers, from 0.
+    """Return a table from line numbers of a UTF-8 text file, from 0, to its lines.
 
     Parameters
     ----------
