@@ -1,4 +1,4 @@
-"""Losses: how far predictions are from labels, weighted and reduced to what an optimizer minimizes."""
+"""Losses: distances of predictions from labels, weighted, and reduced to a scalar for an optimizer."""
 
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from .regression import (
 )
 from .weighting import Reduction, compute_weighted_loss
 
-if not TYPE_CHECKING:  # for which a module with it has all names
+if not TYPE_CHECKING:  # type checkers would accept any name of a module with __getattr__
     __getattr__ = missing_in("losses")
 
 __all__ = [
@@ -44,5 +44,5 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """Return the public names, without the modules that they are in."""
+    """Return the public names, without the submodules."""
     return sorted(__all__)

@@ -32,7 +32,7 @@ def hinge_loss(
     loss_collection: str | None = LOSSES,
     reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
 ) -> Tensor:
-    """How much logits lack to be at least 1 on the right side of 0.
+    """Hinge loss: the amount by which logits fall short of a margin of 1 on the side of their labels.
 
     Parameters
     ----------
@@ -63,16 +63,16 @@ def log_loss(
     loss_collection: str | None = LOSSES,
     reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
 ) -> Tensor:
-    """Cross-entropy of probabilities that are predicted, one by one, in nats.
+    """Elementwise cross-entropy of predicted probabilities, in nats.
 
-    Of logits, `sigmoid_cross_entropy` is exact.
+    For logits, `sigmoid_cross_entropy` is exact.
 
     Parameters
     ----------
     labels, predictions : Tensor
-        Probabilities, of one shape; predictions of a floating dtype, to which labels of another are cast.
+        Probabilities, of the same shape; predictions of a floating dtype, to which labels of other dtypes are cast.
     epsilon : float or floating scalar Tensor
-        Added to what has a logarithm.
+        Added to the argument of each logarithm.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def sigmoid_cross_entropy(
     loss_collection: str | None = LOSSES,
     reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
 ) -> Tensor:
-    """Cross-entropy of classes of which any may hold, with ``sigmoid(logits)``, in nats.
+    """Cross-entropy of independent classes, of which any may hold, with ``sigmoid(logits)``, in nats.
 
     Parameters
     ----------
@@ -106,12 +106,12 @@ def sigmoid_cross_entropy(
         Probabilities, of the shape of `logits`.
     logits : Tensor of a floating dtype
     label_smoothing : float
-        How far labels are moved towards 1/2, in [0, 1].
+        Fraction of the way from labels to 1/2, in [0, 1].
 
     Raises
     ------
     GraphError
-        If there is no such reduction, or `label_smoothing` is out of range.
+        If the reduction is unknown, or `label_smoothing` is out of range.
 
     Examples
     --------
@@ -142,7 +142,7 @@ def softmax_cross_entropy(
     loss_collection: str | None = LOSSES,
     reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
 ) -> Tensor:
-    """Cross-entropy of given probabilities with the softmax of `logits`, in nats; no gradient goes to the labels.
+    """Cross-entropy of given probabilities with the softmax of `logits`, in nats; no gradient flows to the labels.
 
     Parameters
     ----------
@@ -153,12 +153,12 @@ def softmax_cross_entropy(
     weights : Tensor of any real dtype
         A scalar, or of the shape without the last axis, with the same dimensions or 1 in their place.
     label_smoothing : float
-        How far labels are moved towards equal probabilities, in [0, 1].
+        Fraction of the way from labels to equal probabilities, in [0, 1].
 
     Raises
     ------
     GraphError
-        If there is no such reduction, or `label_smoothing` is out of range.
+        If the reduction is unknown, or `label_smoothing` is out of range.
 
     Examples
     --------
@@ -189,7 +189,7 @@ def sparse_softmax_cross_entropy(
     Parameters
     ----------
     labels : Tensor of int32 or int64
-        Class numbers, of the shape of `logits` without the last axis; or with 1 in its place.
+        Class numbers, of the shape of `logits` without the last axis, or with a last axis of size 1.
     logits : Tensor of a floating dtype
         Classes along the last axis.
     weights : Tensor of any real dtype

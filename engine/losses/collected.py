@@ -1,4 +1,4 @@
-"""The losses of a graph, noted as they are built, and their sum."""
+"""The losses of a graph, noted while the graph is built, and their sum."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def add_loss(loss: Any, loss_collection: str | None = LOSSES) -> None:
     ----------
     loss : Tensor
     loss_collection : str, optional
-        Where; with None nowhere.
+        Collection of the loss; None for no collection.
 
     Returns
     -------
@@ -54,14 +54,14 @@ def add_loss(loss: Any, loss_collection: str | None = LOSSES) -> None:
 
 @builds
 def get_losses(scope: str | None = None, loss_collection: str = LOSSES) -> list[Tensor]:
-    """Return the losses that were built in the current graph; in a `function`, by this call of it.
+    """Return the losses built in the current graph; in a `function`, only by its current call.
 
     Parameters
     ----------
     scope : str, optional
-        Only those whose names begin with a match of this regular expression; in a function, behind its own.
+        Regular expression matching the beginning of the names; in a function, after the function's own scope.
     loss_collection : str, optional
-        Where they were noted.
+        Collection of the losses.
 
     Returns
     -------
@@ -78,6 +78,7 @@ def get_losses(scope: str | None = None, loss_collection: str = LOSSES) -> list[
     """
     found = scopes.get_default_graph().collections.get(loss_collection, [])
     own = f"{prefix()}/" if prefix() else ""
+    # Graphs collect the losses of all calls of a function: the call's unique name scope tells them apart.
     names = [loss.op.name.removeprefix(own) for loss in found]
     return [
         loss
@@ -88,7 +89,7 @@ def get_losses(scope: str | None = None, loss_collection: str = LOSSES) -> list[
 
 @builds
 def get_regularization_losses(scope: str | None = None) -> list[Tensor]:
-    """Return what was noted as "regularization_losses": penalties on weights, by ``add_loss(x, that)``.
+    """Return penalties on weights: the collection "regularization_losses", and regularizers of variables.
 
     Parameters
     ----------
@@ -98,8 +99,8 @@ def get_regularization_losses(scope: str | None = None) -> list[Tensor]:
     Returns
     -------
     list of Tensor
-        Those added to the collection "regularization_losses", then those of regularized variables, as
-        `nn.get_regularization_losses` returns them: of the values where it is called.
+        Losses added by ``add_loss(x, "regularization_losses")``, then the regularization of variables by the layers,
+        computed from the values at the place of the call, as in `nn.get_regularization_losses`.
 
     Examples
     --------
@@ -120,12 +121,12 @@ def get_regularization_losses(scope: str | None = None) -> list[Tensor]:
 def get_total_loss(
     add_regularization_losses: bool = True, name: str = "total_loss", scope: str | None = None
 ) -> Tensor:
-    """Return the sum of the losses that `get_losses` returns: what an optimizer is to minimize.
+    """Return the sum of the losses of `get_losses`, for an optimizer to minimize.
 
     Parameters
     ----------
     add_regularization_losses : bool, optional
-        Whether those of `get_regularization_losses` are among them.
+        True to add the losses of `get_regularization_losses`.
     name : str, optional
     scope : str, optional
         As for `get_losses`.
@@ -133,12 +134,12 @@ def get_total_loss(
     Returns
     -------
     Tensor
-        A scalar of their dtype; 0.0 if there are none.
+        A scalar of their dtype; 0.0 without losses.
 
     Raises
     ------
     GraphError
-        If one of them is no scalar, or was built in a branch or a loop.
+        If a loss is no scalar, or was built in a branch or a loop.
 
     Examples
     --------

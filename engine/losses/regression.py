@@ -1,4 +1,4 @@
-"""Distances between numbers that are predicted and those that there are."""
+"""Losses of predicted numbers: distances between predictions and labels."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def huber_loss(
     loss_collection: str | None = LOSSES,
     reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
 ) -> Tensor:
-    """Halves of squares of differences up to `delta`, beyond which they go on straight (Huber, 1964).
+    """Half of the squared differences up to `delta`, and linear beyond (Huber, 1964).
 
     Parameters
     ----------
@@ -107,22 +107,22 @@ def cosine_distance(
     loss_collection: str | None = LOSSES,
     reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
 ) -> Tensor:
-    """One minus the inner products along an axis: of unit vectors, one minus the cosine of the angle between them.
+    """Inner products along an axis, subtracted from 1: for unit vectors, the cosine distance.
 
     Parameters
     ----------
     labels, predictions : Tensor
-        Of one shape, and normalized already, as by `l2_normalize`; predictions of a floating dtype, to which labels
-        of another are cast.
+        Of the same shape, and already normalized, as by `l2_normalize`; predictions of a floating dtype, to which
+        labels of other dtypes are cast.
     axis : int
-        That of the vectors.
+        The axis of the vectors.
     weights : Tensor of any real dtype
-        A scalar, or one for each vector: their axis has become 1.
+        A scalar, or a weight for each vector: of size 1 along the vectors' axis.
 
     Raises
     ------
     ShapeError
-        If the shapes differ, or there is no axis.
+        If the shapes differ, or `axis` is missing.
 
     Examples
     --------
@@ -149,27 +149,27 @@ def mean_pairwise_squared_error(
     scope: str | None = None,
     loss_collection: str | None = LOSSES,
 ) -> Tensor:
-    """How far differences between elements of one example are from those of the labels, squared.
+    """Squared error of the differences between an example's elements, over all pairs.
 
     In Python, for each example: the mean of ``((p[i] - p[j]) - (y[i] - y[j])) ** 2`` over all pairs ``i < j``. The
-    result is the sum of that, weighted, over all examples.
+    result is the weighted sum of the means over all examples.
 
     Parameters
     ----------
     labels, predictions : Tensor of shape [batch, ...]
-        Predictions of a floating dtype, to which labels of another are cast.
+        Predictions of a floating dtype, to which labels of other dtypes are cast.
     weights : Tensor of any real dtype
-        A scalar, or of shape [batch, 1, ...], one for each example.
+        A scalar, or of shape [batch, 1, ...], a weight for each example.
 
     Returns
     -------
     Tensor
-        A scalar of the dtype of `predictions`; 0 for examples of one element.
+        A scalar of the dtype of `predictions`; 0 for examples with a single element.
 
     Raises
     ------
     ShapeError
-        If the shapes differ, the rank is not known or less than 2, or the weights are not one for each example.
+        If the shapes differ, the rank is unknown or less than 2, or the weights do not fit the examples.
 
     Examples
     --------
@@ -197,7 +197,7 @@ def mean_pairwise_squared_error(
 
 
 def _of_pairs(differences: Tensor) -> Tensor:
-    """Return twice the variance within each example, which is the mean over its pairs; 0 of a single element."""
+    """Return twice the variance within each example, equal to the mean over its pairs; 0 for a single element."""
     axes = list(range(1, differences.rank or 0))
     count = reduce_sum(ones_like(differences), axes, keepdims=True)
     centred = differences - div_no_nan(reduce_sum(differences, axes, keepdims=True), count)

@@ -1,4 +1,4 @@
-"""Losses of elements times their weights, and what becomes of them."""
+"""Weighting and reduction of elementwise losses."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from .family import loss_function
 
 
 class Reduction:
-    """What becomes of weighted losses of elements; the argument `reduction` of losses is one of these.
+    """Reductions of weighted elementwise losses, for the argument `reduction` of losses.
 
     Attributes
     ----------
     NONE : str
-        They stay as they are.
+        No reduction.
     SUM : str
-        Their sum.
+        Sum of the weighted losses.
     SUM_OVER_BATCH_SIZE : str
-        Their sum over the number of elements.
+        Sum divided by the number of elements.
     SUM_OVER_NONZERO_WEIGHTS, SUM_BY_NONZERO_WEIGHTS : str
-        Their sum over the number of elements whose weights are not 0.
+        Sum divided by the number of elements with nonzero weights.
     MEAN : str
-        Their sum over the sum of the weights.
+        Sum divided by the sum of the weights.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def compute_weighted_loss(
     loss_collection: str | None = LOSSES,
     reduction: str = Reduction.SUM_BY_NONZERO_WEIGHTS,
 ) -> Tensor:
-    """Multiply losses of elements by weights, and reduce them.
+    """Multiply elementwise losses by weights, and reduce them.
 
     Parameters
     ----------
@@ -93,6 +93,7 @@ def compute_weighted_loss(
 
 
 def _reduced(weighted: Tensor, weights: Tensor, reduction: str) -> Tensor:
+    """Return the reduction of weighted losses; a divisor of 0 makes the result 0."""
     if reduction == Reduction.NONE:
         return weighted
     total = reduce_sum(weighted)
@@ -106,7 +107,7 @@ def _reduced(weighted: Tensor, weights: Tensor, reduction: str) -> Tensor:
 
 
 def floating_pair(labels: Any, predictions: Any) -> tuple[Tensor, Tensor]:
-    """Return labels and predictions of one shape, in the dtype of the predictions."""
+    """Return labels and predictions of the same shape, in the dtype of the predictions."""
     predictions = convert_to_tensor(predictions)
     if not predictions.dtype.is_floating:
         raise DtypeError(

@@ -1,4 +1,4 @@
-"""Metrics over many steps: each is a value, and an operation that takes one more step's labels and predictions in."""
+"""Metrics over many steps: each a value, and an operation that adds a step's labels and predictions."""
 
 from typing import TYPE_CHECKING
 
@@ -35,7 +35,7 @@ from .outcomes import (
 )
 from .streaming import metric_variables, reset
 
-if not TYPE_CHECKING:  # for which a module with it has all names
+if not TYPE_CHECKING:  # type checkers would accept any name of a module with __getattr__
     __getattr__ = missing_in("metrics")
 
 __all__ = [
@@ -76,5 +76,5 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """Return the public names, without the modules that they are in."""
+    """Return the public names, without the submodules."""
     return sorted(__all__)

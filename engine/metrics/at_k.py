@@ -1,4 +1,4 @@
-"""Precision, recall and average precision of the k best classes, and accuracy where one of these is the label."""
+"""Precision, recall and average precision of the k best classes."""
 
 from __future__ import annotations
 
@@ -28,40 +28,40 @@ from ..ops.support.common import shape_of
 from .family import RESULT, SHARED, metric
 from .streaming import Collections, Metric, streamed, weighted
 
-_MISSING = np.iinfo(np.int64).min  # what stands where a sparse row of labels has ended
+_MISSING = np.iinfo(np.int64).min  # padding of shorter rows of sparse labels; never a class number
 
 RANKED = Family(
     {
         "labels": """int32 or int64 Tensor or SparseTensor
-    Of shape [..., num_labels]: the classes that are right for each row, each counted once; or of shape [...], one for
-    each row. Numbers that are no class, as -1 behind the last, are never predicted.""",
+    Of shape [..., num_labels]: the right classes of each row, repetitions ignored; or of shape [...], a class for each
+    row. Numbers out of the range of classes, such as a padding of -1, are never predicted.""",
         "predictions": """Tensor of a floating dtype, of shape [..., num_classes]
-    The score of each class; of equal scores, the first class is the better.""",
+    The score of each class; of equal scores, the class of the lower number is better.""",
         "predictions_idx": """int32 or int64 Tensor of shape [..., k]
     The best classes of each row, the best first.""",
-        "k": "int\n    How many of the best classes to look at.",
+        "k": "int\n    Number of best classes to consider.",
         "class_id": "int, optional\n    Count this class alone.",
         **SHARED,
-        "weights": "Tensor of any real dtype, optional\n    How much each row counts, 1 by default.",
+        "weights": "Tensor of any real dtype, optional\n    Weight of each row, 1 by default.",
     },
     RESULT,
     {
         "ShapeError": "If the shapes are known not to fit.",
-        "GraphError": "If a rank is not known.",
-        "OpError": "When a step runs it, if labels and predictions have other rows.",
+        "GraphError": "If a rank is unknown.",
+        "OpError": "When a step runs the operation, if labels and predictions differ in their rows.",
     },
 )
 
 
 class _Sets:
-    """For each row, the best classes and the right ones, each once.
+    """The best classes and the right classes of each row, without repetitions.
 
     Attributes
     ----------
     best, right : bool Tensor
-        Which of the numbers count, of shapes [..., k] and [..., num_labels].
+        True at the class numbers to count, of shapes [..., k] and [..., num_labels].
     matches : bool Tensor of shape [..., k, num_labels]
-        Which of the best classes is which of the right ones.
+        True for each best class equal to a right class.
     """
 
     def __init__(self, labels: Any, best: Tensor, class_id: int | None) -> None:
@@ -76,7 +76,7 @@ class _Sets:
         self.matches: Tensor = logical_and(counted, equal(expand_dims(best, -1), expand_dims(classes, -2)))
 
     def counts(self, *kinds: str) -> Mapping[str, Tensor]:
-        """Return for each row the number of true positives, false positives or false negatives."""
+        """Return each row's number of true positives, false positives or false negatives."""
         is_right, is_found = reduce_any(self.matches, -1), reduce_any(self.matches, -2)
         found = {
             "true_positives": is_right,
@@ -108,7 +108,7 @@ def _classes(labels: Any, best: Tensor) -> Tensor:
         )
     if found.shape[:-1].is_fully_known and best.shape[:-1].is_fully_known:
         return found
-    ours, theirs = shape_of(found)[:-1], shape_of(best)[:-1]  # a single row would be compared with all others
+    ours, theirs = shape_of(found)[:-1], shape_of(best)[:-1]  # else a single row would broadcast to all rows
     return behind(found, [assert_equal(ours, theirs, "rows of labels and predictions")])
 
 
@@ -122,7 +122,7 @@ def _integers(value: Any, what: str) -> Tensor:
 
 
 def _once(numbers: Tensor) -> Tensor:
-    """Return which numbers of each row do not come before in it."""
+    """Return True for each number at its first occurrence in its row."""
     places = apply("Range", *(convert_to_tensor(each, int32) for each in (0, shape_of(numbers)[-1], 1)))
     is_before = greater(expand_dims(places, -1), places)
     same = equal(expand_dims(numbers, -1), expand_dims(numbers, -2))
@@ -130,7 +130,7 @@ def _once(numbers: Tensor) -> Tensor:
 
 
 def _best(predictions: Any, k: Any) -> Tensor:
-    """Return the numbers of the k best classes of each row, the best first."""
+    """Return the numbers of the k best classes of each row, best first."""
     count = static_int(k, "k")
     if count < 1:
         raise GraphError("'k' is a number of classes", wanted="1 or more", got=count, hint="as k=5")
@@ -153,7 +153,7 @@ def _ratio(
     metrics: Collections,
     updates: Collections,
 ) -> Metric:
-    """Return which part the counts of the first kind are of both kinds, over all steps."""
+    """Return the share of the first kind in the counts of both kinds, over all steps."""
     counts = _Sets(labels, best, class_id).counts(*kinds)
     sums = {kind: reduce_sum(weighted(count, weights)[0]) for kind, count in counts.items()}
     return streamed(_share, sums, float32, metrics, updates)
@@ -173,7 +173,7 @@ def precision_at_k(
     updates_collections: Collections = None,
     name: str | None = None,
 ) -> Metric:
-    """Fraction of the k best classes of all rows that are right."""
+    """Fraction of right classes among the k best classes of all rows."""
     with name_scope(name, "precision_at_k"):
         best, kinds = _best(predictions, k), ("true_positives", "false_positives")
         return _ratio(kinds, labels, best, class_id, weights, metrics_collections, updates_collections)
@@ -190,12 +190,12 @@ def precision_at_top_k(
     updates_collections: Collections = None,
     name: str | None = None,
 ) -> Metric:
-    """Fraction of best classes that are right, where `predictions_idx` holds these already.
+    """Fraction of right classes among the best classes of all rows, given by `predictions_idx`.
 
     Parameters
     ----------
     k : int, optional
-        Only the first k of them; all when None.
+        Number of best classes to use from each row; all when None.
     """
     with name_scope(name, "precision_at_top_k"):
         best, kinds = _first(predictions_idx, k), ("true_positives", "false_positives")
@@ -213,9 +213,9 @@ def recall_at_k(
     updates_collections: Collections = None,
     name: str | None = None,
 ) -> Metric:
-    """Fraction of the right classes of all rows that are among the k best.
+    """Fraction of the right classes of all rows found among the k best.
 
-    Of one label for each row this is the accuracy of the k best classes.
+    With a single label in each row this is the accuracy of the k best classes.
     """
     with name_scope(name, "recall_at_k"):
         best, kinds = _best(predictions, k), ("true_positives", "false_negatives")
@@ -233,12 +233,12 @@ def recall_at_top_k(
     updates_collections: Collections = None,
     name: str | None = None,
 ) -> Metric:
-    """Fraction of right classes that are among the best, where `predictions_idx` holds these already.
+    """Fraction of the right classes of all rows found among the best, given by `predictions_idx`.
 
     Parameters
     ----------
     k : int, optional
-        Only the first k of them; all when None.
+        Number of best classes to use from each row; all when None.
     """
     with name_scope(name, "recall_at_top_k"):
         best, kinds = _first(predictions_idx, k), ("true_positives", "false_negatives")
@@ -255,10 +255,10 @@ def average_precision_at_k(
     updates_collections: Collections = None,
     name: str | None = None,
 ) -> Metric:
-    """Mean over all rows of their average precision: of the precision at the place of each right class.
+    """Mean over all rows of the average precision: the precision at the rank of each right class, averaged.
 
     The precisions of a row are added up over the right classes among its k best, and divided by the number of its
-    labels, or k if that is less; a row without labels counts as 0.
+    labels, or k if less; a row without labels counts as 0.
     """
     with name_scope(name, "average_precision_at_k"):
         sets = _Sets(labels, _best(predictions, k), None)

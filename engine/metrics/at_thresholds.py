@@ -1,4 +1,4 @@
-"""Counts, precision and recall of predictions that are positive above thresholds."""
+"""Counts, precision and recall of predictions compared with thresholds."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ EPSILON = 1e-7  # keeps quotients finite, as TensorFlow's does
 
 
 def counts_at(thresholds: Any, labels: Any, predictions: Any, weights: Any) -> dict[str, Tensor]:
-    """Return the weights of the outcomes of each kind, added up for each threshold: vectors as long as those."""
+    """Return the total weight of the outcomes of each kind, a vector with an element for each threshold."""
     labels, predictions = same_ranks(labels, predictions)
     labels = in_dtype(labels, bool_)
     scores = of_one_shape(labels, in_dtype(predictions, float32))
     within = [assert_greater_equal(scores, 0.0, "predictions"), assert_less_equal(scores, 1.0, "predictions")]
     scores = behind(scores, within)
     positive, factors = weighted(in_dtype(labels, float32), weights)
+    # A matrix product counts the positives and negatives above every threshold at once.
     both = stack([reshape(positive, [-1]), reshape(factors - positive, [-1])], 1)
     limits = constant(np.asarray(thresholds, np.float32).reshape(-1, 1))
     above = in_dtype(apply("Greater", reshape(scores, [1, -1]), limits), float32)
@@ -69,7 +70,7 @@ class Metrics(Protocol):
 
 
 def _at_thresholds(kind: str, summary: str, needed: Sequence[str], compute: Any, example: str) -> Metrics:
-    """Return the metric of a name that is computed from needed counts; its docstring begins with `summary`."""
+    """Return the metric computed from the `needed` counts; its docstring begins with `summary`."""
 
     def found(
         labels: Any,
@@ -95,7 +96,7 @@ def _at_thresholds(kind: str, summary: str, needed: Sequence[str], compute: Any,
     Raises
     ------
     GraphError
-        If thresholds are not numbers, or there is none.
+        If thresholds are not numbers, or the list is empty.
     """
     arguments = "[0, 0, 1, 1, 1], [0.125, 0.5, 0.25, 0.5, 0.875], [0.25, 0.75]"
     line = "[round(x, 4) for x in session.run(update).tolist()]"
@@ -108,7 +109,7 @@ def _counting(kind: str, example: str) -> Metrics:
 
 
 def share(part: Tensor, rest: Tensor) -> Tensor:
-    """Return a part of a whole, 0 where there is none."""
+    """Return the share of a part in the whole, 0 for an empty whole."""
     return part / (part + rest + EPSILON)
 
 
@@ -118,14 +119,14 @@ false_negatives_at_thresholds: Metrics = _counting("false_negatives", "[1.0, 2.0
 true_negatives_at_thresholds: Metrics = _counting("true_negatives", "[1.0, 2.0]")
 precision_at_thresholds: Metrics = _at_thresholds(
     "precision",
-    "Fraction of the positive predictions of all steps that are right",
+    "Fraction of right predictions among the positive predictions of all steps",
     ["true_positives", "false_positives"],
     share,
     "[0.6667, 1.0]",
 )
 recall_at_thresholds: Metrics = _at_thresholds(
     "recall",
-    "Fraction of the positive labels of all steps that were predicted",
+    "Fraction of the positive labels of all steps predicted as positive",
     ["true_positives", "false_negatives"],
     share,
     "[0.6667, 0.3333]",

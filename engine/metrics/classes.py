@@ -51,14 +51,14 @@ def mean_iou(
     updates_collections: Collections = None,
     name: str | None = None,
 ) -> Metric:
-    """Mean over the classes of intersection over union: of true positives over all where the class is either.
+    """Mean over the classes of intersection over union: true positives over all labels or predictions of the class.
 
-    Classes that were neither a label nor predicted so far do not count.
+    Classes neither labelled nor predicted so far do not count.
 
     Parameters
     ----------
     labels, predictions : Tensor of int32 or int64
-        Class numbers from 0 up to below `num_classes`; of one shape, but for a last dimension of 1.
+        Class numbers from 0 up to below `num_classes`; of the same shape, except for a last dimension of 1.
     num_classes : int
 
     Returns
@@ -66,17 +66,18 @@ def mean_iou(
     value : Tensor
         A float32 scalar; 0 before the first step.
     update_op : Tensor
-        Takes this step in; the float64 matrix of shape [num_classes, num_classes] of how often each label, which is
-        the row, was predicted as what.
+        Adds this step; the float64 confusion matrix of shape [num_classes, num_classes], with a row for each label
+        and a column for each prediction.
 
     Raises
     ------
     OpError
-        When a step runs it, if a class number is out of range.
+        When a step runs the operation, if a class number is out of range.
     """
     count = _classes(num_classes)
 
     def mean_of(matrix: Tensor) -> Tensor:
+        # In the flattened matrix the diagonal is every (count + 1)-th element.
         hits = reshape(matrix, [-1])[:: count + 1]
         union = reduce_sum(matrix, 0) + reduce_sum(matrix, 1) - hits
         seen = reduce_sum(in_dtype(not_equal(union, 0), matrix.dtype))
@@ -109,14 +110,14 @@ def mean_per_class_accuracy(
     updates_collections: Collections = None,
     name: str | None = None,
 ) -> Metric:
-    """Mean over the classes of the fraction of their labels that were predicted; 0 of classes without labels.
+    """Mean over the classes of the fraction of their labels predicted correctly; 0 for classes without labels.
 
     Parameters
     ----------
     labels : Tensor of int32 or int64
         Class numbers from 0 up to below `num_classes`.
     predictions : Tensor
-        Cast to int64; of the shape of the labels, but for a last dimension of 1.
+        Cast to int64; of the shape of the labels, except for a last dimension of 1.
     num_classes : int
 
     Returns
@@ -124,12 +125,12 @@ def mean_per_class_accuracy(
     value : Tensor
         A float32 scalar; 0 before the first step.
     update_op : Tensor
-        Takes this step in; the fraction for each class, of shape [num_classes].
+        Adds this step; the fraction for each class, of shape [num_classes].
 
     Raises
     ------
     OpError
-        When a step runs it, if a label is out of range.
+        When a step runs the operation, if a label is out of range.
     """
     count = _classes(num_classes)
     with name_scope(name, "mean_accuracy"):

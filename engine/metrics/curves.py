@@ -1,4 +1,4 @@
-"""What the outcomes at many thresholds say together: areas under curves, and points on them."""
+"""Metrics over curves of many thresholds: areas under curves, and points on curves."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _SUMS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "majoring": maximum,
 }
 _CAREFUL = "careful_interpolation"
-_SMALL = 1e-6  # of the areas, as TensorFlow's
+_SMALL = 1e-6  # added to numerators and denominators of the areas, as in TensorFlow
 
 
 def _spaced(count: int, given: Sequence[float] | None = None) -> list[float]:
-    """Return thresholds from below 0 to above 1: those given, or so many at equal distances."""
+    """Return thresholds from below 0 to above 1: the given thresholds, or `count` at equal distances."""
     if given is None and static_int(count, "num_thresholds") < 2:
         raise GraphError(
             "a curve goes through two thresholds at least",
@@ -61,23 +61,23 @@ def auc(
 ) -> Metric:
     """Area under the curve of true over false positives, or of precision over recall, of all steps.
 
-    Outcomes are counted for a number of thresholds, and the area is that under the curve through their points: it is
-    the nearer to the true one the more there are and the better they are spread over the predictions.
+    Outcomes are counted for a number of thresholds, and the area is computed under the curve through their points: the
+    more thresholds, and the better they are spread over the predictions, the smaller the error.
 
     Parameters
     ----------
     curve : {'ROC', 'PR'}
         Receiver operating characteristic, or precision and recall.
     summation_method : {'trapezoidal', 'minoring', 'majoring', 'careful_interpolation'}
-        Between points the mean of their heights, the lower or the higher one; or, for 'PR' alone, the exact
+        Height between two points: the mean, the lower, or the higher of theirs; or, only for 'PR', the exact
         interpolation of counts of Davis and Goadrich (2006).
     thresholds : sequence of float, optional
-        Instead of those at equal distances; beside them are one below 0 and one above 1.
+        Thresholds instead of equal distances; a threshold below 0 and another above 1 are added.
 
     Raises
     ------
     GraphError
-        If there is no such curve or method.
+        If the curve or the method is unknown.
     """
     are_words = isinstance(curve, str) and isinstance(summation_method, str)
     careful = are_words and summation_method == _CAREFUL
@@ -124,9 +124,9 @@ def sensitivity_at_specificity(
     updates_collections: Collections = None,
     name: str | None = None,
 ) -> Metric:
-    """Fraction of the positive labels of all steps that are found, at the threshold whose specificity is nearest.
+    """Fraction of the positive labels of all steps predicted as positive, at the threshold of the nearest specificity.
 
-    Specificity is the fraction of the negative labels that are predicted as such.
+    Specificity is the fraction of the negative labels predicted as negative.
 
     Parameters
     ----------
@@ -160,9 +160,10 @@ def specificity_at_sensitivity(
     updates_collections: Collections = None,
     name: str | None = None,
 ) -> Metric:
-    """Fraction of the negative labels of all steps predicted as such, at the threshold whose sensitivity is nearest.
+    """Fraction of the negative labels of all steps predicted as negative, at the threshold of the nearest sensitivity.
 
-    Sensitivity is the fraction of the positive labels that are found. Of several thresholds the highest holds.
+    Sensitivity is the fraction of the positive labels predicted as positive. Of equally near thresholds the highest is
+    used.
 
     Parameters
     ----------
@@ -177,7 +178,7 @@ def specificity_at_sensitivity(
     wanted = static_fraction(sensitivity, "sensitivity")
 
     def specificity(tp: Tensor, fp: Tensor, fn: Tensor, tn: Tensor) -> Tensor:
-        nearest = argmin(reverse(absolute(share(tp, fn) - wanted), [0]), 0)  # the last of equals
+        nearest = argmin(reverse(absolute(share(tp, fn) - wanted), [0]), 0)  # argmin returns the first of equals
         return gather(reverse(share(tn, fp), [0]), nearest)
 
     with name_scope(name, "specificity_at_sensitivity"):

@@ -1,4 +1,4 @@
-"""What all metrics have in common, for their docstrings."""
+"""Common parameters, results and errors of metrics, for their docstrings."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from ..ir.entry import builds
 F = TypeVar("F", bound=Callable[..., Any])
 
 FLOAT32 = "A float32 scalar"
-AS_VALUES = "A scalar, float32 or, where one of the values is float64, float64"
+AS_VALUES = "A scalar, float64 if any of the values is float64, else float32"
 
 RESULT = """value : Tensor
-    {}, of all steps so far; 0 before the first. In a step that also does the
-    update, what that gives.
+    {}, of all steps so far; 0 before the first step. In a step that also runs the
+    update, the value after the update.
 update_op : Tensor
-    Takes this step in; the same, with it."""
+    Adds this step; the value after the update."""
 
 SHARED = {
     "weights": """Tensor of any real dtype, optional
-    How much each element counts, 1 by default: a scalar, or of the same dimensions or 1 in their place. Without the
-    last dimension, one for each row.""",
+    Weight of each element, 1 by default: a scalar, or of the same dimensions or 1 in their place. Without the last
+    dimension, a weight for each row.""",
     "metrics_collections, updates_collections": """str or sequence of str, optional
-    Collections of the graph that the results are added to.""",
-    "name": "str, optional\n    Begins the names of the variables.",
+    Collections of the graph to which the results are added.""",
+    "name": "str, optional\n    Prefix of the names of the variables.",
 }
-_ONE_SHAPE = "of one shape, but for a last dimension of 1."
+_ONE_SHAPE = "of the same shape, except for a last dimension of 1."
 _RAISES = {"ShapeError": "If the shapes differ, or the weights do not fit."}
 
 NUMBERS = Family(
@@ -39,12 +39,12 @@ SCORES = Family(
     {
         "labels": "Tensor\n    Cast to bool.",
         "predictions": """Tensor of a floating dtype
-    In [0, 1], which a step checks; of the shape of the labels, but for a last dimension of 1.""",
-        "num_thresholds": "int\n    At equal distances, from 2 up.",
+    In [0, 1], checked by each step; of the shape of the labels, except for a last dimension of 1.""",
+        "num_thresholds": "int\n    Number of thresholds at equal distances, from 2 up.",
         **SHARED,
     },
     RESULT,
-    {**_RAISES, "OpError": "When a step runs it, if a prediction is not in [0, 1]."},
+    {**_RAISES, "OpError": "When a step runs the operation, if a prediction is not in [0, 1]."},
 )
 _EXAMPLE = """
 
@@ -68,20 +68,20 @@ def metric(
     result: str = FLOAT32,
     family: Family = NUMBERS,
 ) -> Callable[[F], F]:
-    """Mark a metric: a function that users build with, whose docstring is completed.
+    """Mark a public metric, and complete its docstring.
 
     Parameters
     ----------
     arguments : str, optional
-        For the example: those of the call.
+        Arguments of the call in the docstring's example.
     shown : str
-        What Python shows of `line`.
+        Python's output for `line`.
     line : str
-        What is done in the session; a step that does the update by default.
+        Expression evaluated in the example's session; by default a step with the update.
     result : str
-        What kind of tensor the value is.
+        Kind of tensor of the value.
     family : Family
-        What its docstring has in common with those of others.
+        Common sections of the docstring.
 
     Returns
     -------

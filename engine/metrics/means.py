@@ -1,4 +1,4 @@
-"""Means over all steps: of values, and of what predictions lack."""
+"""Means over all steps: of values, and of errors of predictions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _mean(
 
 
 def _floating(labels: Any, predictions: Any) -> tuple[Tensor, Tensor]:
-    """Return labels and predictions of one shape and one floating dtype."""
+    """Return labels and predictions in the same shape and floating dtype."""
     dtype = result_dtype(convert_to_tensor(labels), convert_to_tensor(predictions))
     labels, predictions = same_ranks(in_dtype(labels, dtype), in_dtype(predictions, dtype))
     return labels, of_one_shape(labels, predictions)
@@ -65,7 +65,7 @@ def mean(
         return _mean(convert_to_tensor(values), weights, metrics_collections, updates_collections)
 
 
-@metric(result="Of the shape of the values, float32 or, of float64 values, float64")
+@metric(result="Of the shape of the values; float64 for float64 values, else float32")
 def mean_tensor(
     values: Any,
     weights: Any = None,
@@ -82,7 +82,7 @@ def mean_tensor(
     Raises
     ------
     ShapeError
-        If the shape is not known, or the weights do not fit.
+        If the shape is unknown, or the weights do not fit.
 
     Examples
     --------
@@ -113,12 +113,12 @@ def accuracy(
     updates_collections: Collections = None,
     name: str | None = None,
 ) -> Metric:
-    """Fraction of the predictions of all steps that are equal to their labels.
+    """Fraction of the predictions of all steps equal to their labels.
 
     Parameters
     ----------
     labels, predictions : Tensor
-        Of one shape, but for a last dimension of 1; predictions of another dtype are cast.
+        Of the same shape, except for a last dimension of 1; predictions are cast to the dtype of the labels.
     """
     with name_scope(name, "accuracy"):
         labels, predictions = same_ranks(labels, predictions)
@@ -136,7 +136,7 @@ def mean_squared_error(
     updates_collections: Collections = None,
     name: str | None = None,
 ) -> Metric:
-    """Mean of the squares of the differences of all steps."""
+    """Mean of the squared differences of all steps."""
     with name_scope(name, "mean_squared_error"):
         labels, predictions = _floating(labels, predictions)
         return _mean(squared_difference(labels, predictions), weights, metrics_collections, updates_collections)
@@ -151,7 +151,7 @@ def root_mean_squared_error(
     updates_collections: Collections = None,
     name: str | None = None,
 ) -> Metric:
-    """Root of the mean of the squares of the differences of all steps."""
+    """Root of the mean of the squared differences of all steps."""
     with name_scope(name, "root_mean_squared_error"):
         labels, predictions = _floating(labels, predictions)
         squares = squared_difference(labels, predictions)
@@ -183,17 +183,18 @@ def mean_relative_error(
     updates_collections: Collections = None,
     name: str | None = None,
 ) -> Metric:
-    """Mean of the absolute differences of all steps over a normalizer, 0 where that is 0.
+    """Mean of the absolute differences of all steps, divided by a normalizer; 0 where the normalizer is 0.
 
     Parameters
     ----------
     normalizer : Tensor
-        Of the same shape, as the labels themselves.
+        Of the shape of the labels, often the labels themselves.
     """
     with name_scope(name, "mean_relative_error"):
         labels, predictions = _floating(labels, predictions)
         _, normalizer = _floating(labels, in_dtype(normalizer, labels.dtype))
         is_zero = apply("Equal", normalizer, 0)
+        # The inner where keeps the unselected quotient finite, so that its gradient is not NaN.
         errors = where(is_zero, 0, absolute(labels - predictions) / where(is_zero, 1, normalizer))
         return _mean(errors, weights, metrics_collections, updates_collections)
 
@@ -208,22 +209,22 @@ def mean_cosine_distance(
     updates_collections: Collections = None,
     name: str | None = None,
 ) -> Metric:
-    """One minus the mean of the inner products of all steps along an axis: of unit vectors, their cosine distance.
+    """Mean of the inner products of all steps along an axis, subtracted from 1: for unit vectors, the cosine distance.
 
     Parameters
     ----------
     dim : int
         The axis of the vectors.
     weights : Tensor of any real dtype, optional
-        A scalar, or one for each vector: their axis has become 1, and may be left out if it is the last.
+        A scalar, or a weight for each vector: of size 1 along the vectors' axis, or without the axis if last.
 
     Returns
     -------
     value : Tensor
-        A scalar, float32 or, where one of the values is float64, float64: that of all steps so far, 1 before the
-        first. In a step that also does the update, what that gives.
+        A scalar, float64 if any of the values is float64, else float32, of all steps so far; 1 before the first step.
+        In a step that also runs the update, the value after the update.
     update_op : Tensor
-        Takes this step in; the same, with it.
+        Adds this step; the value after the update.
     """
     with name_scope(name, "mean_cosine_distance"):
         labels, predictions = _floating(labels, predictions)
@@ -240,7 +241,7 @@ def percentage_below(
     updates_collections: Collections = None,
     name: str | None = None,
 ) -> Metric:
-    """Fraction of the values of all steps that are less than a threshold.
+    """Fraction of the values of all steps less than a threshold.
 
     Parameters
     ----------

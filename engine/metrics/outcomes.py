@@ -1,4 +1,4 @@
-"""How often a yes or no was predicted rightly or wrongly: counts over all steps, precision, recall."""
+"""Counts of right and wrong binary predictions over all steps, precision and recall."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from ..ops.math.reductions import reduce_sum
 from .family import ANSWERS, metric
 from .streaming import Collections, Metric, same_ranks, streamed, weighted
 
-KINDS = {  # the label and the prediction of each
+KINDS = {  # kind: (label, prediction)
     "true_positives": (True, True),
     "false_positives": (False, True),
     "false_negatives": (True, False),
     "true_negatives": (False, False),
 }
 SUMMARIES = {
-    "true_positives": "Number of positive predictions of all steps that are right",
-    "false_positives": "Number of positive predictions of all steps that are wrong",
-    "false_negatives": "Number of negative predictions of all steps that are wrong",
-    "true_negatives": "Number of negative predictions of all steps that are right",
+    "true_positives": "Number of right positive predictions of all steps",
+    "false_positives": "Number of wrong positive predictions of all steps",
+    "false_negatives": "Number of wrong negative predictions of all steps",
+    "true_negatives": "Number of right negative predictions of all steps",
 }
 
 
 def _counts(labels: Any, predictions: Any, weights: Any, *kinds: str) -> Mapping[str, Tensor]:
-    """Return the weights of the elements of each kind, added up."""
+    """Return the total weight of the elements of each kind."""
     labels, predictions = same_ranks(labels, predictions)
     labels = in_dtype(labels, bool_)
     predictions = of_one_shape(labels, in_dtype(predictions, bool_))
@@ -47,7 +47,7 @@ def _is(x: Tensor, wanted: bool) -> Tensor:
 
 
 class Count(Protocol):
-    """A metric that counts one of the four outcomes."""
+    """A metric counting outcomes of a kind."""
 
     def __call__(
         self,
@@ -61,7 +61,7 @@ class Count(Protocol):
 
 
 def _count(kind: str, example: str) -> Count:
-    """Return the metric that counts outcomes of a kind; of five labels and predictions it gives `example`."""
+    """Return the metric counting outcomes of a kind; `example` is the output of its docstring's example."""
 
     def counted(
         labels: Any,
@@ -96,7 +96,7 @@ def precision(
     updates_collections: Collections = None,
     name: str | None = None,
 ) -> Metric:
-    """Fraction of the positive predictions of all steps that are right; 0 where there is none."""
+    """Fraction of right predictions among the positive predictions of all steps; 0 without positive predictions."""
     with name_scope(name, "precision"):
         counts = _counts(labels, predictions, weights, "true_positives", "false_positives")
         return streamed(_share, counts, float32, metrics_collections, updates_collections)
@@ -111,7 +111,7 @@ def recall(
     updates_collections: Collections = None,
     name: str | None = None,
 ) -> Metric:
-    """Fraction of the positive labels of all steps that were predicted; 0 where there is none."""
+    """Fraction of the positive labels of all steps predicted as positive; 0 without positive labels."""
     with name_scope(name, "recall"):
         counts = _counts(labels, predictions, weights, "true_positives", "false_negatives")
         return streamed(_share, counts, float32, metrics_collections, updates_collections)

@@ -1,4 +1,4 @@
-"""What a metric keeps from step to step, and how it begins anew."""
+"""State of metrics across steps, and its reset."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from ..ops.control.effects import group
 from ..ops.control.weights import fitting_weights, in_dtype, spread_weights, without_last
 
 Collections = str | Sequence[str] | None
-Metric = tuple[Tensor, Tensor]  # a value, and the operation that takes one step in
+Metric = tuple[Tensor, Tensor]  # the value, and the operation that adds a step
 _COLLECTION = "metric_variables"
 
 
 @builds
 def metric_variables(scope: str | None = None) -> list[Variable]:
-    """Return the variables that the metrics of the current graph keep their sums in.
+    """Return the variables of the current graph that hold the sums of metrics.
 
     `global_variables_initializer` initializes them too.
 
     Parameters
     ----------
     scope : str, optional
-        Only those whose names begin with a match of this regular expression.
+        Regular expression matching the beginning of the names; all variables by default.
 
     Returns
     -------
@@ -55,12 +55,12 @@ def metric_variables(scope: str | None = None) -> list[Variable]:
 
 @builds
 def reset(scope: str | None = None, name: str = "reset_metrics") -> Operation:
-    """Return an operation after which metrics begin anew, as for another pass through a data set.
+    """Return an operation that resets metrics, as for another pass through a data set.
 
     Parameters
     ----------
     scope : str, optional
-        Only those whose names begin with a match of this regular expression; of those built so far.
+        Regular expression matching the beginning of variables' names; all variables built so far by default.
     name : str, optional
 
     Returns
@@ -85,7 +85,7 @@ def reset(scope: str | None = None, name: str = "reset_metrics") -> Operation:
 
 
 def _kept(name: str, increment: Tensor) -> Variable:
-    """Return a variable for the sum of what comes, which is zeros at first."""
+    """Return a variable for the sum of the increments, initially zero."""
     if not increment.shape.is_fully_known:
         raise ShapeError(
             "a metric keeps sums of a known shape",
@@ -97,7 +97,7 @@ def _kept(name: str, increment: Tensor) -> Variable:
     zeros = np.zeros(increment.shape.as_tuple(), np.float64)
     made = Variable(zeros, trainable=False, name=name)
     noted = made.graph.collections.setdefault(_COLLECTION, [])
-    if all(v is not made for v in noted):  # as when a function is traced again
+    if all(v is not made for v in noted):  # a function traced again gets the same variable
         noted.append(made)
     return made
 
@@ -110,25 +110,25 @@ def streamed(
     updates_collections: Collections,
     updated: Callable[..., Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return a metric, and the operation that takes this step in.
+    """Return a metric's value, and the operation that adds this step.
 
     Parameters
     ----------
     compute : callable
-        Takes the sums of the increments over all steps; gives the metric.
+        Computes the metric from the sums of the increments over all steps.
     increments : mapping of str to Tensor
-        What is to be summed, by the names of the variables that hold the sums.
+        Tensors to sum, by the names of the variables that hold the sums.
     dtype : DType or None
-        Of the results; None leaves them as they are.
+        Of the results; None leaves the dtypes unchanged.
     metrics_collections, updates_collections : str or sequence of str, optional
-        Collections of the graph that the results are added to.
+        Collections of the graph to which the results are added.
     updated : callable, optional
-        As `compute`, for what the update gives, if that is something else.
+        Computes the result of the update from the sums; `compute` by default.
 
     Returns
     -------
     value : Tensor
-        Behind the update, in a step that does both.
+        Read after the update, in a step that runs both.
     update : Tensor
     """
     kept = [_kept(name, increment) for name, increment in increments.items()]
@@ -142,6 +142,7 @@ def streamed(
 
 
 def _add_to(collections: Collections, tensor: Tensor) -> None:
+    """Add a tensor to collections of its graph; GraphError for anything but names."""
     names = [collections] if isinstance(collections, str) else collections or ()
     if not isinstance(names, (list, tuple)) or not all(isinstance(each, str) for each in names):
         raise GraphError(
@@ -155,14 +156,14 @@ def _add_to(collections: Collections, tensor: Tensor) -> None:
 
 
 def result_dtype(*values: Tensor) -> DType:
-    """Return the dtype of a metric: float64 of values in that, else float32."""
+    """Return the dtype of a metric: float64 if any value is float64, else float32."""
     return float64 if any(v.dtype is float64 for v in values) else float32
 
 
 def weighted(values: Tensor, weights: Any) -> tuple[Tensor, Tensor]:
-    """Return values times their weights, and a weight for each of them; 1 where `weights` is None.
+    """Return values times their weights, and a weight for each value; 1 where `weights` is None.
 
-    Weights may have a last dimension of 1 more than the values, or lack the last one: then they are of rows.
+    Weights may have an additional last dimension of 1, or lack the last dimension of the values: then of whole rows.
     """
     factor = in_dtype(1.0 if weights is None else weights, values.dtype)
     factor = without_last(factor, values.rank)
@@ -173,7 +174,7 @@ def weighted(values: Tensor, weights: Any) -> tuple[Tensor, Tensor]:
 
 
 def same_ranks(labels: Any, predictions: Any) -> tuple[Tensor, Tensor]:
-    """Return labels and predictions, without a last dimension of 1 that only one of them has."""
+    """Return labels and predictions, without a last dimension of 1 present in only one of the two."""
     labels, predictions = convert_to_tensor(labels), convert_to_tensor(predictions)
     labels = without_last(labels, predictions.rank)
     return labels, without_last(predictions, labels.rank)
