@@ -28,8 +28,8 @@ class ReaderBase:
     ----------
     name : str
         Unique in the graph.
+        shared_name : str
         Name in the session.
-        What the session knows it by.
     dtype : DType
         Of records: string, or uint8 for bytes.
     reader_ref : Tensor
