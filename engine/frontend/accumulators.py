@@ -100,8 +100,8 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
     GraphError
         For another reduction.
     OpError
-        When a step uses it, if it shares its name with one that differs.
         When a step uses the accumulator, if another accumulator of this shared name differs.
+
     Examples
     --------
     >>> import tagloom as tg

@@ -77,10 +77,10 @@ class PartitionedVariable(Operators):
 
     Raises
     ------
+    GraphError
         If the partitioner cuts two dimensions, or the strategy is unknown; if `shape` is missing for a callable.
-        If the partitioner cuts two dimensions, or there is no such strategy; if a callable comes without a shape.
+    ShapeError
         If the shape is unknown, or differs from the value's.
-        If the shape is not known, or is not that of the value.
 
     Examples
     --------

@@ -28,7 +28,7 @@ class ReaderBase:
     ----------
     name : str
         Unique in the graph.
-        shared_name : str
+    shared_name : str
         Name in the session.
     dtype : DType
         Of records: string, or uint8 for bytes.

@@ -222,6 +222,7 @@ def _sample(
 
 
 def _check_sample(name: str, values: Tensor, wanted: Shape) -> None:
+    """Raise ShapeError if a result of a candidate sampler has another shape."""
     if not values.shape.is_compatible_with(wanted):
         raise ShapeError(
             f"{name} are not as many as num_sampled and the labels say",

@@ -108,6 +108,7 @@ class LookupTable:
         return self._find(self._keys_of(keys), name)
 
     def _find(self, keys: Tensor, name: str | None = None) -> Tensor:
+        """Look up keys of the table's dtype."""
         handle, key = self._handle()
         found: Tensor = apply(
             "TableFind",

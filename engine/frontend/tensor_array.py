@@ -194,7 +194,7 @@ class TensorArray:
 
     @public
     def read(self, index: Any, name: str | None = None) -> Tensor:
-        """Read one element.
+        """Read an element.
 
         Parameters
         ----------
@@ -219,7 +219,7 @@ class TensorArray:
 
     @public
     def write(self, index: Any, value: Any, name: str | None = None) -> TensorArray:
-        """Write one element.
+        """Write an element.
 
         Parameters
         ----------
@@ -268,6 +268,7 @@ class TensorArray:
         ----------
         shape : int32 vector or None
             Shape of an element, for arrays whose element shape is not fully known.
+
         Returns
         -------
         Tensor

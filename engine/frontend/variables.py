@@ -126,6 +126,7 @@ class Variable(Indexed, metaclass=_Kept):
             graph.collections.setdefault("trainable_variables", []).append(self)
 
     def _build(self, initial_value: Any, dtype: Any, shape: Any) -> None:
+        """Build the handle, the initializer and the first read."""
         made = _made(initial_value, shape, dtype) if callable(initial_value) else initial_value
         self.initial_value: Tensor = convert_to_tensor(made, dtype, name="initial_value")
         self.dtype: DType = self.initial_value.dtype
