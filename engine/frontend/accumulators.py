@@ -153,7 +153,7 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
             When a step runs the operation, if `grad` has another shape than the gradients before.
         """
         gradient = convert_to_tensor(grad, None if isinstance(grad, Tensor) else self.dtype)
-        gradient.shape.merge(self.shape)
+        gradient.shape.merge(self.shape)  # raises ShapeError if they are incompatible
         step = convert_to_tensor(local_step, dtypes.int64)
         applied: Tensor = apply(
             "AccumulatorApplyGradient", self.accumulator_ref, step, gradient, name=name or "apply_grad"
@@ -310,6 +310,7 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
         indices = convert_to_tensor(grad_indices, None if isinstance(grad_indices, Tensor) else dtypes.int64)
         values = convert_to_tensor(grad_values, None if isinstance(grad_values, Tensor) else self.dtype)
         if grad_shape is None:
+            # An empty vector stands for an unknown shape.
             grad_shape = np.zeros(0, np.int64)
         shape = convert_to_tensor(grad_shape, None if isinstance(grad_shape, Tensor) else dtypes.int64)
         applied: Tensor = apply(

@@ -71,6 +71,7 @@ def build_branches(
     weak = _finish(regions, roles, structures, name)
     shapes = [_common_shape([r.results[i] for r in regions]) for i in range(len(regions[0].results))]
     op = make_cond(predicate, regions, shapes, name=name, source=source, **attrs)
+    # In the body of a loop, results made of literals alone may still take the dtype of other values.
     mark_weak(*map(op.outputs.__getitem__, weak))
     leaves = nest.flatten(structures[0])
     return nest.pack_as(structures[0], [from_tensor(leaf, t) for leaf, t in zip(leaves, op.outputs, strict=True)])
@@ -95,6 +96,7 @@ def _finish(regions: Sequence[Region], roles: Sequence[str], structures: Sequenc
             weak.append(len(regions[0].results))
         for branch, (region, leaf) in enumerate(zip(regions, column, strict=True)):
             with scopes.inside(region):
+                # Region 0 is the false branch, where an operation stands for False.
                 region.results.append(to_tensor(leaf, hint, done=branch != 0))
         if of_slices:
             _widen_indices(regions)

@@ -62,5 +62,6 @@ def learned_unigram_candidate_sampler(
         drawn = by_weights(before, true_classes, (num_true, num_sampled, unique, range_max), seed, None)
         seen = apply("Reshape", convert_to_tensor(true_classes), [-1])
         update = counts.scatter_add(seen, apply("Fill", apply("Shape", seen), np.ones(())))
+        # Fetching any of the results counts this step's classes, after the draw.
         with control_dependencies([update]):
             return Candidates(*(apply("Identity", tensor) for tensor in drawn))

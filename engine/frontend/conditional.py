@@ -197,6 +197,7 @@ def smart_cond(pred: Any, true_fn: Function, false_fn: Function, name: str | Non
     if known is None:
         return cond(predicate, true_fn, false_fn, name=name)
     result = unpack(call(true_fn if known else false_fn, (), f"{'true' if known else 'false'}_fn of smart_cond"), False)
+    # Literals and operations become tensors, as from cond.
     return nest.map_structure(lambda leaf: from_tensor(leaf, to_tensor(leaf, done=bool(known))), result)
 
 
@@ -296,6 +297,7 @@ def switch_case(branch_index: Any, branch_fns: Any, default: Function | None = N
                 hint="give the missing numbers a function, or use case",
             )
         branch_fns = [branch_fns[i] for i in range(len(branch_fns))]
+    # A Cond runs its last branch for numbers out of range.
     functions = branch_fns + ([default] if default is not None else [])
     if not functions:
         raise GraphError(
@@ -424,10 +426,12 @@ def case(
         controls.append(
             _require(any_true, "Input error: no predicate of case is true, and it has no default", predicates)
         )
+        # After the assertion the last predicate is true if no other is, so its function is the default.
         *pairs, (_, default) = pairs
         predicates = predicates[:-1]
     with scopes.within(control_inputs=(*scopes.current().control_inputs, *controls)):
         functions = [fn for _, fn in pairs]
+        # A single predicate is itself the predicate of a cond.
         if len(pairs) == 1:
             return cond(predicates[0], functions[0], lambda: call(default, (), f"the default of {name}"), strict, name)
         roles = [f"function {i}" for i in range(len(pairs))]

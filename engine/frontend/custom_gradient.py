@@ -84,6 +84,7 @@ class _CustomGradient:
         functools.update_wrapper(self, f)
 
     def __get__(self, instance: Any, owner: type | None = None) -> _CustomGradient:
+        # Callables such as partial objects do not bind an instance.
         if not hasattr(self.f, "__get__"):
             return self
         return _CustomGradient(self.f.__get__(instance, owner), self.through_loops)
@@ -104,10 +105,12 @@ class _CustomGradient:
                 hint="return y, lambda dy: ...",
             )
         values, gradient = made
+        # gradients() called in `gradient` must recognize results of these loops, to pass through them or to stop there.
         loops = frozenset(t for op in operations[before:] if _has_loop(op) for t in op.outputs)
         if loops:
             gradient = within_gradient(gradient, ForwardLoops(loops, self.through_loops))
         ys = [convert_to_tensor(y) for y in nest.flatten(values)]
+        # The arguments are inputs as well: the gradient steps from outputs to arguments, past the operations of f.
         outputs = apply(
             "CustomGradient",
             [*ys, *nest.flatten(given)],
@@ -201,6 +204,7 @@ def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
         name = getattr(f, "__name__", "")
         name = name if name.isidentifier() else "recompute_grad"
         with opened_for((args, kwargs)):
+            # A conditional with a single branch: its region is the unit of recomputation.
             return build_branches(
                 constant(0), [lambda: _called(f, args, kwargs)], strict=True, name=name, recompute=True
             )

@@ -57,6 +57,7 @@ class Elements:
     def start(self, initializer: Any) -> tuple[int, Any]:
         """Return the number of the first element of the loop, and the accumulated value before the loop."""
         if initializer is not None:
+            # Literals are kept, so that the body may still choose their dtype.
             return 0, nest.map_structure(
                 lambda leaf: leaf if is_literal(leaf) else convert_to_tensor(leaf), initializer
             )

@@ -113,6 +113,7 @@ class Shards:
         listed = list(params) if isinstance(params, (list, tuple)) else [params]
         if not listed:
             raise GraphError("a table has at least one shard", wanted="one or more", got=params, hint="give [table]")
+        # Variables stay variables, to be read on their own devices by each lookup.
         parts = [p if hasattr(p, "handle") else convert_to_tensor(p) for p in listed]
         _check_alike(parts)
         return cls(parts, strategy or MOD)
@@ -156,6 +157,7 @@ class Shards:
         flat = ids if ids.rank == 1 else reshape(ids, [-1])
         numbers, rows = self.assigned(flat)
         count = len(self.parts)
+        # Partition the ids, gather on each shard's device, and stitch the rows back into the order of the ids.
         dealt = dynamic_partition(rows, numbers, count)
         places = dynamic_partition(range_(size(flat)), numbers, count)
         merged = dynamic_stitch(places, [self._rows(i, each, max_norm) for i, each in enumerate(dealt)])

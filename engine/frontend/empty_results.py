@@ -85,6 +85,7 @@ def _operations(result: Tensor, elements: set[Tensor], body: Region) -> list[Ope
         if tensor in given or tensor.region is not body:
             continue
         op = tensor.op
+        # Copies would repeat effects; regions and control inputs would need copies of their own.
         if op.regions or op.definition.effects not in _HARMLESS or op.control_inputs:
             return None
         if op not in found:

@@ -99,6 +99,7 @@ def full_softmax_loss(
                 logits = _logits(x, table.parts[number], piece)
                 sums.append(reduce_logsumexp(logits, 1))
                 chosen.append(_of_label(logits, equal(numbers, number), rows))
+        # The logsumexp over the shards' results is the logsumexp over all classes; all shards but the label's add 0.
         return reduce_logsumexp(apply("Stack", sums, axis=0), 0) - add_n(chosen)
 
 

@@ -85,6 +85,7 @@ class _Call:
     def _scope_of_variables(self) -> str:
         # Only the unique prefix of this call is replaced: scopes opened inside the function stay in variables' names.
         scope = scopes.current().name
+        # A scope entered again by its full name may lie outside of the function's scope.
         inside = scope == self.prefix or scope.startswith(f"{self.prefix}/")
         return self._function.name + scope[len(self.prefix) :] if inside else scope
 
@@ -117,6 +118,7 @@ class _Attempt:
         self._seen[place[0]] += 1
         if place not in self._kept:
             outer = self._outer
+            # The first attempt asks the outer attempt or the call, which must know the variable too.
             self._kept[place] = _made_by_call(name, make) if outer is None else outer.get_or_make(name, make)
         return self._kept[place]
 

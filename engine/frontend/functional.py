@@ -141,6 +141,7 @@ def map_fn(
             element = source.read(k)
             elements.extend(nest.flatten(element))
             values = mapped(call(fn, [element], "the function of map_fn"), kinds)
+            # Both ends of the body's computation, from which shapes_of_none copies operations.
             traced.extend(values)
             return k + 1, [a.write(k, v) for a, v in zip(arrays, values, strict=True)]
 

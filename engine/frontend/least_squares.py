@@ -98,10 +98,12 @@ def _regularized(gram: Tensor, regularizer: Any) -> Tensor:
 
 
 def _tall(a: Tensor, b: Tensor, regularizer: Any) -> Tensor:
+    # Normal equations: the Gram matrix of the columns is positive definite if they are independent.
     factor = cholesky(_regularized(product(a, a, adjoint_a=True), regularizer))
     return cholesky_solve(factor, product(a, b, adjoint_a=True))
 
 
 def _wide(a: Tensor, b: Tensor, regularizer: Any) -> Tensor:
+    # The least-norm solution lies in the range of adjoint(a), so a y is sought with x = adjoint(a) @ y.
     factor = cholesky(_regularized(product(a, a, adjoint_b=True), regularizer))
     return product(a, cholesky_solve(factor, b), adjoint_a=True)

@@ -41,6 +41,7 @@ class TracedLoop:
         self.shapes = self._invariants(shape_invariants)
         self.maximum = None if maximum_iterations is None else _maximum(maximum_iterations)
         if self.maximum is not None:
+            # The bound is a hidden counter, a loop variable after the user's.
             self.inits.append(constant(0, int32))
             self.shapes.append(SCALAR)
         self.labels = [f"variable {i}" for i in range(len(self.inits))]
@@ -58,6 +59,8 @@ class TracedLoop:
             try:
                 with attempts.attempt():
                     self._trace_once(predicate, body)
+            # Raised by the step of a scan around this loop's literals: the scan builds everything again, with other
+            # arrays.
             except Retyped:
                 graph.give_up(noted, [self.cond, self.body])
                 raise
@@ -89,8 +92,10 @@ class TracedLoop:
                     source=self.source,
                     hint=f"begin with a value that {dtype} has, or cast the new value",
                 ) from error
+            # A literal's constant has no other readers; a weak tensor belongs to an outer loop's body.
             if is_literal(leaf):
                 discard(before.op)
+            # The required dtype is a tensor's, hence final.
             if i not in self.still_weak:
                 self.weak.discard(i)
         self.retyped, self.still_weak, self.given_way = {}, set(), []
@@ -170,6 +175,7 @@ class TracedLoop:
     def trace_predicate(self, function: Callable[..., Any]) -> None:
         """Trace the predicate, and check its dtype and rank; the bound of iterations is part of the predicate."""
         result = trace_function(self.cond, function, self._arguments(self.cond), "the predicate of while_loop")
+        # With a bound, a predicate that is always true makes a for loop.
         if isinstance(result, (bool, np.bool_)) and self.maximum is None:
             raise GraphError(
                 "the predicate of while_loop is a Python bool, which is the same in every iteration",
@@ -239,6 +245,7 @@ class TracedLoop:
             self.retyped[i] = wanted
             if is_weak_leaf(leaf):
                 self.still_weak.add(i)
+            # The attempt goes on with a result of any dtype, to find all variables to retype at once.
             return to_tensor(leaf, wanted)  # the body is built again
         if isinstance(leaf, Tensor) and is_weak(leaf) and gives_way(leaf.dtype, param.dtype):
             self.given_way.append((i, leaf))
@@ -292,6 +299,7 @@ def _flatten_shapes(loop_vars: Any, given: Any) -> list[Shape]:
         return [Shape(given)]
     shapes: list[Shape] = []
     if isinstance(loop_vars, dict) and isinstance(given, dict):
+        # Dicts match by key, whatever their order; other keys fail the check of lengths below.
         given = [given[key] for key in loop_vars] if set(given) == set(loop_vars) else ()
     inner = given if isinstance(given, (list, tuple)) else [c for _, c in nest.children(given) or []]
     if len(inner) != len(parts):

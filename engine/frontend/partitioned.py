@@ -127,6 +127,7 @@ class PartitionedVariable(Operators):
         places = [()] * count if devices is None else [(devices[i % len(devices)],) for i in range(count)]
         self.shards: list[Variable] = []
         for number, (make, place) in enumerate(zip(makers, places, strict=True)):
+            # `self.name` contains the scopes already, so `part` must not be prefixed again.
             with scopes.within(device=scopes.current().device + place, name=""):
                 part = f"{self.name}/part_{number}"
                 self.shards.append(Variable(make, trainable=trainable, name=part, dtype=self.dtype))
@@ -169,6 +170,7 @@ class PartitionedVariable(Operators):
             return parts[0]
         if self.partition_strategy == DIV:
             return apply("Concat", parts, axis=self.axis, name=self.name)  # type: ignore[no-any-return]
+        # Rows of 'mod' shards interleave, so concatenation would permute them.
         places = [constant(np.arange(r.start, r.stop, r.step, dtype=np.int32)) for r in self.rows]
         return apply("DynamicStitch", places, parts, name=self.name)  # type: ignore[no-any-return]
 
@@ -226,6 +228,7 @@ def rows_of(size: int, count: int, strategy: str) -> list[range]:
     """Return the rows of each of `count` shards of `size` rows."""
     if strategy == MOD:
         return [range(i, size, count) for i in range(count)]
+    # The first `more` shards have a row more than the others.
     each, more = divmod(size, count)
     starts = [i * each + min(i, more) for i in range(count + 1)]
     return [range(a, b) for a, b in pairwise(starts)]

@@ -74,6 +74,7 @@ def variable_axis_size_partitioner(
     def partitioner(shape: Any, dtype: Any) -> list[int]:
         size = _size_along(shape, axis)
         row = _bytes(shape, dtype, bytes_per_string_element) // max(size, 1)
+        # A slice of size 1 is never cut, so that a large slice may exceed the bound.
         rows_each = max(1, max_shard_bytes // max(row, 1))
         count = math.ceil(size / rows_each)
         return _along(shape, axis, count if max_shards is None else min(count, max_shards))

@@ -22,7 +22,7 @@ class Indexed(Scattered):
 
     def __getitem__(self, key: Any) -> Tensor:
         part = super().__getitem__(key)
-        part._derived[PART] = (self, key)
+        part._derived[PART] = (self, key)  # for assign() of the part
         return part
 
     @public
@@ -76,6 +76,7 @@ class Indexed(Scattered):
             return self._whole(new, whole, name, ordered)
         sizes = shape_of(whole)
         places = [_places(sizes[axis], each) for axis, each in enumerate(parts)]
+        # A part is the product of its dimensions' indices; trailing full dimensions become blocks.
         grid = meshgrid(*places, indexing="ij") if len(places) > 1 else places
         indices = apply("Stack", [each.reshape([-1]) for each in grid], axis=1)
         updates = new.reshape(joined([-1], sizes[len(parts) :]))

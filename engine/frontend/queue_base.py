@@ -338,6 +338,7 @@ class _ChosenQueue(QueueBase):
     __slots__ = ("queues",)
 
     def __init__(self, handle: Tensor, queues: Sequence[QueueBase]) -> None:
+        # Not HasComponents.__init__, which would build a queue: the handle is the choice's.
         first = queues[0]
         self.dtypes, self.names, self.structure = first.dtypes, first.names, first.structure
         self.shapes = tuple(_common(shapes) for shapes in zip(*(q.shapes for q in queues), strict=True))

@@ -235,5 +235,6 @@ class RandomShuffleQueue(QueueBase):
             capacity=capacity,
             capacity_bytes=capacity_bytes,
             min_after_dequeue=min_after_dequeue,
+            # Without a seed of its own the queue is reproducible through the graph's seed.
             seed=scopes.get_default_graph().seed if seed is None else seed,
         )

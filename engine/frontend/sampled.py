@@ -239,6 +239,7 @@ def _sampled_logits(
     """Return the logits of true and sampled classes, [batch, num_true + num_sampled], and their targets."""
     sampled, true_expected, sampled_expected = sample
     num_true = labels.shape[1]
+    # A single lookup for true and sampled classes: each shard is visited once.
     ids, sizes = _joined(reshape(labels, [-1]), sampled)
     true_rows, sampled_rows = split(cast(weights.lookup(ids), inputs.dtype), sizes)
     true_biases, sampled_biases = split(cast(biases.lookup(ids), inputs.dtype), sizes)
@@ -246,6 +247,7 @@ def _sampled_logits(
     per_example = reshape(true_rows, [-1, num_true, width])
     of_true = reduce_sum(expand_dims(inputs, 1) * per_example, 2) + reshape(true_biases, [-1, num_true])
     of_sampled = matmul(inputs, sampled_rows, transpose_b=True) + sampled_biases
+    # The correction for unequal sampling: without it frequent classes would be penalized.
     of_true = of_true - _log_in(inputs, true_expected)
     of_sampled = of_sampled - _log_in(inputs, sampled_expected)
     if remove:

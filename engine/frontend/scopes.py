@@ -121,6 +121,7 @@ def _device_name(asked: Any) -> str:
             hint="give a name, as '/cpu:0'",
         )
     spec = parse_device(asked)
+    # Without a slash a misspelt name, such as 'gup:0', would pass as a device of another type.
     if not asked.strip().startswith("/") and spec.type not in (None, "CPU", "GPU"):
         raise GraphError(
             "no device has such a name",
@@ -239,6 +240,7 @@ def name_scope(name: str | None, default_name: str | None = None, values: Any = 
 def _full_scope(name: str | None, values: Any) -> str:
     if not name:
         return ""
+    # An existing scope is entered again, so its name is not made unique.
     if name.endswith("/"):
         return name.rstrip("/")
     outer = scopes.current().name

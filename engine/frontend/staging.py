@@ -93,6 +93,7 @@ class StagingArea(_Area):
         name: str = "staging_area",
     ) -> None:
         self._require_bounds(capacity, memory_limit)
+        # A queue without bound has -1, a staging area 0.
         bounds = {"capacity": capacity or -1, "capacity_bytes": memory_limit or -1}
         super().__init__("QueueHandle", dtypes, shapes, names, shared_name, name, order="staging", **bounds)
 
@@ -263,6 +264,7 @@ class MapStagingArea(_Area):
             When a step runs the operation, if a component was got before.
         """
         chosen = self._indices(indices)
+        # An empty vector of keys asks for the next element.
         wanted = np.zeros(0, np.int64) if key is None else apply("ExpandDims", _key(key), axis=0)
         op = build(
             "MapStageGet",

@@ -61,6 +61,7 @@ class LookupTable:
         self._device = scopes.current().device  # of the place of creation; the handle is only built on first use
         shape = self.default_value.shape
         self._spec = TableSpec(self.key_dtype, self.value_dtype, shape, self.default_value.tolist(), content)
+        # Weak keys: a table made outside of graphs must not keep its graphs alive.
         self._handles: WeakKeyDictionary[Graph, tuple[Tensor, Any]] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
@@ -78,6 +79,7 @@ class LookupTable:
             self._handles[graph] = handle, None if self._spec.content is not None else (CONTAINER, shared)
             if self._spec.content is not None:
                 with scopes.within(region=graph.root, control_inputs=(), name=None):
+                    # Built with the handle, since tables_initializer() covers tables without lookups too.
                     made = build("TableInitialize", [handle], name=f"{scope}/initialize", key=None)
                 graph.collections.setdefault(_TABLES, []).append(made)
         return self._handles[graph]
@@ -201,6 +203,7 @@ class HashTable(LookupTable):
 
     @classmethod
     def _of(cls, spec: tuple[Any, Any, Any], content: Content, shared_name: str | None, name: str) -> Any:
+        # Contents of a file have neither keys nor values to check before a step reads the file.
         made = cls.__new__(cls)
         LookupTable.__init__(made, *spec, content, shared_name, name)
         return made
@@ -344,6 +347,7 @@ class MutableHashTable(LookupTable):
         """
         handle, key = self._handle()
         found, given = self._keys_of(keys), convert_to_tensor(values, self.value_dtype)
+        # merge() raises ShapeError if there cannot be a value for each key.
         if found.shape.rank is not None:
             given.shape.merge(Shape([*found.shape, *self._spec.shape]))
         return build("TableInsert", [handle, found, given], name=name or "insert", key=key)

@@ -417,6 +417,7 @@ class TensorArray:
         order = self.flow if flow is None else flow
         handle, out = apply("TensorArrayGrad", self.handle, order, name=name, source=source)
         array = TensorArray(self.dtype, handle=handle, flow=out)
+        # Gradients share what is learnt of the elements' shape from later writes.
         array._static = self._static
         return array
 
@@ -432,6 +433,7 @@ class TensorArray:
 
     def _element(self, value: Any) -> Tensor:
         if self._static.takes_any_dtype and hasattr(value, "dtype"):
+            # The handle exists already, but nothing has used its dtype yet.
             self._static.dtype = self.handle.op.attrs["dtype"] = convert_to_tensor(value).dtype
         self._static.takes_any_dtype = False
         return convert_to_tensor(value, self.dtype)
@@ -455,6 +457,7 @@ class TensorArray:
 
 
 def _integers(value: Any) -> Tensor:
+    # An empty list has no integer dtype by itself.
     return constant([], dtypes.int32) if isinstance(value, (list, tuple)) and not value else convert_to_tensor(value)
 
 
@@ -465,6 +468,7 @@ def _known(count: Tensor) -> int | None:
 
 def _piece(value: Tensor, lengths: Tensor) -> Shape:
     known = static_value(lengths)
+    # Pieces of different lengths have no common first dimension.
     equal = known is not None and known.size > 0 and (known == known.flat[0]).all()
     rest: Shape = value.shape[1:]
     return Shape([int(known.flat[0]) if equal and known is not None else None]) + rest

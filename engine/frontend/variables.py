@@ -119,6 +119,7 @@ class Variable(Indexed, metaclass=_Kept):
         self.name: str = scoped_name(name or "Variable")
         self.trainable: bool = trainable
         graph = scopes.get_default_graph()
+        # A variable outlives branches and loops, so its operations belong to the root region.
         with scopes.within(region=graph.root, control_inputs=(), name=self.name):
             self._build(initial_value, dtype, shape)
         graph.collections.setdefault("variables", []).append(self)
@@ -136,6 +137,7 @@ class Variable(Indexed, metaclass=_Kept):
         )
         self.initializer: Operation = self._assign(self.initial_value, "initialize").op
         self.op: Operation = self._named_read()
+        # Plain uses before the first update share this read.
         plain_read(self.graph.root, self._key, lambda _: self.op.outputs[0])
 
     def _named_read(self) -> Operation:
@@ -178,6 +180,7 @@ class Variable(Indexed, metaclass=_Kept):
         Tensor
             Of the variable's dtype and shape.
         """
+        # A shared read may have been built before the dependencies.
         if scopes.current().control_inputs:
             return self.read_value()
         return plain_read(scopes.current_region(), self._key, self._read_in)
@@ -310,6 +313,7 @@ class Variable(Indexed, metaclass=_Kept):
         return tensor
 
     def _where(self, **changes: Any) -> Any:
+        # Operations on a variable follow its device, not the scopes around them.
         return scopes.within(device=(self.device,) if self.device else scopes.current().device, **changes)
 
     def _as_tensor(self) -> Tensor:
@@ -326,6 +330,7 @@ def _made(initial_value: Callable[..., Any], shape: Any, dtype: Any) -> Any:
     """Return the result of an initializer, called with no arguments, with a shape, or with a shape and a dtype."""
     what = "the initial value of a variable"
     of_shape, of_both = takes(initial_value, (shape,)), takes(initial_value, (shape, dtype))
+    # If no signature fits, the call without arguments reports the mismatch.
     if takes(initial_value, ()) or not (of_shape or of_both):
         return call(initial_value, (), what)
     if shape is None:

@@ -28,6 +28,7 @@ class _IndexTable(HashTable):
             raise GraphError(
                 "num_oov_buckets is no number of buckets", wanted="0 or more", got=repr(buckets), hint="0 for none"
             )
+        # With buckets, -1 marks the missing keys that lookup() hashes.
         LookupTable.__init__(self, key_dtype, "int64", -1 if buckets else default_value, content, None, name)
         self._buckets = buckets
 

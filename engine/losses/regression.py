@@ -198,6 +198,7 @@ def mean_pairwise_squared_error(
 
 def _of_pairs(differences: Tensor) -> Tensor:
     """Return twice the variance within each example, equal to the mean over its pairs; 0 for a single element."""
+    # Summing over pairs would take quadratic time; the variance takes linear time.
     axes = list(range(1, differences.rank or 0))
     count = reduce_sum(ones_like(differences), axes, keepdims=True)
     centred = differences - div_no_nan(reduce_sum(differences, axes, keepdims=True), count)

@@ -85,6 +85,7 @@ def compute_weighted_loss(
             raise DtypeError(
                 "losses are floating numbers", wanted="float", got=losses.dtype, operation=losses.op, hint="cast them"
             )
+        # Sums of float16 or bfloat16 would lose digits or overflow.
         wide = in_dtype(losses, accumulator_dtype(losses.dtype))
         weights = fitting_weights(weights, wide)
         loss = in_dtype(_reduced(wide * weights, weights, reduction), losses.dtype)

@@ -263,6 +263,7 @@ def average_precision_at_k(
     with name_scope(name, "average_precision_at_k"):
         sets = _Sets(labels, _best(predictions, k), None)
         is_right = in_dtype(reduce_any(sets.matches, -1), float32)
+        # Ranks skip repeated classes.
         places = cumsum(in_dtype(sets.best, float32), axis=-1)
         precisions = reduce_sum(is_right * div_no_nan(cumsum(is_right, axis=-1), places), -1)
         most = minimum(reduce_sum(in_dtype(sets.right, float32), -1), convert_to_tensor(float(static_int(k, "k"))))

@@ -42,6 +42,7 @@ def _spaced(count: int, given: Sequence[float] | None = None) -> list[float]:
             got=count,
             hint="give num_thresholds=200",
         )
+    # The outer thresholds are beyond [0, 1]: every prediction is above the first, none above the last.
     inner = [i / (count - 1) for i in range(1, count - 1)] if given is None else sorted(checked_thresholds(given))
     return [-EPSILON, *inner, 1 + EPSILON]
 

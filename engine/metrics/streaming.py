@@ -94,6 +94,7 @@ def _kept(name: str, increment: Tensor) -> Variable:
             operation=increment.op,
             hint="set the shape of what is averaged",
         )
+    # float32 counts would stop growing at 2**24.
     zeros = np.zeros(increment.shape.as_tuple(), np.float64)
     made = Variable(zeros, trainable=False, name=name)
     noted = made.graph.collections.setdefault(_COLLECTION, [])
