@@ -23,7 +23,7 @@ class SourceQueue(QueueBase):
     def __init__(
         self, source: Source, capacity: int, dtypes: Any, shapes: Any, names: Any, shared_name: str | None, name: str
     ) -> None:
-        # Not QueueBase.__init__: the handle is that of a source, which also starts the task.
+        # Not QueueBase.__init__: the handle is a source's, with a task that fills the queue.
         HasComponents.__init__(
             self,
             "AsyncSourceHandle",

@@ -429,6 +429,7 @@ def case(
         # After the assertion the last predicate is true if no other is, so its function is the default.
         *pairs, (_, default) = pairs
         predicates = predicates[:-1]
+    # No branch runs before the assertions have passed.
     with scopes.within(control_inputs=(*scopes.current().control_inputs, *controls)):
         functions = [fn for _, fn in pairs]
         # A single predicate is itself the predicate of a cond.
@@ -459,6 +460,7 @@ def _first_true(predicates: Sequence[Tensor]) -> Tensor:
     branches would route every outer tensor through a Switch for each earlier predicate, and reject more than a hundred.
     """
     index = constant(len(predicates), int32)
+    # From last to first, so that the first true predicate prevails.
     for number in reversed(range(len(predicates))):
         index = apply("Where", predicates[number], constant(number, int32), index)
     return index

@@ -40,6 +40,7 @@ def shapes_of_none(results: Sequence[Tensor], elements: Sequence[Tensor], source
     list of int32 vectors, or None
         None where the shape is known while building, or cannot be computed: the operations have effects, or regions.
     """
+    # With a static, positive count no step is without elements.
     if isinstance(source.count, int) and source.count:
         return [None] * len(results)
     return [None if t.shape.is_fully_known else _shape_of_none(t, elements, source) for t in results]
@@ -82,6 +83,7 @@ def _operations(result: Tensor, elements: set[Tensor], body: Region) -> list[Ope
     work = [result]
     while work:
         tensor = work.pop()
+        # Elements and parameters get stand-ins; tensors from outside are read as they are.
         if tensor in given or tensor.region is not body:
             continue
         op = tensor.op
@@ -91,4 +93,5 @@ def _operations(result: Tensor, elements: set[Tensor], body: Region) -> list[Ope
         if op not in found:
             found.add(op)
             work += op.inputs
+    # In the order of construction, so that inputs are copied before their readers.
     return [op for op in body.operations if op in found]

@@ -51,6 +51,7 @@ def combine(fn: Function, source: Elements, total: Any, k: Tensor) -> Any:
             hint="return what the function was given as its first argument",
         )
     leaves = zip(nest.flatten(total), nest.flatten_as(total, result), strict=True)
+    # A weak accumulated value takes the new dtype at once; the loop or the scan then begins again with the dtype.
     return nest.pack_as(total, [to_tensor(leaf, dtype_to_begin_with(old, leaf) or old.dtype) for old, leaf in leaves])
 
 
@@ -99,10 +100,12 @@ def build_scan(fn: Function, source: Elements, initializer: Any, infer_shape: bo
 def _scan(fn: Function, source: Elements, start: int, first: Any, infer_shape: bool, options: tuple[Any, ...]) -> Any:
     """Build the loop of a scan; raise Retyped if literals in `first` must begin in another dtype, with other arrays."""
     typed = [convert_to_tensor(leaf) for leaf in nest.flatten(first)]
+    # The arrays' dtypes are fixed here, so that another dtype of a literal requires another scan.
     arrays = [
         TensorArray(t.dtype, source.count, infer_shape=infer_shape, element_shape=t.shape if infer_shape else None)
         for t in typed
     ]
+    # Without an initializer the first element is also the first result.
     if start:
         arrays = write_all(arrays, source.place(0), first)
 

@@ -128,6 +128,7 @@ def _pieces(biases: Shards, weights: Shards) -> list[Any]:
             got=f"{len(biases.parts)} by '{biases.strategy}'",
             hint="make both with one partitioner and one partition_strategy",
         )
+    # A whole vector of biases is cut as the weights are.
     whole = convert_to_tensor(biases.parts[0])
     if weights.strategy == MOD:
         return [whole[number::count] for number in range(count)]

@@ -245,7 +245,7 @@ class TracedLoop:
             self.retyped[i] = wanted
             if is_weak_leaf(leaf):
                 self.still_weak.add(i)
-            # The attempt goes on with a result of any dtype, to find all variables to retype at once.
+            # The attempt goes on with a result of the new dtype, to find all variables to retype at once.
             return to_tensor(leaf, wanted)  # the body is built again
         if isinstance(leaf, Tensor) and is_weak(leaf) and gives_way(leaf.dtype, param.dtype):
             self.given_way.append((i, leaf))

@@ -245,6 +245,7 @@ def _whole(initial_value: Any, dtype: Any, shape: Any) -> Any:
                 hint="PartitionedVariable(tg.zeros, partitioner, shape=[rows, width])",
             )
         return None
+    # Arrays stay NumPy arrays, so that the graph has a constant for each shard, but none for the whole.
     known = convert_to_tensor(initial_value, dtype) if as_symbolic(initial_value) else None
     whole: Any = as_array(initial_value, None if dtype is None else as_dtype(dtype)) if known is None else known
     if shape is not None and not Shape(shape).is_compatible_with(Shape(whole.shape)):

@@ -178,5 +178,6 @@ def _output_shapes(given: Any, count: int, single: bool) -> tuple[Shape, ...]:
 
 
 def _name(func: Any) -> str:
+    # Lambdas and callable objects have no name that could be an operation's.
     name = getattr(func, "__name__", "")
     return name if name.isidentifier() else "PyFunction"

@@ -49,6 +49,7 @@ def control_dependencies(control_inputs: Any) -> Iterator[None]:
     else:
         items = control_inputs if isinstance(control_inputs, (list, tuple)) else [control_inputs]
         added = [_visible(item) for item in items]
+        # Each dependency once, in the order of the scopes.
         controls = tuple(dict.fromkeys((*scopes.current().control_inputs, *added)))
     with scopes.within(control_inputs=controls):
         yield

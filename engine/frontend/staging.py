@@ -332,6 +332,7 @@ class MapStagingArea(_Area):
         elif self.names is None and not isinstance(vals, Mapping):
             values = list(vals) if isinstance(vals, (list, tuple)) else [vals]
             if len(values) == len(indices):
+                # Operations list their components in ascending order, whatever the order of `indices`.
                 pairs = sorted(zip(indices, values, strict=True), key=lambda pair: pair[0])
                 return self._indices([i for i, _ in pairs]), [value for _, value in pairs]
         raise self.other_components(vals)

@@ -274,6 +274,7 @@ class TensorArray:
         Tensor
             Result of `stack`.
         """
+        # A known element shape also determines the result of an empty array.
         if shape is None or self.element_shape.is_fully_known:
             return self.stack()
         count = apply("TensorArraySize", self.handle, self.flow)

@@ -485,6 +485,7 @@ def report_uninitialized_variables(
     """
     variables = global_variables() if var_list is None else list(var_list)
     names = constant(np.array([v.name for v in variables], string.numpy))
+    # Stack needs at least one input.
     if not variables:
         return names
     unset = apply("LogicalNot", apply("Stack", [v.is_initialized() for v in variables], axis=0))

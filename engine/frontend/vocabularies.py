@@ -40,6 +40,7 @@ class _IndexTable(HashTable):
             return self._find(found, name)
         numbers = self._find(found)
         texts = found if self.key_dtype is string else as_string(found)
+        # Buckets follow the vocabulary, whose size is only known to the step if it comes from a file.
         others = super().size() + string_to_hash_bucket(texts, self._buckets)
         return where(numbers < 0, others, numbers, name=name)
 

@@ -92,6 +92,7 @@ def huber_loss(
         labels, predictions = floating_pair(labels, predictions)
         delta = in_dtype(delta, predictions.dtype)
         error = absolute(predictions - labels)
+        # Quadratic in the error up to delta, linear in the excess: without a where(), hence with finite gradients.
         curved = minimum(error, delta)
         losses = 0.5 * square(curved) + delta * (error - curved)
         return compute_weighted_loss(losses, weights, inner, loss_collection, reduction)

@@ -89,6 +89,7 @@ def compute_weighted_loss(
         wide = in_dtype(losses, accumulator_dtype(losses.dtype))
         weights = fitting_weights(weights, wide)
         loss = in_dtype(_reduced(wide * weights, weights, reduction), losses.dtype)
+        # Unreduced losses are no scalars, which get_total_loss would refuse.
         add_loss(loss, None if reduction == Reduction.NONE else loss_collection)
         return loss
 

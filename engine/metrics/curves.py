@@ -96,6 +96,7 @@ def auc(
             return _interpolated(tp, fp, fn)
         recall = (tp + _SMALL) / (tp + fn + _SMALL)
         x, y = (fp / (fp + tn + _SMALL), recall) if curve == "ROC" else (recall, (tp + _SMALL) / (tp + fp + _SMALL))
+        # Thresholds ascend, so x descends from point to point.
         return reduce_sum((x[:-1] - x[1:]) * _SUMS[summation_method](y[:-1], y[1:]))
 
     with name_scope(name, "auc"):
@@ -108,6 +109,7 @@ def _interpolated(tp: Tensor, fp: Tensor, fn: Tensor) -> Tensor:
     positives = tp + fp
     slope = div_no_nan(tp[:-1] - tp[1:], maximum(positives[:-1] - positives[1:], 0))
     intercept = tp[1:] - slope * positives[1:]
+    # Where a point has no positive predictions the ratio is set to 1, whose logarithm contributes nothing.
     both = (positives[:-1] > 0) & (positives[1:] > 0)
     ratio = where(both, div_no_nan(positives[:-1], maximum(positives[1:], 0)), 1)
     areas = slope * (tp[:-1] - tp[1:] + intercept * log(ratio))

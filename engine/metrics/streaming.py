@@ -134,6 +134,7 @@ def streamed(
     """
     kept = [_kept(name, increment) for name, increment in increments.items()]
     sums = [v.assign_add(in_dtype(x, float64)) for v, x in zip(kept, increments.values(), strict=True)]
+    # Accesses of a variable are ordered as built: value() reads after assign_add in a step that runs both.
     update, value = (updated or compute)(*sums), compute(*(v.value() for v in kept))
     if dtype is not None:
         update, value = in_dtype(update, dtype), in_dtype(value, dtype)
