@@ -59,12 +59,12 @@ def build_branches(
     }
     structures = [traced[i] for i in range(count)]
     for role, structure in zip(roles[1:], structures[1:], strict=True):
-        found = nest.difference(structures[0], structure, outer=False)
-        if found:
+        difference = nest.difference(structures[0], structure, outer=False)
+        if difference:
             raise BranchMismatchError(
                 f"the branches of {name} return different structures",
                 wanted="the same structure from each",
-                got=f"{found} ({roles[0]} against {role})",
+                got=f"{difference} ({roles[0]} against {role})",
                 source=source,
                 hint="return the same lists, tuples and dicts from each branch",
             )
@@ -121,7 +121,7 @@ def _indices_of_slices(structure: Any) -> list[bool]:
     parts = nest.children(structure)
     if isinstance(structure, IndexedSlices) and parts is not None:
         return [label != ".values" for label, _ in parts]
-    return [False] if parts is None else [found for _, part in parts for found in _indices_of_slices(part)]
+    return [False] if parts is None else [is_index for _, part in parts for is_index in _indices_of_slices(part)]
 
 
 def _widen_indices(regions: Sequence[Region]) -> None:

@@ -92,19 +92,19 @@ class _CustomGradient:
     @public
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         f = self.f
-        given = nest.map_structure(convert_to_tensor, args)
+        tensors = nest.map_structure(convert_to_tensor, args)
         operations = scopes.current_region().operations
         before = len(operations)
-        made = _called(f, given, kwargs)
-        if not (isinstance(made, tuple) and len(made) == 2 and callable(made[1])):
+        result = _called(f, tensors, kwargs)
+        if not (isinstance(result, tuple) and len(result) == 2 and callable(result[1])):
             name = getattr(f, "__qualname__", repr(f))
             raise GraphError(
                 f"{name} does not return its values and a gradient function",
                 wanted="a pair (ys, grad_fn)",
-                got=made,
+                got=result,
                 hint="return y, lambda dy: ...",
             )
-        values, gradient = made
+        values, gradient = result
         # gradients() called in `gradient` must recognize results of these loops, to pass through them or to stop there.
         loops = frozenset(t for op in operations[before:] if _has_loop(op) for t in op.outputs)
         if loops:
@@ -113,7 +113,7 @@ class _CustomGradient:
         # The arguments are inputs as well: the gradient steps from outputs to arguments, past the operations of f.
         outputs = apply(
             "CustomGradient",
-            [*ys, *nest.flatten(given)],
+            [*ys, *nest.flatten(tensors)],
             dtypes=tuple(y.dtype for y in ys),
             num=len(ys),
             gradient=gradient,

@@ -133,8 +133,11 @@ class Shards:
 
     def sizes(self) -> list[Any]:
         """Return the number of rows of each shard: integers, or int32 scalars if unknown while building."""
-        found = [None if p.shape.rank is None else p.shape[0] for p in self.parts]
-        return [size_along(convert_to_tensor(p), 0) if n is None else n for n, p in zip(found, self.parts, strict=True)]
+        static_sizes = [None if p.shape.rank is None else p.shape[0] for p in self.parts]
+        return [
+            size_along(convert_to_tensor(p), 0) if n is None else n
+            for n, p in zip(static_sizes, self.parts, strict=True)
+        ]
 
     def assigned(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Return the shard number, int32, and the row within the shard of each row of a vector.
@@ -160,7 +163,7 @@ class Shards:
         # Partition the ids, gather on each shard's device, and stitch the rows back into the order of the ids.
         dealt = dynamic_partition(rows, numbers, count)
         places = dynamic_partition(range_(size(flat)), numbers, count)
-        merged = dynamic_stitch(places, [self._rows(i, each, max_norm) for i, each in enumerate(dealt)])
+        merged = dynamic_stitch(places, [self._rows(i, shard_rows, max_norm) for i, shard_rows in enumerate(dealt)])
         if ids.rank != 1:
             merged = reshape(merged, concat([shape_of(ids), shape_of(merged)[1:]], 0))
         merged.set_shape(ids.shape + self.row)
@@ -184,8 +187,8 @@ class Shards:
 
 def classes_of(weights: Any, biases: Any, strategy: str | None) -> tuple[Shards, Shards]:
     """Return weights and biases of classes: a table with vectors as rows, and a table of scalars."""
-    found = Shards.of(weights, strategy), Shards.of(biases, strategy)
-    for name, shards, row in zip(("weights", "biases"), found, ("[num_classes, dim]", "[num_classes]"), strict=True):
+    tables = Shards.of(weights, strategy), Shards.of(biases, strategy)
+    for name, shards, row in zip(("weights", "biases"), tables, ("[num_classes, dim]", "[num_classes]"), strict=True):
         if shards.row.rank not in (None, row.count(",")):
             raise ShapeError(
                 f"the {name} of classes have another shape",
@@ -193,7 +196,7 @@ def classes_of(weights: Any, biases: Any, strategy: str | None) -> tuple[Shards,
                 got=Shape([None]) + shards.row,
                 hint="each class has a vector of weights and one bias; reshape(biases, [-1]) makes a vector",
             )
-    return found
+    return tables
 
 
 def _along_rows(variable: PartitionedVariable, strategy: str | None) -> list[Any]:

@@ -59,14 +59,14 @@ def _shape_of_none(result: Tensor, elements: Sequence[Tensor], source: Elements)
     rank = result.rank
 
     def of_zeros() -> Tensor:
-        made = dict(zip(elements, _zeros_like_rows(elements, source), strict=True))
+        copies = dict(zip(elements, _zeros_like_rows(elements, source), strict=True))
         region = scopes.current_region()
         for param in body.params:  # the counter and the arrays' flows are zero, as in a first iteration
-            made[param] = constant(np.zeros((), param.dtype.numpy))
+            copies[param] = constant(np.zeros((), param.dtype.numpy))
         for op in needed:
-            copy = copied(op, region, [made.get(t, t) for t in op.inputs])
-            made.update(zip(op.outputs, copy.outputs, strict=True))
-        return shape_of(made.get(result, result))
+            copy = copied(op, region, [copies.get(t, t) for t in op.inputs])
+            copies.update(zip(op.outputs, copy.outputs, strict=True))
+        return shape_of(copies.get(result, result))
 
     return cond(apply("Equal", source.count, 0), of_zeros, lambda: zeros([rank], "int32"))
 
@@ -78,20 +78,20 @@ def _zeros_like_rows(elements: Sequence[Tensor], source: Elements) -> list[Tenso
 
 def _operations(result: Tensor, elements: set[Tensor], body: Region) -> list[Operation] | None:
     """Return the operations of a body that compute a result from elements; None if they cannot be copied."""
-    found: set[Operation] = set()
-    given = elements | set(body.params)
+    operations: set[Operation] = set()
+    sources = elements | set(body.params)
     work = [result]
     while work:
         tensor = work.pop()
         # Elements and parameters get stand-ins; tensors from outside are read as they are.
-        if tensor in given or tensor.region is not body:
+        if tensor in sources or tensor.region is not body:
             continue
         op = tensor.op
         # Copies would repeat effects; regions and control inputs would need copies of their own.
         if op.regions or op.definition.effects not in _HARMLESS or op.control_inputs:
             return None
-        if op not in found:
-            found.add(op)
+        if op not in operations:
+            operations.add(op)
             work += op.inputs
     # In the order of construction, so that inputs are copied before their readers.
-    return [op for op in body.operations if op in found]
+    return [op for op in body.operations if op in operations]

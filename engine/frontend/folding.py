@@ -42,11 +42,11 @@ def fold(
 def combine(fn: Function, source: Elements, total: Any, k: Tensor) -> Any:
     """Apply `fn` to the accumulated value and an element, and check the structure and dtypes of the result."""
     result = call(fn, [total, source.read(k)], f"the function of {source.function}")
-    found = nest.difference(total, result)
-    if found:
+    difference = nest.difference(total, result)
+    if difference:
         raise LoopVariableError(
             "the function returns another structure than the accumulated value has",
-            got=found,
+            got=difference,
             wanted="the structure of the initializer",
             hint="return what the function was given as its first argument",
         )
@@ -62,12 +62,12 @@ def write_all(arrays: list[TensorArray], index: Any, values: Any) -> list[Tensor
 
 def mapped(results: Any, kinds: Any) -> list[Tensor]:
     """Return the tensors of a result of map_fn's function, checked against the expected dtypes."""
-    found = nest.difference(kinds, results, outer=False)
-    if found:
+    difference = nest.difference(kinds, results, outer=False)
+    if difference:
         raise GraphError(
             "the function of map_fn returns another structure than expected",
             wanted="that of dtype",
-            got=found,
+            got=difference,
             hint="pass dtype= with the structure and dtypes that it returns (those of elems by default)",
         )
     pairs = zip(map(as_dtype, nest.flatten(kinds)), nest.flatten_as(kinds, results), strict=True)
@@ -112,10 +112,10 @@ def _scan(fn: Function, source: Elements, start: int, first: Any, infer_shape: b
     def step(k: Tensor, total: Any, arrays: list[TensorArray]) -> Any:
         combined = combine(fn, source, total, k)
         pairs = zip(nest.flatten(total), nest.flatten(combined), strict=True)
-        wanted = {i: dtype_to_begin_with(old, new) for i, (old, new) in enumerate(pairs)}
-        changed = {i: dtype for i, dtype in wanted.items() if dtype is not None}
-        if changed:
-            raise Retyped(changed)
+        dtypes = {i: dtype_to_begin_with(old, new) for i, (old, new) in enumerate(pairs)}
+        retyped = {i: dtype for i, dtype in dtypes.items() if dtype is not None}
+        if retyped:
+            raise Retyped(retyped)
         return k + 1, combined, write_all(arrays, source.place(k), combined)
 
     _, _, arrays = source.loop(step, start, (first, arrays), *options)

@@ -79,8 +79,8 @@ class _Call:
 
     def _place(self, name: str) -> tuple[str, int]:
         scope = self._scope_of_variables()
-        wanted = f"{scope}/{name}" if scope else name
-        return wanted, self._seen[wanted]
+        full_name = f"{scope}/{name}" if scope else name
+        return full_name, self._seen[full_name]
 
     def _scope_of_variables(self) -> str:
         # Only the unique prefix of this call is replaced: scopes opened inside the function stay in variables' names.
@@ -126,8 +126,8 @@ class _Attempt:
         return self._place(name) in self._kept or self._outer is not None and self._outer.has_made(name)
 
     def _place(self, name: str) -> tuple[str, int]:
-        wanted = f"{scopes.current().name}/{name}"
-        return wanted, self._seen[wanted]
+        full_name = f"{scopes.current().name}/{name}"
+        return full_name, self._seen[full_name]
 
 
 _attempts: ContextVar[_Attempt | None] = ContextVar("tagloom_attempt", default=None)
@@ -246,15 +246,15 @@ def _fetchable(leaf: Any, name: str) -> Tensor | Operation:
 
 def ancestors(operations: Iterable[Operation]) -> set[Operation]:
     """Return operations of the root region, and all operations of the region they depend on."""
-    found: set[Operation] = set()
+    closure: set[Operation] = set()
     captured: Captured = {}
     work = list(operations)
     while work:
         op = work.pop()
-        if op not in found:
-            found.add(op)
+        if op not in closure:
+            closure.add(op)
             work += uses(op, captured)
-    return found
+    return closure
 
 
 def behind(tensor: Tensor, operations: Iterable[Operation]) -> Tensor:

@@ -64,7 +64,9 @@ def matrix_solve_ls(
     >>> tg.function(lambda: tg.matrix_solve_ls(x, [[1.0], [3.0], [5.0]])).sync().round(6).tolist()
     [[1.0], [2.0]]
     """
-    a, b = (of_rank(each, 2, "matrices have rows and columns", "expand_dims(x, 1)") for each in alike(matrix, rhs))
+    a, b = (
+        of_rank(operand, 2, "matrices have rows and columns", "expand_dims(x, 1)") for operand in alike(matrix, rhs)
+    )
     if not as_symbolic(l2_regularizer) and l2_regularizer < 0 or (not fast and _is_given(l2_regularizer)):
         raise GraphError(
             "matrix_solve_ls cannot take this regularizer",

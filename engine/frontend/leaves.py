@@ -100,12 +100,12 @@ def dtype_to_begin_with(variable: Tensor, value: Any) -> DType | None:
     if not is_weak(variable):
         return None
     if is_literal(value):
-        wanted = weak_dtype([variable, value])
+        dtype = weak_dtype([variable, value])
     elif isinstance(getattr(value, "dtype", None), DType):
-        wanted = weak_dtype([variable, value]) if is_weak_leaf(value) else value.dtype
+        dtype = weak_dtype([variable, value]) if is_weak_leaf(value) else value.dtype
     else:
         return None
-    return wanted if wanted is not variable.dtype and gives_way(variable.dtype, wanted) else None
+    return dtype if dtype is not variable.dtype and gives_way(variable.dtype, dtype) else None
 
 
 def trace_function(region: Region, function: Any, arguments: Any, what: str) -> Any:

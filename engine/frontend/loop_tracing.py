@@ -212,12 +212,12 @@ class TracedLoop:
         structure = trace_function(self.body, function, self._arguments(self.body), "the body of while_loop")
         if self.is_sequence and len(self.loop_vars) == 1 and type(structure) not in (list, tuple):
             structure = [structure]
-        found = nest.difference(self.loop_vars, structure)
-        if found:
+        difference = nest.difference(self.loop_vars, structure)
+        if difference:
             raise LoopVariableError(
                 "the loop body does not return the structure of the loop variables",
                 wanted=f"{len(self.leaves)} values in the structure of loop_vars",
-                got=found,
+                got=difference,
                 source=self.source,
                 hint="return one new value for each loop variable, in the same lists, tuples and dicts",
             )
@@ -240,13 +240,13 @@ class TracedLoop:
                 operation=param.op,
                 hint="return what its write gives, or the array as it was given",
             )
-        wanted = dtype_to_begin_with(param, leaf)
-        if wanted is not None:
-            self.retyped[i] = wanted
+        dtype = dtype_to_begin_with(param, leaf)
+        if dtype is not None:
+            self.retyped[i] = dtype
             if is_weak_leaf(leaf):
                 self.still_weak.add(i)
             # The attempt goes on with a result of the new dtype, to find all variables to retype at once.
-            return to_tensor(leaf, wanted)  # the body is built again
+            return to_tensor(leaf, dtype)  # the body is built again
         if isinstance(leaf, Tensor) and is_weak(leaf) and gives_way(leaf.dtype, param.dtype):
             self.given_way.append((i, leaf))
         try:

@@ -64,12 +64,16 @@ def _hint_in(module: str, name: str) -> str | None:
     known = _IN_MODULES.get((module, name))
     if known is not None:
         return f"{_PACKAGE}.{known}"
-    own = getattr(sys.modules[f"{_PACKAGE}.{module}"], "__all__", ())
+    names = getattr(sys.modules[f"{_PACKAGE}.{module}"], "__all__", ())
     # Keras and PyTorch omit the last word of the names here, or write them in another case.
-    same = [each for each in own if each.lower() in (name.lower(), f"{name}Optimizer".lower(), f"{name}_loss".lower())]
-    near = same or get_close_matches(name, own, 3, _NEAR)
+    same = [
+        candidate
+        for candidate in names
+        if candidate.lower() in (name.lower(), f"{name}Optimizer".lower(), f"{name}_loss".lower())
+    ]
+    near = same or get_close_matches(name, names, 3, _NEAR)
     if near:
-        return ", ".join(f"{_PACKAGE}.{module}.{each}" for each in near)
+        return ", ".join(f"{_PACKAGE}.{module}.{candidate}" for candidate in near)
     return f"{_PACKAGE}.{name}" if name in public_names() else _hint(name)
 
 
@@ -94,4 +98,4 @@ def _hint(name: str) -> str | None:
     if known is not None:
         return f"{_PACKAGE}.{known}"
     near = get_close_matches(name, [*public_names(), *NAMES], 3, _NEAR)
-    return ", ".join(dict.fromkeys(f"{_PACKAGE}.{NAMES.get(each, each)}" for each in near)) or None
+    return ", ".join(dict.fromkeys(f"{_PACKAGE}.{NAMES.get(candidate, candidate)}" for candidate in near)) or None

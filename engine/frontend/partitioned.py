@@ -195,8 +195,8 @@ class PartitionedVariable(Operators):
         if not self.shape.is_compatible_with(tensor.shape):
             raise _misfit(self.shape, tensor.shape)
         if not tensor.shape.is_fully_known:  # slices would silently drop the rows beyond the last shard's
-            wanted = constant(np.array(self.shape.as_tuple(), np.int32))
-            tensor = behind(tensor, [assert_equal(shape_of(tensor), wanted, "shape of the new value")])
+            expected = constant(np.array(self.shape.as_tuple(), np.int32))
+            tensor = behind(tensor, [assert_equal(shape_of(tensor), expected, "shape of the new value")])
             tensor.set_shape(self.shape)
         return [
             getattr(shard, method)(_taken(tensor, self.axis, rows))
@@ -228,9 +228,9 @@ def rows_of(size: int, count: int, strategy: str) -> list[range]:
     """Return the rows of each of `count` shards of `size` rows."""
     if strategy == MOD:
         return [range(i, size, count) for i in range(count)]
-    # The first `more` shards have a row more than the others.
-    each, more = divmod(size, count)
-    starts = [i * each + min(i, more) for i in range(count + 1)]
+    # The first `remainder` shards have an additional row.
+    quotient, remainder = divmod(size, count)
+    starts = [i * quotient + min(i, remainder) for i in range(count + 1)]
     return [range(a, b) for a, b in pairwise(starts)]
 
 

@@ -147,8 +147,8 @@ def known_dims(shape: Any) -> tuple[int, ...]:
 
 def _bytes(shape: Any, dtype: Any, of_string: int) -> int:
     kind: DType = as_dtype(dtype)
-    each = of_string if kind is string or kind.numpy is None else kind.numpy.itemsize
-    return math.prod(known_dims(shape)) * each
+    itemsize = of_string if kind is string or kind.numpy is None else kind.numpy.itemsize
+    return math.prod(known_dims(shape)) * itemsize
 
 
 def _check_positive(what: str, number: int) -> None:

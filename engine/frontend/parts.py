@@ -90,11 +90,11 @@ class Indexed(Scattered):
 def _spread(key: Any, rank: int) -> list[Any]:
     """Return a key's index or slice for each dimension, without trailing full slices."""
     parts = list(key) if isinstance(key, tuple) else [key]
-    if any(each is None for each in parts):
+    if any(part is None for part in parts):
         raise GraphError(
             "a part of a variable has no new axes", got=key, wanted="numbers, slices and ...", hint="reshape the value"
         )
-    dots = next((i for i, each in enumerate(parts) if each is Ellipsis), len(parts))
+    dots = next((i for i, part in enumerate(parts) if part is Ellipsis), len(parts))
     after = parts[dots + 1 :]
     parts = [*parts[:dots], *[slice(None)] * (rank - dots - len(after)), *after]
     while parts and isinstance(parts[-1], slice) and parts[-1] == slice(None):
@@ -104,7 +104,7 @@ def _spread(key: Any, rank: int) -> list[Any]:
 
 def _places(size: Tensor, part: Any) -> Tensor:
     """Return the indices of a dimension selected by a key, as a vector."""
-    every = apply("Range", *(convert_to_tensor(each, int32) for each in (0, size, 1)))
+    every = apply("Range", *(convert_to_tensor(bound, int32) for bound in (0, size, 1)))
     return slice_tensor(every, part).reshape([-1])
 
 

@@ -379,12 +379,12 @@ def _alike(queues: Any) -> list[QueueBase]:
             hint="as tagloom.QueueBase.from_list(index, [queue, other])",
         )
     for what in ("dtypes", "names", "structure"):
-        found = [getattr(queue, what) for queue in listed]
-        if any(each != found[0] for each in found):
+        attributes = [getattr(queue, what) for queue in listed]
+        if any(attribute != attributes[0] for attribute in attributes):
             raise GraphError(
                 f"the queues of a list differ in {what}",
                 wanted=f"the same {what} of all",
-                got=found,
+                got=attributes,
                 hint="make them alike, or choose what they give by tagloom.cond or tagloom.case",
             )
     return listed

@@ -28,8 +28,8 @@ def regularization_losses(graph: Graph, is_wanted: Callable[[str], Any]) -> list
         ``is_wanted(name)`` selects variables by name.
     """
     losses = [
-        regularizer(convert_to_tensor(each) if isinstance(each, PartitionedVariable) else each.value())
-        for regularizer, each in graph.collections.get(_REGULARIZERS, ())
-        if is_wanted(each.name)
+        regularizer(convert_to_tensor(variable) if isinstance(variable, PartitionedVariable) else variable.value())
+        for regularizer, variable in graph.collections.get(_REGULARIZERS, ())
+        if is_wanted(variable.name)
     ]
     return [loss for loss in losses if loss is not None]

@@ -214,7 +214,7 @@ def _sample(
     """Return sampled classes, and expected counts of true and sampled classes, all without a gradient."""
     if given is None:
         given = log_uniform_candidate_sampler(classes, num_true, num_sampled, True, num_classes, seed=seed)
-    sampled, true_expected, sampled_expected = (stop_gradient(convert_to_tensor(each)) for each in given)
+    sampled, true_expected, sampled_expected = (stop_gradient(convert_to_tensor(values)) for values in given)
     _check_sample("sampled classes", sampled, Shape([num_sampled]))
     _check_sample("true_expected_count", true_expected, classes.shape)
     _check_sample("sampled_expected_count", sampled_expected, Shape([num_sampled]))
@@ -281,11 +281,11 @@ def _as_int64(values: Any) -> Tensor:
 def _classes(labels: Any, num_true: int) -> Tensor:
     """Return true classes as int64 [batch, num_true]."""
     classes = _as_int64(labels)
-    wanted = Shape([None, num_true])
-    if not classes.shape.is_compatible_with(wanted):
+    expected = Shape([None, num_true])
+    if not classes.shape.is_compatible_with(expected):
         raise ShapeError(
             "the true classes of an example are as many as num_true says",
-            wanted=wanted,
+            wanted=expected,
             got=classes.shape,
             hint="labels have a column for each true class; expand_dims(labels, 1) for one",
         )

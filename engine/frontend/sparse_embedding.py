@@ -75,7 +75,7 @@ def embedding_lookup_sparse(
             hint="'mean' divides by the sum of weights",
         )
     # A nested list of numbers is a table, a list of tensors is a list of shards.
-    is_literal = isinstance(params, (list, tuple)) and not any(hasattr(each, "dtype") for each in params)
+    is_literal = isinstance(params, (list, tuple)) and not any(hasattr(param, "dtype") for param in params)
     table = Shards.of(convert_to_tensor(params) if is_literal and params else params, partition_strategy)
     with scopes.within(name=scoped(name or "embedding_lookup_sparse")):
         rows = table.lookup(sp.values, max_norm)

@@ -265,10 +265,10 @@ class MapStagingArea(_Area):
         """
         chosen = self._indices(indices)
         # An empty vector of keys asks for the next element.
-        wanted = np.zeros(0, np.int64) if key is None else apply("ExpandDims", _key(key), axis=0)
+        keys = np.zeros(0, np.int64) if key is None else apply("ExpandDims", _key(key), axis=0)
         op = build(
             "MapStageGet",
-            [self.handle, convert_to_tensor(wanted, None if isinstance(wanted, Tensor) else kinds.int64)],
+            [self.handle, convert_to_tensor(keys, None if isinstance(keys, Tensor) else kinds.int64)],
             name=name or "get",
             **self._about(chosen),
         )

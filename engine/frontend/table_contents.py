@@ -55,47 +55,47 @@ class FileContent:
 
 def _lines_of(path: str) -> list[str]:
     """Return the lines of a text file; ValueError for damaged lines."""
-    found: list[str] = []
+    lines: list[str] = []
     file, end = RecordFile(path, "text"), 0
     try:
         while block := file.read_block(end):
             if not block.records:
-                return found
+                return lines
             for line in block.records:
                 if isinstance(line, DamagedRecord):
-                    raise ValueError(f"{path}, line {len(found) + 1}: {line}")
-                found.append(line)
+                    raise ValueError(f"{path}, line {len(lines) + 1}: {line}")
+                lines.append(line)
             end = block.end
     finally:
         file.close()
-    return found
+    return lines
 
 
 def _as(dtype: DType, values: Iterable[Any]) -> Array:
     """Return numbers, or texts of numbers, as an array."""
     listed = list(values)
-    if dtype is not string and any(isinstance(each, str) for each in listed):
-        listed = [int(each) if dtype.is_integer else float(each) for each in listed]
+    if dtype is not string and any(isinstance(item, str) for item in listed):
+        listed = [int(item) if dtype.is_integer else float(item) for item in listed]
     return np.array(listed, dtype.numpy)
 
 
 def key_dtype_of(dtype: Any) -> DType:
-    found = as_dtype(dtype)
-    if found not in _KEYS:
+    key_dtype = as_dtype(dtype)
+    if key_dtype not in _KEYS:
         raise DtypeError(
             "keys of a table are strings or integers",
             wanted="string, int64 or int32",
-            got=found,
+            got=key_dtype,
             hint="make strings of them by as_string, or integers by cast",
         )
-    return found
+    return key_dtype
 
 
 def values_of(dtype: DType | None, values: Any, what: str) -> Array:
-    found = as_array(values) if dtype is None else as_fed_array(values, dtype)
+    array = as_array(values) if dtype is None else as_fed_array(values, dtype)
     if what == "keys":
-        key_dtype_of(found.dtype)
-    return found
+        key_dtype_of(array.dtype)
+    return array
 
 
 def check_unique(keys: list[Any], values: Array) -> None:

@@ -80,8 +80,8 @@ class LookupTable:
             if self._spec.content is not None:
                 with scopes.within(region=graph.root, control_inputs=(), name=None):
                     # Built with the handle, since tables_initializer() covers tables without lookups too.
-                    made = build("TableInitialize", [handle], name=f"{scope}/initialize", key=None)
-                graph.collections.setdefault(_TABLES, []).append(made)
+                    initializer = build("TableInitialize", [handle], name=f"{scope}/initialize", key=None)
+                graph.collections.setdefault(_TABLES, []).append(initializer)
         return self._handles[graph]
 
     @public
@@ -112,7 +112,7 @@ class LookupTable:
     def _find(self, keys: Tensor, name: str | None = None) -> Tensor:
         """Look up keys of the table's dtype."""
         handle, key = self._handle()
-        found: Tensor = apply(
+        values: Tensor = apply(
             "TableFind",
             handle,
             keys,
@@ -121,7 +121,7 @@ class LookupTable:
             dtype=self.value_dtype,
             shape=self._spec.shape,
         )
-        return found
+        return values
 
     def _keys_of(self, keys: Any) -> Tensor:
         return convert_to_tensor(keys, self.key_dtype)
@@ -180,33 +180,38 @@ class HashTable(LookupTable):
         shared_name: str | None = None,
         name: str = "hash_table",
     ) -> None:
-        found = values_of(None if key_dtype is None else key_dtype_of(key_dtype), keys, "keys")
-        given = values_of(None if value_dtype is None else as_dtype(value_dtype), values, "values")
-        if found.ndim != 1 or given.shape[:1] != found.shape:
+        key_array = values_of(None if key_dtype is None else key_dtype_of(key_dtype), keys, "keys")
+        value_array = values_of(None if value_dtype is None else as_dtype(value_dtype), values, "values")
+        if key_array.ndim != 1 or value_array.shape[:1] != key_array.shape:
             raise ShapeError(
                 "a table needs a value for each key",
                 wanted="a vector of keys, and as many values along axis 0",
-                got=f"keys {list(found.shape)}, values {list(given.shape)}",
+                got=f"keys {list(key_array.shape)}, values {list(value_array.shape)}",
                 hint="cut both to one length",
             )
         super().__init__(
-            found.dtype, given.dtype, default_value, GivenContent(found.tolist(), given), shared_name, name
+            key_array.dtype,
+            value_array.dtype,
+            default_value,
+            GivenContent(key_array.tolist(), value_array),
+            shared_name,
+            name,
         )
-        if self.default_value.shape != given.shape[1:]:
+        if self.default_value.shape != value_array.shape[1:]:
             raise ShapeError(
                 "the default of a table has another shape than its values",
-                wanted=list(given.shape[1:]),
+                wanted=list(value_array.shape[1:]),
                 got=list(self.default_value.shape),
                 hint="give a default_value that could be one of the values",
             )
-        check_unique(found.tolist(), given)
+        check_unique(key_array.tolist(), value_array)
 
     @classmethod
     def _of(cls, spec: tuple[Any, Any, Any], content: Content, shared_name: str | None, name: str) -> Any:
         # Contents of a file have neither keys nor values to check before a step reads the file.
-        made = cls.__new__(cls)
-        LookupTable.__init__(made, *spec, content, shared_name, name)
-        return made
+        table = cls.__new__(cls)
+        LookupTable.__init__(table, *spec, content, shared_name, name)
+        return table
 
     @classmethod
     def from_file(
@@ -264,10 +269,10 @@ class HashTable(LookupTable):
                 got=f"key_column={key_column}, value_column={value_column}, delimiter={delimiter!r}",
                 hint="from_file(path, 'string', 'int64', -1, key_column=0, value_column=1)",
             )
-        made: HashTable = cls._of(
+        table: HashTable = cls._of(
             (key_dtype, value_dtype, default_value), FileContent(name_of, entries), shared_name, name
         )
-        return made
+        return table
 
     @property
     def initializer(self) -> Operation:
@@ -346,11 +351,11 @@ class MutableHashTable(LookupTable):
             When a step runs the operation, if only then a mismatch is known.
         """
         handle, key = self._handle()
-        found, given = self._keys_of(keys), convert_to_tensor(values, self.value_dtype)
+        key_tensor, value_tensor = self._keys_of(keys), convert_to_tensor(values, self.value_dtype)
         # merge() raises ShapeError if there cannot be a value for each key.
-        if found.shape.rank is not None:
-            given.shape.merge(Shape([*found.shape, *self._spec.shape]))
-        return build("TableInsert", [handle, found, given], name=name or "insert", key=key)
+        if key_tensor.shape.rank is not None:
+            value_tensor.shape.merge(Shape([*key_tensor.shape, *self._spec.shape]))
+        return build("TableInsert", [handle, key_tensor, value_tensor], name=name or "insert", key=key)
 
     @public
     def remove(self, keys: Any, name: str | None = None) -> Operation:

@@ -128,8 +128,8 @@ class Variable(Indexed, metaclass=_Kept):
 
     def _build(self, initial_value: Any, dtype: Any, shape: Any) -> None:
         """Build the handle, the initializer and the first read."""
-        made = _made(initial_value, shape, dtype) if callable(initial_value) else initial_value
-        self.initial_value: Tensor = convert_to_tensor(made, dtype, name="initial_value")
+        value = _made(initial_value, shape, dtype) if callable(initial_value) else initial_value
+        self.initial_value: Tensor = convert_to_tensor(value, dtype, name="initial_value")
         self.dtype: DType = self.initial_value.dtype
         self.shape: Shape = self.initial_value.shape if shape is None else Shape(shape)
         self.handle: Tensor = apply(
@@ -412,9 +412,11 @@ def global_variables_initializer(name: str = "init") -> Operation:
 
 def older_initializer(graph: Graph, name: str) -> Operation | None:
     """Return the newest initializer of all variables, if one exists and does not cover the variable `name`."""
-    made = graph.collections.get(_INITIALIZERS, [])
-    own = next((v.initializer for v in graph.collections.get("variables", []) if v.name == name), None)
-    return made[-1] if made and own is not None and own not in made[-1].control_inputs else None
+    initializers = graph.collections.get(_INITIALIZERS, [])
+    initializer = next((v.initializer for v in graph.collections.get("variables", []) if v.name == name), None)
+    if not initializers or initializer is None or initializer in initializers[-1].control_inputs:
+        return None
+    return initializers[-1]
 
 
 @public

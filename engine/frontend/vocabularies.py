@@ -35,11 +35,11 @@ class _IndexTable(HashTable):
     @public
     def lookup(self, keys: Any, name: str | None = None) -> Tensor:
         """Return the number of each key, an int64 Tensor of the shape of `keys`; `name` names the operation."""
-        found = self._keys_of(keys)
+        key_tensor = self._keys_of(keys)
         if not self._buckets:
-            return self._find(found, name)
-        numbers = self._find(found)
-        texts = found if self.key_dtype is string else as_string(found)
+            return self._find(key_tensor, name)
+        numbers = self._find(key_tensor)
+        texts = key_tensor if self.key_dtype is string else as_string(key_tensor)
         # Buckets follow the vocabulary, whose size is only known to the step if it comes from a file.
         others = super().size() + string_to_hash_bucket(texts, self._buckets)
         return where(numbers < 0, others, numbers, name=name)
@@ -228,12 +228,12 @@ def index_to_string_table_from_file(
 
 
 def _vector(mapping: Any, dtype: DType | None) -> Array:
-    found = values_of(dtype, mapping, "keys")
-    if found.ndim != 1:
+    vector = values_of(dtype, mapping, "keys")
+    if vector.ndim != 1:
         raise ShapeError(
-            "a vocabulary is a vector", wanted="[n]", got=list(found.shape), hint="give a list of strings or integers"
+            "a vocabulary is a vector", wanted="[n]", got=list(vector.shape), hint="give a list of strings or integers"
         )
-    return found
+    return vector
 
 
 def _checked_size(size: int | None) -> int | None:

@@ -76,14 +76,14 @@ def get_losses(scope: str | None = None, loss_collection: str = LOSSES) -> list[
     ...     tg.losses.get_losses() == [loss], tg.losses.get_losses("other")
     (True, [])
     """
-    found = scopes.get_default_graph().collections.get(loss_collection, [])
-    own = f"{prefix()}/" if prefix() else ""
+    losses = scopes.get_default_graph().collections.get(loss_collection, [])
+    scope_prefix = f"{prefix()}/" if prefix() else ""
     # Graphs collect the losses of all calls of a function: the call's unique name scope tells them apart.
-    names = [loss.op.name.removeprefix(own) for loss in found]
+    names = [loss.op.name.removeprefix(scope_prefix) for loss in losses]
     return [
         loss
-        for loss, name in zip(found, names, strict=True)
-        if loss.op.name.startswith(own) and (scope is None or re.match(scope, name))
+        for loss, name in zip(losses, names, strict=True)
+        if loss.op.name.startswith(scope_prefix) and (scope is None or re.match(scope, name))
     ]
 
 
@@ -110,10 +110,10 @@ def get_regularization_losses(scope: str | None = None) -> list[Tensor]:
     ...     len(tg.losses.get_regularization_losses())
     1
     """
-    graph, own = scopes.get_default_graph(), f"{prefix()}/" if prefix() else ""
+    graph, scope_prefix = scopes.get_default_graph(), f"{prefix()}/" if prefix() else ""
     noted = get_losses(scope, _REGULARIZATION)
     return noted + regularization_losses(
-        graph, lambda name: scope is None or re.match(scope, name.removeprefix(own)) is not None
+        graph, lambda name: scope is None or re.match(scope, name.removeprefix(scope_prefix)) is not None
     )
 
 
@@ -152,8 +152,8 @@ def get_total_loss(
     >>> float(total.sync())
     6.0
     """
-    found = get_losses(scope) + (get_regularization_losses(scope) if add_regularization_losses else [])
-    large = next((loss for loss in found if loss.shape.rank not in (0, None)), None)
+    losses = get_losses(scope) + (get_regularization_losses(scope) if add_regularization_losses else [])
+    large = next((loss for loss in losses if loss.shape.rank not in (0, None)), None)
     if large is not None:
         raise GraphError(
             "a loss that was noted is not a scalar",
@@ -162,4 +162,4 @@ def get_total_loss(
             operation=large.op,
             hint="reduce it, or build it with loss_collection=None",
         )
-    return add_n(found, name=name) if found else constant(0.0, name=name)
+    return add_n(losses, name=name) if losses else constant(0.0, name=name)

@@ -190,9 +190,9 @@ def mean_pairwise_squared_error(
                 operation=differences.op,
                 hint="expand_dims(x, 0) makes one example of a vector",
             )
-        each = _of_pairs(in_dtype(differences, accumulator_dtype(differences.dtype)))
-        weights = fitting_weights(weights, each)
-        loss = in_dtype(reduce_sum(each * present(weights) * weights), differences.dtype)
+        per_example = _of_pairs(in_dtype(differences, accumulator_dtype(differences.dtype)))
+        weights = fitting_weights(weights, per_example)
+        loss = in_dtype(reduce_sum(per_example * present(weights) * weights), differences.dtype)
         add_loss(loss, loss_collection)
         return loss
 

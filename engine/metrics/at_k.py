@@ -78,12 +78,12 @@ class _Sets:
     def counts(self, *kinds: str) -> Mapping[str, Tensor]:
         """Return each row's number of true positives, false positives or false negatives."""
         is_right, is_found = reduce_any(self.matches, -1), reduce_any(self.matches, -2)
-        found = {
+        outcomes = {
             "true_positives": is_right,
             "false_positives": logical_and(self.best, logical_not(is_right)),
             "false_negatives": logical_and(self.right, logical_not(is_found)),
         }
-        return {kind: reduce_sum(in_dtype(found[kind], float32), -1) for kind in kinds}
+        return {kind: reduce_sum(in_dtype(outcomes[kind], float32), -1) for kind in kinds}
 
 
 def _classes(labels: Any, best: Tensor) -> Tensor:
@@ -94,22 +94,22 @@ def _classes(labels: Any, best: Tensor) -> Tensor:
             SparseTensor(labels.indices, values, labels.dense_shape), convert_to_tensor(np.int64(_MISSING)), False
         )
         labels.set_shape([None] * known_rank(best, "a metric at k"))
-    found = _integers(labels, "labels")
-    rank = known_rank(found, "a metric at k")
+    classes = _integers(labels, "labels")
+    rank = known_rank(classes, "a metric at k")
     if best.rank == rank + 1:
-        found, rank = expand_dims(found, -1), rank + 1
-    if rank != best.rank or not found.shape[:-1].is_compatible_with(best.shape[:-1]):
+        classes, rank = expand_dims(classes, -1), rank + 1
+    if rank != best.rank or not classes.shape[:-1].is_compatible_with(best.shape[:-1]):
         raise ShapeError(
             "labels and predictions have other rows",
             wanted=f"[..., num_labels] with the first dimensions of {best.shape}",
-            got=found.shape,
-            operation=found.op,
+            got=classes.shape,
+            operation=classes.op,
             hint="labels have a row for each row of predictions",
         )
-    if found.shape[:-1].is_fully_known and best.shape[:-1].is_fully_known:
-        return found
-    ours, theirs = shape_of(found)[:-1], shape_of(best)[:-1]  # else a single row would broadcast to all rows
-    return behind(found, [assert_equal(ours, theirs, "rows of labels and predictions")])
+    if classes.shape[:-1].is_fully_known and best.shape[:-1].is_fully_known:
+        return classes
+    ours, theirs = shape_of(classes)[:-1], shape_of(best)[:-1]  # else a single row would broadcast to all rows
+    return behind(classes, [assert_equal(ours, theirs, "rows of labels and predictions")])
 
 
 def _integers(value: Any, what: str) -> Tensor:
@@ -123,7 +123,7 @@ def _integers(value: Any, what: str) -> Tensor:
 
 def _once(numbers: Tensor) -> Tensor:
     """Return True for each number at its first occurrence in its row."""
-    places = apply("Range", *(convert_to_tensor(each, int32) for each in (0, shape_of(numbers)[-1], 1)))
+    places = apply("Range", *(convert_to_tensor(bound, int32) for bound in (0, shape_of(numbers)[-1], 1)))
     is_before = greater(expand_dims(places, -1), places)
     same = equal(expand_dims(numbers, -1), expand_dims(numbers, -2))
     return logical_not(reduce_any(logical_and(same, is_before), -1))

@@ -48,10 +48,10 @@ def counts_at(thresholds: Any, labels: Any, predictions: Any, weights: Any) -> d
 
 def checked_thresholds(thresholds: Sequence[float]) -> list[float]:
     """Return thresholds as a list of numbers."""
-    found = list(thresholds) if isinstance(thresholds, (list, tuple, range, np.ndarray)) else []
-    if not found or not all(isinstance(t, (int, float, np.number)) for t in found):
+    numbers = list(thresholds) if isinstance(thresholds, (list, tuple, range, np.ndarray)) else []
+    if not numbers or not all(isinstance(t, (int, float, np.number)) for t in numbers):
         raise GraphError("thresholds are numbers", wanted="a list of 1 or more", got=thresholds, hint="as [0.25, 0.5]")
-    return found
+    return numbers
 
 
 class Metrics(Protocol):

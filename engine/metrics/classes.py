@@ -84,8 +84,8 @@ def mean_iou(
         return div_no_nan(reduce_sum(div_no_nan(hits, union)), seen)
 
     with name_scope(name, "mean_iou"):
-        true, found, factors = _flat(labels, predictions, weights)
-        matrix = scatter_nd(stack([true, found], 1), in_dtype(factors, float64), [count, count])
+        true, predicted, factors = _flat(labels, predictions, weights)
+        matrix = scatter_nd(stack([true, predicted], 1), in_dtype(factors, float64), [count, count])
         return streamed(
             lambda total: in_dtype(mean_of(total), float32),
             {"total_confusion_matrix": matrix},
@@ -134,9 +134,9 @@ def mean_per_class_accuracy(
     """
     count = _classes(num_classes)
     with name_scope(name, "mean_accuracy"):
-        true, found, factors = _flat(labels, predictions, weights)
+        true, predicted, factors = _flat(labels, predictions, weights)
         rows = expand_dims(true, 1)
-        hits = factors * in_dtype(equal(true, found), float32)
+        hits = factors * in_dtype(equal(true, predicted), float32)
         sums = {"total": scatter_nd(rows, factors, [count]), "count": scatter_nd(rows, hits, [count])}
         return streamed(
             lambda total, right: reduce_mean(div_no_nan(right, total)),

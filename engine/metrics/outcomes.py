@@ -34,12 +34,12 @@ def _counts(labels: Any, predictions: Any, weights: Any, *kinds: str) -> Mapping
     labels, predictions = same_ranks(labels, predictions)
     labels = in_dtype(labels, bool_)
     predictions = of_one_shape(labels, in_dtype(predictions, bool_))
-    found = {}
+    counts = {}
     for kind in kinds:
         label, prediction = KINDS[kind]
         is_kind = apply("LogicalAnd", _is(labels, label), _is(predictions, prediction))
-        found[kind] = reduce_sum(weighted(in_dtype(is_kind, float32), weights)[0])
-    return found
+        counts[kind] = reduce_sum(weighted(in_dtype(is_kind, float32), weights)[0])
+    return counts
 
 
 def _is(x: Tensor, wanted: bool) -> Tensor:

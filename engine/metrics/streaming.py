@@ -49,8 +49,8 @@ def metric_variables(scope: str | None = None) -> list[Variable]:
     ...     tg.metrics.metric_variables()
     [<Variable loss/total float64[]>, <Variable loss/count float64[]>]
     """
-    made = scopes.get_default_graph().collections.get(_COLLECTION, [])
-    return [v for v in made if scope is None or re.match(scope, v.name)]
+    variables = scopes.get_default_graph().collections.get(_COLLECTION, [])
+    return [v for v in variables if scope is None or re.match(scope, v.name)]
 
 
 @builds
@@ -96,11 +96,11 @@ def _kept(name: str, increment: Tensor) -> Variable:
         )
     # float32 counts would stop growing at 2**24.
     zeros = np.zeros(increment.shape.as_tuple(), np.float64)
-    made = Variable(zeros, trainable=False, name=name)
-    noted = made.graph.collections.setdefault(_COLLECTION, [])
-    if all(v is not made for v in noted):  # a function traced again gets the same variable
-        noted.append(made)
-    return made
+    variable = Variable(zeros, trainable=False, name=name)
+    noted = variable.graph.collections.setdefault(_COLLECTION, [])
+    if all(v is not variable for v in noted):  # a function traced again gets the same variable
+        noted.append(variable)
+    return variable
 
 
 def streamed(
@@ -132,10 +132,10 @@ def streamed(
         Read after the update, in a step that runs both.
     update : Tensor
     """
-    kept = [_kept(name, increment) for name, increment in increments.items()]
-    sums = [v.assign_add(in_dtype(x, float64)) for v, x in zip(kept, increments.values(), strict=True)]
+    variables = [_kept(name, increment) for name, increment in increments.items()]
+    sums = [v.assign_add(in_dtype(x, float64)) for v, x in zip(variables, increments.values(), strict=True)]
     # Accesses of a variable are ordered as built: value() reads after assign_add in a step that runs both.
-    update, value = (updated or compute)(*sums), compute(*(v.value() for v in kept))
+    update, value = (updated or compute)(*sums), compute(*(v.value() for v in variables))
     if dtype is not None:
         update, value = in_dtype(update, dtype), in_dtype(value, dtype)
     _add_to(metrics_collections, value)
