@@ -414,9 +414,8 @@ def older_initializer(graph: Graph, name: str) -> Operation | None:
     """Return the newest initializer of all variables, if one exists and does not cover the variable `name`."""
     initializers = graph.collections.get(_INITIALIZERS, [])
     initializer = next((v.initializer for v in graph.collections.get("variables", []) if v.name == name), None)
-    if not initializers or initializer is None or initializer in initializers[-1].control_inputs:
-        return None
-    return initializers[-1]
+    is_older = initializer is not None and initializers and initializer not in initializers[-1].control_inputs
+    return initializers[-1] if is_older else None
 
 
 @public
