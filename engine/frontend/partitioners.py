@@ -86,7 +86,7 @@ def variable_axis_size_partitioner(
 def min_max_variable_partitioner(
     max_partitions: int = 1, axis: int = 0, min_slice_size: int = 256 << 10, bytes_per_string_element: int = 16
 ) -> Partitioner:
-    """Return a partitioner with as many shards as allowed, but none smaller than a minimum size.
+    """Return a partitioner with as many shards as allowed, up to a minimum size of the shards.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def min_max_variable_partitioner(
     axis : int
         The dimension to cut.
     min_slice_size : int
-        Minimum bytes of a shard.
+        Desired minimum bytes of a shard; since the number of shards is rounded up, they may be somewhat smaller.
     bytes_per_string_element : int
         Assumed size of a string.
 

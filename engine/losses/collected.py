@@ -54,7 +54,7 @@ def add_loss(loss: Any, loss_collection: str | None = LOSSES) -> None:
 
 @builds
 def get_losses(scope: str | None = None, loss_collection: str = LOSSES) -> list[Tensor]:
-    """Return the losses built in the current graph; in a `function`, only by its current call.
+    """Return the losses built in the current graph; in a `function`, the losses of its current call.
 
     Parameters
     ----------
