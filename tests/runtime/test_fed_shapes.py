@@ -107,11 +107,11 @@ async def test_a_report_is_of_the_step_that_ran(graph):
             assert (loop.name, loop.variable) == ("while", "a")
 
 
-async def test_steps_begin_in_the_order_of_their_calls_though_one_is_compiled_for_its_shapes(graph, executor):
+async def test_steps_begin_in_the_order_of_their_calls_though_one_is_compiled_for_its_shapes(graph):
     queue = tg.FIFOQueue(9, "float32")
     x = tg.placeholder("float32", [None])
     put, size = queue.enqueue(tg.reduce_sum(x)), queue.size()
-    async with tg.Session(graph, executor=executor, settings=ON) as session:
+    async with tg.Session(graph, settings=ON) as session:
         calls = []
         for _ in range(4):
             calls += [session.run(put, {x: ones(3)}), session.run(size)]
