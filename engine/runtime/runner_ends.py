@@ -1,4 +1,4 @@
-"""The ends of a group's runners, as they spread along the queues between them."""
+"""Ends of a group's runners, spread along the queues between the runners."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from .scheduling.runner import Runner
 from .session import Session
 from .steps.queue_uses import Uses
 
-_SOON, _LATE = 0.01, 0.2  # seconds between two looks at who waits, which double
-_STALLED = 10.0  # seconds without a step behind which the log says who waits for what
+_SOON, _LATE = 0.01, 0.2  # shortest and longest seconds between two looks at waiting runners; each pause doubles
+_STALLED = 10.0  # seconds without a step after which the log lists the queues that runners use
 
 _log = logging.getLogger("tagloom")
 
 
 class Ends:
-    """Ends the runners of a group that nothing but a runner which has ended could let go on.
+    """Watcher of a group's runners: ends every runner blocked on a queue without takers.
 
-    A runner that waits for room in a queue is ended when all runners of its group that took from the queue have ended,
-    and the block of the group as well: nobody is left that could take. What it was fed goes back.
+    A runner waiting for room in a queue is cancelled when the group's block is over and all runners of the group
+    taking from the queue have ended: no taker is left to make room. Its unused feeds go back.
 
     Parameters
     ----------
@@ -29,15 +29,16 @@ class Ends:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._uses: dict[Runner, Uses | None] = {}  # None of an async function, which may use anything
+        self._uses: dict[Runner, Uses | None] = {}  # None for an async function, which may use any queue
 
     def add(self, runner: Runner, uses: Uses | None) -> None:
-        """Note what a runner uses."""
+        """Register a runner with the queues of its step."""
         self._uses[runner] = uses
 
     async def watch(self) -> None:
-        """Look at the runners until all have ended, from when the block of their group is over."""
+        """Cancel blocked runners until all have ended; started when the body of the group's block is over."""
         loop = asyncio.get_running_loop()
+        # Looked at again and again: a queue has no event for a runner that begins to wait for room.
         pause, steps, since, has_told = _SOON, -1, loop.time(), False
         while running := [each for each in self._uses if not each.has_ended]:
             for runner, queue in self._held_up(running):
@@ -52,13 +53,16 @@ class Ends:
             pause = min(2 * pause, _LATE)
 
     def _held_up(self, running: Iterable[Runner]) -> list[tuple[Runner, str]]:
-        """Return the runners that wait for room in a queue which only runners that have ended took from."""
+        """Return each runner waiting for room in a queue, with the queue, if all takers of the queue have ended.
+
+        Only queues with takers in the group count: any other queue is emptied outside of the group.
+        """
         uses = [self._uses[each] for each in running]
         if any(each is None for each in uses):
             return []  # an async function may take from any queue
         taken = {name for each in uses if each is not None for name in each.takes}
-        left = {name for each in self._uses.values() if each is not None for name in each.takes} - taken
-        full = {name for name in left if self._has_waiting_putters(name)}
+        abandoned = {name for each in self._uses.values() if each is not None for name in each.takes} - taken
+        full = {name for name in abandoned if self._has_waiting_putters(name)}
         return [
             (runner, name)
             for runner, its in zip(running, uses, strict=True)
@@ -66,11 +70,12 @@ class Ends:
         ]
 
     def _has_waiting_putters(self, name: str) -> bool:
+        """Return True if a step waits for room in the queue `name`."""
         figures = [each.get(name) for each in self._session.resources.statistics().values()]
         return any(getattr(each, "waiting_putters", 0) for each in figures)
 
     def _tell(self, running: Iterable[Runner]) -> bool:
-        """Log what runners wait for whose group does not end; say whether they all wait for queues."""
+        """Log the queues of a stalled group's runners; return False, unlogged, if a runner may wait for more."""
         lines = []
         for runner in running:
             uses = self._uses[runner]
@@ -88,9 +93,10 @@ class Ends:
         return True
 
     def _state_of(self, name: str) -> str:
+        """Return the size and the waiting steps of the queue `name` as text for the log; empty for other names."""
         for figures in self._session.resources.statistics().values():
-            found = figures.get(name)
-            if found is not None and hasattr(found, "size"):
-                takers, putters = getattr(found, "waiting_takers", 0), getattr(found, "waiting_putters", 0)
-                return f" ({found.size} in it, {takers} wait for elements and {putters} for room)"
+            queue = figures.get(name)
+            if queue is not None and hasattr(queue, "size"):
+                takers, putters = getattr(queue, "waiting_takers", 0), getattr(queue, "waiting_putters", 0)
+                return f" ({queue.size} in it, {takers} wait for elements and {putters} for room)"
         return ""

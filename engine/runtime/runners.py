@@ -1,7 +1,8 @@
-"""Steps of one graph that run beside each other, each again and again, in a task group: OSDI'16, Figure 1.
+"""Groups of concurrent steps of one graph, each run again and again by a task: OSDI'16, Figure 1.
 
-What TensorFlow's Coordinator and queue runners do with threads. A runner ends when what it takes from is closed and
-empty, and closes what it feeds; so a pipeline ends stage by stage, behind the last element.
+Tasks do the work of the threads of TensorFlow's Coordinator and queue runners. A runner ends when its source queue is
+closed and empty, and then closes the queues that its `closes` names; so a pipeline ends stage by stage, after the last
+element.
 """
 
 from __future__ import annotations
@@ -33,40 +34,41 @@ _ENTER = "async with tagloom.runners(session) as group: group.add(...)"
 
 
 class HasClose(Protocol):
-    """A queue, as far as runners close it."""
+    """Queue, as runners close queues."""
 
     shared_name: str
 
     def close(self) -> Operation:
-        """Return an operation that closes it behind what is in."""
+        """Return an operation that closes the queue; the elements in the queue can still be taken."""
 
 
 def runners(session: Session, *, drain: float | bool = False, clock: Clock | None = None) -> Runners:
-    """Return a group of runners: steps of a session that run beside each other, each again and again.
+    """Return a group of runners: steps of a session that run concurrently, each again and again.
 
-    The block of ``async with`` ends when all runners have ended. One that waits for room in a queue ends, when the
-    block is over, as soon as those of its group that took from the queue have ended. If one fails, or the block does,
-    or the task is cancelled, all others are cancelled, and nothing of them is left when the block is over.
+    The block of ``async with`` ends when all runners have ended. After the body of the block, a runner waiting for room
+    in a queue ends as soon as the group's runners taking from the queue have ended. If a runner or the body fails, or
+    the task is cancelled, all other runners are cancelled, and none of their tasks outlives the block.
 
     Parameters
     ----------
     session : Session
     drain : float or bool
-        What `Runners.stop` does unless it says otherwise.
+        Default of the argument `drain` of `Runners.stop`.
     clock : Clock, optional
-        By which intervals, waits before a restart and `drain` count; the event loop's by default.
+        Clock of intervals, waits before a restart and `drain`; the event loop's by default.
 
     Returns
     -------
     Runners
-        Enter it by ``async with``, and add runners.
+        The group, to be entered by ``async with``; `Runners.add` adds runners.
 
     Raises
     ------
     GraphError
-        If it is no `Session`, or `drain` is no time.
+        If `session` is no `Session`, or `drain` is no time.
     Exception
-        At the end of the block: what a runner failed with, with a note that names it; an ExceptionGroup if several did.
+        At the end of the block: the error of a failed runner, with a note naming the runner; an ExceptionGroup if
+        several failed.
 
     Examples
     --------
@@ -92,7 +94,7 @@ def runners(session: Session, *, drain: float | bool = False, clock: Clock | Non
 
 
 class Runners:
-    """Runners of a session, as `runners` makes them; they end with the block of ``async with``.
+    """Group of a session's runners, made by `runners`; all end with the block of ``async with``.
 
     Parameters
     ----------
@@ -104,8 +106,8 @@ class Runners:
     session : Session
     clock : Clock
     unfed : list
-        When the block is over: feeds that were drawn from iterables, and that no step which succeeded was fed. A step
-        that was cancelled, or has failed, may have used them in part.
+        After the block: feeds drawn from iterables and fed to no successful step. A step that was cancelled, or has
+        failed, may have used such feeds in part.
 
     Examples
     --------
@@ -137,13 +139,13 @@ class Runners:
         self._tasks: asyncio.TaskGroup | None = None
         self._runners: dict[str, Runner] = {}
         self._closings: dict[str, Operation] = {}  # operations that close queues, by the name that these share
-        self._feeding: Counter[str] = Counter()  # how many runners have still to end before each is run
+        self._feeding: Counter[str] = Counter()  # by the same names: runners still to end before the closing is run
         self._feeds = SharedFeeds()
         self._ends = Ends(session)
         self.unfed: list[Any] = []
-        self._is_draining = False  # it was asked to stop, or
-        self._is_cancelled = False  # all were cancelled: so are those added later
-        self._timer: Any = None  # until runners that have not ended by themselves are cancelled
+        self._is_draining = False  # `stop` has asked the runners to end; runners added later are asked as well
+        self._is_cancelled = False  # all runners were cancelled, and runners added later are too
+        self._timer: Any = None  # cancels the runners still draining when the time of `stop` is over
 
     def __repr__(self) -> str:
         return f"<Runners: {', '.join(f'{name} {each.state}' for name, each in self._runners.items()) or 'none'}>"
@@ -171,6 +173,7 @@ class Runners:
                 self._timer.cancel()
             if ending is not None:
                 ending.cancel()
+            # The task group awaits guards only, and a guard cancelled before its first step ends before its runner.
             tasks = [each.task for each in self._runners.values() if each.task is not None]
             await wait_shielded(lambda: [each for each in tasks if not each.done()])
             self._collect_unfed(only is None and error is None)
@@ -200,46 +203,47 @@ class Runners:
         on_step: Callable[[Any], object] | None = None,
         on_end: Callable[[Runner], object] | None = None,
     ) -> Runner:
-        """Run a step again and again from now on, beside the others.
+        """Run a step again and again from now on, concurrently with the other runners.
 
-        It ends when a queue that it takes from, or puts into, is closed (QueueClosed), when its feeds have ended, after
-        `times` steps, or when it is asked to stop.
+        The runner ends when a queue of its step is closed (QueueClosed), when its feeds have ended, after `times`
+        steps, or when asked to stop.
 
         Parameters
         ----------
         fetches : structure of Tensor, Operation, Variable or name; or callable
-            What each step fetches; or an async function, which is called instead, with the feeds if there are any.
+            Fetches of each step; or an async function, called instead of a step, with the feeds if there are any.
         name : str, optional
-            What errors and statistics call it; by default that of the first fetch, or of the function.
+            Label in errors and statistics; by default the name of the first fetch, or of the function.
         feeds : mapping, or iterable or async iterable of mappings, optional
-            What each step is fed; the runner ends with the iterable, which several may share. What a step that failed
-            was fed is fed again. Async generators are closed with the group's block.
+            Feeds of each step; the runner ends with the iterable, which several runners may share. The feeds of a
+            failed step are fed again. Async generators are closed with the group's block.
         times : int, optional
             Number of steps.
         every : float, optional
             Seconds from the beginning of a step to that of the next; a step that takes longer is followed at once.
         closes : queue, Operation, or iterable of them
-            Closed, behind what is in, as soon as the last runner that names it has ended.
+            Queues to close, or operations to run, after the last runner naming them has ended. Elements in a closed
+            queue can still be taken.
         restarts : int or float
-            How often it goes on after an error, ``math.inf`` for always. An error of the program (GraphError), and a
-            session that is closed, are not tried again.
+            Most restarts after errors, ``math.inf`` for any number. An error of the program (GraphError) and a closed
+            session (SessionClosed) end the runner at once.
         backoff, longest_backoff : float
-            Seconds before the first restart, twice as many before each that follows, and the most.
+            Seconds before the first restart, doubled before each following restart, and the most seconds.
         optional : bool or callable
-            Whether the others go on when it has failed: then it has ended, with a warning in the log. A function is
-            asked then, with the runner.
+            True to log a failure as a warning and let the other runners continue. A function decides when the runner
+            has failed, and is called with the runner.
         until : callable, optional
-            Asked before each step: True ends it.
+            Called before each step; the runner ends when the result is True.
         drains : bool, optional
-            Whether it goes on at `stop` until what it takes from ends; by default if its fetches take from a queue that
-            steps feed. A Dataset and `from_async` are sources: they need not end.
+            True to continue after `stop` until the source queues end; by default if the fetches take from a queue
+            fed by steps. A Dataset and `from_async` are sources, which need not end.
         timeout : float, optional
             Seconds after which a step ends with StepTimeout, as for `Session.run`.
         on_step : callable, optional
-            Called with what each step has fetched; may be an async function.
+            Called with the values fetched by each step; may be an async function.
         on_end : callable, optional
-            Called with the runner when it has ended, in whatever way, unless all are cancelled; may be an async
-            function. It comes before its queues are closed.
+            Called with the runner after its end, however caused, unless all runners are cancelled; may be an async
+            function. The call comes before queues are closed.
 
         Returns
         -------
@@ -248,7 +252,7 @@ class Runners:
         Raises
         ------
         GraphError
-            If there is a runner of this name, an option is out of range, or this is outside of the group's block.
+            If a runner of this name is running, an option is out of range, or the call is outside of the group's block.
         """
         if self._tasks is None:
             raise GraphError("a runner was added outside of its group's block", wanted=_ENTER, hint="add it in there")
@@ -290,14 +294,14 @@ class Runners:
     def stop(self, drain: float | bool | None = None) -> None:
         """Ask all runners to end; the group's block then ends as well.
 
-        This holds for those too that are added later: they end without a step, or, while others drain, go on as these.
+        Runners added later end too: without a step, or, if they drain, when their source queues end.
 
         Parameters
         ----------
         drain : float or bool, optional
-            True: those that take from no queue that steps feed end behind the step that they are in, and the queues
-            that they feed are closed behind what is in; the others go on until that is used up. A number: so for so
-            many seconds at most. False or 0: all are cancelled. By default what the group was made with.
+            True: runners without `drains` end after their current step, and the queues named by `closes` are closed;
+            draining runners continue until the remaining elements are taken. A number: as for True, and after so many
+            seconds all are cancelled. False or 0: all are cancelled at once. By default the group's own `drain`.
         """
         drain = self._drain if drain is None else _checked(drain)
         if drain is False or drain == 0:
@@ -317,11 +321,11 @@ class Runners:
         return tuple(self._runners.values())
 
     def statistics(self) -> tuple[RunnerStatistics, ...]:
-        """Return a snapshot of what the runners have done, in the order in which they were added."""
+        """Return a snapshot of the statistics of each runner, in the order in which they were added."""
         return tuple(each.statistics() for each in self._runners.values())
 
     def _collect_unfed(self, is_told: bool) -> None:
-        """Note the feeds that were drawn and that nobody was fed; log that where the group has not failed."""
+        """Add feeds drawn and not used to `unfed`; log their number if `is_told`, as when the group has not failed."""
         self.unfed += [each for runner in self._runners.values() for each in runner.unfed]
         self.unfed += self._feeds.take_unfed()
         if self.unfed and is_told:
@@ -342,7 +346,7 @@ class Runners:
             runner.stop()
 
     def _step(self, fetches: Any, is_fed: bool, timeout: float | None) -> Callable[[Any], Awaitable[Any]]:
-        """Return what does one step with its feeds."""
+        """Return a function that runs one step with feeds, or calls the user's async function."""
         if callable(fetches):
             call = fetches if is_fed else lambda _: fetches()
             return call if timeout is None else _within(call, timeout)
@@ -350,7 +354,7 @@ class Runners:
         return lambda feeds: session.run(fetches, feeds, timeout=timeout)
 
     def _closing(self, closes: Any) -> list[str]:
-        """Return the keys of what a runner closes, whose operations are built if they are not there yet."""
+        """Return the keys of a runner's closing operations, built now unless another runner names the same queue."""
         listed = [closes] if isinstance(closes, Operation) or hasattr(closes, "close") else list(closes)
         keys = []
         for each in listed:
@@ -362,18 +366,20 @@ class Runners:
         return keys
 
     async def _run(self, runner: Runner, keys: list[str]) -> None:
+        """Run a runner to its end, then close the queues of `keys` whose last runner has ended."""
         await runner.run()
         for key in keys:
             self._feeding[key] -= 1
             if not self._feeding[key] and not runner.abandoned:
-                with suppress(QueueClosed):  # somebody else has closed it
+                with suppress(QueueClosed):  # a step or another program part has closed the queue already
                     await self.session.run(self._closings[key])
 
 
 async def _guard(runner: Runner, task: asyncio.Task[None]) -> None:
-    """Stand for a runner in the task group, which may cancel more than once: the runner is asked to end once.
+    """Wait for a runner's task in its place in the task group, and pass on only the first cancellation.
 
-    So what its functions, and generators that feed it, do at their end is done to its end.
+    A task group may cancel a task more than once, which would interrupt the cleanup of the runner's functions and feed
+    generators.
     """
     try:
         await asyncio.wait([task])
@@ -393,7 +399,7 @@ def _name_of(fetches: Any) -> str:
 
 
 def _within(call: Callable[[Any], Awaitable[Any]], timeout: float) -> Callable[[Any], Awaitable[Any]]:
-    """Return an async function that raises StepTimeout where another has not ended in time."""
+    """Return an async function that awaits `call` for at most `timeout` seconds, then raises StepTimeout."""
     check_seconds(timeout)
 
     async def limited(feeds: Any) -> Any:

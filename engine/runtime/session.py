@@ -45,43 +45,45 @@ from .typed_runs import typed_make_step, typed_run
 
 
 class Session(SessionView):
-    """Runs steps of a graph; owns its variables. ``async with Session(graph)`` makes the graph current as well.
+    """Runs steps of a graph and owns its variables. ``async with Session(graph)`` makes the graph current as well.
 
     Parameters
     ----------
     graph : Graph, optional
         Defaults to the graph open in this context.
     executor : {'machine', 'reference'}, optional
-        The compiled step machine, or the readable one in which every operation instance is an asyncio task.
+        The compiled step machine, or the readable executor, in which every operation instance is an asyncio task.
     timeout : float, optional
-        Seconds after which a step ends with StepTimeout, unless ``run`` says otherwise; 0 is over at once.
+        Default number of seconds after which a step ends with StepTimeout; 0 is over at once.
     max_steps : int, optional
-        How many steps run at once; unlimited by default. The others wait, first come first served, at most
-        ``Settings.admission_seconds``: then they end with Overloaded.
+        Most steps running at once; unlimited by default. Further steps wait, first come first served, for at most
+        ``Settings.admission_seconds``, and then end with Overloaded.
     check_numerics : bool, optional
-        Fail a step as soon as a kernel gives NaN or infinity; the OpError names operation, loop path and iteration.
-        Operations are then not fused, so that each is seen.
+        Fail a step as soon as a kernel returns NaN or infinity; the OpError names operation, loop path and iteration.
+        Operations are then not fused, so each result is checked.
     devices : int or list of str or Device, optional
-        How many CPU devices the session has, each with memory of its own, or the names of CPUs and GPUs ("/gpu:0"); one
-        CPU by default. Operations ask for them by ``device``, those that ask for nothing run where their data is or on
-        the first. Devices of ``tagloom.streams`` can be given too; they stay open.
+        Number of CPU devices, each with memory of its own, or the names of CPUs and GPUs ("/gpu:0"); one CPU by
+        default. Operations request a device by ``device``; the others run on the device of their data, or on the
+        first device. Devices of ``tagloom.streams`` are accepted too, and stay open.
     soft_placement : bool, optional
-        Place operations that ask for a device that is not there, or for two different ones, elsewhere instead of
-        refusing the step. Devices of other machines are refused all the same.
+        Place operations requesting a missing device, or two different devices, elsewhere instead of refusing the step.
+        Devices of other machines are refused all the same.
     memory_limit : int, str, MemoryBudget or mapping, optional
-        Bytes that the arrays of each device may take, as a number or like "512MiB", or of some by their names; or a
-        :class:`MemoryBudget`, within which the arrays of all devices of several sessions stay together. What does not
-        fit waits until memory is given back, and iterations begin only as there is room for them; a step that can not
-        go on ends with DeviceMemoryError.
+        Most bytes of arrays on each device, as a number or like "512MiB", or by the names of devices; or a
+        :class:`MemoryBudget`, shared by the devices of several sessions. Allocations beyond the limit wait until memory
+        is freed, and iterations begin only when there is room for them; a step that cannot continue ends with
+        DeviceMemoryError.
     swap : SwapPolicy or bool, optional
-        How what loops save for their gradients leaves the devices' memory when that is short, and comes back in time:
-        in all loops (True: by the default policy) or in none; unless given, in those that say ``swap_memory=True``.
+        Policy by which values saved by loops for their gradients leave device memory when memory is short, and return
+        in time: in all loops (True: the default policy) or in none (False); by default in loops with
+        ``swap_memory=True``.
     settings : Settings, optional
-        The knobs of the engine.
+        Options of the engine.
     on_step : callable or list of callable, optional
-        Called with a :class:`StepRecord` when a step has ended, in whatever way; what it raises is logged. If one has a
-        method ``begin_step``, ``on_step.begin_step(fetches)`` is called when a step begins, where it is run, and what
-        that returns gets the record: so :class:`tagloom.monitoring.Spans` makes spans that are current meanwhile.
+        Called with a :class:`StepRecord` after each step, however the step has ended; exceptions are logged. If a
+        callable has a method ``begin_step``, ``on_step.begin_step(fetches)`` is called when a step begins, in the
+        context of the caller, and the result is called with the record: so :class:`tagloom.monitoring.Spans` makes
+        spans current during steps.
 
     Examples
     --------
@@ -120,7 +122,7 @@ class Session(SessionView):
                 got=repr(graph),
                 hint="tagloom.Session(tensor.graph); give what it is to compute to run()",
             )
-        # Each operation is looked at by itself, and nothing is computed for an iteration that may never come.
+        # Unfused, so each result is checked; unblocked, so no check fails for an iteration the loop never reaches.
         self.settings: Settings = replace(settings, fuse=False, block_bytes=0) if check_numerics else settings
         resources, opened = ResourceManager(settings.close_seconds), open_devices(devices, settings)
         set_limits(opened, memory_limit)
@@ -145,7 +147,7 @@ class Session(SessionView):
 
     @property
     def timeout(self) -> float | None:
-        """Seconds after which a step ends with StepTimeout, unless ``run`` says otherwise."""
+        """Default number of seconds after which a step ends with StepTimeout; ``run`` may override the default."""
         return self._steps.timeout
 
     @timeout.setter
@@ -159,7 +161,7 @@ class Session(SessionView):
         return f"<Session on {devices}, {state}: {steps.counts.started} steps started, {len(steps.running)} running>"
 
     def __del__(self) -> None:
-        steps = getattr(self, "_steps", None)  # there is none if the arguments were refused
+        steps = getattr(self, "_steps", None)  # None if __init__ has refused its arguments
         if steps is not None and steps.counts.started and not steps.is_closed:
             warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=1)
 
@@ -172,7 +174,7 @@ class Session(SessionView):
         )
 
     def __exit__(self, *_: object) -> None:
-        """Do nothing: ``with`` wants it to be there before it calls `__enter__`."""
+        """Do nothing; ``with`` looks the method up before calling `__enter__`, which raises the error."""
 
     async def __aenter__(self) -> Session:
         self._steps.enter_loop()
@@ -206,20 +208,21 @@ class Session(SessionView):
         fetches : structure of Tensor, Operation, Variable or name
         feeds : mapping, optional
             Values for tensors, a SparseTensorValue for a SparseTensor. Arrays of the tensor's dtype are used without a
-            copy until the step ends, those of another converted where their kind fits and every value is in range.
+            copy until the step ends; others are converted if their kind fits and every value is in range.
         timeout : float, optional
-            Seconds until StepTimeout, from when the step is admitted; the session's own unless given,
-            ``math.inf`` for none.
+            Seconds from the step's admission until StepTimeout; the session's timeout by default, ``math.inf`` for
+            none.
         trace : Trace, optional
-            Gets a span for each operation instance of the step.
+            Receives a span for each operation instance of the step.
         watch : Watch or sequence of Watch, optional
-            Are shown what their tensors are in this step alone, and end with it; see also :meth:`Step.stream`.
+            Receive the values of their tensors in this step alone, and end with the step; see also
+            :meth:`Step.stream`.
         report : Report, optional
-            An empty one, filled with what the loops of this step alone did when it ends. Tables of its own are made
-            for that with the first such step, which takes some 30 us for each operation.
+            An empty report, filled at the step's end with the loops of this step alone. The first such step makes
+            counters of its own, which takes some 30 us for each operation.
         priority : int, optional
-            Where steps wait for a place or for memory, higher ones are next, and among equals the one that came first;
-            that of the block of :func:`tagloom.priority` around, or 0, unless given. Nothing ages.
+            Rank of the step while waiting for a place or for memory: higher ranks are first, and equal ranks in order
+            of arrival; by default the rank of the enclosing block of :func:`tagloom.priority`, or 0. Ranks do not age.
 
         Returns
         -------
@@ -229,7 +232,7 @@ class Session(SessionView):
         Raises
         ------
         GraphError
-            If the step can not be compiled (a placeholder is not fed, a fetch is inside a loop).
+            If the step cannot be compiled (a placeholder is not fed, a fetch is inside a loop).
         OpError
             If an operation fails; the original error is its cause.
         DeadFetchError
@@ -241,7 +244,7 @@ class Session(SessionView):
         """
         steps = self._steps
         watches = () if type(watch) is tuple and not watch else buffers_of_run(watch, self.graph)
-        watch = ()  # it ends if nobody else holds it
+        watch = ()  # no reference of this frame keeps a watch alive after its reader has dropped it
         try:
             level = None if priority is None else checked_priority(priority)
             steps.check_admits()
@@ -257,39 +260,39 @@ class Session(SessionView):
     def make_step(self, fetches: Any, feeds: Sequence[Any] = ()) -> Step[Any]:
         """Compile a step once, to run it many times.
 
-        A step with feeds of unknown sizes is compiled once more for shapes that it is fed the second time, as far as
-        ``Settings.specialize`` allows; it is then as fast as if the sizes were declared.
+        A step with feeds of unknown sizes is compiled once more for shapes fed a second time, as far as
+        ``Settings.specialize`` allows, and is then as fast as with declared sizes.
 
         Parameters
         ----------
         fetches : structure of Tensor, Operation, Variable or name
             As for :meth:`run`.
         feeds : sequence of Tensor, Variable or name
-            What will be fed, in the order in which the step takes the values.
+            Tensors to be fed, in the order of the step's arguments.
 
         Returns
         -------
         Step
-            ``await step(*values)`` gives what :meth:`run` would.
+            ``await step(*values)`` returns the result of :meth:`run`.
 
         Raises
         ------
         GraphError
-            If the step can not be compiled.
+            If the step cannot be compiled.
         """
         self._steps.check_admits()
         return Step(self._steps, make_request(self.graph, fetches), resolve_feeds(self.graph, feeds), feeds)
 
     async def compile(self, fetches: Any, feeds: Sequence[Any] = (), *, watch: Sequence[Any] = ()) -> Step[Any]:
-        """Compile a step as `make_step` does, in a thread: the event loop goes on, and so do other steps.
+        """Compile a step as `make_step` does, in a thread: the event loop and other steps continue.
 
         The graph must not be added to meanwhile. For `fetches`, `feeds` and errors see :meth:`make_step`; the step is
-        also compiled for :meth:`Step.stream` of each tensor, or name of one, in `watch`.
+        also compiled for :meth:`Step.stream` of each tensor, or tensor name, in `watch`.
 
         Returns
         -------
         Step
-            ``await step(*values)`` gives what :meth:`run` would.
+            ``await step(*values)`` returns the result of :meth:`run`.
         """
         self._steps.check_admits()
         request, tensors = make_request(self.graph, fetches), resolve_feeds(self.graph, feeds)
@@ -302,24 +305,24 @@ class Session(SessionView):
     async def partial_run_setup(
         self, fetches: Any, feeds: Sequence[Any] = (), *, trace: Trace | None = None
     ) -> PartialRun:
-        """Begin a step whose feeds are given, and whose fetches are taken, in parts.
+        """Begin a step with feeds and fetches in parts.
 
-        Whatever needs no feed is computed at once, and each operation runs once for all parts. The step counts as
-        running until all is computed or the partial run is closed.
+        Operations that need no feed are computed at once, and each operation runs once for all parts. The step counts
+        as running until all operations have ended or the partial run is closed.
 
         Parameters
         ----------
         fetches : structure of Tensor, Operation, Variable or name
-            All that parts will fetch.
+            Fetches of all parts.
         feeds : sequence of Tensor, Variable or name
-            All that parts will feed.
+            Feeds of all parts.
         trace : Trace, optional
-            Gets a span for each operation instance of the step.
+            Receives a span for each operation instance of the step.
 
         Returns
         -------
         PartialRun
-            To be given to :meth:`partial_run`; ``async with`` closes it.
+            Handle for :meth:`partial_run`; ``async with`` closes the handle.
 
         Raises
         ------
@@ -338,7 +341,7 @@ class Session(SessionView):
                 hint="specify at least one target",
             )
         if request.has_handles:
-            raise GraphError("handles can not be fetched in parts", got=fetches, hint="fetch them by run()")
+            raise GraphError("handles cannot be fetched in parts", got=fetches, hint="fetch them by run()")
         fed = resolve_feeds(self.graph, feeds)
         step = self._steps.compiled(request, fed, partial_run=True, observed=trace is not None)
         return await begin(self._steps, step, trace)
@@ -349,19 +352,19 @@ class Session(SessionView):
     ) -> Any:
         """Run a part of a step: feed some of its values, wait for some of its fetches.
 
-        Parts may wait at the same time. One that is cancelled stops waiting: what it fed stays fed, what it fetched
-        may be fetched again. With the last fetch the step has ended.
+        Several parts may wait at the same time. A cancelled part stops waiting: its feeds stay fed, and its fetches may
+        be fetched again. With the last fetch the step has ended.
 
         Parameters
         ----------
         handle : PartialRun
             From :meth:`partial_run_setup` of this session.
         fetches : structure of Tensor, Operation, Variable or name
-            Of those named there, each once; an empty list for a part that only feeds.
+            Fetches named at the setup, each once; an empty list for a part with feeds alone.
         feeds : mapping, optional
-            Values for tensors named there, each once; they are copied.
+            Values for feeds named at the setup, each once; the values are copied.
         timeout : float, optional
-            Seconds until StepTimeout, which ends the step; the session's own unless given, ``math.inf`` for none.
+            Seconds until StepTimeout, which ends the step; the session's timeout by default, ``math.inf`` for none.
 
         Returns
         -------
@@ -371,10 +374,10 @@ class Session(SessionView):
         Raises
         ------
         GraphError
-            If a feed or fetch was not named, was given or taken before, or needs what was not fed yet: the partial
-            run stays as it was. If it has ended.
+            If a feed or fetch was not named, was fed or fetched before, or a fetch needs a feed not fed yet: the
+            partial run stays as before. If the partial run has ended.
         OpError, DeadFetchError, StepTimeout
-            As for :meth:`run`; it has ended then, also for other parts.
+            As for :meth:`run`; the partial run has then ended, also for other parts.
         SessionClosed
             If the partial run or the session is closed.
         """
@@ -390,22 +393,22 @@ class Session(SessionView):
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """True if the session is closed."""
         return self._steps.is_closed
 
     async def aclose(self, *, drain: float = 0.0) -> None:
-        """Close the session: end running steps with SessionClosed, wait for them, and release everything.
+        """Close the session: end running steps with SessionClosed, wait for them, and release all memory and threads.
 
-        Blocking functions that outlive their steps are waited for too, at most ``Settings.close_seconds``.
-        When cancelled it stops waiting: the steps still end, each in its task, and the last of them releases all.
-        Twice is fine, also while another call drains.
+        Blocking functions outliving their steps are waited for too, for at most ``Settings.close_seconds``. A cancelled
+        call stops waiting: the steps still end, each in its task, and the last step releases the session. Closing twice
+        is fine, also while another call drains.
 
         Parameters
         ----------
         drain : float, optional
-            Seconds in which running steps, and partial runs, may come to their own end; ``math.inf`` for as long as it
-            takes. No more steps begin, also those that functions of running steps ask for, and those that wait for a
-            place end with SessionClosed at once. Variables can be read meanwhile.
+            Seconds in which running steps and partial runs may finish; ``math.inf`` without a limit. Meanwhile no step
+            begins, not even for functions of running steps; waiting steps end with SessionClosed at once; and variables
+            can be read.
         """
         check_seconds(drain, "drain")
         if self._steps.is_stranded:
@@ -417,11 +420,13 @@ class Session(SessionView):
             await self._end()
 
     def call_before_release(self, function: Callable[[], object]) -> None:
-        """Call a function when the last step has ended, and the session still has its variables."""
+        """Register a function to be called after the last step and before the session drops its variables."""
         self._before_release.append(function)
 
     async def _end(self) -> None:
+        """End all steps and blocking calls; the last step releases the session, even if this call is cancelled."""
         self._steps.environment.arbiter.begin_closing()
+        # Before the steps are awaited: a step blocked in a queue would never end by itself.
         self.resources.cancel(SessionClosed("the session was closed", hint=REOPEN))
         try:
             await self._steps.aclose()
@@ -430,13 +435,16 @@ class Session(SessionView):
             await self._steps.after_last(self._release)
 
     async def _release(self) -> None:
-        """Release what steps use, when none runs any longer, also when cancelled; again is fine, and at one time."""
-        self._last_report = self.report()  # figures only, which keep nothing of the step
+        """Release memory, threads and devices after the last step; repeated and concurrent calls are fine."""
+        self._last_report = self.report()  # holds figures alone, so no compiled step stays alive
         while self._before_release:
             self._before_release.pop()()
         self._steps.compiler.cache.clear()
         self._threads.shutdown()
-        async with AsyncExitStack() as closing:  # the last first
+        # The exit stack calls in reverse order: first the observers, which read the session's figures, then the threads
+        # that may still write to resources, the resources and swapped values, which live in device memory, the devices,
+        # and the arbiter last.
+        async with AsyncExitStack() as closing:
             closing.callback(self._steps.environment.arbiter.close)
             for each in self._devices:
                 if each.owned:

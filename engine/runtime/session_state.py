@@ -1,4 +1,4 @@
-"""What a session keeps from step to step, as its users read and write it: variables, and snapshots of all there is."""
+"""A session's state between steps, as users read and write it: variables, and snapshots of all resources."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ R = TypeVar("R")
 
 
 class Capture(NamedTuple):
-    """What a session kept from step to step at one time: see :meth:`Session.capture`.
+    """State of a session between steps at one time: see :meth:`Session.capture`.
 
     Attributes
     ----------
     values : dict of str to dict of str to object
-        By kind ("variables") and name: arrays in the host's memory, not to be written, or structures of them.
+        By kind ("variables") and name: read-only arrays in the host's memory, or structures of them.
     devices : list of str
-        For each leaf of `values`, in order, the device that it came from.
+        Device of origin of each leaf of `values`, in order.
     random_state : RandomState
-        By what the next step would have drawn.
+        Random state of the following step.
     along : object
-        What was called at the same time has returned.
+        Result of the function `along`, called at the same time.
     """
 
     values: Snapshot
@@ -60,18 +60,18 @@ Named = str | Variable
 
 
 class SessionState:
-    """The part of a session that has to do with values that outlive steps.
+    """Base class of a session with the methods for values between steps.
 
     Parameters
     ----------
     graph : Graph
     resources : ResourceManager
-        Keeps the values.
+        Owner of the values.
     devices : tuple of SessionDevice
     steps : StepRunner
-        Says whether the session is open.
+        Owner of the session's steps and of its open or closed state.
     cores : WorkerPool
-        Its threads copy large values.
+        Threads that copy large values.
     """
 
     def __init__(
@@ -94,43 +94,43 @@ class SessionState:
         Parameters
         ----------
         names : str, Variable, or iterable of them, optional
-            Which variables; all that have a value by default.
+            Variables to read; by default all variables with a value.
 
         Returns
         -------
         dict of str to numpy.ndarray
-            By name, of one variable too.
+            By name, also for a single variable.
 
         Raises
         ------
         GraphError
             If the graph has no variable of a name.
         UninitializedVariableError
-            If a variable asked for has no value.
+            If a named variable has no value.
         """
         self._steps.check_open()
-        wanted = self.resources.names(CONTAINER) if names is None else self._wanted(names)
-        slots = self._from_outside("the values restored", slots_of, self.resources, wanted)
+        selected = self.resources.names(CONTAINER) if names is None else self._wanted(names)
+        slots = self._from_outside("the values restored", slots_of, self.resources, selected)
         async with turns_at(slots):
-            self._steps.check_open()
+            self._steps.check_open()  # the session may have been closed while this waited
             values = {slot.name: slot.read() for slot in slots if names is not None or slot.is_initialized}
         return await self._taken_out(values)  # type: ignore[no-any-return]
 
     async def write_variables(
         self, values: Mapping[Any, Any], *, consistent: bool = False, seconds: float = 10.0
     ) -> None:
-        """Set variables, all at one moment or (when one does not fit) none.
+        """Set variables, all at one moment or, when a value does not fit, none.
 
         Parameters
         ----------
         values : mapping of str or Variable to array-like
             New values, of the variables' dtypes and shapes.
         consistent : bool
-            Set them between two steps that use variables, so that each step has the old values of all or the new ones:
-            steps that want to begin meanwhile wait until those under way have ended. Otherwise they are set now, and
-            a step under way may have read some variables and read others later.
+            True to set the variables between two steps that use variables, so each step sees all old or all new values:
+            running steps are waited for, and new steps begin afterwards. Otherwise the variables are set at once, and a
+            running step may see some old and some new values.
         seconds : float
-            How long the steps under way may take to their end.
+            Longest wait for the end of running steps.
 
         Raises
         ------
@@ -144,7 +144,7 @@ class SessionState:
 
     @asynccontextmanager
     async def _between_steps(self, consistent: bool, seconds: float) -> AsyncIterator[None]:
-        """Hold steps that use variables back until the end of the block, if that is asked for."""
+        """Delay new steps that use variables until the end of the block, if `consistent`, and wait for running ones."""
         self._steps.check_open()
         check_seconds(seconds, "seconds")
         if not consistent:
@@ -154,13 +154,14 @@ class SessionState:
             yield
 
     async def _write_variables(self, values: Mapping[Any, Any]) -> None:
+        """Convert all values, then set all variables: `_fitting` raises before any slot exists."""
         self._steps.check_open()
         arrays = self._fitting({self._name(key): value for key, value in values.items()})
         slots = self._from_outside("the values restored", slots_of, self.resources, arrays)
         await self._put_in("the new values of variables", arrays, slots, partial(prepare_slots, slots))
 
     async def snapshot(self) -> Snapshot:
-        """Return copies of all that the session keeps from step to step, taken at one time: between two updates.
+        """Return copies of the session's state between steps, all taken at one time, between two updates.
 
         Returns
         -------
@@ -176,20 +177,20 @@ class SessionState:
     async def restore(
         self, snapshot: Mapping[str, Mapping[str, Any]], *, consistent: bool = False, seconds: float = 10.0
     ) -> None:
-        """Let the session hold again what it held at a snapshot, its own or that of another session of this graph.
+        """Restore the session's state from a snapshot of this session or of another session of this graph.
 
         Parameters
         ----------
         snapshot : mapping of str to mapping of str to object
-            What :meth:`snapshot` returned, or a part of it; what is not in it stays as it is.
+            Result of :meth:`snapshot`, or a part of the result; other state is unchanged.
         consistent, seconds
             As for :meth:`write_variables`.
 
         Raises
         ------
         GraphError, DtypeError, ShapeError
-            If a value does not fit its variable, or a state what the graph has of its name. Then nothing has changed,
-            nor if there is no memory.
+            If a value does not fit its variable, or a state the graph's resource of its name. Then nothing has changed,
+            and neither if memory is short.
         CheckpointError
             If steps that use variables do not end in time. Then nothing has changed.
         """
@@ -197,6 +198,7 @@ class SessionState:
             await self._restore(snapshot)
 
     async def _restore(self, snapshot: Mapping[str, Mapping[str, Any]]) -> None:
+        """Restore variables and other resources; resources named by the snapshot are made first, if missing."""
         self._steps.check_open()
         variables = self._fitting(snapshot.get(CONTAINER, {}))
         saved = {**snapshot, CONTAINER: variables}
@@ -205,7 +207,7 @@ class SessionState:
             walk = self.graph.root.walk()
             self._require_here(op for op in walk if op.definition.outlives_step and op.attrs["shared_name"] in others)
             self._from_outside("the values restored", make_shared, self.graph, self.resources, others)
-        # What is still to be read goes to where it stays at once, so that there must be slots for it.
+        # Values not read from the file yet are read straight into their variables' memory, so the slots must exist.
         unread = [name for name, value in variables.items() if isinstance(value, UnreadArray)]
         self._from_outside("the values restored", slots_of, self.resources, unread)
         await self._put_in("the values restored", saved, self.resources, self.resources.prepare)
@@ -213,27 +215,27 @@ class SessionState:
     async def capture(
         self, *, consistent: bool = False, seconds: float = 10.0, along: Callable[[], Any] | None = None
     ) -> Capture:
-        """Return all that the session keeps from step to step, at one time: arrays of the host's memory without a copy.
+        """Return the session's state between steps at one time, without copies of arrays in the host's memory.
 
-        Arrays are the session's own, read-only, and keep their values: as long as somebody holds the array of a
-        variable, an update makes a new one. So a snapshot takes a few microseconds for each variable, and memory only
-        as updates come; let go of its arrays, one after another, as soon as they are written.
+        The arrays are the session's own, read-only, and keep their values: while a variable's array is referenced, an
+        update makes a new array. So a capture takes a few microseconds for each variable, and memory only as updates
+        come; drop each array as soon as it is written.
 
         Parameters
         ----------
         consistent : bool
-            Take it between two steps that update variables, so that it has all updates of each step or none of them.
-            Such steps that want to begin meanwhile wait until those under way have ended. Otherwise it is taken now,
+            True to capture between two steps that update variables, so the capture has all updates of each step or
+            none: running steps are waited for, and new steps begin afterwards. Otherwise the state is captured at once,
             between two updates of each variable.
         seconds : float, optional
-            How long the steps under way may take to their end.
+            Longest wait for the end of running steps.
         along : callable, optional
-            Called at the same time; its result becomes the capture's `along`.
+            Function called at the same time; its result becomes the capture's `along`.
 
         Returns
         -------
         Capture
-            Parts of its values may be `Deferred`, as the elements that a pipeline holds.
+            Parts of its values may be `Deferred`, as the elements in a pipeline.
 
         Raises
         ------
@@ -250,16 +252,18 @@ class SessionState:
             if any(each.turns is not None and each.turns.taken for each in self.resources):
                 await held.enter_async_context(turns_at(self.resources))
             self._steps.check_open()
+            # Nothing is awaited between these lines, so the state, the random state and `along` belong together.
             values, state = self.resources.snapshot(), self._steps.random_state
-            found = None if along is None else along()
+            result = None if along is None else along()
+        # Looked up before copies to the host replace the devices' arrays.
         places = homes_of(nest.flatten(values), self._devices)
         if any(each.device.arrays is not None for each in self._devices):
             values = await copied_out(values, [each.device for each in self._devices])
-        return Capture(values, places, state, found)
+        return Capture(values, places, state, result)
 
     @property
     def random_state(self) -> RandomState:
-        """By what the random operations of the next step draw; set it to let them draw what they drew elsewhere."""
+        """Seed and step number of the next step's random operations; set both to repeat earlier draws."""
         return self._steps.random_state
 
     @random_state.setter
@@ -269,38 +273,39 @@ class SessionState:
 
     @property
     def is_adrift(self) -> bool:
-        """True if the session is open but the event loop that it was used on is closed."""
+        """True if the session is open but its event loop is closed."""
         return self._steps.is_adrift
 
     def names_in_use(self) -> set[str]:
-        """Return the names of variables, and whatever else outlives steps, that steps use now, or threads."""
+        """Return the names of variables and other resources in use by running steps or by threads."""
         steps = [each.step for each in list(self._steps.running) if not each.loop.is_closed()]
-        found = {node.attrs["shared_name"] for step in steps for node in step.plan.nodes if "shared_name" in node.attrs}
-        return found | self.resources.names_in_turn()
+        names = {node.attrs["shared_name"] for step in steps for node in step.plan.nodes if "shared_name" in node.attrs}
+        return names | self.resources.names_in_turn()
 
     def list_devices(self) -> list[DeviceAttributes]:
-        """Return the session's devices: their names, types, and limits of memory."""
+        """Return names, types and memory limits of the session's devices."""
         return [each.attributes() for each in self._devices]
 
     def reset_peak_memory_stats(self) -> None:
-        """Let ``statistics().peak_bytes``, and that of each device, begin anew from what is in use now."""
+        """Reset ``statistics().peak_bytes``, and each device's peak, to the bytes in use now."""
         for device in self._devices:
             if device.pool is not None:
                 device.pool.reset_peak()
 
     def _wanted(self, names: Named | Iterable[Named]) -> list[str]:
-        """Return names, each of a variable of the graph or of a value that the session keeps."""
-        listed = [names] if isinstance(names, (str, Variable)) else names
-        found = [self._name(each) for each in listed]
+        """Return the names of variables; GraphError for a name with neither a variable nor a kept value."""
+        keys = [names] if isinstance(names, (str, Variable)) else names
+        checked = [self._name(key) for key in keys]
         known = dict.fromkeys([*self._variables(), *self.resources.names(CONTAINER)])
-        for name in found:
+        for name in checked:
             if name not in known:
                 raise no_such_variable(name, known)
-        return found
+        return checked
 
     def _name(self, key: object) -> str:
+        """Return the name of a variable of this graph; names themselves are not checked here."""
         if isinstance(key, Variable):
-            self.graph.as_graph_element(key)  # refuses one of another graph
+            self.graph.as_graph_element(key)  # raises for a variable of another graph
             return key.name
         if isinstance(key, str):
             return key
@@ -315,12 +320,13 @@ class SessionState:
         return {v.name: v for v in self.graph.collections.get("variables", ())}
 
     def _fitting(self, values: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
-        found = fitting(values, variables := self._variables())
-        self._require_here(variables[name].handle.op for name in found if name in variables)
-        return found
+        """Return values converted for their variables; raise if a value does not fit, or lives on another machine."""
+        arrays = fitting(values, variables := self._variables())
+        self._require_here(variables[name].handle.op for name in arrays if name in variables)
+        return arrays
 
     def _require_here(self, operations: Iterable[Operation]) -> None:
-        """Raise GraphError if something that is given values is on a device of another machine."""
+        """Raise GraphError if one of the operations is on a device of another machine, out of this session's reach."""
         require_here(operations, [each.spec for each in self._devices])
 
     async def _put_in(
@@ -330,8 +336,12 @@ class SessionState:
         resources: Iterable[Resource],
         prepare: Callable[[Mapping[str, Any]], Callable[[], None]],
     ) -> None:
-        """Give values to resources: ``prepare(values)`` makes what that takes, and returns what does it at once."""
+        """Store values in resources: ``prepare(values)`` allocates, and returns a function that stores without failing.
+
+        `what` names the values in an error about memory.
+        """
         async with turns_at(resources):
+            # `prepare` may copy large values, in a thread; the change itself is brief, and made on the loop's thread.
             allowed = partial(allowed_in(self._devices[0].contexts.pool, prepare), values)
             change = await made_elsewhere(self._cores.calls, values, partial(self._from_outside, what, allowed))
             self._steps.check_open()

@@ -1,4 +1,4 @@
-"""What a session shows of what it does: statistics, reports of its last steps, and values while steps run."""
+"""Observation of a session: statistics, reports of its last steps, and values while steps run."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from .steps.report import Report, report_of
 from .steps.runner import StepRunner
 
 _logger = logging.getLogger("tagloom")
-_numbers = count()  # of sessions that may be looked at and have no name
+_numbers = count()  # default names of observed sessions
 
 
 class SessionView(SessionState):
-    """The part of a session that has to do with seeing what it does.
+    """Base class of a session with the methods for observing steps.
 
     Parameters
     ----------
     graph, resources, devices, steps, cores
         As of SessionState.
     threads : BlockingCalls
-        Call functions that block.
+        Threads that call blocking functions.
     swapping : Swapping
-        Keeps saved values elsewhere.
+        Swapped values of the session.
     """
 
     def __init__(
@@ -54,11 +54,11 @@ class SessionView(SessionState):
         self._threads = threads
         self._swapping = swapping
         self._tellers = Tellers()
-        self._observing = AsyncExitStack()  # what `Settings.observe` has begun
-        self._last_report = Report()  # once it is closed
+        self._observing = AsyncExitStack()  # the server opened for `Settings.observe`
+        self._last_report = Report()  # the report of a closed session
 
     def statistics(self) -> Statistics:
-        """Return a snapshot of counts; those of a closed session too."""
+        """Return a snapshot of the session's counts; also available after closing."""
         return Statistics(
             **self._steps.figures(),
             orphaned=self._threads.orphaned + self._cores.orphaned,
@@ -68,91 +68,89 @@ class SessionView(SessionState):
         )
 
     def include_statistics(self, kind: str, name: str, source: TellsStatistics) -> None:
-        """Let :meth:`statistics` tell of something else too, as long as it lives: a Checkpointer, a pipeline.
+        """Add a source of statistics, such as a Checkpointer or a pipeline, to :meth:`statistics`.
 
         Parameters
         ----------
         kind : str
-            In the plural: "checkpoints". A key of ``statistics().figures``.
+            Plural noun, as "checkpoints": key of ``statistics().figures``.
         name : str
-            A key of what is there.
+            Key of the source in ``statistics().figures[kind]``.
         source : object
-            Its ``statistics()`` returns a frozen dataclass, from any thread. It is held weakly.
+            Object with a method ``statistics()`` returning a frozen dataclass, callable from any thread; held weakly.
         """
         self._tellers.add(kind, name, source)
 
     def watch(self, tensor: Any, *, limit: int = 16, policy: str = "block") -> Watch:
-        """Return an async iterator over the values of a tensor in the steps that start from now on.
+        """Return an async iterator over the values of a tensor in the steps started from now on.
 
-        It gives one value for each iteration in which the tensor is computed, in the order of computation, and ends
-        with those steps. Only steps whose fetches need the loop or branch that the tensor is in compute it.
+        The iterator yields one value for each iteration computing the tensor, in the order of computation, and ends
+        with these steps. Only steps whose fetches need the tensor's loop or branch compute the tensor.
 
         Parameters
         ----------
         tensor : Tensor or name
-            Of any dtype with values, in the body of a loop or branch, or outside.
+            Tensor of any dtype with values, in the body of a loop or branch, or outside.
         limit : int, optional
             Most values kept for the reader.
         policy : {'block', 'latest'}, optional
-            When there is no room the step waits for the reader, at most a window of iterations ahead; or the oldest
-            value is dropped.
+            When there is no room, the step waits for the reader, at most a window of iterations ahead (block), or the
+            oldest value is dropped (latest).
 
         Returns
         -------
         Watch
-            Iterate with ``async for``; ``async with`` closes it early.
+            Iterate with ``async for``; ``async with`` ends the watch early.
 
         Raises
         ------
         GraphError
-            If it is no tensor with values of this graph, is watched already, or an option is out of range.
+            If `tensor` is no tensor with values of this graph or is watched already, or an option is out of range.
         """
         self._steps.check_admits()
         return self._steps.watches.add(Watch(self.graph.as_graph_element(tensor), limit=limit, policy=policy))
 
     def report(self) -> Report:
-        """Say of each loop of the last step how far its iterations overlapped and what kept them from more.
+        """Return a report of the last step's loops: the overlap of iterations and its limiting cause.
 
-        Steps of the same fetches and feeds that ran at the same time are counted together. A step that still runs is
-        reported as far as it got.
+        Concurrent steps of the same fetches and feeds are counted together. A running step is reported up to now.
 
         Returns
         -------
         Report
-            Empty before the first step; ``print`` it. That of a session which is closed stays as it was then.
+            Printable; empty before the first step. After closing, the report from the time of closing.
         """
         last = self._steps.compiler.cache.last
         return self._last_report if last is None else report_of(*last)
 
     @asynccontextmanager
     async def observe(self, name: str | None = None) -> AsyncIterator[Path]:
-        """Let others look at this session in an ``async with``: `tagloom top`, scripts, what gathers metrics.
+        """Serve statistics of this session within an ``async with``: to `tagloom top`, scripts and metrics collectors.
 
-        The session tells its statistics and what its loops did over a socket that only its user may open, in a
-        directory that only the user may enter: ``$XDG_RUNTIME_DIR/tagloom``, or ``tagloom-<uid>`` among temporary
-        files. The event loop answers, when somebody asks. It speaks HTTP: ``/statistics`` is JSON, ``/metrics`` is for
-        Prometheus.
+        Statistics and loop reports are served over a socket accessible only to the session's user, in a directory
+        accessible only to the user: ``$XDG_RUNTIME_DIR/tagloom``, or ``tagloom-<uid>`` among temporary files. The event
+        loop answers requests in HTTP: ``/statistics`` is JSON, ``/metrics`` is for Prometheus.
 
         Parameters
         ----------
         name : str, optional
-            What the session is called there; by default a number.
+            Name of the session in answers; by default a number.
 
         Yields
         ------
         Path
-            Of the socket, which is removed at the end.
+            Path of the socket, which is removed at the end.
 
         Raises
         ------
         TagloomError, OSError
-            If there can be no socket.
+            If no socket can be opened.
         SessionClosed
             If the session is closed.
         """
         self._steps.check_open()
         self._steps.enter_loop()
-        from .observe.serving import StatisticsServer  # with sockets; few sessions are looked at
+        from .observe.serving import StatisticsServer  # here, as few sessions need its imports
 
         server = StatisticsServer(self, str(next(_numbers)) if name is None else name)
         try:
@@ -161,9 +159,12 @@ class SessionView(SessionState):
             server.close()
 
     async def observe_if_set(self) -> None:
-        """Do what ``Settings.observe`` says, until the session is closed; what prevents it is logged."""
+        """Serve statistics until the session is closed, if ``Settings.observe`` is set; log a failure to open a socket.
+
+        A session must work where no socket can be opened, so the error is not raised.
+        """
         if self._steps.environment.settings.observe and not self._steps.is_closed:
             try:
                 await self._observing.enter_async_context(self.observe())
             except (TagloomError, OSError) as error:
-                _logger.warning("this session can not be looked at: %s", error)
+                _logger.warning("this session cannot be observed: %s", error)

@@ -1,4 +1,4 @@
-"""The one synchronous face of a session, for scripts."""
+"""Synchronous sessions, for scripts and notebooks."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ _LONGEST_WAIT = 0.1  # seconds until a lost interrupt is noticed
 
 
 class SyncSession:
-    """A Session in an event loop of its own, in a thread.
+    """A Session in an event loop of its own, in a thread, for scripts and notebooks.
 
-    Use it in scripts and notebooks. Where another event loop runs in the calling thread it is refused, unless it is
-    `blocking`: that loop stands still during each call. Its methods take and return what those of :class:`Session` do.
+    In a thread with a running event loop, calls are refused, unless the session is `blocking`: the running loop then
+    stands still during each call. Methods have the arguments and results of :class:`Session`.
 
-    The thread starts with the first call. A process that is forked before has a usable copy of the session, a process
-    that is forked after it has a closed one.
+    The thread starts with the first call. A process forked before the first call has a usable copy of the session, a
+    process forked later has a closed copy.
 
     Parameters
     ----------
     *args, **kwargs
         The arguments of :class:`Session`.
     blocking : bool, optional
-        True to wait also in a thread that runs an event loop, False to refuse that everywhere. By default the event
-        loop of a notebook waits, as the cell is all that runs there, and every other one is refused.
+        True to wait also in a thread with a running event loop, False to refuse such calls everywhere. By default a
+        notebook's event loop waits, because a cell has the loop to itself, and every other loop is refused.
 
     Raises
     ------
     TagloomError
-        If an event loop runs in this thread and may not be kept waiting.
+        If an event loop runs in this thread and may not be blocked.
 
     Examples
     --------
@@ -68,7 +68,7 @@ class SyncSession:
         self._session = Session(*args, **kwargs)
         self._scope = PersistentScope(Scope(self._session.graph.root))
         self._serving: _Serving | None = None  # from the first call on
-        self._lock = threading.Lock()  # guards all that follows
+        self._lock = threading.Lock()  # guards `_serving` and the attributes below
         self._calls: set[_Call] = set()  # under way, in any thread
         self._closer: threading.Thread | None = None
         self._closed = threading.Event()
@@ -81,7 +81,7 @@ class SyncSession:
         return repr(self._session).replace("<Session", "<SyncSession", 1)
 
     def __del__(self) -> None:
-        closed = getattr(self, "_closed", None)  # there is none if the arguments were refused
+        closed = getattr(self, "_closed", None)  # None if __init__ has refused its arguments
         if closed is not None and self._closer is None:
             warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=1)
             if self._serving is not None:
@@ -96,11 +96,11 @@ class SyncSession:
         )
 
     async def __aexit__(self, *_: object) -> None:
-        """Do nothing: ``async with`` wants it to be there before it calls `__aenter__`."""
+        """Do nothing; ``async with`` looks the method up before calling `__aenter__`, which raises the error."""
 
     def strand(self, parent: int) -> None:
-        """Be closed for this process, a child of the one `parent`, if the session's thread runs there."""
-        self._lock = threading.Lock()  # a thread of the parent may have held the other one
+        """Mark the session as closed in this child of the process `parent` if its thread was started in the parent."""
+        self._lock = threading.Lock()  # a thread of the parent may hold the inherited lock for ever
         if self._closer is None and self._serving is not None:
             self._why_closed = f"this session was opened in process {parent}, this is a child of it"
             self._closer = threading.current_thread()
@@ -116,7 +116,7 @@ class SyncSession:
 
     @property
     def blocking(self) -> bool | None:
-        """True if calls may keep an event loop of their thread waiting; None if only that of a notebook."""
+        """True if calls may block an event loop of their thread; None if only a notebook's loop."""
         return self._blocking
 
     @property
@@ -142,13 +142,13 @@ class SyncSession:
 
     @typed_sync_make_step
     def make_step(self, fetches: Any, feeds: Sequence[Any] = ()) -> SyncStep[Any]:
-        """Compile a step, to be called with values for `feeds`, that gives `fetches`; see :meth:`Session.make_step`."""
+        """Compile a step that maps values for `feeds` to `fetches`; see :meth:`Session.make_step`."""
         return SyncStep(self._call(_at_once, self._session.make_step, fetches, feeds), self._call)
 
     def partial_run_setup(
         self, fetches: Any, feeds: Sequence[Any] = (), *, trace: Trace | None = None
     ) -> SyncPartialRun:
-        """Begin a step in parts; `fetches`, `feeds` and `trace` are those of :meth:`Session.partial_run_setup`."""
+        """Begin a step in parts; `fetches`, `feeds` and `trace` are as of :meth:`Session.partial_run_setup`."""
         handle = self._call(self._session.partial_run_setup, fetches, feeds, trace=trace)
         return SyncPartialRun(handle, partial(self._call, handle.aclose))
 
@@ -161,7 +161,7 @@ class SyncSession:
         *,
         timeout: float | None = None,
     ) -> Any:
-        """Run a part: `handle`, `fetches`, `feeds` and `timeout` are those of :meth:`Session.partial_run`."""
+        """Run a part: `handle`, `fetches`, `feeds` and `timeout` are as of :meth:`Session.partial_run`."""
         inner = handle.handle if isinstance(handle, SyncPartialRun) else handle
         return self._call(self._session.partial_run, inner, fetches, feeds, timeout=timeout)
 
@@ -174,18 +174,18 @@ class SyncSession:
         self._call(self._session.write_variables, values, consistent=consistent, seconds=seconds)
 
     def snapshot(self) -> dict[str, dict[str, Any]]:
-        """Return copies of all that the session keeps from step to step; see :meth:`Session.snapshot`."""
+        """Return copies of the session's state between steps; see :meth:`Session.snapshot`."""
         return self._call(self._session.snapshot)  # type: ignore[no-any-return]
 
     def restore(
         self, snapshot: Mapping[str, Mapping[str, Any]], *, consistent: bool = False, seconds: float = 10.0
     ) -> None:
-        """Let the session hold what `snapshot` says; see :meth:`Session.restore` for `consistent` and `seconds`."""
+        """Restore the session's state from `snapshot`; see :meth:`Session.restore` for `consistent` and `seconds`."""
         self._call(self._session.restore, snapshot, consistent=consistent, seconds=seconds)
 
     @property
     def random_state(self) -> RandomState:
-        """By what the random operations of the next step draw; see :attr:`Session.random_state`."""
+        """Seed and step number of the next step's random operations; see :attr:`Session.random_state`."""
         return self._session.random_state
 
     @random_state.setter
@@ -193,7 +193,7 @@ class SyncSession:
         self._call(_at_once, setattr, self._session, "random_state", state)
 
     def statistics(self) -> Statistics:
-        """Return a snapshot of counts."""
+        """Return a snapshot of the session's counts."""
         return self._session.statistics()
 
     def list_devices(self) -> list[DeviceAttributes]:
@@ -201,22 +201,22 @@ class SyncSession:
         return self._session.list_devices()
 
     def reset_peak_memory_stats(self) -> None:
-        """Let peaks of memory begin anew; see :meth:`Session.reset_peak_memory_stats`."""
+        """Reset memory peaks to the bytes in use now; see :meth:`Session.reset_peak_memory_stats`."""
         self._session.reset_peak_memory_stats()
 
     def report(self) -> Report:
-        """Say what the loops of the last step did; see :meth:`Session.report`."""
+        """Return a report of the last step's loops; see :meth:`Session.report`."""
         return self._session.report()
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """True if the session is closed."""
         return self._session.closed
 
     def close(self, *, drain: float = 0.0) -> None:
         """End running steps and the thread; closing twice is fine, and so is closing in several threads.
 
-        For `drain`, which is for steps that other threads run, see :meth:`Session.aclose`.
+        `drain` lets steps of other threads finish; see :meth:`Session.aclose`.
         """
         check_seconds(drain, "drain")
         self._refuse_running_loop()
@@ -224,13 +224,14 @@ class SyncSession:
             self._start()
             first, self._closer = self._closer is None, self._closer or threading.current_thread()
         if not first:
-            if self._closer is not threading.current_thread():  # as in a handler of a signal that came while closing
+            # In the closing thread itself, as in the handler of a signal, waiting would never end.
+            if self._closer is not threading.current_thread():
                 self._closed.wait()
             return
         try:
             self._await(_Call(partial(self._end, drain)))
         finally:
-            for call in list(self._calls):  # they came before, and end with the session's steps
+            for call in list(self._calls):  # earlier calls of other threads, which end with the session's steps
                 call.wait()
             try:
                 self._started().end()
@@ -238,18 +239,18 @@ class SyncSession:
                 self._closed.set()
 
     async def _end(self, drain: float) -> None:
-        """Close the session, and end what functions have begun in the loop."""
+        """Close the session, and end the async generators that functions have left open in the loop."""
         await self._session.aclose(drain=drain)
         await self._loop.shutdown_asyncgens()
 
     def call(self, function: Callable[..., Coroutine[Any, Any, Any]], *args: Any, **kwargs: Any) -> Any:
-        """Return what ``await function(session, *args, **kwargs)`` gives in the session's loop, with its Session."""
+        """Return the result of ``await function(session, *args, **kwargs)`` in the session's loop, with its Session."""
         return self._call(function, self._session, *args, **kwargs)
 
     def _call(self, function: Callable[..., Coroutine[Any, Any, Any]], *args: Any, **kwargs: Any) -> Any:
         """Await ``function(*args, **kwargs)`` in the session's loop, in the caller's context.
 
-        An interrupt of the waiting thread cancels the call, and is raised when that has ended.
+        An interrupt of the waiting thread cancels the call, and is raised when the call has ended.
         """
         self._refuse_running_loop()
         call = _Call(partial(function, *args, **kwargs))
@@ -264,7 +265,7 @@ class SyncSession:
             self._calls.discard(call)
 
     def _start(self) -> None:
-        """Start the thread with the session's event loop, unless it runs; with the lock held."""
+        """Start the thread with the session's event loop, unless it runs; the caller holds the lock."""
         if self._serving is None:
             self._serving = _Serving()
 
@@ -281,6 +282,7 @@ class SyncSession:
         refuse_running_loop(self._blocking, "SyncSession", _AWAITED, own)
 
     def _await(self, call: _Call) -> Any:
+        """Run a call in the session's loop and wait for its end, also after an interrupt, which cancels the call."""
         try:
             self._loop.call_soon_threadsafe(call.start)
             call.wait()
@@ -291,7 +293,7 @@ class SyncSession:
         try:
             return call.result()
         except TagloomError as error:
-            error.source = error.source or user_source()  # the caller's line is not on the stack of the loop's thread
+            error.source = error.source or user_source()  # the loop's thread does not have the caller's line
             raise
 
 
@@ -312,7 +314,7 @@ class _Call:
             self._task.cancel()
 
     def wait(self) -> None:
-        """Wait for the end; by short waits, since a signal that comes just before a wait does not interrupt it."""
+        """Wait for the end; by short waits, since a signal just before a wait does not interrupt the wait."""
         while not self._ended.wait(_LONGEST_WAIT):
             pass
 
@@ -325,7 +327,7 @@ class _Call:
 
 
 class _Serving:
-    """A thread that runs an event loop until the loop is stopped, with threads for what blocks."""
+    """Thread running an event loop until the loop is stopped, with a default executor of its own."""
 
     def __init__(self) -> None:
         self.loop: asyncio.AbstractEventLoop = asyncio.new_event_loop()
@@ -335,10 +337,10 @@ class _Serving:
         self.thread.start()
 
     def end(self) -> None:
-        """Wait for what the threads do, then end the loop and its thread.
+        """Wait for the executor's calls, then end the loop and its thread.
 
-        The calling thread waits: ``loop.shutdown_default_executor`` starts one for it, which from Python 3.12 on is
-        refused while the interpreter ends, when sessions of functions are closed.
+        The calling thread waits itself: ``loop.shutdown_default_executor`` would start a thread for the wait, which
+        Python 3.12 and later refuse while the interpreter ends, the time when sessions of functions are closed.
         """
         try:
             self._executor.shutdown()
@@ -348,7 +350,7 @@ class _Serving:
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    """Run a loop until it is stopped; an exit that a kernel raises is the caller's, the thread goes on."""
+    """Run a loop until its stop; an exit raised by a kernel reaches the caller, and the thread continues."""
     while True:
         try:
             loop.run_forever()
@@ -358,7 +360,7 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _leave(session: Session, loop: asyncio.AbstractEventLoop) -> None:
-    """Close a session that nobody holds, and end the thread of its loop."""
+    """Close a session without references, and end the thread of its loop."""
     loop.create_task(session.aclose()).add_done_callback(lambda _: loop.stop())
 
 

@@ -1,4 +1,4 @@
-"""What a SyncSession gives out: steps, streams and partial runs that are used without an event loop."""
+"""Synchronous wrappers of steps, streams and partial runs, returned by a SyncSession."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class SyncStep(Generic[R_co]):
-    """A Step of a SyncSession; call it with the fed values in the order of its feeds.
+    """A Step of a SyncSession, called with the fed values in the order of its feeds.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class SyncStep(Generic[R_co]):
         return repr(self._step).replace("<Step", "<SyncStep", 1)
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the same as of a Step."""
+        """Return the HTML of the step, as a notebook shows a Step."""
         return self._step._repr_html_()
 
     def __call__(
@@ -67,18 +67,18 @@ class SyncStep(Generic[R_co]):
     ) -> SyncStream:
         """Run the step, and read the values of a tensor as they are computed: ``for value in step.stream(...)``.
 
-        `tensor`, `values`, `limit`, `policy`, `timeout`, `trace` and `priority` are those of :meth:`Step.stream`.
+        `tensor`, `values`, `limit`, `policy`, `timeout`, `trace` and `priority` are as of :meth:`Step.stream`.
         """
         options: dict[str, Any] = {"limit": limit, "policy": policy, "timeout": timeout, "priority": priority}
         stream = self._step.stream(tensor, *values, trace=trace, **options)
         return SyncStream(stream, self._call)
 
     def to_text(self) -> str:
-        """Return what each device does, an operation a line, and the channels between them."""
+        """Return the operations of each device, one per line, and the channels between devices."""
         return self._step.to_text()
 
     def to_dot(self) -> str:
-        """Return the same as text that Graphviz draws: ``dot -Tsvg``."""
+        """Return the operations and channels in Graphviz's language, for ``dot -Tsvg``."""
         return self._step.to_dot()
 
 
@@ -115,12 +115,12 @@ class SyncStream:
         self.close()
 
     def result(self) -> Any:
-        """Return what was fetched, once the run has ended; see :meth:`StepStream.result`."""
+        """Return the fetched values, once the run has ended; see :meth:`StepStream.result`."""
         return self._call(self._stream.result)
 
     def close(self) -> None:
-        """End the run, unless it has ended, and wait for its end; twice is fine, and so is after its session's end."""
-        with suppress(SessionClosed):
+        """End the run, if still running, and wait for its end; repeated calls and calls after the session are fine."""
+        with suppress(SessionClosed):  # the session's end has ended the run
             self._call(self._stream.aclose)
 
 
@@ -131,13 +131,13 @@ class SyncPartialRun:
     ----------
     handle : PartialRun
     close : callable
-        Closes it in the session's loop.
+        Closes the partial run in the session's loop.
 
     Attributes
     ----------
     handle : PartialRun
     done : bool
-        Whether no more parts can be run.
+        True if no more parts can be run.
     """
 
     def __init__(self, handle: PartialRun, close: Callable[[], None]) -> None:
@@ -152,11 +152,11 @@ class SyncPartialRun:
 
     @property
     def done(self) -> bool:
-        """Whether no more parts can be run."""
+        """True if no more parts can be run."""
         return self.handle.done
 
     def close(self) -> None:
-        """End the step, if it still runs, and wait for its end; twice is fine, and so is after its session's end."""
+        """End the step, if still running, and wait for its end; repeated calls and calls after the session are fine."""
         if not self.handle.done:
             self._close()
 

@@ -1,11 +1,12 @@
-"""Types of `run` and `make_step`, of a Session and a SyncSession: which values belong to which fetches.
+"""Types of `run` and `make_step`, of a Session and a SyncSession: the types of values by the types of fetches.
 
-A tensor or variable gives an array, an operation None, a SparseTensor its value; a tuple of two or three of them gives
-a tuple of theirs, a list or dict of tensors gives a list or dict of arrays. What is nested deeper, or consists of named
-tuples, dataclasses or registered containers, gives Any.
+A tensor or variable yields an array, an operation None, a SparseTensor its value; a tuple of two or three of them
+yields a tuple of their values, a list or dict of tensors a list or dict of arrays. Deeper structures, named tuples,
+dataclasses and registered containers yield Any.
 """
 
-# The four protocols say the same of results that are awaited, returned, or given by a step each time.
+# The four protocols have the same overloads: type checkers cannot abstract over whether a result is awaited, returned,
+# or returned by a step.
 
 from __future__ import annotations
 
@@ -172,20 +173,20 @@ class SyncMakeStep(Protocol):
 
 
 def typed_run(method: Callable[..., Any]) -> Run:
-    """Return a method as it is, with the type of `Session.run`."""
+    """Return a method unchanged, with the type of `Session.run`."""
     return cast(Run, method)
 
 
 def typed_sync_run(method: Callable[..., Any]) -> SyncRun:
-    """Return a method as it is, with the type of `SyncSession.run`."""
+    """Return a method unchanged, with the type of `SyncSession.run`."""
     return cast(SyncRun, method)
 
 
 def typed_make_step(method: Callable[..., Any]) -> MakeStep:
-    """Return a method as it is, with the type of `Session.make_step`."""
+    """Return a method unchanged, with the type of `Session.make_step`."""
     return cast(MakeStep, method)
 
 
 def typed_sync_make_step(method: Callable[..., Any]) -> SyncMakeStep:
-    """Return a method as it is, with the type of `SyncSession.make_step`."""
+    """Return a method unchanged, with the type of `SyncSession.make_step`."""
     return cast(SyncMakeStep, method)

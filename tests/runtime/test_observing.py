@@ -152,7 +152,7 @@ async def test_a_directory_that_others_may_enter_is_refused(runtime_directory, c
     broken = broken_directories(runtime_directory / "tagloom")
     next(broken)
     async with tg.Session(graph_of_one(), settings=replace(DEFAULTS, observe=True)) as session:
-        assert "can not be looked at" in caplog.text, "and the session works all the same"
+        assert "cannot be observed" in caplog.text, "and the session works all the same"
         assert await session.run(session.graph.y) == 2.0
 
 

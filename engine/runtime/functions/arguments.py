@@ -1,4 +1,4 @@
-"""What a traced function is called with: which of its arguments are tensors, and what makes two calls alike."""
+"""Arguments of traced functions: the tensors among them, and the keys by which calls share a trace."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TensorSpec:
     Parameters
     ----------
     shape : sequence of int or None
-        None for dimensions that change from call to call; None itself for any shape.
+        None for dimensions that change from call to call; None alone for any shape.
     dtype : dtype-like, optional
 
     Examples
@@ -63,13 +63,13 @@ class Arguments:
     values : dict of str to object
         By parameter, in their order.
     key : tuple
-        Equal for calls that one trace serves.
+        Equal for calls served by the same trace.
     leaves : list of array-like
         The tensors among the arguments, in order.
     symbolic : bool
-        Whether one of them belongs to a graph.
+        True if an argument belongs to a graph.
     constants : set of str
-        Parameters whose values Python has to know: by name, or as nobody gave them and they have their defaults.
+        Parameters whose values are constants of the trace: static arguments, and defaults of omitted parameters.
     """
 
     values: dict[str, Any]
@@ -80,15 +80,15 @@ class Arguments:
 
 
 class Parameters:
-    """The parameters of a function, and which of them are what.
+    """Parameters of a function, divided into tensors and constants.
 
     Parameters
     ----------
     function : callable
     input_signature : sequence of structures of TensorSpec, or None
-        Of the first parameters.
+        Specs of the first parameters.
     static_argnames : str or sequence of str
-        Parameters whose values Python has to know.
+        Parameters whose values are constants of a trace.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Parameters:
         self._specs: dict[str, Any] = dict(zip(names, specs))
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
-        """Return the arguments of a call; TypeError, as Python has it, if they do not fit the parameters."""
+        """Return the arguments of a call; TypeError, as in Python, if they do not fit the parameters."""
         try:
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -131,7 +131,7 @@ class Parameters:
         return arguments
 
     def _misfit(self, error: TypeError, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TypeError:
-        """Return an error that names the function, its parameters, and what was given."""
+        """Return an error with the function's signature and the types of the arguments passed."""
         given = [*(type(value).__name__ for value in args), *(f"{k}={type(v).__name__}" for k, v in kwargs.items())]
         wanted = f"{self._name}{self._signature.replace(return_annotation=inspect.Signature.empty)}"
         return TypeError(f"{self._name}: {error}\n  wanted: {wanted}\n  got: {self._name}({', '.join(given)})")
@@ -142,7 +142,7 @@ class Parameters:
         return function(*bound.args, **bound.kwargs)
 
     def placeholders(self, arguments: Arguments) -> tuple[dict[str, Any], list[Tensor]]:
-        """Make a placeholder for each leaf; return the arguments with these in their places, and the placeholders."""
+        """Make a placeholder for each tensor leaf; return the arguments with placeholders inserted, and these."""
         made: list[Tensor] = []
 
         def stand_in(path: str, leaf: Any) -> Any:
@@ -182,16 +182,17 @@ class Parameters:
         return self._key_of(name, value, arguments)
 
     def _key_of(self, name: str, value: Any, arguments: Arguments) -> Any:
-        if type(value) is np.ndarray:  # what most arguments are
+        """Return the part of the key for a value without a spec, and collect its tensor leaves in `arguments`."""
+        if type(value) is np.ndarray:  # the most frequent case, tested first
             arguments.leaves.append(value)
             return value.dtype, value.shape
         kind = kind_of(type(value))
         if kind is not None:
-            made = tuple([self._key_of(name, part, arguments) for part in kind.children(value)])
+            parts = tuple([self._key_of(name, part, arguments) for part in kind.children(value)])
             metadata = kind.metadata(value)
-            if isinstance(kind, Registered):  # a constant, which a user's class may have made of anything
+            if isinstance(kind, Registered):  # a user's class may return unhashable metadata
                 metadata = self._constant(f"the metadata of {name}", metadata)
-            return type(value), metadata, made
+            return type(value), metadata, parts
         if as_symbolic(value):
             arguments.symbolic = True
             return None
@@ -206,6 +207,7 @@ class Parameters:
         return spec.dtype.numpy, spec.shape.as_tuple()
 
     def _constant(self, name: str, value: Any) -> Any:
+        """Return the part of the key for a constant; DtypeError if awaitable, GraphError if unhashable."""
         if isinstance(value, Awaitable):
             raise DtypeError(
                 f"argument {name} of {self._name} is not awaited",
@@ -217,15 +219,15 @@ class Parameters:
             hash(value)
         except (TypeError, ValueError):
             raise GraphError(
-                f"{self._name} can not be traced with this value of {name}",
+                f"{self._name} cannot be traced with this value of {name}",
                 wanted="an array, a number, a structure of them, or something hashable, which is a constant",
                 got=f"an unhashable {type(value).__name__}",
                 hint=f"give {name} as an array",
             ) from None
-        return type(value), value  # types too, as 1 equals True
+        return type(value), value  # with the type, because 1 equals True
 
     def _matching(self, name: str, spec: Any, value: Any) -> list[Any]:
-        """Return the leaves of an argument in the order of its spec's, where a list may stand for an array."""
+        """Return an argument's leaves in the order of the spec's leaves; a list may take the place of an array."""
         parts = nest.children(spec)
         if parts is None:
             return [value]
@@ -245,17 +247,20 @@ class Parameters:
 
 
 def _spec_of(leaf: Any) -> TensorSpec | None:
-    """Return what a leaf is as a tensor; None for a constant: of Python's own types only numbers are tensors."""
+    """Return the spec of a tensor leaf; None for a constant. Of Python's own types only numbers are tensors."""
     if isinstance(leaf, TensorSpec):
         return leaf
     if isinstance(leaf, bool) or not (isinstance(leaf, (int, float, complex)) or _is_array(leaf)):
         return None
-    found = as_array(leaf) if isinstance(leaf, (int, float, complex, *_BUFFERS)) else _as_numpy(leaf)
-    return TensorSpec(found.shape, found.dtype)
+    array = as_array(leaf) if isinstance(leaf, (int, float, complex, *_BUFFERS)) else _as_numpy(leaf)
+    return TensorSpec(array.shape, array.dtype)
 
 
 def _default_key(value: Any) -> Any:
-    """Return what makes calls alike that leave a parameter its default, and those that give it the same constant."""
+    """Return the key of an omitted parameter: equal to the key of the same value passed as a static argument.
+
+    An unhashable default adds nothing to the key, because every call without the argument has the same default.
+    """
     try:
         hash(value)
     except TypeError:
@@ -264,13 +269,13 @@ def _default_key(value: Any) -> Any:
 
 
 def _as_numpy(leaf: Any) -> np.ndarray[Any, Any]:
-    """Return an array of another library as NumPy's, to know its dtype and shape; DtypeError if it gives none."""
+    """Convert another library's array to NumPy, for its dtype and shape; DtypeError if no conversion succeeds."""
     try:
         return np.asarray(leaf)
     except TagloomError:
         raise
     except (RuntimeError, TypeError, ValueError, BufferError):
-        return as_array(leaf)  # by DLPack, or with an error that says what to do
+        return as_array(leaf)  # by DLPack, or an error with a hint
 
 
 def _is_array(leaf: Any) -> bool:
@@ -279,7 +284,7 @@ def _is_array(leaf: Any) -> bool:
 
 
 def changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
-    """Yield what differs between the descriptions of two calls."""
+    """Yield a line for each difference between the descriptions of two calls."""
     for name, text in now.items():
         if before.get(name) != text:
             yield f"{name}: {text}" + (f" (was {before[name]})" if name in before else "")

@@ -1,4 +1,4 @@
-"""Calls of functions: coroutines that say so where they are used as if they were results."""
+"""Calls of functions: coroutines with an error message for uses in the place of their results."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ V_co = TypeVar("V_co", covariant=True)
 
 
 class Call(Coroutine[Any, Any, V_co]):
-    """One call of a function, to be awaited once: alone, or by a task, ``asyncio.gather`` and the like.
+    """Call of a function, to be awaited once: alone, or by a task, ``asyncio.gather`` and the like.
 
-    It is a coroutine, so that whatever takes one takes it. Used as if it were the result, it raises a DtypeError that
-    asks for the ``await``.
+    A call is a coroutine, accepted wherever coroutines are. Operators and conversions, which need the result, raise a
+    DtypeError asking for the ``await``.
 
     Parameters
     ----------
     name : str
-        Of the function.
+        Name of the function.
     coroutine : coroutine
-        Does what the call is for.
+        Coroutine computing the result.
 
     Examples
     --------
@@ -51,29 +51,30 @@ class Call(Coroutine[Any, Any, V_co]):
     def __init__(self, name: str, coroutine: Coroutine[Any, Any, V_co]) -> None:
         self._name = name
         self._coroutine = coroutine
-        self._is_awaited = False  # by somebody who holds the coroutine, perhaps without this
+        # An awaiting task holds the inner coroutine and may drop this object first; __del__ then must not warn.
+        self._is_awaited = False
 
     def __await__(self) -> Generator[Any, Any, V_co]:
-        """Return what awaits the result."""
+        """Return the iterator of the awaited coroutine."""
         self._is_awaited = True
         return self._coroutine.__await__()
 
     def send(self, value: Any) -> Any:
-        """Go on with the call, as an event loop does."""
+        """Resume the call, as an event loop does."""
         return self._coroutine.send(value)
 
     def throw(self, *error: Any) -> Any:
-        """Raise an error where the call waits, as an event loop does for a cancellation."""
+        """Raise an error inside the waiting call, as an event loop does for a cancellation."""
         return self._coroutine.throw(*error)
 
     def close(self) -> None:
-        """End the call; one that has not begun does nothing."""
+        """End the call; a call not begun computes nothing."""
         self._coroutine.close()
 
     def __del__(self) -> None:
         coroutine = getattr(self, "_coroutine", None)
         if coroutine is not None and not self._is_awaited and is_unbegun(coroutine):
-            coroutine.close()  # which would warn too, and not name the function
+            coroutine.close()  # otherwise its own destructor would warn as well, without the function's name
             text = f"{self._name} was called and its result was never awaited: `await {self._name}(...)`"
             warnings.warn(text, RuntimeWarning, source=self, stacklevel=2)
 
@@ -93,7 +94,7 @@ class Call(Coroutine[Any, Any, V_co]):
         self._refuse("compared with ==")
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("__name__", "__qualname__"):  # as tasks show it; a class has no such attributes for its objects
+        if name in ("__name__", "__qualname__"):  # shown by tasks; coroutine objects have both, instances do not
             return self._name
         if name.startswith("_"):
             raise AttributeError(name)
@@ -102,12 +103,13 @@ class Call(Coroutine[Any, Any, V_co]):
         )
 
     def __bool__(self) -> bool:
-        """Refuse to be a condition; a task that shows itself asks for its coroutine so, from Python 3.12 on."""
+        """Refuse the call as a condition, except in the repr of a task."""
+        # From Python 3.12 on, asyncio tests the truth of a task's coroutine when it writes the task's repr.
         if sys._getframe(1).f_globals.get("__name__") == "asyncio.base_tasks":
             return True
         self._refuse("used by __bool__")
 
-    # ---- by these names debuggers and tasks look into coroutines
+    # ---- attributes of coroutines that debuggers and tasks read
 
     @property
     def cr_frame(self) -> Any:
@@ -126,7 +128,7 @@ class Call(Coroutine[Any, Any, V_co]):
 
     @property
     def cr_await(self) -> Any:
-        """Object that the coroutine waits for."""
+        """Object awaited by the coroutine."""
         return self._coroutine.cr_await  # type: ignore[attr-defined]
 
     def _refuse(self, how: str) -> NoReturn:
@@ -158,8 +160,8 @@ for _each in _BINARY.split():
 
 
 if TYPE_CHECKING:
-    # A call is a coroutine of arrays, and is tensors where a graph is built: in another function, or of tensors. No
-    # type of an argument tells which, so these types are both.
+    # A call returns tensors where a graph is built (in another function, or with tensors as arguments), and elsewhere a
+    # coroutine of arrays. No static type of an argument decides which, so these types are both.
 
     class TensorCall(Tensor, Call[V_co]):  # type: ignore[misc]
         """Call of a function that returns a tensor."""

@@ -1,4 +1,4 @@
-"""One trace of a function: what it builds for arguments of certain dtypes and shapes, and how that is run."""
+"""Traces of a function: the operations built for arguments of certain dtypes and shapes, and their steps."""
 
 from __future__ import annotations
 
@@ -24,23 +24,22 @@ _locks: WeakKeyDictionary[Session, asyncio.Lock] = WeakKeyDictionary()  # held w
 
 
 class ConcreteFunction:
-    """Placeholders, results and effects of one trace.
+    """Placeholders, results and effects of a trace.
 
     Parameters
     ----------
     graph : Graph
     build : callable
-        ``build()`` returns placeholders, results, and the name scope that these were built in; it is called with the
-        graph's root current.
+        ``build()`` returns placeholders, results, and their name scope, and is called with the graph's root current.
 
     Attributes
     ----------
     placeholders : list of Tensor
-        What is fed.
+        Tensors to be fed with the arguments.
     built : list of Operation
-        What the trace has added to the graph's root region.
+        Operations added by the trace to the graph's root region.
     kept : frozenset of str
-        Names of what the trace uses and sessions keep from call to call: its variables among others.
+        Shared names of the variables and other resources used by the trace, which sessions keep from call to call.
     """
 
     def __init__(self, graph: Graph, build: Callable[[], tuple[list[Tensor], Any, str]]) -> None:
@@ -56,15 +55,15 @@ class ConcreteFunction:
         self._initialized: WeakSet[Session] = WeakSet()
 
     async def step(self, session: Session, values: Sequence[Any], watch: Sequence[Tensor] = ()) -> Step[Any]:
-        """Return the step in a session, whose variables are initialized; compiled beside the event loop if it is new.
+        """Return the step in a session after initializing its variables; a new step is compiled in a thread.
 
         Parameters
         ----------
         session : Session
         values : sequence of array-like
-            The arguments of the call, on which initial values may depend.
+            The arguments of the call; initial values may depend on them.
         watch : sequence of Tensor, optional
-            What will be streamed.
+            Tensors to be streamed.
         """
         step = self._steps.get(session)
         if step is None:
@@ -74,9 +73,9 @@ class ConcreteFunction:
         return await session.compile(self._fetches, self.placeholders, watch=watch) if watch else step
 
     def remove(self) -> None:
-        """Forget the trace: its operations, except those that variables or other traces use, and its steps.
+        """Remove the trace's operations from the graph, except operations used by variables or other traces.
 
-        A call that is under way ends as if nothing had happened.
+        The trace's steps are forgotten too; running calls are not affected.
         """
         stay = ancestors([*_collected(self._graph), *_users_outside(self.built)])
         gone = [op for op in self.built if op not in stay]
@@ -86,7 +85,7 @@ class ConcreteFunction:
         self._graph.remove(gone, self._scope)
 
     def find(self, name: Any) -> Any:
-        """Return the tensor of a name, of which the end is enough; anything but a name as it is.
+        """Return the tensor with a name, or with a name ending in the last parts given; other values unchanged.
 
         Raises
         ------
@@ -107,7 +106,11 @@ class ConcreteFunction:
         return found[0]
 
     async def _initialize(self, session: Session, values: Sequence[Any]) -> None:
-        """Give variables that have none in the session their initial values, once for all functions that run in it."""
+        """Initialize the trace's variables without a value in the session, once per trace and session.
+
+        Functions running in one session share variables, so a lock of the session keeps two calls from initializing
+        the same variable.
+        """
         async with _locks.setdefault(session, asyncio.Lock()):
             if session in self._initialized:
                 return
@@ -120,21 +123,22 @@ class ConcreteFunction:
 
 
 def _read(graph: Graph, fetches: Any) -> list[Variable]:
-    """Return the variables that fetches, or initial values of those variables, depend on."""
+    """Return the variables read by fetches, and by the initial values of these variables."""
     variables: list[Variable] = graph.collections.get("variables", [])
     elements = [graph.as_graph_element(leaf) for leaf in nest.flatten(fetches)]
-    wanted = [e.op if isinstance(e, Tensor) else e for e in elements]
-    found: list[Variable] = []
+    targets = [e.op if isinstance(e, Tensor) else e for e in elements]
+    reachable: list[Variable] = []
+    # A fixed point: an initial value may read a variable whose own initial value reads another.
     while True:
-        reached = ancestors([*wanted, *(v.initializer for v in found)])
+        reached = ancestors([*targets, *(v.initializer for v in reachable)])
         now = [v for v in variables if v.handle.op in reached]
-        if len(now) == len(found):
+        if len(now) == len(reachable):
             return now
-        found = now
+        reachable = now
 
 
 def _kept_by(graph: Graph, fetches: Any, variables: Sequence[Variable]) -> frozenset[str]:
-    """Return the names of what outlives steps and fetches, or initial values of variables, depend on."""
+    """Return the shared names of resources outliving steps that fetches, or initial values of variables, use."""
     elements = [graph.as_graph_element(leaf) for leaf in nest.flatten(fetches)]
     wanted = [e.op if isinstance(e, Tensor) else e for e in elements]
     reached = ancestors([*wanted, *(v.initializer for v in variables)])
@@ -143,7 +147,7 @@ def _kept_by(graph: Graph, fetches: Any, variables: Sequence[Variable]) -> froze
 
 
 def _collected(graph: Graph) -> list[Operation]:
-    """Return the operations of what a graph keeps, as its variables with their initial values."""
+    """Return the root operations of objects kept by a graph, such as variables with their initial values."""
     kept = [each for places in graph.kept_variables.values() for each in places.values()]
     found: list[Operation] = []
     for each in [*kept, *(each for listed in graph.collections.values() for each in listed)]:
@@ -153,7 +157,7 @@ def _collected(graph: Graph) -> list[Operation]:
 
 
 def _users_outside(operations: Sequence[Operation]) -> list[Operation]:
-    """Return those of some operations of the root region that operations outside of them use."""
+    """Return the operations, of some in the root region, with a consumer outside of these."""
     inside = set(operations)
     return [
         op
@@ -163,7 +167,7 @@ def _users_outside(operations: Sequence[Operation]) -> list[Operation]:
 
 
 def _at_root(op: Operation) -> Operation:
-    """Return the operation of the root region that an operation is, or is in."""
+    """Return an operation's ancestor in the root region, or the operation itself."""
     while op.region.owner is not None:
         op = op.region.owner
     return op

@@ -1,4 +1,4 @@
-"""``tagloom.function``, with what type checkers know of the functions that it makes."""
+"""``tagloom.function``, with the types of the functions made by the decorator."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class FunctionOptions(TypedDict, total=False):
 
 
 class Decorator(Protocol):
-    """Decorator that `function` returns where it was given options alone."""
+    """Decorator returned by `function` when called with options alone."""
 
     @overload
     def __call__(self, function: Callable[P, NamedFields], /) -> Function[P, Any, Any]: ...
@@ -102,17 +102,17 @@ def function(
     max_traces: int = MOST_TRACES,
     blocking: bool | None = None,
 ) -> Any:
-    """Make an awaitable function of a Python function that builds operations; as a decorator, or called with it.
+    """Make an awaitable function of a Python function that builds operations; also usable as a decorator.
 
     The Python function is called with placeholders for arrays and numbers, once for each combination of dtypes, shapes
-    and constants, and what it has built is run from then on. All its effects happen in the order of its lines,
-    also those in branches and loop bodies: updates of variables, prints, checks and stateful calls of Python.
+    and constants, and the operations built are run from then on. All effects happen in the order of the function's
+    lines, also in branches and loop bodies: updates of variables, prints, checks and stateful calls of Python.
 
     * Arrays, NumPy scalars, ints, floats and structures of them are tensors; bools, strings, None and other hashable
-      objects are constants, as is what `static_argnames` names, and the default of a parameter that a call leaves out.
-    * Variables are made once, however often the function is traced, and each has one value wherever the function is
-      called. Calls on two event loops that use a variable at the same time are refused.
-    * Called while another function is traced, or with tensors, it builds its operations there and returns tensors.
+      objects are constants, as are parameters in `static_argnames` and defaults of omitted parameters.
+    * Variables are made once, however often the function is traced, and each has a single value wherever the function
+      is called. Concurrent calls on two event loops that use the same variable are refused.
+    * A call while another function is traced, or with tensors, builds operations in place and returns tensors.
     * On a method, each object has traces and variables of its own.
 
     Parameters
@@ -120,32 +120,33 @@ def function(
     function : callable
         Takes and returns structures of tensors.
     graph : Graph, optional
-        What the traces are built in: that of `session`, or the one that is open, or one that all such functions share.
+        Graph of the traces; by default the graph of `session`, or the open graph, or a graph shared by all such
+        functions.
     session : Session or SyncSession, optional
-        What the function runs in. Without one, functions of a graph share a session for each event loop, which is
-        closed with the loop, and one for :meth:`Function.sync`. Variables follow the calls from session to session,
-        also to the event loop of another ``asyncio.run`` and into a process that is forked: their values last as long
-        as the functions of the graph do.
+        Session of the calls. By default, functions of a graph share a session for each event loop, which is closed with
+        the loop, and another for :meth:`Function.sync`. Variables follow the calls from session to session, also to the
+        event loop of another ``asyncio.run`` and into a forked process: their values last as long as the functions of
+        the graph.
     input_signature : sequence of structures of TensorSpec, optional
-        Dtypes and shapes of the first parameters, so that sizes which are None there need no traces of their own.
+        Dtypes and shapes of the first parameters; sizes of None need no traces of their own.
     static_argnames : str or sequence of str, optional
-        Parameters whose values Python has to know: each value has a trace of its own.
+        Parameters whose values are constants: each value has a trace of its own.
     max_traces : int, optional
-        Traces that are kept with their compiled steps. One more takes the place of the trace that was called least
-        recently, which is traced again when it is called again.
+        Most traces kept with their compiled steps. A further trace replaces the least recently called trace, which is
+        traced again when called again.
     blocking : bool, optional
-        Whether :meth:`Function.sync` may keep an event loop waiting that runs in the calling thread; by default only
-        that of a notebook.
+        True to let :meth:`Function.sync` block a running event loop of the calling thread, False to refuse such calls;
+        by default only a notebook's loop may be blocked.
 
     Returns
     -------
     Function
-        ``await f(x)`` gives arrays in the structure that the function returns, ``f.sync(x)`` does so in scripts.
+        ``await f(x)`` returns arrays in the structure of the function's result, and so does ``f.sync(x)`` in scripts.
 
     Raises
     ------
     GraphError
-        If `input_signature` or `static_argnames` do not fit the function, `graph` is not that of `session`, or
+        If `input_signature` or `static_argnames` do not fit the function, `graph` is not the graph of `session`, or
         `max_traces` is less than 1.
 
     Examples

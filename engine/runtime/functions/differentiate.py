@@ -1,4 +1,4 @@
-"""``tagloom.grad`` and ``tagloom.value_and_grad``: functions that give gradients of functions."""
+"""``tagloom.grad`` and ``tagloom.value_and_grad``: functions returning gradients of functions."""
 
 from __future__ import annotations
 
@@ -32,27 +32,29 @@ def value_and_grad(
 def value_and_grad(
     function: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Function[P, Any, Any]:
-    """Return a function that gives what `function` gives, and its gradient with respect to some arguments.
+    """Return a function computing the value of `function` and its gradient with respect to some arguments.
 
     Parameters
     ----------
     function : callable or Function
-        Gives a floating scalar.
+        Returns a floating scalar.
     argnums : int or sequence of int, optional
-        Which positional arguments; each may be a structure of floating tensors.
+        Indices of positional arguments; each argument may be a structure of floating or complex tensors.
     has_aux : bool, optional
-        Whether `function` gives a pair of the scalar and something besides.
+        True if `function` returns a pair of the scalar and an auxiliary value.
 
     Returns
     -------
     Function
-        Of the same parameters. Gives ``(value, gradient)``: the gradient of an argument has its structure, and zeros
-        where the value does not depend on it; of several arguments there is a tuple.
+        Function of the same parameters returning ``(value, gradient)``: a gradient has the structure of its argument,
+        with zeros where the value does not depend on the argument; for several arguments, a tuple of gradients.
 
     Raises
     ------
     GraphError
-        When called, if there is no such argument, or the function gives no floating scalar.
+        When called, if there is no such argument.
+    DtypeError, ShapeError
+        When called, if `function` returns no floating scalar, or an argument has no gradient.
 
     Examples
     --------
@@ -76,7 +78,7 @@ def value_and_grad(
                     got=f"argnums={argnums}",
                     hint="give the argument by its position",
                 )
-            # A tensor of its own for each, as one may be given twice.
+            # A new tensor for each argument: the same tensor may be passed twice, with two gradients.
             given[number] = nest.map_structure(_variable, given[number])
         result = function(*given, **kwargs)  # type: ignore[arg-type]
         value = convert_to_tensor(result[0] if has_aux else result)
@@ -90,7 +92,7 @@ def value_and_grad(
 
 
 def grad(function: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function[P, Any, Any]:
-    """Return a function that gives the gradient of `function` with respect to some arguments.
+    """Return a function computing the gradient of `function` with respect to some arguments.
 
     Parameters
     ----------
@@ -100,12 +102,12 @@ def grad(function: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: 
     Returns
     -------
     Function
-        Of the same parameters. Gives the gradient as :func:`value_and_grad` does; with `has_aux` a pair of the
-        gradient and what `function` gives besides.
+        Function of the same parameters returning the gradient as :func:`value_and_grad` does; with `has_aux` a pair of
+        the gradient and the auxiliary value.
 
     Raises
     ------
-    GraphError
+    GraphError, DtypeError, ShapeError
         As for :func:`value_and_grad`.
 
     Examples
@@ -126,6 +128,7 @@ def grad(function: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: 
 
 
 def _variable(leaf: Any) -> Tensor:
+    """Return a copy of an argument as a tensor to differentiate by; DtypeError for integers and the like."""
     tensor = convert_to_tensor(leaf)
     if not tensor.dtype.is_differentiable:
         raise DtypeError(
@@ -139,6 +142,7 @@ def _variable(leaf: Any) -> Tensor:
 
 
 def _require_scalar(value: Tensor) -> None:
+    """Raise DtypeError or ShapeError unless the function's value is a real floating scalar."""
     if not value.dtype.is_floating:
         raise DtypeError(
             "only a floating value has a gradient",
@@ -158,7 +162,7 @@ def _require_scalar(value: Tensor) -> None:
 
 
 def _like(function: Callable[..., Any], differentiated: Callable[P, Any]) -> Function[P, Any, Any]:
-    """Return a Function with the options of another, if that is one."""
+    """Return a Function of `differentiated`, with the options of `function` if also a Function."""
     return Function(differentiated, **(function.options if isinstance(function, Function) else {}))
 
 

@@ -1,7 +1,4 @@
-"""The resources of a session: what its steps find again, and what they leave behind.
-
-See docs/design/0019-resources.md.
-"""
+"""Resources of a session, with state between steps, and of its running steps; see docs/design/0019-resources.md."""
 
 from __future__ import annotations
 
@@ -21,12 +18,12 @@ from ...kernels.memory.pool import Pool
 from ...kernels.scheduler.allocations import resource_allocations
 
 R = TypeVar("R", bound=Resource)
-Snapshot = dict[str, dict[str, Any]]  # what resources hold, by container and name
+Snapshot = dict[str, dict[str, Any]]  # saved states of resources, by container and name
 _logger = logging.getLogger("tagloom")
 
 
 class ResourceManager:
-    """Keeps the resources of one session, and knows those of its steps as long as they live.
+    """Owner of a session's resources; refers weakly to the resources of its running steps.
 
     Parameters
     ----------
@@ -36,13 +33,13 @@ class ResourceManager:
     Attributes
     ----------
     close_seconds : float
-        As given.
+        Longest time that closing waits for code of the user.
     of_steps : dict of int to dict
-        Weak references to what steps that run have made, by number of the step, in the order of making; a step that
-        made nothing is not there.
+        Weak references to the resources made by running steps, by number of the step, in the order of making; steps
+        without resources have no entry.
     taken : dict of int to list of (callable, str)
-        By number of the step, what gives back what it has taken but not given to its caller yet, and the operation that
-        has taken it.
+        Elements taken from resources and not delivered to the caller yet, by number of the step: the function that
+        returns an element to its resource, and the name of the operation that took the element.
     """
 
     __slots__ = ("_kinds", "_made", "_saved", "close_seconds", "of_steps", "taken")
@@ -51,7 +48,7 @@ class ResourceManager:
         self.close_seconds: float = close_seconds
         self._kinds: dict[str, dict[str, Any]] = {}  # resources by container and name
         self._made: list[Resource] = []  # the same, in the order of making
-        self._saved: Snapshot = {}  # restored, but not asked for yet
+        self._saved: Snapshot = {}  # restored states of resources that no step has made yet
         self.of_steps: dict[int, dict[ref[Resource], None]] = {}
         self.taken: dict[int, list[tuple[Callable[[], object], str]]] = {}
 
@@ -63,10 +60,10 @@ class ResourceManager:
         Parameters
         ----------
         container : str
-            The kind of state, so that resources of two kinds may have one name.
+            The kind of state, so resources of two kinds may have the same name.
         name : str
         factory : callable
-            ``factory(name)`` makes the resource when there is none yet.
+            ``factory(name)`` makes the resource at the first call.
         """
         try:
             return self._kinds[container][name]  # type: ignore[no-any-return]
@@ -74,35 +71,39 @@ class ResourceManager:
             return self._create(container, name, factory)
 
     def _create(self, container: str, name: str, factory: Callable[[str], R]) -> R:
-        made = factory(name)
+        """Make a resource, and restore its state if a snapshot was restored before."""
+        resource = factory(name)
         saved = self._saved.get(container, {})
         if name in saved:
-            # The kernel that asks may be refused memory here and begin again, so nothing is noted before.
-            made.restore(saved[name])()
+            # The calling kernel may be refused memory here and start over, so the resource is registered afterwards.
+            resource.restore(saved[name])()
             del saved[name]
-        self._kinds.setdefault(container, {})[name] = made
-        self._made.append(made)
-        return made
+        self._kinds.setdefault(container, {})[name] = resource
+        self._made.append(resource)
+        return resource
 
     def add_to_step(self, number: int, resource: Resource) -> None:
-        """Close a resource, if it still lives, when the step of this number ends. Its handles alone keep it alive."""
+        """Register a resource to be closed at the end of a step; only the resource's handles keep the resource alive.
+
+        A resource whose last handle is dropped earlier needs no closing.
+        """
         try:
             alive = self.of_steps[number]
         except KeyError:
             alive = self.of_steps[number] = {}
-        # A loop may make an array in each iteration, so a reference goes when its array does.
+        # A loop may make a TensorArray in each iteration, so the weak reference removes itself with its resource.
         alive[ref(resource, alive.pop)] = None
 
     def note_taken(self, number: int, give_back: Callable[[], object], operation: str = "") -> None:
-        """Call `give_back` if the step of this number ends and its caller has not got what `operation` has taken."""
+        """Register `give_back`, called if the step ends before its caller has the element taken by `operation`."""
         self.taken.setdefault(number, []).append((give_back, operation))
 
     def drop_taken(self, number: int, give_back: Callable[[], object]) -> None:
-        """Forget what was noted."""
+        """Forget a function registered by `note_taken`."""
         self._keep_taken(number, lambda noted: noted[0] != give_back)
 
     def hand_over_taken(self, number: int, operations: Collection[str]) -> None:
-        """Forget what some operations of a step have taken, since the caller has it."""
+        """Forget the elements taken by `operations` of a step: the caller has received the elements."""
         self._keep_taken(number, lambda noted: noted[1] not in operations)
 
     def _keep_taken(self, number: int, is_kept: Callable[[tuple[Callable[[], object], str]], bool]) -> None:
@@ -112,29 +113,32 @@ class ResourceManager:
                 del self.taken[number]
 
     def give_back(self, number: int) -> None:
-        """Give back what a step has taken that ends early, what it took last first."""
+        """Return the elements taken by a step that ends early to their resources, the last element first.
+
+        The reverse order restores the order of elements in a queue.
+        """
         for give_back, _ in reversed(self.taken.pop(number, [])):
             try:
                 give_back()
-            except Exception:  # what else the step took goes back all the same
+            except Exception:  # the remaining elements go back all the same
                 _logger.exception("what step %d has taken could not be given back", number)
 
     def __iter__(self) -> Iterator[Resource]:
-        """Yield what outlives steps, in the order of making; from any thread."""
+        """Iterate over the session's resources in the order of making; callable from any thread."""
         return iter(list(self._made))
 
-    # ---- what they hold
+    # ---- states of resources
 
     def names(self, container: str) -> list[str]:
-        """Return the names of one kind of resources, those that were restored and not asked for yet last."""
+        """Return the names of a kind of resources: of live resources, then of restored states without a resource."""
         return [*self._kinds.get(container, ()), *self._saved.get(container, ())]
 
     def nbytes_by_device(self, pools: Mapping[str, Pool]) -> dict[str, int]:
-        """Return the bytes that the session's resources hold of each of some pools, each array once."""
+        """Return the bytes of each pool held by the session's resources; an array shared by several counts once."""
         return {name: sum(size for size, *_ in resource_allocations(self, pool)) for name, pool in pools.items()}
 
     def statistics(self) -> dict[str, dict[str, Any]]:
-        """Return what the session's resources tell of themselves, by container and name; from any thread."""
+        """Return the statistics of the session's resources, by container and name; callable from any thread."""
         found: dict[str, dict[str, Any]] = {}
         for container, resources in list(self._kinds.items()):
             for name, resource in list(resources.items()):
@@ -143,7 +147,7 @@ class ResourceManager:
         return found
 
     def snapshot(self) -> Snapshot:
-        """Return what the session's resources hold, all at one time; arrays that are read-only are to be copied."""
+        """Return the states of the session's resources, all at one time; read-only arrays are shared, not copied."""
         found = {container: dict(saved) for container, saved in self._saved.items() if saved}
         for container, resources in self._kinds.items():
             for name, resource in resources.items():
@@ -152,21 +156,24 @@ class ResourceManager:
         return found
 
     def restore(self, snapshot: Mapping[str, Mapping[str, Any]]) -> None:
-        """Let resources hold what they held at a snapshot: all that it names, or none if something does not fit.
+        """Restore the resources named by a snapshot: all of them, or none if a state does not fit.
 
-        Those that are not there yet get it when a step asks for them; those that it does not name stay as they are.
+        The state of a missing resource is restored when a step makes the resource; other resources are unchanged.
         """
         self.prepare(snapshot)()
 
     def prepare(self, snapshot: Mapping[str, Mapping[str, Any]]) -> Callable[[], None]:
-        """Make what it takes to restore a snapshot, in whatever thread; return what does it on the loop's."""
+        """Allocate the restored states of a snapshot, in any thread; return a function that installs them.
+
+        The function must be called on the thread of the event loop.
+        """
         changes: list[Callable[[], object]] = []
         later: dict[str, dict[str, Any]] = {}
         for container, saved in snapshot.items():
             for name, state in saved.items():
                 resource = self._kinds.get(container, {}).get(name)
                 if resource is None:
-                    # In the host's memory, as no step has asked for room for it yet.
+                    # Allocated outside of the devices' limits: no step has reserved memory for the resource yet.
                     later.setdefault(container, {})[name] = outside(nest.map_structure, _copied, state)
                 else:
                     changes.append(resource.restore(state))
@@ -181,7 +188,7 @@ class ResourceManager:
         return change
 
     def _asked_for_meanwhile(self, later: dict[str, dict[str, Any]]) -> list[Callable[[], object]]:
-        """Take out of what is to be restored later what is there by now; return what restores that."""
+        """Move states out of `later` whose resources were made since `prepare`; return functions that restore them."""
         there = [(c, name) for c, saved in later.items() for name in saved if name in self._kinds.get(c, {})]
         found = [self._kinds[container][name].restore(later[container][name]) for container, name in there]
         for container, name in there:
@@ -189,9 +196,9 @@ class ResourceManager:
         return found
 
     def take(self, names: Collection[str]) -> Snapshot:
-        """Return what resources of some names hold, in the host's memory, for another session that goes on with it.
+        """Return the states of the named resources, in the host's memory, for a session that continues with them.
 
-        Those that need no closing are forgotten here; others end with this session.
+        Resources that need no closing are forgotten here; others end with this session.
         """
         found: Snapshot = {}
         for container in list(self._saved):
@@ -207,7 +214,7 @@ class ResourceManager:
         return found
 
     def immovable(self, names: Collection[str]) -> set[str]:
-        """Return those of some names whose resources have no snapshots, such as queues."""
+        """Return the subset of `names` whose resources have no snapshots, such as queues."""
         return {
             name
             for resources in list(self._kinds.values())
@@ -216,7 +223,7 @@ class ResourceManager:
         }
 
     def names_in_turn(self) -> set[str]:
-        """Return the names of the resources that somebody reads or changes, perhaps in a thread, or waits to."""
+        """Return the names of resources being read or changed, perhaps in a thread, or waited for."""
         return {
             name
             for resources in list(self._kinds.values())
@@ -225,7 +232,7 @@ class ResourceManager:
         }
 
     def drop_torn(self) -> list[str]:
-        """Forget what a thread was perhaps writing to that this process does not have; return the names."""
+        """Forget resources possibly half-written by a thread that a fork did not copy; return their names."""
         torn = sorted(self.names_in_turn())
         for container, resources in self._kinds.items():
             for name in [each for each in torn if each in resources]:
@@ -238,23 +245,23 @@ class ResourceManager:
     # ---- the end
 
     def cancel(self, error: BaseException) -> None:
-        """Wake what waits in the session's resources."""
+        """Raise `error` in all operations waiting in the session's resources."""
         _cancel(self, error)
 
     def cancel_step(self, number: int, error: BaseException) -> None:
-        """Wake what waits in the resources of a step that ends early."""
+        """Raise `error` in all operations waiting in the resources of a step that ends early."""
         _cancel(_living(self.of_steps.get(number, ())), error)
 
     async def aclose_step(self, number: int) -> None:
-        """Close what a step made and somebody still holds, the newest first."""
+        """Close the live resources of a step, the newest first."""
         alive = self.of_steps.pop(number)
         closing = _living(alive)
-        alive.clear()  # their ends need not be noted any longer
+        alive.clear()  # drops the weak references, whose callbacks would change the dict during the closing
         await _close(closing)
 
     async def aclose(self) -> None:
-        """Close the session's resources, the newest first, and forget them; twice is fine."""
-        self.taken.clear()  # what partial runs that nobody closed have taken is gone with what it was taken from
+        """Close the session's resources, the newest first, and forget them; closing twice is fine."""
+        self.taken.clear()  # elements of unclosed partial runs have no resource to return to
         closing, self._made = self._made, []
         self._kinds.clear()
         self._saved.clear()
@@ -274,7 +281,7 @@ def _cancel(resources: Iterable[Resource], error: BaseException) -> None:
 
 
 async def _close(resources: list[Resource]) -> None:
-    """Close resources, the newest first, and all of them: what one raises is logged, a cancellation is raised then."""
+    """Close all resources, the newest first; log errors, and raise the first cancellation at the end."""
     cancellation = None
     while resources:
         resource = resources.pop()
@@ -292,7 +299,7 @@ async def _close(resources: list[Resource]) -> None:
 
 
 def _copied(value: Any) -> Any:
-    """Return a copy of an array, which nobody writes to from now on; anything else as it is."""
+    """Return a read-only copy of an array; other values unchanged."""
     if not isinstance(value, np.ndarray):
         return value
     copy = value.copy()
