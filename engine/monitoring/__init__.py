@@ -1,4 +1,4 @@
-"""What running sessions tell to those who look after them: metrics for Prometheus, spans for OpenTelemetry."""
+"""Monitoring of running sessions: metrics for Prometheus, spans for OpenTelemetry."""
 
 from typing import TYPE_CHECKING
 
@@ -7,12 +7,12 @@ from ..runtime.observe.prometheus import prometheus_text
 from .collector import Collector
 from .spans import Spans
 
-if not TYPE_CHECKING:  # for which a module with it has all names
+if not TYPE_CHECKING:  # type checkers take a module with `__getattr__` to have every name
     __getattr__ = missing_in("monitoring")
 
 __all__ = ["Collector", "Spans", "prometheus_text"]
 
 
 def __dir__() -> list[str]:
-    """Return the public names, without the modules that they are in."""
+    """Return the public names, without the submodules."""
     return sorted(__all__)

@@ -1,4 +1,4 @@
-"""Asks running processes of this user what their sessions do; see `engine/runtime/observe/serving.py`."""
+"""Client of the statistics servers in this user's running processes; see `engine/runtime/observe/serving.py`."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from ..base.errors import TagloomError
 from ..runtime.observe.serving import VERSION
 from ..runtime.observe.sockets import checked_directory, process_sockets, remove_leftovers
 
-_SECONDS = 2.0  # for an answer
-_LONGEST = 1 << 24  # bytes of an answer
+_SECONDS = 2.0  # longest wait for an answer
+_LONGEST = 1 << 24  # most bytes of an answer
 _OBSERVE = "run the process with TAGLOOM_OBSERVE=1, or `async with session.observe():` in it"
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one session has told, or why it has not.
+    """Answer of a session, or the reason for its absence.
 
     Attributes
     ----------
     path : Path
-        Of its socket.
+        Path of the session's socket.
     pid : int or None
     told : dict or None
+        Parsed statistics; None without an answer.
     problem : str
-        Why there is nothing told.
+        Reason why `told` is None.
     """
 
     path: Path
@@ -40,12 +41,12 @@ class Answer:
 
 
 def sockets_of(target: str | None) -> list[Path]:
-    """Return the sockets of the sessions that are meant: of all processes, of one by its number, or one by its path.
+    """Return the sockets of all processes, of the process with the number `target`, or the socket at the path `target`.
 
     Raises
     ------
     TagloomError
-        If there is none.
+        If there is no such socket.
     """
     if target is not None and not target.isdecimal():
         path = Path(target)
@@ -72,12 +73,12 @@ def sockets_of(target: str | None) -> list[Path]:
 
 
 def ask_all(paths: list[Path]) -> list[Answer]:
-    """Ask several sessions."""
+    """Return the answers of several sessions, except of sessions that have ended."""
     return [answer for path in paths if (answer := ask(path)) is not None]
 
 
 def ask(path: Path) -> Answer | None:
-    """Ask a session; None if it is no more."""
+    """Return the answer of a session; None if the session has ended."""
     name = path.name.partition("-")[0]
     pid = int(name) if name.isdecimal() else None
     try:
@@ -92,20 +93,21 @@ def ask(path: Path) -> Answer | None:
 
 
 def _fetched(path: Path, what: str) -> bytes:
-    """Return the body of an answer; ValueError if it is none."""
+    """Return the body of the response to a GET request for `what`; ValueError unless its status is 200."""
     deadline = monotonic() + _SECONDS
     data = bytearray()
-    with socket.socket(socket.AF_UNIX) as own:
-        own.settimeout(_SECONDS)
-        own.connect(str(path))
-        own.sendall(f"GET {what} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-        while piece := own.recv(1 << 16):
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(_SECONDS)
+        connection.connect(str(path))
+        connection.sendall(f"GET {what} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        while piece := connection.recv(1 << 16):
             data += piece
             if len(data) > _LONGEST:
                 raise ValueError(f"the answer has more than {_LONGEST} bytes")
-            if (left := deadline - monotonic()) <= 0:
+            # The timeout of a socket holds for each read: shortened, so a server sending byte by byte ends in time.
+            if (remaining := deadline - monotonic()) <= 0:
                 raise TimeoutError
-            own.settimeout(left)
+            connection.settimeout(remaining)
     if not data:
         raise ConnectionResetError
     head, _, body = bytes(data).partition(b"\r\n\r\n")
@@ -116,7 +118,7 @@ def _fetched(path: Path, what: str) -> bytes:
 
 
 def _parsed(body: bytes) -> dict[str, Any]:
-    """Return what was told, so far as it is that; ValueError otherwise."""
+    """Return the statistics in an answer; ValueError for invalid JSON, or fields of another version."""
     try:
         told = json.loads(body)
     except (ValueError, RecursionError) as error:

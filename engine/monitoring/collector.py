@@ -10,11 +10,11 @@ from ..runtime.observe.prometheus import Sessions, samples
 
 
 class Collector:
-    """A collector of prometheus_client: each scrape of its registry reads the statistics of sessions.
+    """Collector for prometheus_client: each scrape of its registry reads the statistics of sessions.
 
-    The names, labels and values are those of :func:`prometheus_text`. Programs that serve a registry already, by
-    ``start_http_server`` or ``make_asgi_app``, register one collector for all of their sessions; others need only
-    :func:`prometheus_text`, for which nothing has to be installed.
+    Names, labels and values equal those of :func:`prometheus_text`. Programs already serving a registry, by
+    ``start_http_server`` or ``make_asgi_app``, register a collector for all of their sessions; others need only
+    :func:`prometheus_text`, which requires no further package.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class Collector:
     TagloomError
         If prometheus_client is not installed.
     GraphError
-        At a scrape, if there is no session where one is wanted.
+        At a scrape, if `sessions` is no session, or has a value that is none.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Steps and checkpoints as spans of OpenTelemetry, which is imported only by who makes Spans."""
+"""Steps and checkpoints as spans of OpenTelemetry, imported when Spans are made."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ _FAILED = ("failed", "timed out")
 
 
 class Spans:
-    """Tells OpenTelemetry of steps and checkpoints: a session's `on_step`; `checkpoint` is a Checkpointer's `on_save`.
+    """Reporter of steps and checkpoints to OpenTelemetry.
 
-    A step is a span ``tagloom.step`` from its admission to its end. Its parent is the span that is current where the
-    step is run, and it is current itself for what the step calls: spans of functions of Python are its children. A
-    partial run, which others may end than began it, has a span that is current for nobody. A checkpoint is a span
-    ``tagloom.checkpoint`` from when its snapshot is taken until it is on the disk.
+    Use as the `on_step` of a session, and the method `checkpoint` as the `on_save` of a Checkpointer. A step is a span
+    ``tagloom.step`` from its admission to its end. The span's parent is the current span of the caller, and the span is
+    current for functions called by the step: spans of Python functions are its children. The span of a partial run,
+    which another task may end, is never current. A checkpoint is a span ``tagloom.checkpoint`` from its snapshot until
+    its file is on the disk.
 
     Attributes of a step are ``tagloom.step.number``, ``.fetches``, ``.outcome``, ``.seconds``, ``.waited_seconds`` and
-    ``.peak_bytes``; of a checkpoint ``tagloom.checkpoint.step``, ``.bytes``, ``.seconds`` and ``.path``. A step that
-    fails or times out, and a checkpoint that can not be written, has the status ERROR and its exception as an event.
+    ``.peak_bytes``; of a checkpoint ``tagloom.checkpoint.step``, ``.bytes``, ``.seconds`` and ``.path``. The span of a
+    failed or timed-out step, or of a failed checkpoint, has the status ERROR and its exception as an event.
 
     Parameters
     ----------
     tracer : opentelemetry.trace.Tracer, optional
-        Makes the spans; the global provider's by default.
+        Tracer of the spans; a tracer of the global provider by default.
 
     Raises
     ------
@@ -58,18 +59,19 @@ class Spans:
         self._tracer = tracer if tracer is not None else _api().get_tracer("tagloom", VERSION)
 
     def begin_step(self, fetches: tuple[str, ...]) -> Callable[[StepRecord], None]:
-        """Begin the span of a step, and make it current; return what ends it.
+        """Begin the span of a step, make the span current, and return the function that ends the span.
 
         Parameters
         ----------
         fetches : tuple of str
-            What the step fetches and runs.
+            Names of the tensors and operations that the step fetches.
 
         Returns
         -------
         callable
             To be called with the StepRecord, in the same context.
         """
+        # Set by `_describe`, as the record has the error; the context manager sees only cancellations of the caller.
         current = self._tracer.start_as_current_span(
             "tagloom.step",
             attributes={"tagloom.step.fetches": fetches},
@@ -87,7 +89,7 @@ class Spans:
         return end
 
     def __call__(self, record: StepRecord) -> None:
-        """Tell of a step of which only the end is known."""
+        """Record a step after its end, such as a partial run, with its beginning computed from its duration."""
         began = time_ns() - round(record.seconds * 1e9)
         attributes = {"tagloom.step.fetches": record.fetches}
         span = self._tracer.start_span("tagloom.step", start_time=began, attributes=attributes)
@@ -97,7 +99,7 @@ class Spans:
             span.end()
 
     def checkpoint(self, saving: Any) -> None:
-        """Tell of a checkpoint: for `on_save` of a Checkpointer.
+        """Record a checkpoint: for `on_save` of a Checkpointer.
 
         Parameters
         ----------
@@ -120,14 +122,15 @@ class Spans:
 
 
 def _describe(span: Any, record: StepRecord) -> None:
-    found = {
+    """Set a span's attributes from a step's record; None values are left out, as OpenTelemetry refuses them."""
+    attributes = {
         "number": record.number,
         "outcome": record.outcome,
         "seconds": record.seconds,
         "waited_seconds": record.waited,
         "peak_bytes": record.peak_bytes,
     }
-    for name, value in found.items():
+    for name, value in attributes.items():
         if value is not None:
             span.set_attribute(f"tagloom.step.{name}", value)
     if record.outcome in _FAILED and record.error is not None:

@@ -26,7 +26,7 @@ class Call(Coroutine[Any, Any, V_co]):
     """Call of a function, to be awaited once: alone, or by a task, ``asyncio.gather`` and the like.
 
     A call is a coroutine, accepted wherever coroutines are. Operators and conversions, which need the result, raise a
-    DtypeError asking for the ``await``.
+    DtypeError with a hint at the ``await``.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class Call(Coroutine[Any, Any, V_co]):
     def __del__(self) -> None:
         coroutine = getattr(self, "_coroutine", None)
         if coroutine is not None and not self._is_awaited and is_unbegun(coroutine):
-            coroutine.close()  # otherwise its own destructor would warn as well, without the function's name
+            coroutine.close()  # otherwise the coroutine's destructor would warn as well, without the function's name
             text = f"{self._name} was called and its result was never awaited: `await {self._name}(...)`"
             warnings.warn(text, RuntimeWarning, source=self, stacklevel=2)
 

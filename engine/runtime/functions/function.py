@@ -31,28 +31,28 @@ from .concrete import ConcreteFunction
 from .sessions import FunctionState, default_session, state_of
 
 _logger = logging.getLogger("tagloom")
-_MANY = 8  # traces of one function from which on each is warned about
-_common = Graph()  # of functions that are made while no graph is open, so that they may call each other
-MOST_TRACES = 128  # traces that a function keeps; each takes some 200 KB with its compiled step
+_MANY = 8  # traces of a function; beyond, the log warns at counts of a power of two plus one
+_common = Graph()  # shared by functions made while no graph is open, so they may call each other
+MOST_TRACES = 128  # traces kept by a function; each takes some 200 KB with its compiled step
 
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
-V_co = TypeVar("V_co", covariant=True)  # the values that a call gives
-C_co = TypeVar("C_co", covariant=True)  # the call, which is the value's tensors where a graph is built
+V_co = TypeVar("V_co", covariant=True)  # values returned by an awaited call
+C_co = TypeVar("C_co", covariant=True)  # the call itself, or tensors where a graph is built
 
 
 class Function(Generic[P, V_co, C_co]):
-    """A Python function that is traced when it is called with arguments of dtypes and shapes that are new to it.
+    """Python function traced for each new combination of its arguments' dtypes and shapes.
 
-    Made by :func:`function`, which says how it behaves. Type checkers know its parameters, its values, and its calls.
+    Made by :func:`function`, whose documentation describes its behaviour. Types cover its parameters, values and calls.
 
     Attributes
     ----------
     graph : Graph
-        What the traces are built in.
+        Graph of the traces.
     traces : int
-        How often it was traced.
+        Number of traces made.
 
     Examples
     --------
@@ -101,10 +101,10 @@ class Function(Generic[P, V_co, C_co]):
         self.traces: int = 0
         self._most_traces = _checked_most(max_traces)
         self._blocking = blocking
-        self._concrete: OrderedDict[Any, ConcreteFunction] = OrderedDict()  # the one used last is the last
+        self._concrete: OrderedDict[Any, ConcreteFunction] = OrderedDict()  # the most recently used trace last
         self._tracing: UnderWay[ConcreteFunction] = UnderWay()
         self._described: dict[str, str] = {}  # the arguments of the newest trace
-        self._state: FunctionState = state_of(self.graph)  # held, so that it lasts as long as the function
+        self._state: FunctionState = state_of(self.graph)  # shared weakly: each function keeps the state alive
 
     def __repr__(self) -> str:
         return f"<Function {self._name}: {self.traces} traces>"
@@ -116,22 +116,22 @@ class Function(Generic[P, V_co, C_co]):
         self: Function[Concatenate[Any, Q], V_co, C_co], instance: object, owner: type | None = None
     ) -> Function[Q, V_co, C_co]: ...
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        """Return the function of an object, which has traces and variables of its own."""
+        """Return the function bound to an object, with traces and variables of its own."""
         if instance is None:
             return self
         bound: Function[..., Any, Any] = Function(MethodType(self.python_function, instance), **self.options)
-        vars(instance)[self.python_function.__name__] = bound  # found there from now on
+        vars(instance)[self.python_function.__name__] = bound  # later look-ups find the same bound function
         return bound
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> C_co:
-        """Return a coroutine of the results; in a function that is traced, or given tensors, the results as tensors.
+        """Return a coroutine of the results; inside a traced function, or with tensors, the results as tensors.
 
         Raises
         ------
         TypeError
             If the arguments do not fit the parameters.
         TagloomError
-            As the function raises it while it is traced, and as :meth:`Session.run` does.
+            As raised by the function while being traced, and by :meth:`Session.run`.
         """
         arguments = self._parameters.bind(args, kwargs)
         if arguments.symbolic or is_inside():
@@ -141,8 +141,8 @@ class Function(Generic[P, V_co, C_co]):
     def sync(self, *args: P.args, **kwargs: P.kwargs) -> V_co:
         """Call the function in a script or a notebook, and wait for the result.
 
-        Its session is a SyncSession: the one given to :func:`function`, or one for all functions of this graph, which
-        lasts as long as they do.
+        The session is a SyncSession: the argument of :func:`function`, or a session shared by all functions of this
+        graph, which lasts as long as the functions.
 
         Parameters
         ----------
@@ -152,18 +152,18 @@ class Function(Generic[P, V_co, C_co]):
         Returns
         -------
         structure of numpy.ndarray
-            What ``await function(...)`` would give.
+            Result of ``await function(...)``.
 
         Raises
         ------
         TagloomError
-            If an event loop runs in this thread, which would stand still meanwhile: await the function there, or make
-            it with ``blocking=True``. The loop of a notebook may wait.
+            If an event loop runs in this thread, which the call would block: await the function there, or make the
+            function with ``blocking=True``. The loop of a notebook may be blocked.
         """
         self._refuse_session()
-        given = isinstance(self._session, SyncSession)
+        has_session = isinstance(self._session, SyncSession)
         blocking = self._session.blocking if isinstance(self._session, SyncSession) else self._blocking
-        option = "its session SyncSession(..., blocking=True)" if given else "tagloom.function(blocking=True)"
+        option = "its session SyncSession(..., blocking=True)" if has_session else "tagloom.function(blocking=True)"
         hint = f"`await {self._name}(...)`; or make {option}, which keeps the event loop waiting"
         refuse_running_loop(blocking, f"{self._name}.sync()", hint)
         result: V_co = self._sync_session().call(self._run_in, self._parameters.bind(args, kwargs))
@@ -172,7 +172,7 @@ class Function(Generic[P, V_co, C_co]):
     async def step(self, *args: P.args, **kwargs: P.kwargs) -> Step[V_co]:
         """Return the compiled step for arguments like these.
 
-        It is of the session that a call would run in, where its variables have their initial values then.
+        The step belongs to the session of calls, in which the trace's variables are initialized.
 
         Parameters
         ----------
@@ -182,7 +182,7 @@ class Function(Generic[P, V_co, C_co]):
         Returns
         -------
         Step
-            Await it with the arrays and numbers among the arguments, in their order.
+            Awaitable with the arrays and numbers among the arguments, in their order.
         """
         arguments = self._parameters.bind(args, kwargs)
         session, concrete = await self._own_session(), await self._traced(arguments)
@@ -190,10 +190,10 @@ class Function(Generic[P, V_co, C_co]):
             return await concrete.step(session, arguments.leaves)
 
     def concrete(self, *args: P.args, **kwargs: P.kwargs) -> ConcreteFunction:
-        """Return the trace for arguments like these, made if there is none yet.
+        """Return the trace for arguments like these, made if missing.
 
-        A trace is made in the calling thread, which may take long: on an event loop ``await f.trace(...)`` makes it in
-        another.
+        The calling thread makes the trace, which may take long: on an event loop, ``await f.trace(...)`` uses another
+        thread.
 
         Parameters
         ----------
@@ -203,12 +203,12 @@ class Function(Generic[P, V_co, C_co]):
         Returns
         -------
         ConcreteFunction
-            Its placeholders, results, and the operations between.
+            The trace's placeholders, results, and the operations between.
         """
         return self._trace(self._parameters.bind(args, kwargs))
 
     async def trace(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
-        """Return the trace for arguments like these as `concrete` does; one that is new is made in a thread.
+        """Return the trace for arguments like these as `concrete` does; a new trace is made in a thread.
 
         Parameters
         ----------
@@ -218,7 +218,7 @@ class Function(Generic[P, V_co, C_co]):
         Returns
         -------
         ConcreteFunction
-            Its placeholders, results, and the operations between.
+            The trace's placeholders, results, and the operations between.
 
         Examples
         --------
@@ -238,6 +238,7 @@ class Function(Generic[P, V_co, C_co]):
         return await self._run_in(await self._own_session(), arguments)
 
     async def _run_in(self, session: Session, arguments: Arguments) -> Any:
+        """Run the trace for arguments in a session; the test of `_used` is repeated here to spare calls its context."""
         concrete = self._concrete.get(arguments.key)
         if concrete is None:
             concrete = await self._traced(arguments)
@@ -265,12 +266,12 @@ class Function(Generic[P, V_co, C_co]):
         timeout: float | None = None,
         **kwargs: Any,
     ) -> StepStream:
-        """Call the function, and read the values that a tensor takes in it as they are computed.
+        """Call the function, and iterate over the values of one of its tensors as they are computed.
 
         Parameters
         ----------
         tensor : str or Tensor
-            A tensor in the function, also in its loops and branches: its name, of which the end is enough.
+            A tensor in the function, also in its loops and branches; or its name, or the last parts of the name.
         *args, **kwargs
             As for a call.
         limit, policy, timeout
@@ -279,13 +280,14 @@ class Function(Generic[P, V_co, C_co]):
         Returns
         -------
         StepStream
-            Iterate with ``async for``; ``await stream.result()`` gives what a call would. Leaving early ends the call.
+            Iterate with ``async for``; ``await stream.result()`` returns the result of a call. Leaving early ends the
+            call.
 
         Raises
         ------
         GraphError
-            If no tensor of the function has the name, or several have: by the first value, or the result, where an
-            event loop runs and the function is still to be traced, which then happens in a thread.
+            If no tensor of the function has the name, or several have. On an event loop, a function not traced yet is
+            traced in a thread, and the error comes with the first value or the result.
 
         Examples
         --------
@@ -322,31 +324,32 @@ class Function(Generic[P, V_co, C_co]):
         options: Mapping[str, Any],
         timeout: float | None,
     ) -> tuple[Watch, Run]:
-        """Return a watch of a tensor of a trace, and what runs that."""
+        """Return a watch of a tensor of a trace, and the function that runs the trace with the watch."""
         watch = Watch(concrete.find(tensor), **options)
         return watch, partial(self._watched, concrete, arguments, watch, timeout)
 
     async def _watched(
         self, concrete: ConcreteFunction, arguments: Arguments, watch: Watch, timeout: float | None
     ) -> Any:
+        """Run a trace with a watch, and end the watch's buffer, so its reader ends too."""
         buffer = watch.buffer
         try:
             session = await self._own_session()
             with self._used(session, concrete):
                 step = await concrete.step(session, arguments.leaves, watch=[watch.tensor])
                 running = step(*arguments.leaves, timeout=timeout, watch=watch)
-                del watch  # the stream has it
+                del watch  # the stream alone holds the watch, so dropping the stream ends the watch
                 return await running
         finally:
             buffer.end()
 
     async def session(self) -> Session:
-        """Return the session that a call runs in here, to read and write variables, or for a report.
+        """Return the session of calls on this event loop, to read and write variables, or for a report.
 
         Returns
         -------
         Session
-            Not to be closed, unless it was given to :func:`function`.
+            Not to be closed, except if passed to :func:`function`.
 
         Raises
         ------
@@ -372,12 +375,12 @@ class Function(Generic[P, V_co, C_co]):
         return {name for concrete in self._concrete.values() for name in concrete.kept}
 
     def sync_session(self) -> SyncSession:
-        """Return the session that :meth:`sync` runs in.
+        """Return the session of :meth:`sync`.
 
         Returns
         -------
         SyncSession
-            Not to be closed, unless it was given to :func:`function`.
+            Not to be closed, except if passed to :func:`function`.
 
         Raises
         ------
@@ -406,7 +409,10 @@ class Function(Generic[P, V_co, C_co]):
             )
 
     def _inline(self, values: Mapping[str, Any]) -> Any:
-        """Call the function where a graph is built; outside of a function that is traced, results wait for effects."""
+        """Call the function while a graph is built; outside of a traced function, results depend on all effects.
+
+        Inside, the traced function itself orders its effects, so none is added here.
+        """
         if is_inside():
             with self._scope.call():
                 return self._parameters.call(self.python_function, values)
@@ -417,7 +423,7 @@ class Function(Generic[P, V_co, C_co]):
             return with_effects(result, region.operations[first:], self._name)
 
     async def _traced(self, arguments: Arguments) -> ConcreteFunction:
-        """Return the trace for arguments, made in a thread if there is none, once however many calls want it."""
+        """Return the trace for arguments, made in a thread if missing, once for all concurrent calls."""
         concrete = self._concrete.get(arguments.key)
         if concrete is None:
             source, loop = user_source(), asyncio.get_running_loop()
@@ -425,13 +431,14 @@ class Function(Generic[P, V_co, C_co]):
             try:
                 concrete = await asyncio.shield(asyncio.wrap_future(tracing))
             except TagloomError as error:
-                error.source = error.source or source  # the caller's line is not on the stack of the thread
+                error.source = error.source or source  # the thread's stack does not have the caller's line
                 raise
         return concrete
 
     def _trace(self, arguments: Arguments) -> ConcreteFunction:
+        """Return the trace for arguments, made if missing; remove the least recently used trace beyond the limit."""
         with self.graph.built_alone():
-            concrete = self._concrete.get(arguments.key)
+            concrete = self._concrete.get(arguments.key)  # another thread may have made the trace meanwhile
             if concrete is None:
                 self._log(arguments)
                 concrete = ConcreteFunction(self.graph, partial(self._build, arguments))
@@ -442,10 +449,11 @@ class Function(Generic[P, V_co, C_co]):
         return concrete
 
     def _note_use(self, arguments: Arguments) -> None:
-        with suppress(KeyError):  # another thread may have forgotten it meanwhile
+        with suppress(KeyError):  # another thread may have removed the trace meanwhile
             self._concrete.move_to_end(arguments.key)
 
     def _build(self, arguments: Arguments) -> tuple[list[Tensor], Any, str]:
+        """Call the Python function with placeholders; return these, its results, and the name scope of the trace."""
         with self._scope.call() as scope:
             values, placeholders = self._parameters.placeholders(arguments)
             try:
@@ -461,6 +469,7 @@ class Function(Generic[P, V_co, C_co]):
                 raise
 
     def _log(self, arguments: Arguments) -> None:
+        """Log a new trace with its differences from the newest one; as a warning where retracing looks unintended."""
         described = self._parameters.describe(arguments)
         if not self.traces:
             _logger.debug("%s is traced: %s", self._name, described)
@@ -480,10 +489,11 @@ def _checked_most(max_traces: int) -> int:
 
 
 def _graph_of(graph: Graph | None, session: Session | SyncSession | None) -> Graph:
+    """Return the graph of a function: its argument, the session's graph, the open graph, or the common graph."""
     if session is not None and graph is not None and session.graph is not graph:
         raise GraphError("the session is of another graph", wanted=graph, got=session.graph, hint="leave graph= out")
-    found: Graph | None = graph if session is None else session.graph
-    if found is not None:
-        return found
+    chosen: Graph | None = graph if session is None else session.graph
+    if chosen is not None:
+        return chosen
     region = scopes.current().region
     return _common if region is None else region.graph

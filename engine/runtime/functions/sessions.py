@@ -1,7 +1,7 @@
-"""The sessions that functions run in unless they are given one, and the state that these have in common.
+"""Default sessions of functions, and the state shared by these sessions.
 
-There is a session for each graph and event loop, closed with the loop, and one for scripts. What functions keep, such
-as variables, is in one of them at a time, and follows the calls: see docs/design/0037-functions.md.
+Each graph has a session per event loop, closed with the loop, and a SyncSession for scripts. Each variable lives in a
+single session at a time, and follows the calls: see docs/design/0037-functions.md.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Graph, _Held]] = We
 
 
 class FunctionState:
-    """State of the functions of one graph from call to call, and the sessions that they are called in.
+    """State of a graph's functions between calls, and the sessions of the calls.
 
-    Each variable, by its name, is in one session at a time. A call brings those that it uses into its own session,
-    which takes a copy. Two event loops that use one variable at the same time are refused.
+    Each variable, by its name, lives in a single session at a time. A call moves its variables into its own session,
+    which takes a copy. Concurrent uses of a variable on two event loops are refused.
 
     Parameters
     ----------
@@ -40,20 +40,22 @@ class FunctionState:
     """
 
     def __init__(self, graph: Graph) -> None:
-        self._opening = threading.Lock()  # held while the session for scripts is opened, by none of its own thread
-        self._lock = threading.RLock()  # guards what follows; sessions are in several threads
-        self._places: dict[Session, set[str]] = {}  # which names are where
-        self._calls: Counter[tuple[Session, frozenset[str]]] = Counter()  # under way
-        self._kept: Snapshot = {}  # in no session: its session was closed, or is another process's
-        self._random: RandomState | None = None  # of the session that was closed last
+        # Held while the session for scripts is opened. Not `_lock`, which the session's own thread takes in `opened`
+        # while the opening thread waits.
+        self._opening = threading.Lock()
+        self._lock = threading.RLock()  # guards the attributes below; sessions are used in several threads
+        self._places: dict[Session, set[str]] = {}  # names of the values living in each session
+        self._calls: Counter[tuple[Session, frozenset[str]]] = Counter()  # running calls by session and names
+        self._kept: Snapshot = {}  # values of closed sessions, or of sessions of a parent process
+        self._random: RandomState | None = None  # random state of the closed session with the highest step number
         self._graph = graph
         self._script = _Script()
-        finalize(self, self._script.close)  # refers to the script session alone
+        finalize(self, self._script.close)  # bound to the script session alone: a reference to self would keep it alive
 
     # ---- sessions
 
     def sync_session(self) -> SyncSession:
-        """Return the session for scripts, which is closed when the graph has no functions any longer."""
+        """Return the session for scripts, which is closed when the graph's last function is gone."""
         with self._opening:
             session = self._script.session
             if session is None or session.closed:
@@ -65,9 +67,11 @@ class FunctionState:
         self.opened(session)
 
     def opened(self, session: Session) -> None:
-        """Register a new session, whose random draws follow those of the others."""
-        session.call_before_release(partial(_close_in, ref(self), session))  # which lasts as long as the functions do
+        """Register a new session, whose random draws continue after the draws of the other sessions."""
+        # A weak reference: a session closed after the last function has nobody to keep its values for.
+        session.call_before_release(partial(_close_in, ref(self), session))
         with self._lock:
+            # The loop of such a session ended without closing the session, so `closing` was never called.
             for each in [other for other in self._places if other.is_adrift]:
                 self.closing(each)
             drawn = [self._random, *(each.random_state for each in self._places)]
@@ -77,12 +81,12 @@ class FunctionState:
                 session.random_state = max(states, key=lambda state: state.step)
 
     def closing(self, session: Session) -> None:
-        """Keep what a session has for the next one."""
+        """Keep the values of a session that is closed, for the next session."""
         with self._lock:
             self._places.pop(session, None)
             elsewhere = set().union(*self._places.values())
-            found = session.resources.snapshot()
-            for kind, values in found.items():
+            for kind, values in session.resources.snapshot().items():
+                # A value that has moved on may still be here as an old copy, in a resource that cannot be dropped.
                 here = {name: value for name, value in values.items() if name not in elsewhere}
                 self._kept.setdefault(kind, {}).update(here)
             if self._random is None or self._random.step <= session.random_state.step:
@@ -92,20 +96,20 @@ class FunctionState:
 
     @contextmanager
     def used(self, session: Session, names: frozenset[str], function: str) -> Iterator[None]:
-        """Bring the variables of a call into its session until the call ends; enter it on the session's event loop.
+        """Keep the variables of a call in its session until the call ends; to be entered on the session's event loop.
 
         Parameters
         ----------
         session : Session
         names : frozenset of str
-            Variables, and whatever else is kept by a name.
+            Names of variables and other kept resources.
         function : str
             Name of the function, for errors.
 
         Raises
         ------
         TagloomError
-            If calls that are under way on another event loop use one of them.
+            If running calls on another event loop use a named variable.
         """
         call = session, names
         with self._lock:
@@ -121,7 +125,7 @@ class FunctionState:
                     del self._calls[call]
 
     def bring_all(self, session: Session, names: Collection[str], function: str) -> None:
-        """Bring what a function uses into a session, and all else that is kept and not in use elsewhere."""
+        """Move a function's variables into a session, and all other kept values not in use elsewhere."""
         with self._lock:
             wanted = {name for values in self._kept.values() for name in values}
             for other, there in self._places.items():
@@ -129,6 +133,7 @@ class FunctionState:
             self._bring(session, wanted | set(names), function)
 
     def _bring(self, session: Session, names: Collection[str], function: str) -> None:
+        """Move the named values into a session, all or none; the caller holds the lock."""
         here = self._places.setdefault(session, set())
         missing = set(names) - here
         moving = {other: missing & there for other, there in self._places.items() if other is not session}
@@ -159,15 +164,15 @@ class FunctionState:
         try:
             session.resources.restore(found)
         except BaseException:
-            for kind, values in found.items():
+            for kind, values in found.items():  # taken from their sessions already, so kept for the next call
                 self._kept.setdefault(kind, {}).update(values)
             raise
         here |= missing
 
     def _in_use(self, session: Session) -> set[str]:
-        """Return the names that calls, or steps made of functions, use in a session now."""
-        found = {name for other, names in self._calls if other is session for name in names}
-        return found | session.names_in_use()
+        """Return the names used now in a session by calls, or by steps from `Function.step`."""
+        called = {name for other, names in self._calls if other is session for name in names}
+        return called | session.names_in_use()
 
     def _take_kept(self, names: Collection[str]) -> Snapshot:
         found: Snapshot = {}
@@ -179,8 +184,8 @@ class FunctionState:
     # ---- fork
 
     def strand(self, parent: int) -> None:
-        """Go on in a process that was forked: with what the sessions of the parent had, in sessions of its own."""
-        # Threads of the parent may have held the others.
+        """Continue in a forked process with the values of the parent's sessions, in sessions of its own."""
+        # New locks, as threads of the parent, missing in this process, may hold the inherited ones.
         self._opening, self._lock = threading.Lock(), threading.RLock()
         self._calls.clear()
         self._script.session = None
@@ -205,13 +210,13 @@ def _close_in(state: ref[FunctionState], session: Session) -> None:
 
 
 class _Script:
-    """A SyncSession that is opened when it is needed."""
+    """Holder of the SyncSession for scripts, opened at the first call."""
 
     def __init__(self) -> None:
         self.session: SyncSession | None = None
 
     def close(self) -> None:
-        """Close the session, beside the event loop if the garbage collector calls this in one."""
+        """Close the session, in a thread if the garbage collector runs this inside of a running event loop."""
         if self.session is None:
             return
         try:
@@ -227,19 +232,19 @@ _making = threading.Lock()
 
 
 def state_of(graph: Graph) -> FunctionState:
-    """Return the state of a graph's functions, each of which holds it: it lasts as long as they do."""
+    """Return the state of a graph's functions; each function holds the state, which ends with the last of them."""
     with _making:
-        found = _states.get(graph)
-        if found is None:
-            found = _states[graph] = FunctionState(graph)
-        return found
+        state = _states.get(graph)
+        if state is None:
+            state = _states[graph] = FunctionState(graph)
+        return state
 
 
 async def default_session(state: FunctionState, graph: Graph) -> Session:
-    """Return the session of the running loop for a graph, opened when first asked for.
+    """Return the running loop's session for a graph, opened at the first call.
 
-    An asynchronous generator lives as long as the session: a loop that ends closes those that were begun in it
-    (``loop.shutdown_asyncgens()``, which ``asyncio.run`` calls).
+    An asynchronous generator lives as long as the session: an ending loop closes the generators begun in the loop
+    (``loop.shutdown_asyncgens()``, called by ``asyncio.run``), and the generator closes the session.
     """
     loop = asyncio.get_running_loop()
     held = _sessions.setdefault(loop, {})
@@ -257,7 +262,8 @@ async def _living(session: Session, state: FunctionState, held: dict[Graph, _Hel
     try:
         yield
     finally:
-        if session.graph in held and held[session.graph][0] is session:  # else it is the parent's of this process
+        # In a forked process the entry is gone, or belongs to a session of this process.
+        if session.graph in held and held[session.graph][0] is session:
             del held[session.graph]
         await session.aclose()
 

@@ -1,7 +1,7 @@
 """The reference executor: the evaluation rules of Yu et al. (2018, Figure 5) in plain Python.
 
-Every operation instance is one ``asyncio.Task`` named ``node@frame/iteration``. This file is the specification:
-what the step machine does must equal what this does. Numbers in brackets are rules of execution, listed in
+Every operation instance is an ``asyncio.Task`` named ``node@frame/iteration``. This file is the specification of the
+step machine, which must compute the same results. Numbers in brackets are rules of execution, listed in
 ``docs/semantics.md``.
 """
 
@@ -28,44 +28,44 @@ from ...kernels.scheduler.series import Series
 from ...ops.support.context import StepContext
 from .tracing import LoopCounts, ReferenceTracer
 
-_LARGE = 1 << 17  # bytes that a kernel goes through on the event loop
+_LARGE = 1 << 17  # bytes of inputs and outputs from which on a kernel runs in a thread
 _FLOATING = frozenset(dtype.numpy for dtype in DIFFERENTIABLE)
 
 
 @dataclass
 class Frame:
-    """One running instance of a loop."""
+    """Running instance of a loop; the root frame of the step has no parent."""
 
     index: int
     parent: Frame | None
     parent_iteration: int
     path: str
     id: int
-    missing_enters: int
-    iterations: dict[int, Iteration] = field(default_factory=dict)
+    missing_enters: int  # Enters that have not fired: the frame may not be deleted yet
+    iterations: dict[int, Iteration] = field(default_factory=dict)  # those in flight, by number
     newest: int = 0
-    ran: bool = False
-    invariants: list[tuple[int, Any]] = field(default_factory=list)
-    dead_exits: list[int] = field(default_factory=list)
-    deferred: list[tuple[int, Any]] = field(default_factory=list)
+    ran: bool = False  # True if a LoopCond fired with a live value
+    invariants: list[tuple[int, Any]] = field(default_factory=list)  # sent to each new iteration
+    dead_exits: list[int] = field(default_factory=list)  # of the newest iteration, sent only when the frame is done
+    deferred: list[tuple[int, Any]] = field(default_factory=list)  # values for an iteration beyond the window
     series: list[Series] = field(default_factory=list)
 
 
 @dataclass
 class Iteration:
-    """One iteration: what has arrived, what is running, the loops inside it."""
+    """Iteration of a frame: arrived values, running instances, and the frames of inner loops."""
 
-    arrived: dict[int, dict[int, Any]] = field(default_factory=dict)
-    controls: dict[int, list[bool]] = field(default_factory=dict)
+    arrived: dict[int, dict[int, Any]] = field(default_factory=dict)  # values by node and input
+    controls: dict[int, list[bool]] = field(default_factory=dict)  # deadness of arrived control inputs, by node
     fired: set[int] = field(default_factory=set)
-    outstanding: int = 0
+    outstanding: int = 0  # instances that have started and not propagated their outputs yet
     children: dict[int, Frame] = field(default_factory=dict)
-    advanced: int = 0
+    advanced: int = 0  # live values that NextIterations have sent from here
 
 
 @dataclass
 class Instance:
-    """What a stateful kernel is told about the instance it runs for."""
+    """First argument of a stateful kernel: the operation instance of the call."""
 
     step: StepContext
     operation: str
@@ -75,7 +75,7 @@ class Instance:
 
 
 class ReferenceMachine:
-    """Executes one step of a plan; see the module's text.
+    """Executor of a step; see the module's text.
 
     Parameters
     ----------
@@ -83,11 +83,11 @@ class ReferenceMachine:
     step : StepContext
     feeds : list of numpy.ndarray
     shuffle_seed : int, optional
-        Delay instances at random, reproducibly.
+        Seed of reproducible random delays of instances; no delays by default.
     guard : callable, optional
-        Called with each floating array that a kernel gives; what it raises fails the step.
+        Called with each floating array returned by a kernel; an exception fails the step.
     recorder : Recorder, optional
-        Gets a span for each instance.
+        Receives a span for each instance.
     """
 
     def __init__(
@@ -121,13 +121,14 @@ class ReferenceMachine:
         return self.outcomes
 
     async def run(self) -> None:
-        """Run the step until nothing is in flight; `failure` or `fetches` hold the outcome."""
+        """Run the step until no instance is in flight; `failure` or `fetches` hold the outcome."""
         root = self.root = Frame(0, None, 0, ROOT_PATH, ROOT_ID, 0, {0: Iteration()})
         for i in self.plan.roots():  # [21]
             self._start(i, root, 0, [], False)
         try:
             while self.tasks:
                 await asyncio.wait(self.tasks, return_when=asyncio.FIRST_COMPLETED)
+                # Each ended instance may have freed memory, so all parked ones try their kernels again.
                 parked, self.parked = self.parked, []
                 for ended in parked:
                     if not ended.done():
@@ -145,6 +146,7 @@ class ReferenceMachine:
             cancel_once(task)
 
     async def _stop(self) -> None:
+        """Cancel the remaining instances and wait for their ends, also if this wait is cancelled."""
         if self.tasks:
             ended = asyncio.CancelledError("the step was cancelled") if self.failure is None else self.failure[2]
             self.step.resources.cancel_step(self.step.number, ended)
@@ -155,10 +157,10 @@ class ReferenceMachine:
     # ---- readiness
 
     def _deliver(self, target: int, k: int, value: Any, frame: Frame, i: int, from_enter: bool = False) -> None:
-        """Bring a value to input `k` of a node; start the node if it is ready."""
+        """Deliver a value to input `k` of a node, and start the node if ready."""
         node, iteration = self.plan.nodes[target], frame.iterations[i]
         if node.kind in (Kind.SERIES_EXIT, Kind.TRIP_COUNT):
-            return  # they speak once, when the frame is done
+            return  # `_done` sends the only outputs of these nodes
         iteration.arrived.setdefault(target, {})[k] = value
         if node.kind is Kind.MERGE and value is DEAD and from_enter:
             iteration.arrived[target] = dict.fromkeys(range(node.num_inputs), DEAD)  # [11]
@@ -169,6 +171,7 @@ class ReferenceMachine:
         self._try(target, frame, i)
 
     def _try(self, target: int, frame: Frame, i: int) -> None:
+        """Start a node if ready: a Merge with its first live input, others with all inputs and controls."""
         node, iteration = self.plan.nodes[target], frame.iterations[i]
         if target in iteration.fired or node.kind in (Kind.SERIES_EXIT, Kind.TRIP_COUNT):
             return
@@ -188,6 +191,7 @@ class ReferenceMachine:
         self._start(target, frame, i, values, dead)
 
     def _start(self, target: int, frame: Frame, i: int, values: list[Any], dead: bool) -> None:
+        """Start the task of an instance, unless the step has failed."""
         if self.failure is not None:
             return
         iteration = frame.iterations[i]
@@ -201,6 +205,7 @@ class ReferenceMachine:
     # ---- evaluation
 
     async def _instance(self, target: int, frame: Frame, i: int, values: list[Any], dead: bool, name: str) -> None:
+        """Evaluate an instance and propagate its outputs; the first error becomes the step's failure."""
         for _ in range(self.random.randrange(4) if self.random else 0):
             await asyncio.sleep(0)
         node = self.plan.nodes[target]
@@ -210,7 +215,7 @@ class ReferenceMachine:
         try:
             outputs = await self._evaluate(target, node, frame, i, values, dead, name)
         except BaseException as error:
-            if self.failure is None:  # [44]; set by the stopping of the step too, which nobody reads
+            if self.failure is None:  # [44]; a cancellation by `_stop` is recorded too, and never read
                 self.failure = (target, name, error, [np.shape(v) for v in values])
             return
         finally:
@@ -259,7 +264,10 @@ class ReferenceMachine:
         return values
 
     async def _call(self, node: Node, frame: Frame, values: list[Any], name: str) -> Any:
-        """Call a kernel and await what it returns; one that is refused memory begins again when others have ended."""
+        """Call a kernel, and call it again after other instances have ended if its memory was refused.
+
+        A refusal while all instances are parked raises NoRoom: no memory can be freed any more.
+        """
         pool = self.step.contexts.pool
         while True:
             refusals = 0 if pool is None else pool.refusals
@@ -268,7 +276,7 @@ class ReferenceMachine:
             except MemoryError as error:
                 if pool is None or pool.refusals == refusals or not node.retry:
                     raise
-                wanted = getattr(error, "wanted_bytes", pool.refused_bytes)  # a call in a thread says it
+                wanted = getattr(error, "wanted_bytes", pool.refused_bytes)  # an error from a thread carries the size
             ended = asyncio.get_running_loop().create_future()
             self.parked.append(ended)
             if len(self.parked) == len(self.tasks):
@@ -276,7 +284,7 @@ class ReferenceMachine:
             await ended
 
     async def _outcome(self, node: Node, frame: Frame, values: list[Any], name: str) -> Any:
-        """Call a kernel, in a thread if it should take long, and await what it returns."""
+        """Call a kernel, in a thread if the call is estimated long, and await an awaitable result."""
         assert node.kernel is not None
         if self._takes_long(node, values):
             return await self.step.call_long(self.step.contexts.run, node.kernel, *values)
@@ -292,17 +300,19 @@ class ReferenceMachine:
         return result
 
     def _takes_long(self, node: Node, values: list[Any]) -> bool:
-        """Say whether a kernel that only computes goes through many bytes; saved values stay on the loop's thread."""
+        """Return True if a detached kernel reads and writes at least `_LARGE` bytes, and so belongs in a thread."""
+        # Series are changed by other instances on the loop's thread, so kernels with one stay there.
         if self.step.long_calls is None or not node.detached or any(isinstance(v, Series) for v in values):
             return False
         size = sum(v.nbytes for v in values if isinstance(v, np.ndarray)) + max(node.made_bytes, 0)
         if size < _LARGE and node.elements is not None:
             inputs = values[1:] if node.stateful else values
-            with suppress(Exception):  # what is wrong with the inputs the kernel says
+            with suppress(Exception):  # the kernel itself raises a better error for wrong inputs
                 size += 8 * node.elements(*inputs)
         return size >= _LARGE
 
     async def _kernel(self, node: Node, frame: Frame, i: int, values: list[Any], name: str) -> list[Any]:
+        """Return the outputs of a kernel in the node's dtypes, checked by the guard."""
         if node.stateful:
             values = [Instance(self.step, node.name, frame.id, i, name), *values]
         result = await self._call(node, frame, values, name)
@@ -324,6 +334,7 @@ class ReferenceMachine:
     # ---- propagation
 
     def _propagate(self, source: int, node: Node, frame: Frame, i: int, outputs: list[Any], dead: bool) -> None:
+        """Send outputs to consumers: in the child frame, the parent frame, the next iteration, or the same one."""
         if node.kind is Kind.ENTER:  # [16, 29, 31]
             self._enter(source, node, frame, i, DEAD if dead else outputs[0])
         elif node.kind is Kind.EXIT:
@@ -346,6 +357,7 @@ class ReferenceMachine:
             self._signal(target, dead, frame, i)
 
     def _enter(self, source: int, node: Node, frame: Frame, i: int, value: Any) -> None:
+        """Send a value into a child frame: an invariant to each iteration, other values to the first."""
         child = self._child(node.child, frame, i)
         if node.is_constant:
             child.invariants.append((source, value))
@@ -357,6 +369,7 @@ class ReferenceMachine:
         self._clean(child)
 
     def _child(self, index: int, frame: Frame, i: int) -> Frame:
+        """Return the instance of a loop in an iteration of the enclosing frame, made by the first Enter."""
         iteration = frame.iterations[i]
         if index not in iteration.children:
             spec = self.plan.frames[index]
@@ -373,6 +386,7 @@ class ReferenceMachine:
         return iteration.children[index]
 
     def _next(self, source: int, frame: Frame, i: int, value: Any) -> None:
+        """Send a value to the next iteration; defer the value if a new iteration would exceed the window."""
         frame.iterations[i].advanced += 1
         self.counts.advance(frame.index, source, frame.iterations[i].advanced)
         if i == frame.newest:
@@ -385,6 +399,7 @@ class ReferenceMachine:
         self._send(source, [value], False, frame, i + 1)
 
     def _new_iteration(self, frame: Frame) -> None:
+        """Open the next iteration, with the deferred values and the invariants."""
         frame.newest += 1
         frame.iterations[frame.newest] = Iteration()  # [32]
         self.counts.start(frame.index, len(frame.iterations), len(self.tasks))
@@ -402,7 +417,7 @@ class ReferenceMachine:
         self._clean(frame)
 
     def _clean(self, frame: Frame) -> None:
-        """Delete what is done: iterations in order, then the frame [26, 28]."""
+        """Delete completed iterations in order, then the completed frame [26, 28]."""
         if frame.parent is None:
             return
         while frame.iterations:
@@ -410,6 +425,7 @@ class ReferenceMachine:
             iteration = frame.iterations[oldest]
             if iteration.outstanding or iteration.children or frame.missing_enters:
                 return
+            # Deferred values need a new iteration, so the frame continues even if no other iteration is left.
             if frame.deferred:
                 self._window_opens(frame, oldest)
             else:
@@ -421,6 +437,7 @@ class ReferenceMachine:
         self._new_iteration(frame)
 
     def _done(self, frame: Frame) -> None:
+        """Send a completed frame's dead exits, series and trip counts to the parent, and delete the frame."""
         parent, i = frame.parent, frame.parent_iteration
         assert parent is not None
         for source in frame.dead_exits:  # [14]

@@ -1,4 +1,4 @@
-"""What the reference executor tells traces and reports."""
+"""Traces and loop counts of the reference executor."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOOKS = 16  # spans between two looks at the bytes in use and the iterations in
 
 
 class ReferenceTracer:
-    """One step's part of a trace.
+    """Writer of a step's spans to a trace.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ class ReferenceTracer:
     step : int
         Index of the step in the recorder.
     pool : Pool or None
-        Of the step's device.
+        Memory pool of the step's device.
     """
 
     def __init__(self, recorder: Recorder, step: int, pool: Pool | None) -> None:
@@ -36,12 +36,12 @@ class ReferenceTracer:
         self.awaited: set[str] = set()
 
     def note_awaited(self, name: str) -> None:
-        """Note that an instance has something to await."""
+        """Mark an instance as asynchronous."""
         self.awaited.add(name)
 
     def add(self, node: int, name: str, path: str, iteration: int, begin: int, dead: bool, root: Any) -> None:
-        """Record an instance that has ended."""
-        looks = self.spans % _LOOKS == 0
+        """Record the span of an ended instance."""
+        looks = self.spans % _LOOKS == 0  # walking all frames for every span would dominate the step
         self.spans += 1
         awaited = name in self.awaited
         self.awaited.discard(name)
@@ -63,7 +63,7 @@ class ReferenceTracer:
 
 
 class LoopCounts:
-    """What happens in each frame, counted as the step machine does."""
+    """Counts of iterations and waits in each frame, as the step machine counts them."""
 
     def __init__(self, plan: Plan) -> None:
         self.nexts: list[list[int]] = [_nexts(plan, k) for k in range(len(plan.frames))]
@@ -77,27 +77,27 @@ class LoopCounts:
         return self.counts
 
     def open(self, frame: int) -> None:
-        """Count a frame instance that is live, and its first iteration."""
+        """Count a live frame instance with its first iteration."""
         self.counts[frame]["runs"] += 1
         self._alive(frame, 1)
 
     def start(self, frame: int, alive: int, tasks: int) -> None:
-        """Count another iteration, while `alive` are in flight and `tasks` instances too."""
+        """Count a new iteration; `alive` iterations of its frame and `tasks` instances of the step are in flight."""
         self._alive(frame, alive)
         self.counts[frame]["queued"] += tasks - self.in_flight
 
     def hold_back(self, frame: int, *, first: bool) -> None:
-        """Count an iteration that found the window full, at the first value that waits for it."""
+        """Count an iteration delayed by a full window, once, at the first value waiting for the iteration."""
         self.counts[frame]["held_back"] += first
 
     def advance(self, frame: int, source: int, advanced: int) -> None:
-        """Count a NextIteration that was its iteration's last."""
+        """Count the NextIteration that was the last to fire in its iteration."""
         if advanced == len(self.nexts[frame]):
             self.counts[frame]["last"][self.nexts[frame].index(source)] += 1
 
     @contextmanager
     def awaiting(self, frame: Any) -> Iterator[None]:
-        """Count an asynchronous instance of a frame, and of those around it, while it is in flight."""
+        """Count an asynchronous instance, in flight during the block, for its frame and the enclosing frames."""
         self.in_flight += 1
         while frame.parent is not None:
             self.counts[frame.index]["launches"] += 1
@@ -120,7 +120,7 @@ def _nexts(plan: Plan, frame: int) -> list[int]:
 
 
 def _holdings(root: Any) -> tuple[int, int]:
-    """Return the bytes of the arrays that a frame holds, each once, and its loops' iterations in flight."""
+    """Return the bytes of the distinct arrays held by a frame, and the iterations in flight of its inner loops."""
     frames = list(_frames(root))
     arrays = {id(array): array for frame in frames for array in _arrays(frame)}
     return sum(array.nbytes for array in arrays.values()), sum(len(frame.iterations) for frame in frames[1:])
