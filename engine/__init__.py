@@ -1,9 +1,9 @@
 """tagloom: a tagged-token dataflow engine for asyncio programs whose control flow is decided by data.
 
-Build a graph with ``cond``, ``while_loop`` and ``TensorArray``, differentiate it, and await steps of it."""
+Build a graph with ``cond``, ``while_loop`` and ``TensorArray``, differentiate the graph, and await its steps."""
 
-# Nothing of the engine is imported with the package, so that the command line answers at once: each name in `public.py`
-# is loaded when it is first used, and so is each module for users. See docs/design/0041-packaging.md.
+# Nothing of the engine is imported with the package, so the command line answers at once: each name in `public.py`, and
+# each public module, is loaded at its first use. See docs/design/0041-packaging.md.
 
 import sys as _sys
 import types as _types
@@ -34,19 +34,20 @@ if _typing.TYPE_CHECKING:
     from .public import range as range
     from .public import round as round
     from .public import slice as slice
-else:  # for type checkers a module with `__getattr__` has all names
+else:  # type checkers take a module with `__getattr__` to have every name
 
     class _Package(_types.ModuleType):
-        """The package, without modules of the engine that have the name of a function, here or elsewhere."""
+        """Type of the package: its public functions are not hidden by submodules of the same names."""
 
         def __setattr__(self, name, value):
+            # Python sets each imported submodule as an attribute: engine.compile and engine.gradients are packages.
             if name not in ("compile", "gradients") or not isinstance(value, _types.ModuleType):
                 super().__setattr__(name, value)
 
     _sys.modules[__name__].__class__ = _Package
 
     def __getattr__(name):
-        """Load a public name, or a module for users, when it is first used; refuse others with a hint."""
+        """Load a public name, or a public module, at its first use; refuse other names with a hint."""
         if name in _MODULES:
             return _import_module(f".{name}", __name__)
         if name.startswith("_") and name != "__all__":  # asked by Python, of any module
@@ -58,7 +59,7 @@ else:  # for type checkers a module with `__getattr__` has all names
             value = public_names.load(name)
         else:
             return _import_module(".frontend.missing_names", __name__).find_or_refuse(name)
-        globals()[name] = value  # the next time Python finds it there
+        globals()[name] = value  # later look-ups do not come here
         return value
 
     def __dir__():

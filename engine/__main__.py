@@ -1,4 +1,4 @@
-"""``python -m tagloom`` is ``tagloom``."""
+"""The command line as ``python -m tagloom``."""
 
 from .cli import main
 

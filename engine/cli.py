@@ -11,10 +11,10 @@ from typing import Any
 
 from . import __version__
 
-# The engine is imported by the commands that need it, so that `--version` and `--help` answer at once.
+# Commands import the parts of the engine that they need, so `--version` and `--help` answer at once.
 
-_INTERRUPTED = 130
-_CLOSED = 141  # as of a process that SIGPIPE has ended
+_INTERRUPTED = 130  # exit status of a process ended by SIGINT, as shells report it: 128 + 2
+_CLOSED = 141  # exit status of a process ended by SIGPIPE: 128 + 13
 _PACKAGES = ("numpy", "scipy", "ml_dtypes")
 _EXTRAS = (
     ("uvloop", "demo"),
@@ -28,19 +28,19 @@ _HALF = "float16 and bfloat16 halve memory; on a CPU, NumPy computes with them f
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit status: 0, 1 after an error, 130 when interrupted."""
+    """Run a command; return its exit status: 0, 1 after an error, 130 when interrupted, 141 if the reader left."""
     parsed = _parser().parse_args(arguments)
     try:
         status: int = parsed.command(parsed)
-        sys.stdout.flush()  # here, where an error is understood
+        sys.stdout.flush()  # here, where a BrokenPipeError is handled, and not while Python exits
         return status
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return _INTERRUPTED
-    except BrokenPipeError:  # the reader, as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # where Python flushes what is left
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes the rest at exit, without error
         return _CLOSED
-    except (OSError, ValueError) as error:  # most errors of the engine are other ones
+    except (OSError, ValueError) as error:
         print(f"tagloom: {error}", file=sys.stderr)
         return 1
     except Exception as error:
@@ -53,6 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands; each sets `command` to the function that runs it."""
     parser = argparse.ArgumentParser(prog="tagloom", description=sys.modules[__package__].__doc__)
     parser.add_argument("--version", action="version", version=f"tagloom {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -104,6 +105,7 @@ def _trace(parsed: argparse.Namespace) -> int:
 
 
 def _add_top(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``tagloom top``."""
     parser.description = (
         "Show steps, queues, memory and checkpoints of sessions that let themselves be observed: those of "
         "processes run with TAGLOOM_OBSERVE=1, or in `async with session.observe():`."
@@ -124,6 +126,7 @@ def _top(parsed: argparse.Namespace) -> int:
 
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``tagloom demo``, named like the fields of its Options."""
     from .demo.options import Options
 
     default = Options()
@@ -157,6 +160,7 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
 
 
 def _demo(parsed: argparse.Namespace) -> int:
+    """Run ``tagloom demo``."""
     from dataclasses import fields
 
     from threadpoolctl import threadpool_limits
@@ -175,7 +179,7 @@ def _demo(parsed: argparse.Namespace) -> int:
 
 
 def _run(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Run under uvloop where there is one, else under asyncio's own loop."""
+    """Run a coroutine under uvloop if installed, otherwise under asyncio's own loop."""
     import asyncio
 
     try:
@@ -199,11 +203,12 @@ def _operations() -> list[tuple[str, str]]:
 
 
 def _facts() -> list[tuple[str, str]]:
+    """Return the rows of ``tagloom info``: versions, the build, and devices."""
     import platform
 
     from .kernels.scheduler.state import live_counts
 
-    flavour = "debug" if "allocated" in live_counts() else "release"  # only a debug build counts both
+    flavour = "debug" if "allocated" in live_counts() else "release"  # only a debug build counts allocations
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return [
         ("tagloom", f"{__version__} ({flavour} build)"),
@@ -219,7 +224,7 @@ def _facts() -> list[tuple[str, str]]:
 
 
 def _vectors() -> str:
-    """Describe what products and elementary functions compute with."""
+    """Return the width of the vectors used by matrix products and elementary functions."""
     from .kernels.cpu.linear import vector_bits
 
     bits = vector_bits()
@@ -227,15 +232,15 @@ def _vectors() -> str:
 
 
 def _cache() -> str:
-    """Return the directory of compiled code."""
+    """Return the directory of compiled code as text."""
     from .kernels.native.jit.cache import directory
 
-    found = directory()
-    return "off: TAGLOOM_CACHE is empty" if found is None else str(found)
+    path = directory()
+    return "off: TAGLOOM_CACHE is empty" if path is None else str(path)
 
 
 def _cuda() -> list[str]:
-    """Describe the GPUs that pycuda finds, or say why there are none; only here is it imported to look."""
+    """Return a line for each GPU found by pycuda, or the reason for their absence."""
     from .base.extras import install_hint, is_installed
     from .streams import CudaUnavailable, cuda_devices
 

@@ -1,4 +1,4 @@
-"""What definitions of operations are made of, for those that stand outside of this package.
+"""Names for defining operations outside of this package.
 
 See docs/custom-operations.md.
 """

@@ -71,11 +71,10 @@ class Spans:
         callable
             To be called with the StepRecord, in the same context.
         """
-        # Set by `_describe`, as the record has the error; the context manager sees only cancellations of the caller.
         current = self._tracer.start_as_current_span(
             "tagloom.step",
             attributes={"tagloom.step.fetches": fetches},
-            record_exception=False,
+            record_exception=False,  # `_describe` records the error of the StepRecord
             set_status_on_exception=False,
         )
         span = current.__enter__()

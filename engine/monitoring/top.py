@@ -1,4 +1,4 @@
-"""``tagloom top``: what the sessions of running processes do, live in a terminal or once for scripts."""
+"""``tagloom top``: tables of the sessions of running processes, live in a terminal or once for scripts."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from .client import Answer, ask_all, sockets_of
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-_BAR = 20  # characters
-_COMMAND = 60  # characters of a process' command that are shown
+_BAR = 20  # characters of a full bar
+_COMMAND = 60  # most characters shown of a process's command
 _KEYED = ("elements by key", "whole", "", "incomplete", "bytes", "putters", "takers")
 _QUEUE = ("queue or staging area", "elements", "", "bytes", "putters", "takers", "in/s", "out/s")
 _CHECKPOINTS = ("checkpoints in", "last step", "ago", "took", "bytes", "failed")
@@ -27,19 +27,20 @@ _ITERATOR = ("pipeline", "ready", "takers", "taken", "taken/s")
 _RUNNER = ("runner", "state", "steps", "steps/s", "restarts", "last error")
 _Told = Mapping[str, Any]
 
-# What strangers tell is JSON, with whatever in it.
+# Answers come from other processes, perhaps of another version: JSON with values of any type. So formatting an answer
+# may raise any of these, and must not end the display of the others.
 _OF_STRANGERS = (TypeError, ValueError, AttributeError, ArithmeticError)
 _STRANGE = "the answer is of another version of tagloom"
 
 
 class Rates:
-    """Steps and elements a second, from one look at a session to the next."""
+    """Steps and elements per second between two looks at a session."""
 
     def __init__(self) -> None:
         self._before: dict[str, tuple[float, float]] = {}
 
     def of(self, key: str, time: float, total: float) -> float | None:
-        """Return how much a total has grown a second since it was last looked at; None at the first look."""
+        """Return the growth of a total per second since the last call with this key; None at the first call."""
         before = self._before.get(key)
         self._before[key] = time, total
         if before is None or time <= before[0]:
@@ -53,18 +54,18 @@ def top(target: str | None, once: bool, as_json: bool, interval: float) -> int:
     Parameters
     ----------
     target : str or None
-        Number of a process, or path of a socket.
+        Number of a process, or path of a socket; None for all processes.
     once : bool
-        Look once.
+        True to look once.
     as_json : bool
-        Print what was told, a JSON array of it at each look.
+        True to print a JSON array of the answers at each look, instead of tables.
     interval : float
         Seconds between two looks.
 
     Returns
     -------
     int
-        The exit status: 1 if none has answered at the first look.
+        Exit status: 1 if no session has answered at the first and only look.
 
     Raises
     ------
@@ -73,7 +74,7 @@ def top(target: str | None, once: bool, as_json: bool, interval: float) -> int:
     """
     if not interval > 0:
         raise TagloomError("interval is no time", wanted="seconds above 0", got=interval, hint="--interval 1")
-    sockets_of(target)  # nothing at all is an error at the first look only
+    sockets_of(target)  # raises at the first look; later, an absence of sockets means that the sessions have ended
     with nullcontext(_print_json) if as_json else _shown(live=not once) as show:
         for look in count():
             answers = _look(target)
@@ -98,7 +99,7 @@ def _print_json(answers: list[Answer]) -> None:
 
 @contextmanager
 def _shown(live: bool) -> Iterator[Callable[[list[Answer]], None]]:
-    """Have what shows answers on the terminal, in one place if it is one and `live` says so."""
+    """Enter with a function that shows answers by rich; updated in place if `live` and on a terminal."""
     if not is_installed("rich"):
         raise TagloomError(
             "tables are shown by rich, which is not installed", hint=f"{install_hint('top')}, or give --json"
@@ -118,7 +119,7 @@ def _shown(live: bool) -> Iterator[Callable[[list[Answer]], None]]:
 
 
 def screen(answers: list[Answer], rates: Rates) -> RenderableType:
-    """Return what is shown: of several processes a list, and of one all its sessions."""
+    """Return the picture of the answers: a table of several processes, or all sessions of a single process."""
     from rich.console import Group
     from rich.text import Text
 
@@ -135,6 +136,7 @@ def _processes(answers: list[Answer], rates: Rates) -> RenderableType:
 
 
 def _process_row(answer: Answer, rates: Rates) -> tuple[str, ...]:
+    """Return the row of a session in the table of processes, with the problem instead of figures if there is one."""
     problem = answer.problem
     if answer.told is not None:
         try:
@@ -145,15 +147,16 @@ def _process_row(answer: Answer, rates: Rates) -> tuple[str, ...]:
 
 
 def _told_row(answer: Answer, rates: Rates) -> tuple[str, ...]:
+    """Return the row of a session that has answered."""
     assert answer.told is not None
-    found = answer.told["statistics"]
+    statistics = answer.told["statistics"]
     return (
         str(answer.pid),
         _plain(answer.told["session"]),
         _rate(_steps_per_second(answer, rates)),
-        _number(found.get("steps_running")),
-        _number(found.get("steps_failed")),
-        _size(found.get("live_bytes")),
+        _number(statistics.get("steps_running")),
+        _number(statistics.get("steps_failed")),
+        _size(statistics.get("live_bytes")),
         _plain(answer.told.get("command", ""))[:_COMMAND],
     )
 
@@ -166,7 +169,7 @@ def _steps_per_second(answer: Answer, rates: Rates) -> float | None:
 
 
 def _session(answer: Answer, rates: Rates) -> list[RenderableType]:
-    """Return a line and the tables of one session, or the line that says why there are none."""
+    """Return a line and the tables of a session, or a line with the problem."""
     from rich.text import Text
 
     problem = answer.problem
@@ -179,6 +182,7 @@ def _session(answer: Answer, rates: Rates) -> list[RenderableType]:
 
 
 def _told_session(answer: Answer, rates: Rates) -> Iterator[RenderableType]:
+    """Yield a line with the steps of a session, then its tables."""
     from rich.text import Text
 
     assert answer.told is not None
@@ -194,6 +198,7 @@ def _told_session(answer: Answer, rates: Rates) -> Iterator[RenderableType]:
 
 
 def _tables(answer: Answer, rates: Rates) -> Iterator[RenderableType]:
+    """Yield the tables of a session that have rows."""
     assert answer.told is not None
     told, found = answer.told, answer.told["statistics"]
     figures, time = _mapping(found.get("figures")), told.get("time", 0.0)
@@ -236,6 +241,7 @@ def _loop_rows(loops: list[_Told]) -> Iterator[tuple[str, ...]]:
 
 
 def _queue_rows(queues: _Told, path: str, time: float, rates: Rates) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each queue; the rates' keys have the socket's path, as sessions may have queues of one name."""
     for name, each in queues.items():
         size, capacity = each.get("size"), each.get("capacity")
         full = _number(size) if capacity is None else f"{_number(size)} of {_number(capacity)}"
@@ -275,6 +281,7 @@ def _iterator_rows(iterators: _Told, path: str, time: float, rates: Rates) -> It
 
 
 def _runner_rows(runners: _Told, path: str, time: float, rates: Rates) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each runner of a group."""
     for name, each in runners.items():
         steps = each.get("steps", 0)
         yield (
@@ -288,6 +295,7 @@ def _runner_rows(runners: _Told, path: str, time: float, rates: Rates) -> Iterat
 
 
 def _checkpoint_rows(checkpoints: _Told) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each Checkpointer, with the last checkpoint and a checkpoint being written."""
     for name, each in checkpoints.items():
         last, took = each.get("last_time"), each.get("last_seconds")
         step = "none" if each.get("last_step") is None else _number(each["last_step"])
@@ -304,6 +312,7 @@ def _checkpoint_rows(checkpoints: _Told) -> Iterator[tuple[str, ...]]:
 
 
 def _table(columns: Iterable[str], rows: Iterable[tuple[str, ...]]) -> RenderableType:
+    """Return a table of plain text: as Text objects, cells are not read as rich's markup."""
     from rich.table import Table
     from rich.text import Text
 
@@ -320,7 +329,7 @@ def _mapping(value: Any) -> _Told:
 
 
 def _plain(text: object) -> str:
-    """Return text that a terminal takes for nothing but text: names come from another process."""
+    """Return text without control characters, which another process's names might send to the terminal."""
     return "".join(each if each.isprintable() else "?" for each in str(text))
 
 

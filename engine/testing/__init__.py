@@ -11,5 +11,5 @@ __all__ = ["assert_same_under", "check_gradients", "numerical_gradients"]
 
 
 def __dir__() -> list[str]:
-    """Return the public names, without the modules that they are in."""
+    """Return the public names, without the submodules."""
     return sorted(__all__)

@@ -1,4 +1,4 @@
-"""Derivatives by finite differences: of functions of one number, and of many arrays element by element."""
+"""Derivatives by finite differences: of functions of a number, and of arrays element by element."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ..base.errors import DtypeError
 from ..ir.misuse import refuses_misuse
 
 Array = np.ndarray[Any, Any]
-Stencil = Mapping[int, float]  # weights of values, by how many steps they are away
+Stencil = Mapping[int, float]  # weights of values, by their distance in steps
 
-CENTRAL: Stencil = {1: 1 / 2, -1: -1 / 2}  # its error shrinks with the square of the step
-FOURTH_ORDER: Stencil = {1: 8 / 12, -1: -8 / 12, 2: -1 / 12, -2: 1 / 12}
+CENTRAL: Stencil = {1: 1 / 2, -1: -1 / 2}  # error proportional to the square of the step
+FOURTH_ORDER: Stencil = {1: 8 / 12, -1: -8 / 12, 2: -1 / 12, -2: 1 / 12}  # error proportional to its fourth power
 
 
 def derivative(function: Callable[[float], Any], step: float, stencil: Stencil = FOURTH_ORDER) -> Any:
-    """Return the derivative of a function of one number at 0.
+    """Return the derivative at 0 of a function of a number.
 
     Examples
     --------
@@ -39,20 +39,20 @@ def numerical_gradients(
     Parameters
     ----------
     function : callable
-        ``function(*arrays)`` returns one real number.
+        ``function(*arrays)`` returns a real number.
     arrays : sequence of array-like
-        Where the gradients are taken; those of a dtype without derivatives stay as they are.
+        Point of the gradients; arrays of a dtype without derivatives are not varied.
     step : float, optional
         Distance between two values of an element.
     stencil : mapping of int to float, optional
-        Weights of the values by their distance in steps; by default those of a fourth-order difference.
+        Weights of the values by their distance in steps; by default a fourth-order difference.
 
     Returns
     -------
     list of numpy.ndarray or None
-        For each array its gradient, of the same shape and dtype; None for integers and the like. Of a complex element
-        the gradient is the derivative along its real part, plus 1j times that along its imaginary part, as that of
-        :func:`tagloom.gradients`.
+        For each array its gradient, of the same shape and dtype; None for integers and the like. The gradient of a
+        complex element is the derivative along the real part, plus 1j times the derivative along the imaginary part, as
+        in :func:`tagloom.gradients`.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def units(array: Array) -> tuple[complex, ...]:
 
 
 def moved(arrays: Sequence[Array], k: int, place: tuple[int, ...], distance: complex) -> list[Array]:
-    """Return the arrays with one element of the k-th moved."""
+    """Return the arrays with an element of the k-th array moved; only the k-th array is copied."""
     others = list(arrays)
     others[k] = np.array(arrays[k])
     others[k][place] += distance
@@ -92,6 +92,8 @@ def moved(arrays: Sequence[Array], k: int, place: tuple[int, ...], distance: com
 def _along(
     function: Callable[..., Any], arrays: Sequence[Array], k: int, place: tuple[int, ...], unit: complex
 ) -> Callable[[float], float]:
+    """Return the function's value as a function of the distance by which an element is moved along `unit`."""
+
     def value(distance: float) -> float:
         result = np.asarray(function(*moved(arrays, k, place, unit * distance)))
         if result.size != 1 or result.dtype.kind == "c":

@@ -1,4 +1,4 @@
-"""Gradients of a user's function held against numerical differentiation, to any order."""
+"""Comparison of a user function's gradients with numerical differentiation, to any order."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from ..runtime.session import Session
 from .differences import FOURTH_ORDER, Array, moved, units
 from .running import initialize, run_to_end
 
-# By bytes of a real number: the step of differences, and what may differ for each unit of the largest element. Steps
-# are powers of two, so that moving an element rounds little.
+# By bytes of a real number: the step of differences, and the tolerance relative to the largest element. Steps are
+# powers of two, so moving an element rounds little.
 _STEPS = {8: 2.0**-10, 4: 2.0**-6, 2: 2.0**-3}
 _TOLERANCES = {8: 1e-6, 4: 1e-3, 2: 5e-2}
 _BFLOAT16 = (2.0**-2, 1e-1)
@@ -47,35 +47,35 @@ def check_gradients(
     settings: Settings = DEFAULTS,
     seed: int = 0,
 ) -> None:
-    """Fail unless the gradients of a function are its numerical derivatives, and so on for gradients of gradients.
+    """Fail unless the gradients of a function equal its numerical derivatives; likewise gradients of gradients.
 
-    The results are multiplied by random cotangents and added up, and the gradient of that sum is compared, element by
-    element, with fourth-order differences of it. For the next order the gradients take the place of the results. Call
-    it from a plain test or from one that is a coroutine, with a custom operation or gradient or a whole model.
+    The results are multiplied by random cotangents and summed, and the gradient of the sum is compared, element by
+    element, with the sum's fourth-order differences. For the next order, the gradients take the place of the results.
+    Plain tests and coroutine tests can call this, for a custom operation or gradient or a whole model.
 
     Parameters
     ----------
     function : callable
-        ``function(*arguments)`` builds a structure of tensors from tensors. Variables that it makes are initialized.
+        ``function(*arguments)`` builds a structure of tensors from tensors. The function's variables are initialized.
     arguments : sequence of structures of array-like
-        Where the derivatives are taken; numbers of Python with a point are float64 here. Integers, bools and strings
-        stay as they are.
+        Point of the derivatives; Python floats and complex numbers are float64 and complex128 here. Integers, bools and
+        strings are not varied.
     order : int, optional
-        How often the function is differentiated.
+        Number of differentiations of the function.
     step : float, optional
-        Distance of two values of an element, multiplied by the element if that is larger than 1; by default 2**-10 for
+        Distance of two values of an element, scaled with elements larger than 1 in magnitude; by default 2**-10 for
         float64, 2**-6 for float32, 2**-3 for float16 and 2**-2 for bfloat16.
     rtol, atol : float, optional
         An element may differ by ``atol + rtol * m``, `m` being the largest magnitude in the gradient of its argument.
         Both are by default 1e-6 for float64, 1e-3 for float32, 5e-2 for float16 and 0.1 for bfloat16.
     elements : int, optional
-        Most elements of an argument that are moved; of a larger one so many are drawn.
+        Most elements of an argument to be moved; in a larger argument, a random sample of this size.
     known_shapes : bool, optional
-        Whether the function sees the shapes of its arguments; if not, not even their ranks.
+        False to hide the shapes of the arguments from the function, with their ranks.
     executor, settings
-        Those of the :class:`Session` that computes.
+        Options of the computing :class:`Session`.
     seed : int, optional
-        Of cotangents and drawn elements.
+        Seed of cotangents and random samples.
 
     Raises
     ------
@@ -113,7 +113,7 @@ def check_gradients(
 
 @dataclass(frozen=True, slots=True)
 class _Difference:
-    """The worst element of one argument's gradient."""
+    """Worst element of an argument's gradient."""
 
     argument: int
     place: tuple[int, ...]
@@ -125,13 +125,13 @@ class _Difference:
 
     @property
     def excess(self) -> float:
-        """How many tolerances the values are apart; infinite for values that are no numbers."""
+        """Difference of the values in multiples of the tolerance; infinite if not finite."""
         apart = abs(self.wanted - self.got)
         return apart / self.tolerance if np.isfinite(apart) else np.inf
 
 
 class _Check:
-    """A function's graph with its gradients, and the differences that they are compared with."""
+    """Graph of a function with its gradients, compared with finite differences."""
 
     def __init__(
         self,
@@ -169,7 +169,7 @@ class _Check:
             )
 
     async def run(self, order: int, executor: str, settings: Settings) -> None:
-        """Compare the gradients of each order, the first one first."""
+        """Compare the gradients of each order, in ascending order."""
         async with Session(self.graph, executor=executor, settings=settings) as session:
             await initialize(session)
             targets = self.results
@@ -177,8 +177,9 @@ class _Check:
                 targets = await self._check_order(session, targets, k)
 
     async def _check_order(self, session: Session, targets: list[Tensor], order: int) -> list[Tensor]:
-        """Compare one order; return the gradients, which are the next order's targets."""
+        """Compare the gradients of an order and return them, as the targets of the next order."""
         values = await self._values(session, targets, self.arrays)
+        # Twice: differences of a random function would be noise, and its failure would look like a wrong gradient.
         again = await self._values(session, targets, self.arrays)
         if not all(np.array_equal(a, b, equal_nan=a.dtype.kind in "fc") for a, b in zip(values, again)):
             raise GraphError(
@@ -211,7 +212,7 @@ class _Check:
         return np.asarray(noise, value.dtype)
 
     async def _compare(self, total: _Total, k: int, slope: Array) -> _Difference:
-        """Return the element of argument k whose gradient is farthest from its differences."""
+        """Return the element of argument k with the largest error of its gradient."""
         step, tolerance = self._bounds(self.xs[k].dtype)
         places = list(self._places(self.arrays[k].shape))
         wanted = np.array([await total.slope(k, place, step) for place in places])
@@ -235,13 +236,13 @@ class _Check:
             yield tuple(int(index) for index in np.unravel_index(flat, shape)) if shape else ()
 
     def _bounds(self, dtype: DType) -> tuple[float, float]:
-        """Return the step and the tolerance for an argument: those of the dtype with the fewest digits on the way."""
+        """Return step and tolerance for an argument: the largest of its dtype and the results' dtypes."""
         found = [_step_and_tolerance(each) for each in (dtype, *(result.dtype for result in self.results))]
         step, tolerance = max(each[0] for each in found), max(each[1] for each in found)
         return (step if self.step is None else self.step), tolerance
 
     async def _explain(self, total: _Total, worst: _Difference, order: int) -> str:
-        """Return the message for a wrong gradient; a second difference tells a kink from a mistake."""
+        """Return the message for a wrong gradient; a difference with half the step tells a kink from a mistake."""
         step, _ = self._bounds(self.xs[worst.argument].dtype)
         half = await total.slope(worst.argument, worst.place, step / 2)
         hint = "look at the gradients of the operations on the way, and of custom_gradient"
@@ -263,7 +264,7 @@ class _Check:
 
 
 class _Total:
-    """The sum of the real parts of results times conjugated cotangents, as a function of the arguments."""
+    """Sum of the real parts of results times conjugated cotangents, as a function of the arguments."""
 
     def __init__(self, check: _Check, session: Session, targets: list[Tensor], cotangents: list[Array]) -> None:
         self._check = check
@@ -271,9 +272,10 @@ class _Total:
         self._wide = [np.conj(c).astype(np.complex128 if c.dtype.kind == "c" else np.float64) for c in cotangents]
 
     async def slope(self, k: int, place: tuple[int, ...], step: float) -> complex:
-        """Return the derivative by one element of argument k."""
+        """Return the derivative by an element of argument k."""
         array = self._check.arrays[k]
         size = float(abs(array[place]))
+        # Scaled by a power of two, not by the element itself, so the distance stays a power of two.
         distance = step * (2.0 ** np.floor(np.log2(size)) if size > 1 and np.isfinite(size) else 1.0)
         found = 0j
         for unit in units(array):
@@ -288,13 +290,13 @@ class _Total:
 
 
 def _as_array(leaf: Any) -> Array:
-    """Return an argument as an array; a number of Python with a point has as many digits as there are."""
+    """Return an argument as an array; Python floats and complex numbers keep double precision."""
     wide = {float: float64, complex: complex128}.get(type(leaf))
     return as_array(leaf, wide)
 
 
 def _step_and_tolerance(dtype: DType) -> tuple[float, float]:
-    """Return both for a dtype; complex numbers have those of their parts."""
+    """Return step and tolerance for a dtype; a complex dtype has the values of its parts."""
     if dtype.name == "bfloat16":
         return _BFLOAT16
     assert dtype.numpy is not None  # it has derivatives

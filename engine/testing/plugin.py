@@ -1,6 +1,6 @@
 """The pytest plugin under the package's name, for ``pytest -p tagloom.testing.plugin``.
 
-`pytest_tagloom`, which this module repeats, imports the engine only when a test needs it.
+The fixtures come from `pytest_tagloom`, which imports the engine only when a test needs a fixture.
 """
 
 from pytest_tagloom import pytest_configure, tagloom_graph, tagloom_session, tagloom_sync_session

@@ -15,9 +15,9 @@ Result = TypeVar("Result")
 
 
 def run_to_end(coroutine: Coroutine[Any, Any, Result]) -> Result:
-    """Return the result of a coroutine that runs in an event loop of its own.
+    """Return the result of a coroutine run in an event loop of its own.
 
-    Inside of a running event loop, as in a test that is a coroutine, it runs in a thread, which the caller waits for.
+    Inside of a running event loop, as in a coroutine test, the new loop runs in a thread, and the caller waits.
     """
     try:
         asyncio.get_running_loop()
@@ -28,7 +28,7 @@ def run_to_end(coroutine: Coroutine[Any, Any, Result]) -> Result:
 
 
 async def initialize(session: Session) -> None:
-    """Give the variables of a session's graph their initial values."""
+    """Initialize the variables of a session's graph."""
     with session.graph.as_default():
         initializers = [variable.initializer for variable in global_variables()]
     if initializers:

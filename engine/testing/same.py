@@ -1,4 +1,4 @@
-"""The same program under several settings, executors and devices, with results compared."""
+"""Comparison of a program's results under several settings, executors and devices."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ def assert_same_under(
     ----------
     *variants : Settings or mapping
         Options of a :class:`Session` for each run: ``{"executor": "reference"}``, ``{"devices": 2}``; Settings alone
-        stand for ``{"settings": ...}``. The first run's results are what is wanted of the others. Without any, the
-        program runs as it is, without fast paths, and by the reference executor.
+        stand for ``{"settings": ...}``. The other runs are compared with the first. By default the program runs with
+        default settings, without fast paths, and by the reference executor.
     function : callable, optional
         ``function(*arguments)`` builds a structure of tensors from tensors.
     arguments : sequence of structures of array-like, optional
-        What the function is computed for.
+        Arguments of the function.
     fetches, feeds : optional
-        In place of a function: what a step of a graph that there is fetches and is fed, as for :meth:`Session.run`.
+        Instead of a function: fetches and feeds of a step of an existing graph, as for :meth:`Session.run`.
     rtol, atol : float, optional
         An element may differ by ``atol + rtol * m``, `m` being the largest finite magnitude of its array. Both are by
-        default 1e-10 for float64, 1e-5 for float32, 1e-2 for float16 and bfloat16. If both are 0 all bits have to be
-        equal, those of signed zeros and of NaN too.
+        default 1e-10 for float64, 1e-5 for float32, 1e-2 for float16 and bfloat16. If both are 0, all bits must be
+        equal, also of signed zeros and of NaN.
 
     Returns
     -------
@@ -65,10 +65,10 @@ def assert_same_under(
     Raises
     ------
     AssertionError
-        If a run gives other values, dtypes or shapes than the first one, or an error; the message names the variant,
-        the result and the element.
+        If a run's values, dtypes or shapes differ from the first run's, or another run fails; the message names the
+        variant, the result and the element.
     GraphError
-        If there is not exactly one of `function` and `fetches`, or fewer than two variants.
+        If not exactly one of `function` and `fetches` is passed, or a single variant.
     TagloomError
         If the first run fails.
 
@@ -111,7 +111,7 @@ def assert_same_under(
             "there is nothing to compare with",
             wanted="two variants or more, or none for the usual ones",
             got=len(variants),
-            hint="pass {} in front for a session's defaults",
+            hint="pass {} first for a session's defaults",
         )
     if function is not None:
         graph, fetches, feeds = _build(function, arguments)
@@ -121,7 +121,7 @@ def assert_same_under(
 
 
 def _build(function: Callable[..., Any], arguments: Sequence[Any]) -> tuple[Graph, Any, dict[Any, Any]]:
-    """Return a function's graph with what a step of it fetches and is fed."""
+    """Return a function's graph, and the fetches and feeds of its step."""
     arrays = [as_array(leaf) for leaf in nest.flatten(list(arguments))]
     graph = Graph()
     with graph.as_default():
@@ -132,6 +132,7 @@ def _build(function: Callable[..., Any], arguments: Sequence[Any]) -> tuple[Grap
 
 
 def _graph_of(fetches: Any) -> Graph:
+    """Return the graph of the first fetch that has one; GraphError if all are names."""
     for leaf in nest.flatten(fetches):
         graph = getattr(leaf, "graph", None)
         if isinstance(graph, Graph):
@@ -155,6 +156,7 @@ async def _compare_all(
     variants: Sequence[dict[str, Any]],
     tolerances: tuple[float | None, float | None],
 ) -> Any:
+    """Return the first variant's results, or raise AssertionError for the first difference of another variant."""
     first, *others = variants
     wanted = await _run(graph, fetches, feeds, first)
     for options in others:
@@ -183,7 +185,7 @@ async def _run(graph: Graph, fetches: Any, feeds: dict[Any, Any], options: dict[
 
 
 def _describe(options: Mapping[str, Any]) -> str:
-    """Return a variant in words: what of it is not a session's default."""
+    """Return the text of a variant: its options that differ from a session's defaults."""
     parts = []
     for name, value in options.items():
         if isinstance(value, Settings):
@@ -197,7 +199,7 @@ def _describe(options: Mapping[str, Any]) -> str:
 
 
 def _difference(left: Array, right: Array, rtol: float | None, atol: float | None) -> tuple[str, str, str, str] | None:
-    """Return what differs between two arrays: both values, where, and by how much; None if nothing does."""
+    """Return texts of the largest difference of two arrays: both values, the place and the amount; None if equal."""
     form = f"{left.dtype}{list(left.shape)}"
     if left.dtype != right.dtype or left.shape != right.shape:
         return form, f"{right.dtype}{list(right.shape)}", form, "dtype or shape"
@@ -218,7 +220,7 @@ def _difference(left: Array, right: Array, rtol: float | None, atol: float | Non
 
 
 def _compare_numbers(left: Array, right: Array, rtol: float | None, atol: float | None) -> tuple[Array, Array, float]:
-    """Return which elements differ, by how much, and by how much they may."""
+    """Return a mask of differing elements, the differences, and the tolerance."""
     wide = np.complex128 if left.dtype.kind == "c" else np.float64
     a, b = left.astype(wide), right.astype(wide)
     with np.errstate(invalid="ignore", over="ignore"):

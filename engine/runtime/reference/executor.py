@@ -42,9 +42,9 @@ class Frame:
     path: str
     id: int
     missing_enters: int  # Enters that have not fired: the frame may not be deleted yet
-    iterations: dict[int, Iteration] = field(default_factory=dict)  # those in flight, by number
+    iterations: dict[int, Iteration] = field(default_factory=dict)  # not deleted yet, by number
     newest: int = 0
-    ran: bool = False  # True if a LoopCond fired with a live value
+    ran: bool = False  # True if the LoopCond fired with a live value: the loop is not dead
     invariants: list[tuple[int, Any]] = field(default_factory=list)  # sent to each new iteration
     dead_exits: list[int] = field(default_factory=list)  # of the newest iteration, sent only when the frame is done
     deferred: list[tuple[int, Any]] = field(default_factory=list)  # values for an iteration beyond the window
@@ -60,7 +60,7 @@ class Iteration:
     fired: set[int] = field(default_factory=set)
     outstanding: int = 0  # instances that have started and not propagated their outputs yet
     children: dict[int, Frame] = field(default_factory=dict)
-    advanced: int = 0  # live values that NextIterations have sent from here
+    advanced: int = 0  # NextIterations that have fired with a live value
 
 
 @dataclass
@@ -171,7 +171,7 @@ class ReferenceMachine:
         self._try(target, frame, i)
 
     def _try(self, target: int, frame: Frame, i: int) -> None:
-        """Start a node if ready: a Merge with its first live input, others with all inputs and controls."""
+        """Start a node if ready: a Merge at its first live or last dead input, others at all inputs and controls."""
         node, iteration = self.plan.nodes[target], frame.iterations[i]
         if target in iteration.fired or node.kind in (Kind.SERIES_EXIT, Kind.TRIP_COUNT):
             return
@@ -228,6 +228,7 @@ class ReferenceMachine:
     async def _evaluate(
         self, target: int, node: Node, frame: Frame, i: int, values: list[Any], dead: bool, name: str
     ) -> list[Any]:
+        """Return the outputs of an instance: DEAD for a dead instance, and on the branches that a Switch leaves out."""
         kind = node.kind
         if kind in (Kind.SWITCH, Kind.SWITCH_N) and frame.parent is None:
             self.outcomes[target] = None if dead else values[1].item()
