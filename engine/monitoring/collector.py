@@ -66,6 +66,7 @@ class Collector:
         for metric, labels, value in samples(self._sessions):
             name = f"tagloom_{metric.name}"
             if name not in families:
+                # OpenMetrics names a counter's family without the suffix of its samples.
                 families[name] = self._core.Metric(name.removesuffix("_total"), metric.help, metric.type)
             families[name].add_sample(name + metric.suffix, dict(labels), float(value))
         return families.values()

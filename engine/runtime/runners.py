@@ -176,6 +176,7 @@ class Runners:
             # The task group awaits guards only, and a guard cancelled before its first step ends before its runner.
             tasks = [each.task for each in self._runners.values() if each.task is not None]
             await wait_shielded(lambda: [each for each in tasks if not each.done()])
+            # After the runners, which return unused feeds at their end, and before generators are closed.
             self._collect_unfed(only is None and error is None)
             await self._feeds.aclose()
         if only is not None and only is not error:  # what the block itself raised goes on by itself
@@ -370,6 +371,7 @@ class Runners:
         await runner.run()
         for key in keys:
             self._feeding[key] -= 1
+            # A cancelled group closes nothing: its queues stay usable, with the elements in them.
             if not self._feeding[key] and not runner.abandoned:
                 with suppress(QueueClosed):  # a step or another program part has closed the queue already
                     await self.session.run(self._closings[key])

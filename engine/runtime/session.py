@@ -243,6 +243,7 @@ class Session(SessionView):
             If there was no place among the session's `max_steps` in time.
         """
         steps = self._steps
+        # From here on the watches end with this call, also if the step is refused or does not compile.
         watches = () if type(watch) is tuple and not watch else buffers_of_run(watch, self.graph)
         watch = ()  # no reference of this frame keeps a watch alive after its reader has dropped it
         try:
@@ -296,6 +297,7 @@ class Session(SessionView):
         """
         self._steps.check_admits()
         request, tensors = make_request(self.graph, fetches), resolve_feeds(self.graph, feeds)
+        # A step is compiled for a set of watched tensors: those of the session, and these with each streamed one.
         watched = self._steps.watches.tensors
         streamed = [Watch(self.graph.as_graph_element(each)).tensor for each in watch]
         for shown in [watched, *(tuple(dict.fromkeys([*watched, each])) for each in streamed)]:

@@ -158,6 +158,7 @@ class SessionState:
         self._steps.check_open()
         arrays = self._fitting({self._name(key): value for key, value in values.items()})
         slots = self._from_outside("the values restored", slots_of, self.resources, arrays)
+        # Only the slots' turns are awaited: threads may go on changing other resources.
         await self._put_in("the new values of variables", arrays, slots, partial(prepare_slots, slots))
 
     async def snapshot(self) -> Snapshot:
@@ -249,6 +250,7 @@ class SessionState:
         async with AsyncExitStack() as held:
             if consistent:
                 await held.enter_async_context(self._steps.boundary.hold(seconds))
+            # Turns are waited for only where a thread changes a resource: usually the snapshot needs no await.
             if any(each.turns is not None and each.turns.taken for each in self.resources):
                 await held.enter_async_context(turns_at(self.resources))
             self._steps.check_open()

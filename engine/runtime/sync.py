@@ -221,7 +221,7 @@ class SyncSession:
         check_seconds(drain, "drain")
         self._refuse_running_loop()
         with self._lock:
-            self._start()
+            self._start()  # also for a session without calls, which closes like any other
             first, self._closer = self._closer is None, self._closer or threading.current_thread()
         if not first:
             # In the closing thread itself, as in the handler of a signal, waiting would never end.
@@ -286,7 +286,7 @@ class SyncSession:
         try:
             self._loop.call_soon_threadsafe(call.start)
             call.wait()
-        except BaseException:
+        except BaseException:  # an interrupt of this thread: the call must not go on without its caller
             self._loop.call_soon_threadsafe(call.cancel)
             call.wait()
             raise

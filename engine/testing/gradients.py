@@ -218,8 +218,8 @@ class _Check:
         wanted = np.array([await total.slope(k, place, step) for place in places])
         got = np.array([complex(slope[place]) for place in places])
         largest = float(np.abs(wanted[np.isfinite(wanted)]).max(initial=0.0))
-        rtol, atol = (tolerance if given is None else given for given in (self.rtol, self.atol))
-        bound = max(atol + rtol * largest, np.finfo(np.float64).tiny)
+        rtol, atol = (tolerance if chosen is None else chosen for chosen in (self.rtol, self.atol))
+        bound = max(atol + rtol * largest, np.finfo(np.float64).tiny)  # above 0: `excess` divides by the tolerance
         apart = np.abs(wanted - got)
         apart[~np.isfinite(apart)] = np.inf
         if not places:

@@ -210,6 +210,8 @@ def _difference(left: Array, right: Array, rtol: float | None, atol: float | Non
         wrong, apart, bound = _compare_numbers(left, right, rtol, atol)
     if not wrong.any():
         return None
+    # The largest difference is shown; a difference from infinity or NaN counts as infinite, and equal elements as less
+    # than the elements with differing bits alone, whose difference is 0.
     ranks = np.where(wrong, np.where(np.isfinite(apart), apart, np.inf), -1.0)
     place = tuple(int(k) for k in np.unravel_index(int(np.argmax(ranks)), ranks.shape)) if left.shape else ()
     where = f"{form}, element {list(place)}" if place else form
@@ -227,10 +229,12 @@ def _compare_numbers(left: Array, right: Array, rtol: float | None, atol: float 
         apart = np.abs(a - b)
     if rtol == 0 and atol == 0:
         size = max(left.dtype.itemsize, 1)
+        # Compared as bytes, which tell 0.0 from -0.0, and find equal bits of NaN equal.
         bits = [np.ascontiguousarray(x).reshape(-1).view(np.uint8).reshape(*x.shape, size) for x in (left, right)]
         return np.asarray((bits[0] != bits[1]).any(axis=-1)), apart, 0.0
     default = _TOLERANCES[left.dtype.itemsize // (2 if left.dtype.kind == "c" else 1)]
     finite = np.isfinite(a)
+    # One bound for the whole array: rounding errors of sums scale with the largest terms, not with each result.
     bound = (default if atol is None else atol) + (default if rtol is None else rtol) * float(
         np.abs(a[finite]).max(initial=0.0)
     )

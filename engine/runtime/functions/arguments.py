@@ -178,7 +178,7 @@ class Parameters:
         if name in self._specs:
             arguments.leaves += self._matching(name, self._specs[name], value)
             arguments.symbolic = arguments.symbolic or as_symbolic(value)
-            return None
+            return None  # a single trace serves all values of the spec; the step's feeds check dtypes and shapes
         return self._key_of(name, value, arguments)
 
     def _key_of(self, name: str, value: Any, arguments: Arguments) -> Any:

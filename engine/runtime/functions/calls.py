@@ -164,19 +164,19 @@ if TYPE_CHECKING:
     # coroutine of arrays. No static type of an argument decides which, so these types are both.
 
     class TensorCall(Tensor, Call[V_co]):  # type: ignore[misc]
-        """Call of a function that returns a tensor."""
+        """Call of a function returning a tensor."""
 
     class PairCall(tuple[Tensor, Tensor], Call[V_co]):
-        """Call of a function that returns two tensors."""
+        """Call of a function returning two tensors."""
 
     class TripleCall(tuple[Tensor, Tensor, Tensor], Call[V_co]):
-        """Call of a function that returns three tensors."""
+        """Call of a function returning three tensors."""
 
     class ListCall(list[Tensor], Call[V_co]):  # type: ignore[misc]
-        """Call of a function that returns a list of tensors."""
+        """Call of a function returning a list of tensors."""
 
     class DictCall(dict[K, Tensor], Call[V_co]):  # type: ignore[misc]
-        """Call of a function that returns a dict of tensors."""
+        """Call of a function returning a dict of tensors."""
 
     class ValueCall(tuple[Tensor, Any], Call[V_co]):
-        """Call of a function that returns a tensor and something else."""
+        """Call of a function returning a tensor and an auxiliary value."""

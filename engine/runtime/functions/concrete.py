@@ -44,6 +44,7 @@ class ConcreteFunction:
 
     def __init__(self, graph: Graph, build: Callable[[], tuple[list[Tensor], Any, str]]) -> None:
         self._graph = graph
+        # Built alone, so the operations from `first` on are those of this trace.
         with graph.built_alone(), graph.as_default():
             first = len(graph.root.operations)
             self.placeholders, self._fetches, self._scope = build()
@@ -67,6 +68,8 @@ class ConcreteFunction:
         """
         step = self._steps.get(session)
         if step is None:
+            # Concurrent calls may all come here: the lock of `_initialize` and the session's cache of compiled steps do
+            # the work once.
             if self._variables:
                 await self._initialize(session, values)
             step = self._steps[session] = await session.compile(self._fetches, self.placeholders)
@@ -79,6 +82,7 @@ class ConcreteFunction:
         """
         stay = ancestors([*_collected(self._graph), *_users_outside(self.built)])
         gone = [op for op in self.built if op not in stay]
+        # Sessions' caches of compiled steps would keep the removed operations alive.
         elements = {*gone, *(tensor for op in gone for tensor in op.outputs)}
         for step in list(self._steps.values()):
             step.forget(elements)
