@@ -34,7 +34,7 @@ _ENTER = "async with tagloom.runners(session) as group: group.add(...)"
 
 
 class HasClose(Protocol):
-    """Queue, as runners close queues."""
+    """Queue closable by runners."""
 
     shared_name: str
 

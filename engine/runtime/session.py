@@ -414,7 +414,7 @@ class Session(SessionView):
         """
         check_seconds(drain, "drain")
         if self._steps.is_stranded:
-            return
+            return  # a copy in a forked process: the steps, threads and devices belong to the parent
         self._steps.enter_loop()
         try:
             await self._steps.drain(drain)
@@ -439,6 +439,7 @@ class Session(SessionView):
     async def _release(self) -> None:
         """Release memory, threads and devices after the last step; repeated and concurrent calls are fine."""
         self._last_report = self.report()  # holds figures alone, so no compiled step stays alive
+        # Popped, so a repeated release calls no function again. Functions save the variables, hence before the rest.
         while self._before_release:
             self._before_release.pop()()
         self._steps.compiler.cache.clear()
