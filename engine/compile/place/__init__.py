@@ -1,4 +1,4 @@
-"""Layer 4: which device each operation of a lowered program runs on."""
+"""Layer 4: a device for each operation of a lowered program."""
 
 from .placement import anywhere, place
 

@@ -1,7 +1,7 @@
-"""Which devices a group may go to: what its operations ask for, put together.
+"""Candidate devices of a group: the combined constraints of its operations.
 
-An operation's device binds the group; that of a primitive, or of one that only uses a handle, is a wish: Switch goes
-with its data and a read with its variable, wherever in the program they were asked for (rules 114 and 115).
+An operation's device binds the group. The device of a primitive, or of an operation that only uses a handle, is a wish:
+Switch goes with its data and a read with its variable, wherever the program asked for them (rules 114 and 115).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HINT = "change one of the device scopes, or ask for soft placement"
 
 
 def asked(op: Operation) -> DeviceSpec:
-    """Return the constraint that an operation was built with; GraphError when it is no device name."""
+    """Return the device constraint of an operation; GraphError if it is not a valid device name."""
     try:
         return parse_device(str(op.device))
     except GraphError as error:
@@ -30,13 +30,13 @@ def asked(op: Operation) -> DeviceSpec:
 
 
 def binds(op: Operation) -> bool:
-    """Whether the device asked for must be given."""
+    """Return True if the operation's device is binding, not a wish."""
     made_by_compiler = op.role in PLUMBING | ABOUT_SERIES
     return not (made_by_compiler or is_loop_merge(op) or takes_handle(op))
 
 
 class Choice:
-    """What is given to placement: the devices, which types run where, and whether a constraint may be let go."""
+    """The givens of placement: devices, a predicate of supported types, and whether constraints may be dropped."""
 
     def __init__(self, devices: Sequence[DeviceSpec], supports: Supports, soft: bool) -> None:
         self.devices = devices
@@ -46,13 +46,13 @@ class Choice:
         self._allowed: dict[DeviceSpec, list[DeviceSpec]] = {}
 
     def candidates(self, group: Group) -> list[DeviceSpec]:
-        """Return the devices a group may go to, in order of preference.
+        """Return the devices that a group may go to, in order of preference.
 
         Raises
         ------
         GraphError
-            If there is none: two operations contradict each other, no device is what is asked for, or none runs all
-            types. With soft placement devices that only run all types will do.
+            If there is none: two operations contradict each other, no device matches the constraint, or none runs all
+            types. With soft placement a device only has to run all types.
         """
         unable: set[DeviceSpec] = set().union(*(self._without_kernel(op.type) for op in group.members))
         able = [d for d in self.devices if d not in unable] if unable else list(self.devices)
@@ -66,7 +66,7 @@ class Choice:
             raise
 
     def runs(self, type: str, device: DeviceSpec) -> bool:
-        """Whether a device runs operations of a type."""
+        """Return True if a device runs operations of a type."""
         return device not in self._without_kernel(type)
 
     def _without_kernel(self, type: str) -> set[DeviceSpec]:
@@ -75,6 +75,7 @@ class Choice:
         return self._unable[type]
 
     def _fitting(self, group: Group, able: list[DeviceSpec]) -> list[DeviceSpec]:
+        """Return the able devices that match all binding constraints of a group; GraphError if there are none."""
         asking = [op for op in group.members if op.device and binds(op)]
         if not asking:
             return able
@@ -86,7 +87,7 @@ class Choice:
             return found
         op = asking[0]
         raise GraphError(
-            f"{op.name} can not run on the device asked for",
+            f"{op.name} cannot run on the device asked for",
             wanted=short_device(spec),
             got=f"devices {_names(able)}",
             operation=op,
@@ -94,6 +95,7 @@ class Choice:
         )
 
     def _nowhere(self, group: Group) -> GraphError:
+        """Return the error of a group whose types no device runs, naming the operation that the fewest devices run."""
         op = max(group.members, key=lambda op: len(self._without_kernel(op.type)))
         return GraphError(
             f"no device runs {op.type} and what must be with it",
@@ -105,11 +107,12 @@ class Choice:
 
 
 def _together(operations: Sequence[Operation]) -> DeviceSpec:
-    """Put the constraints of operations together; GraphError when two contradict each other."""
+    """Return the intersection of the operations' constraints; GraphError if two contradict each other."""
     total = DeviceSpec()
     for i, op in enumerate(operations):
         both = total.both(asked(op))
         if both is None:
+            # Name the two operations that disagree, not the one that the intersection happened to fail on.
             raise _contradiction(next(o for o in operations[:i] if asked(o).both(asked(op)) is None), op)
         total = both
     return total
@@ -126,7 +129,7 @@ def _contradiction(one: Operation, other: Operation) -> GraphError:
 
 
 def wished(operations: Sequence[Operation], candidates: list[DeviceSpec]) -> list[DeviceSpec]:
-    """Return the candidates that also fit the wishes of operations, the first ones first."""
+    """Return the candidates that also meet the wishes of operations, as far as possible; earlier wishes win."""
     for op in operations:
         fitting = [d for d in candidates if asked(op).allows(d)] if op.device else []
         candidates = fitting or candidates

@@ -1,7 +1,7 @@
-"""Which operations stand on one device: union-find over a lowered program.
+"""Groups of operations that must share a device: union-find over a lowered program.
 
-Values may cross from device to device, handles may not. The primitives of a loop variable stay together (rule 115),
-so that a Merge never has a remote input and a loop variable costs messages only where its value is used elsewhere.
+Values may cross between devices, handles may not. The primitives of a loop variable stay together (rule 115), so that a
+Merge never has a remote input and a loop variable costs messages only where its value is used elsewhere.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _WITH_FIRST_INPUT = PLUMBING - {Role.ENTER, Role.NEXT_ITERATION} | {Role.SERIES_
 
 @dataclass(eq=False)
 class Group:
-    """Operations of one device, in graph order.
+    """Operations that share a device, in graph order.
 
     Attributes
     ----------
     members : list of Operation
     candidates : list of DeviceSpec
-        Devices it may go to, the preferred one first.
+        Devices that the group may go to, the preferred one first.
     device : DeviceSpec or None
-        The one it goes to, once that is decided.
+        The chosen device, None until placement decides.
     """
 
     members: list[Operation]
@@ -37,22 +37,22 @@ class Group:
     device: DeviceSpec | None = None
 
     def of_type(self, *types: str) -> list[Operation]:
-        """Return the members of some types."""
+        """Return the members of any of these types."""
         return [op for op in self.members if op.type in types]
 
     @cached_property
     def stored(self) -> list[Operation]:
-        """What makes the values that are put into its stack, array or series."""
+        """The operations that compute the values stored in the group's stack, array or series."""
         return [source for op in self.members for source in stored_by(op)]
 
     @cached_property
     def holds_state(self) -> bool:
-        """Whether its members share a handle or a series."""
+        """True if the members share a handle or a series."""
         return any(takes_handle(op) or makes_handle(op) for op in self.members)
 
 
 def stored_by(op: Operation) -> list[Operation]:
-    """Return what makes the value that an operation puts into a stack, array or series; nothing for others."""
+    """Return the producer of the value that `op` stores in a stack, array or series; none for other operations."""
     if op.role is not Role.SERIES_PUSH and not takes_handle(op):
         return []
     names = [parameter.name for parameter in op.definition.signature.inputs]
@@ -60,27 +60,27 @@ def stored_by(op: Operation) -> list[Operation]:
 
 
 def makes_handle(op: Operation) -> bool:
-    """Whether a result is a handle or a series."""
+    """Return True if a result is a handle or a series."""
     return any(not t.dtype.is_value for t in op.outputs)
 
 
 def takes_handle(op: Operation) -> bool:
-    """Whether an input is a handle or a series."""
+    """Return True if an input is a handle or a series."""
     return any(not t.dtype.is_value for t in op.inputs)
 
 
 def is_loop_merge(op: Operation) -> bool:
-    """Whether this is the Merge at the head of a loop variable."""
+    """Return True for the Merge at the head of a loop variable."""
     return op.role is Role.MERGE and any(t.op.role is Role.NEXT_ITERATION for t in op.inputs)
 
 
 def is_invariant(op: Operation) -> bool:
-    """Whether this is a constant Enter."""
+    """Return True for a constant Enter."""
     return op.role is Role.ENTER and op.attrs["is_constant"]
 
 
 def users_of(operations: Sequence[Operation]) -> dict[Operation, list[Operation]]:
-    """Return for each operation those that use a result of it, in graph order."""
+    """Return the operations that use a result of each operation, in graph order."""
     users: dict[Operation, list[Operation]] = {op: [] for op in operations}
     for op in operations:
         for source in dict.fromkeys(t.op for t in op.inputs):
@@ -89,12 +89,12 @@ def users_of(operations: Sequence[Operation]) -> dict[Operation, list[Operation]
 
 
 def find_groups(operations: Sequence[Operation]) -> list[Group]:
-    """Return the groups that must stand together, each operation in one.
+    """Return the groups of operations that must share a device, each operation in one group.
 
     Parameters
     ----------
     operations : sequence of Operation
-        Of a lowered program, without those that nothing needs.
+        Of a lowered program, without operations that neither fetches nor targets need.
 
     Returns
     -------
@@ -111,10 +111,12 @@ def find_groups(operations: Sequence[Operation]) -> list[Group]:
 
 
 def _bonds(operations: Sequence[Operation]) -> Iterator[tuple[object, object]]:
+    """Yield pairs of keys that must share a device: operations, and names to colocate with."""
     named = _by_name(operations)
     users = users_of(operations)
     for op in operations:
         yield from ((op, t.op) for i, t in enumerate(op.inputs) if _binds(op, i, t))
+        # An Enter follows its first user; its input may come from another device once per loop.
         if op.role is Role.ENTER and not is_invariant(op) and users[op]:
             yield op, users[op][0]
         if "colocate" in op.attrs:
@@ -123,6 +125,7 @@ def _bonds(operations: Sequence[Operation]) -> Iterator[tuple[object, object]]:
 
 
 def _binds(op: Operation, index: int, tensor: Tensor) -> bool:
+    """Return True if an operation must be on the device of this input."""
     if not tensor.dtype.is_value:
         return True
     if op.role in _WITH_FIRST_INPUT:
@@ -131,7 +134,7 @@ def _binds(op: Operation, index: int, tensor: Tensor) -> bool:
 
 
 def _by_name(operations: Sequence[Operation]) -> dict[str, list[Operation]]:
-    """Return operations by their names in the user's graph; for a Cond or While stands what gives its first result."""
+    """Return operations by name in the user's graph; a Cond or While has the primitive of its first result."""
     named = {op.name: [op] for op in operations}
     for op in operations:
         if op.origin is not None and op.origin.role == "result" and op.origin.index == 0:
@@ -140,7 +143,7 @@ def _by_name(operations: Sequence[Operation]) -> dict[str, list[Operation]]:
 
 
 class _Union:
-    """Sets of keys that were joined; names stand for operations that may not be there."""
+    """Union-find with path compression; keys are operations, and names that may have no operation here."""
 
     def __init__(self) -> None:
         self.parent: dict[object, object] = {}

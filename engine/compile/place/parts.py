@@ -1,7 +1,7 @@
-"""Which operations move to the value that they take a part of, so that the part goes to another device, not the whole.
+"""Operations that move to the value of which they take a part, so that the part crosses devices, not the whole.
 
-A value crosses once to each device where it is used. If all who use it there take parts of it, and these are less,
-they are taken where the value is.
+A value crosses once to each device that uses it. If all uses there are parts, and the parts together are smaller than
+the value, they are taken on the value's device.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from ...ir.tensor import Tensor
 from ...ir.traits import SWITCHES
 from .groups import is_invariant
 
-_TRIPS = 1000  # iterations that a loop is thought to have: a part crosses in each of them, an invariant once
+_TRIPS = 1000  # assumed iterations of a loop: a part crosses in each of them, an invariant once
 
 DeviceOf = Callable[[Operation], "DeviceSpec | None"]
 
 
 @dataclass(slots=True)
 class _Crossing:
-    """What a device wants of a value of another one.
+    """Uses of a value on one other device.
 
     Attributes
     ----------
     takers : list of Operation
-        What takes a part of it.
+        Operations that take a part of the value.
     bytes : int
-        Of all these parts.
+        Total bytes of these parts.
     is_needed : bool
-        Whether anything wants all of it.
+        True if an operation needs the whole value.
     """
 
     takers: list[Operation] = field(default_factory=list)
@@ -43,16 +43,16 @@ class _Crossing:
 def moves(
     operations: Sequence[Operation], device: DeviceOf, is_free: Callable[[Operation], bool]
 ) -> Iterator[tuple[Operation, DeviceSpec]]:
-    """Yield operations, and the devices that they should move to.
+    """Yield operations to move, each with its new device.
 
     Parameters
     ----------
     operations : sequence of Operation
         Of a lowered program.
     device : callable
-        ``device(op)`` is where an operation is, None if that is not decided yet.
-    is_free : callable
-        ``is_free(op)`` says whether an operation may move.
+        ``device(op)`` is the device of an operation, None if undecided.
+        is_free : callable
+            ``is_free(op)`` is True if an operation may move.
     """
     crossings: dict[tuple[Tensor, DeviceSpec], _Crossing] = {}
     for op in operations:
@@ -77,7 +77,7 @@ def moves(
 
 
 def size_of(tensors: Iterable[Tensor]) -> int:
-    """Return how many bytes tensors have, as far as that is known: what is not counts as one element."""
+    """Return the bytes of tensors, with each unknown dimension counted as 1."""
     arrays = [(t.dtype.numpy.itemsize, t.shape) for t in tensors if t.dtype.numpy is not None]
     return sum(itemsize * math.prod(n or 1 for n in (shape if shape.rank else ())) for itemsize, shape in arrays)
 
@@ -87,17 +87,17 @@ def _takes_part(op: Operation) -> bool:
 
 
 def _hands_on(op: Operation, index: int) -> bool:
-    """Whether an operation passes an input on, so that it is used by those that use the result."""
+    """Return True if an operation forwards an input, whose real uses are then those of the result."""
     return index == 0 and (op.role in SWITCHES or _is_capture(op))
 
 
 def _is_capture(op: Operation) -> bool:
-    """Whether this brings an invariant into a loop that was not made by hand."""
+    """Return True for the Enter of an invariant that lowering made."""
     return is_invariant(op) and op.origin is not None
 
 
 def _whole(tensor: Tensor) -> tuple[Tensor, int]:
-    """Return the value that is brought into branches and loops as `tensor`, and how often that is used there."""
+    """Return the value brought into branches and loops as `tensor`, and the assumed number of uses there."""
     times = 1
     while _hands_on(tensor.op, 0):
         times *= _TRIPS if _is_capture(tensor.op) else 1

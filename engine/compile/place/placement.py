@@ -1,8 +1,8 @@
 """Placement: a device for each group of operations that must be together.
 
-What the user asked for comes first. Then phases place the groups that are left, each by what earlier phases have placed
-(`_PHASES`): arrays and stacks, loop variables, computations, and last the constants, feeds and invariants, which cost
-nothing to have. What takes a part of a value moves to where that is. See docs/design/0009-devices.md.
+Constraints of the user come first. Then phases (`_PHASES`) place the remaining groups, each by the devices of groups
+placed before: arrays and stacks, loop variables, computations, and last constants, feeds and invariants, which are free
+to copy. Operations that take a part of a value move to the value's device. See docs/design/0009-devices.md.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ _SOURCES = SWITCHES | {Role.CONST, Role.FEED, Role.PARTIAL_FEED, Role.ENTER}  # 
 
 
 def anywhere(type: str, device: DeviceSpec) -> bool:
-    """Whether a device runs operations of a type: all do, with what has no kernel there done in the host's memory."""
+    """Return True: every device runs every type, if need be by the CPU kernel in the host's memory."""
     return True
 
 
 def place(
     program: Program, devices: Sequence[DeviceSpec], soft: bool = False, supports: Supports = anywhere
 ) -> dict[Operation, DeviceSpec]:
-    """Give each operation that is needed a device.
+    """Choose a device for each operation that fetches and targets need.
 
     Parameters
     ----------
     program : Program
         Lowered; not changed.
     devices : sequence of DeviceSpec
-        The session's devices by their full names. What nothing constrains goes to the first.
+        The session's devices by their full names. Unconstrained groups go to the first.
     soft : bool, optional
-        Let a group go to any device that runs it, where what it asks for can not be had.
+        Let a group whose constraints cannot be met go to any device that runs all its types.
     supports : callable, optional
-        ``supports(type, device)`` says whether there is a kernel.
+        ``supports(type, device)`` is True if the device has a kernel.
 
     Returns
     -------
@@ -62,7 +62,7 @@ def place(
 
 
 class _Placement:
-    """Placement of one program: its groups, and the phases that give each a device.
+    """Placement of one program: its groups, and the phases that choose their devices.
 
     Attributes
     ----------
@@ -84,10 +84,10 @@ class _Placement:
             phase(self)
 
     def place_asked(self) -> None:
-        """Place groups that may go to one device only: as the user asked, or as another step must find them there."""
+        """Place groups that may go to one device only, and groups with state that other steps must find again."""
         for group in self.groups:
             group.candidates = self.choice.candidates(group)
-            # What outlives steps may not depend on what else a step computes: it goes to the first device allowed.
+            # State that outlives steps may not depend on the rest of a step: it goes to the first device allowed.
             if _outlives_step(group) or len(group.candidates) == 1:
                 group.device = group.candidates[0]
 
@@ -97,7 +97,7 @@ class _Placement:
         return found
 
     def settle(self, group: Group, places: Iterable[DeviceSpec | None]) -> None:
-        """Put a group on the first device of `places` that the group may go to, if it has no device yet."""
+        """Put an unplaced group on the first of `places` that is a candidate of the group."""
         if group.device is None:
             group.device = next((p for p in places if p in group.candidates), None)
 
@@ -130,13 +130,13 @@ class _Placement:
                 self.settle(group, (self.of[source].device for source in group.stored))
 
     def wish(self, group: Group, operations: Sequence[Operation]) -> None:
-        """Narrow a group to the devices that its operations would like, and place it if that leaves one."""
+        """Narrow a group's candidates by the wishes of its operations, and place it if a single one remains."""
         if group.device is None:
             group.candidates = wished([op for op in operations if not binds(op)], group.candidates)
             group.device = group.candidates[0] if len(group.candidates) == 1 else None
 
     def place_computations(self) -> None:
-        """Place what computes where most of its data comes from."""
+        """Place computations on the device that most of their data comes from."""
         for op in self.operations:
             group = self.of[op]
             if not _is_source(group) and (stored_by(op) or not group.stored):
@@ -144,7 +144,7 @@ class _Placement:
                 self.settle(group, group.candidates)
 
     def places(self, group: Group) -> Iterator[DeviceSpec | None]:
-        """Yield devices for a group, the best first: by bytes of data that are there, then by users."""
+        """Yield devices for a group, the best first: by bytes of data on the device, then by users of the results."""
         sizes: dict[DeviceSpec, int] = {}
         for op in _suppliers(group):
             if (found := self.origin(op)) is not None:
@@ -159,25 +159,26 @@ class _Placement:
         yield from (self.of[u].device for op in group.members for u in self.users[op] if self.of[u] is not group)
 
     def origin(self, op: Operation) -> DeviceSpec | None:
-        """Return the device that a value comes from; a loop invariant comes from outside its loop."""
+        """Return the device of a value's producer; for a loop invariant, of the producer outside the loop."""
         found = self.of[op].device
         return self.origin(op.inputs[0].op) if found is None and is_invariant(op) else found
 
     def take_parts(self) -> None:
-        """Move what takes a part of a value to that value, if less crosses to other devices then.
+        """Move operations that take a part of a value to the value's device, if fewer bytes cross devices then.
 
-        Until here it counted as being where it was asked for; so what uses the part is there, and gets it there.
+        Until here a part counted as being on the device of its users; so these are on that device, and receive the part
+        there.
         """
         for op, device in list(moves(self.operations, lambda op: self.of[op].device, self.is_free)):
             if self.choice.runs(op.type, device):
                 self.of[op].device = device
 
     def is_free(self, op: Operation) -> bool:
-        """Whether nothing has to be with an operation but what passes its result on."""
+        """Return True if no other operation is bound to this one, except primitives that forward its result."""
         return all(member is op or member.role in PLUMBING for member in self.of[op].members)
 
     def place_sources(self) -> None:
-        """Place constants, feeds and invariants where they are used first; groups without users where they may be."""
+        """Place constants, feeds and invariants with their first users; groups without users on a candidate."""
         for op in reversed(self.operations):
             group = self.of[op]
             self.settle(group, (self.of[u].device for m in group.members for u in self.users[m]))
@@ -187,8 +188,8 @@ class _Placement:
 
 # States come before loops, so that the device of an array draws the loop variables computed from it. Loops come before
 # computations, since a body follows its variables: a variable on another device than its next value would cost a
-# message in each iteration. Sources go wherever they are used, so they come last. Parts are taken before that, as what
-# chooses them may be fed where they are taken, and behind it, as they may be of what is fed.
+# message in each iteration. Sources go to their users, so they come last. Parts are taken before sources, because the
+# choosing operand of a part may be a feed and follows it, and after them, because the whole may be a feed as well.
 _PHASES: tuple[Callable[[_Placement], None], ...] = (
     _Placement.place_states,
     _Placement.place_loops,
@@ -200,7 +201,7 @@ _PHASES: tuple[Callable[[_Placement], None], ...] = (
 
 
 def _outlives_step(group: Group) -> bool:
-    """Whether the group has the handle of what outlives steps: every step must find that in the same place."""
+    """Return True if the group holds the handle of state that outlives steps: every step must find it in one place."""
     return any(op.definition.outlives_step for op in group.members)
 
 
@@ -213,7 +214,7 @@ def _is_wish(op: Operation) -> bool:
 
 
 def _suppliers(group: Group) -> list[Operation]:
-    """Return what a group gets its data from: what is stored, if it is an array or a series."""
+    """Return the operations that supply a group's data: for an array or a series, the stored values."""
     return group.stored or [t.op for op in group.members for t in _data(op) if t.op not in group.members]
 
 

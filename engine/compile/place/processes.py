@@ -1,4 +1,4 @@
-"""Devices of other machines: no session reaches them, and no other device stands in for one."""
+"""Devices of other machines: no session reaches them, and soft placement does not replace them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def require_here(operations: Iterable[Operation], devices: Sequence[DeviceSpec])
     Parameters
     ----------
     operations : iterable of Operation
-        Whether their devices are binding or only wished for.
+        Of the program; binding constraints and wishes are both checked.
     devices : sequence of DeviceSpec
         The session's devices by their full names, all of one process.
     """

@@ -1,9 +1,9 @@
-"""Undo sums that sum nothing: cotangents that surely have the shape of what they are for.
+"""Remove sums that sum over nothing: cotangents that already have the shape of their target.
 
 With a batch of unknown size, the gradient of ``x * y`` has to sum its cotangents down to the shapes of `x` and `y`,
-which may have been broadcast. What is fed is known now, and so is which dimensions come from the same one. Where the
-shapes are the same, the sum goes, and with it the operations that found the shape out; where a column was repeated
-along its rows, it becomes the sum of each row.
+either of which may have been broadcast. Once the feeds are known, equal unknown sizes can be traced to one dimension.
+Where both shapes are the same, the sum is removed, together with the operations that computed the shape; where a column
+was repeated along its rows, the sum becomes a sum of each row.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ...ir.substitute import substitute
 from ...ir.tensor import Tensor
 from ...ops.support.shape_equality import BINARY, UNARY
 
-Size = int | object  # a number, or what stands for one that is not known
+Size = int | object  # a number, or an object that identifies an unknown size
 Sizes = tuple[Size, ...] | None
 
 
 def drop_sums(program: Program) -> Program:
-    """Return the program without sums to the shape that is there already; the given one is used up."""
+    """Return the program without sums to a shape that their input already has; `program` is used up."""
     known = _Known()
     for op in program.graph.root.walk():
         known.note(op)
@@ -34,13 +34,14 @@ def drop_sums(program: Program) -> Program:
 
 
 def _end(tensor: Tensor, moved: dict[Tensor, Tensor]) -> Tensor:
+    """Follow replacements to the last tensor: a sum may replace the input of another."""
     while tensor in moved:
         tensor = moved[tensor]
     return tensor
 
 
 def _needless(program: Program, known: _Known) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the result of each sum that is not needed, or not as such, and what stands for it."""
+    """Yield the result of each needless sum, or sum of rows, and the tensor that replaces it."""
     for op in list(program.graph.root.walk()):
         if op.type == "SumTo" and not op.control_inputs:
             x, target = known.of(op.inputs[0]), known.standing_for(op.inputs[1])
@@ -58,26 +59,27 @@ def _row_sums(op: Operation) -> Tensor:
 
 
 class _Known:
-    """The sizes of tensors; equal where they are one size, whatever it is when the step runs."""
+    """Sizes of tensors: symbols that are equal only where the sizes are equal in every step."""
 
     def __init__(self) -> None:
         self._sizes: dict[Tensor, Sizes] = {}
 
     def of(self, tensor: Tensor) -> Sizes:
-        """Return the sizes of a tensor, None where not even the rank is known."""
+        """Return the sizes of a tensor, None if its rank is unknown."""
         if tensor not in self._sizes:
             self._sizes[tensor] = _static(tensor)
         return self._sizes[tensor]
 
     def standing_for(self, vector: Tensor) -> Sizes:
-        """Return the sizes that a vector of integers stands for."""
+        """Return the sizes held by a vector of integers (the result of Shape, or a constant), None if unknown."""
         if vector.op.definition.shape_only and vector.rank == 1:
             return self.of(vector.op.inputs[0])
         return tuple(vector.op.attrs["value"].tolist()) if vector.op.is_constant else None
 
     def note(self, op: Operation) -> None:
-        """Find the sizes of what an operation makes."""
+        """Record the sizes of an operation's only result, by the rule of its type."""
         rule = _rule(op.type)
+        # Without a rule, `of` makes new symbols from the static shape, which equal no others.
         if rule is not None and len(op.outputs) == 1 and op.outputs[0].rank is not None:
             found = rule(self, op)
             if found is not None and len(found) == op.outputs[0].rank:
@@ -89,7 +91,7 @@ def _static(tensor: Tensor) -> Sizes:
 
 
 def _agree(found: tuple[Size, ...], tensor: Tensor) -> tuple[Size, ...]:
-    """Prefer what is known of a shape as a number."""
+    """Return the sizes, with numbers from the static shape in place of symbols."""
     return tuple(s if d is None else d for s, d in zip(found, tensor.shape.dims, strict=True))
 
 
@@ -105,8 +107,9 @@ def _broadcast(known: _Known, op: Operation) -> Sizes:
 
 
 def _joint(sizes: tuple[Size, ...]) -> Size:
-    """Return the size that several broadcast to; a new one where that is not clear."""
+    """Return the size that several sizes broadcast to; a new symbol if it is ambiguous."""
     different = {s for s in sizes if s != 1} or {1}
+    # A number and a symbol broadcast to the number: the symbol's size is 1 or that number, or the step fails.
     numbers = {s for s in different if isinstance(s, int)}
     return (numbers or different).pop() if len(different) == 1 or len(numbers) == 1 else object()
 
@@ -145,6 +148,9 @@ _RULES: dict[str, Callable[[_Known, Operation], Sizes]] = {
 
 
 def _rule(type: str) -> Callable[[_Known, Operation], Sizes] | None:
-    """Return the rule of a type; which are elementwise is known when their definitions have been imported."""
+    """Return the rule of a type, None if there is none.
+
+    BINARY and UNARY are looked up late: definitions fill them as they are imported.
+    """
     elementwise = _broadcast if type in BINARY else _same if type in UNARY else None
     return _RULES.get(type, elementwise)

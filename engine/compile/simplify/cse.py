@@ -1,7 +1,7 @@
-"""Merge duplicates (common subexpressions): one operation where two compute the same value.
+"""Merge duplicates (common subexpressions): one operation in place of two that compute the same value.
 
-An operation merges with a twin of its own region or of a region around it, which runs whenever it would. What is saved
-twice is read from where it was saved first, so that reads of it are twins too.
+An operation merges with an equal one of its own region or of an enclosing region, which runs whenever the operation
+would. A value saved twice is read from its first saved output, so that reads of both merge as well.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def merge_duplicates(program: Program) -> Program:
 
 
 class _Saved:
-    """Values that are saved by one operation, each of them known by where it is saved first."""
+    """The saved values of structured operations, each mapped to the first output that saves it."""
 
     def __init__(self) -> None:
         self._firsts: dict[Operation, list[Tensor]] = {}
 
     def first(self, tensor: Tensor) -> Tensor:
-        """Return the first output that saves what a tensor is, or the tensor itself."""
+        """Return the first output that saves the same value as `tensor`, or `tensor` itself."""
         op = tensor.op
         if not is_structured(op) or tensor.index < num_results(op):
             return tensor
@@ -58,13 +58,16 @@ class _Saved:
 
 
 def _key(op: Operation, inputs: list[Tensor]) -> Any:
+    # Inputs by identity: they are copies already merged, so equal tensors are one object.
     attrs = tuple((name, _freeze(value)) for name, value in sorted(op.attrs.items()))
     return op.type, op.device, tuple(map(id, inputs)), attrs
 
 
 def _freeze(value: Any) -> Any:
+    """Return a hashable form of an attribute's value, equal for equal values of one type."""
     if isinstance(value, np.ndarray):
         content = tuple(value.ravel().tolist()) if value.dtype.kind == "T" else value.tobytes()
+        # Bytes, not values: -0.0 and 0.0 differ, and NaN equals itself. Strings (kind T) hold pointers, not characters.
         return value.dtype.str, value.shape, content
     if isinstance(value, slice):
         return "slice", value.start, value.stop, value.step
@@ -74,4 +77,5 @@ def _freeze(value: Any) -> Any:
         hash(value)
     except TypeError:
         return id(value)
+    # With the type, because True == 1 == 1.0.
     return type(value), value

@@ -1,8 +1,8 @@
-"""Fold constants: compute while compiling what depends on constants alone.
+"""Fold constants: compute at compile time each operation that depends on constants alone.
 
-Fed tensors are Feed operations by now, so a constant that is fed is none (rule 58). Nothing is folded by algebra
-(as ``x * 0 = 0``): breaking a data dependency changes deadness. For the same reason a shape that is known is a constant
-only in a program without primitives of control flow made by hand: values of regions are never dead where they are used.
+Fed tensors are Feed operations by now, so a fed constant is not folded (rule 58). There is no folding by algebra (as
+``x * 0 = 0``), because breaking a data dependency changes deadness. For the same reason a known shape counts as a
+constant only in a program without hand-made primitives of control flow: values of regions are never dead at their uses.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def fold_constants(program: Program, most_bytes: int) -> Program:
 
 
 class _Folding:
-    """What is constant in a program, found as it is copied."""
+    """The constants of a program, found while it is copied."""
 
     def __init__(self, program: Program, most_bytes: int) -> None:
         self.most_bytes = most_bytes
@@ -37,7 +37,7 @@ class _Folding:
         self.constants: dict[Tensor, Array] = {}  # by the tensors of the given program
 
     def transform(self, op: Operation, inputs: list[Tensor], region: Region) -> list[Tensor] | None:
-        """Return constants for the outputs of an operation, if they are."""
+        """Return constants for the outputs of an operation, None if the outputs are not constant."""
         if op.is_constant:
             self.constants[op.outputs[0]] = op.attrs["value"]
         if not inputs or op.control_inputs:
@@ -49,27 +49,29 @@ class _Folding:
         return [_constant(op, region, *pair) for pair in zip(op.outputs, values, strict=True)]
 
     def _shape_only(self, op: Operation, inputs: list[Tensor]) -> list[Array] | None:
-        """Return the values of an operation whose inputs need not be constant, since only their shapes count."""
+        """Return the values of an operation that depends only on the shapes of its inputs, not on their elements."""
         if not self.is_structured:
             return None
         if op.role is Role.SERIES_READ and not op.attrs["maybe"]:
-            value = saved_value(op.inputs[0])  # the same in all slots, as a shape that is known by now
+            value = saved_value(op.inputs[0])  # the same in every slot, such as a shape known by now
             return [self.constants[value]] if value in self.constants else None
         if op.definition.shape_only and inputs[0].shape.is_fully_known:
+            # A broadcast view: the operation looks at the shape alone, so no array of this size is allocated.
             return _evaluate(op, [np.broadcast_to(np.False_, inputs[0].shape.as_tuple())], self.most_bytes)
         return _vector(op)
 
     def _computed(self, op: Operation, inputs: list[Tensor]) -> list[Array] | None:
+        """Return the values of an operation whose inputs are all constants, None otherwise."""
         if any(not t.op.is_constant or t.op.control_inputs for t in inputs):
             return None
         return _evaluate(op, [t.op.attrs["value"] for t in inputs], self.most_bytes)
 
 
 def _vector(op: Operation) -> list[Array] | None:
-    """Return the integers that an operation gives, if they stand for a shape that is known."""
+    """Return the integer vector computed by an operation, if it holds a fully known shape."""
     rule = op.definition.static_shape
     if rule in RULES_THAT_PRESUME and not all(static_shape(t).is_fully_known for t in op.inputs):
-        return None  # the step has to look whether the sizes fit each other
+        return None  # the step has to check whether the sizes match
     if rule is None or op.outputs[0].rank != 1 or not op.outputs[0].dtype.is_integer:
         return None
     shape, output = rule(op), op.outputs[0]
@@ -79,6 +81,7 @@ def _vector(op: Operation) -> list[Array] | None:
 
 
 def _evaluate(op: Operation, arrays: list[Array], most_bytes: int) -> list[Array] | None:
+    """Return the results of an operation on constant arrays; None if they are too large or the kernel fails."""
     definition = op.definition
     if definition.kernel is None or definition.stateful or not op.outputs or _size(op) > most_bytes:
         return None
@@ -87,15 +90,17 @@ def _evaluate(op: Operation, arrays: list[Array], most_bytes: int) -> list[Array
         with np.errstate(all="ignore"):
             result = definition.kernel(np, *arrays, **attrs)
     except Exception:
-        return None  # the step reports it, with its tag, if it is ever run
+        return None  # the step reports the error, with its tag, if it ever runs the operation
     results = list(result) if len(op.outputs) > 1 or isinstance(result, (tuple, list)) else [result]
     values = [
         np.asarray(v, t.dtype.numpy if isinstance(v, str) else None) for t, v in zip(op.outputs, results, strict=False)
     ]
+    # A result of another dtype than declared is not folded: as a constant it would change its value unseen.
     return values if [v.dtype for v in values] == [t.dtype.numpy for t in op.outputs] else None
 
 
 def _size(op: Operation) -> int:
+    """Return the bytes of an operation's results, more than any limit if unknown or no array."""
     total = 0
     for tensor in op.outputs:
         if not tensor.dtype.is_value or tensor.dtype.numpy is None:

@@ -1,7 +1,7 @@
-"""Move what is the same in all iterations out of loops: made once, it comes to each iteration as an invariant.
+"""Loop-invariant code motion: move computations that are the same in all iterations out of loops.
 
-Constants leave any loop. What is computed from invariants leaves those that surely run: where a loop may run no
-iteration at all, it would be computed, and perhaps fail, in vain.
+The results are computed once and enter the loop as invariants. Constants leave any loop. Operations on invariants leave
+only loops that surely run an iteration: otherwise they would be computed, and perhaps fail, in vain.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from ...ir.traits import Effect, Role
 
 
 def hoist_invariants(program: Program) -> Program:
-    """Return the program with invariants in front of the outermost loop they can leave; the given one is changed."""
+    """Return the program with invariants before the outermost loop they can leave; `program` is changed."""
     operations = list(program.graph.root.walk())
+    # An operation named in a control edge or as a target stays: its runs, not only its values, are visible.
     pinned = {control for op in operations for control in op.control_inputs} | set(program.targets)
     for op in reversed(operations):  # inner loops first
         if op.is_while:
@@ -36,7 +37,7 @@ def hoist_invariants(program: Program) -> Program:
 
 
 def _move(operations: list[Operation], source: Region, loop: Operation) -> None:
-    """Move operations of a region of a loop in front of the loop."""
+    """Move operations without control inputs from a region of a loop to just before the loop."""
     moving = [op for op in operations if not op.control_inputs]
     gone = set(moving)
     source.operations = [op for op in source.operations if op not in gone]
@@ -49,7 +50,7 @@ def _move(operations: list[Operation], source: Region, loop: Operation) -> None:
 def _invariants(
     loop: Loop, pinned: Container[Operation], kept: Counter[Tensor]
 ) -> tuple[list[Operation], dict[Tensor, Tensor]]:
-    """Return what a body computes from invariants; and for what reads this where it was saved, what was saved."""
+    """Return the invariant operations of a body, and the tensor outside for each read of a saved result."""
     found: list[Operation] = []
     outside: set[Tensor] = set()
     read: dict[Tensor, Tensor] = {}
@@ -64,6 +65,7 @@ def _invariants(
 
 
 def _is_pure(op: Operation) -> bool:
+    """Return True if an operation computes values from values alone, without effects, regions or control inputs."""
     definition = op.definition
     values = bool(op.outputs) and all(t.dtype.is_value for t in (*op.inputs, *op.outputs))
     computes = definition.kernel is not None and definition.effects is Effect.NONE and not is_structured(op)
@@ -71,9 +73,13 @@ def _is_pure(op: Operation) -> bool:
 
 
 def _reads(loop: Loop, tensor: Tensor, kept: Counter[Tensor]) -> list[Tensor] | None:
-    """Return what reads a tensor of the body where it was saved; None if something else than operations needs it."""
+    """Return the tensors that read the saved values of `tensor`; None if it has uses other than such reads.
+
+    `kept` counts the uses of tensors other than by operations: as results of regions, saved values and fetches.
+    """
     op, first = loop.op, num_results(loop.op)
     saved = [series for series, e in zip(op.outputs[first:], saved_outputs(op), strict=True) if e.value is tensor]
     users = [user for series in saved for user in series._consumers]
     visible = all(user.role is Role.SERIES_READ and op.region.encloses(user.region) for user in users)
+    # Only reads inside the region of the loop see the moved operation.
     return [t for user in users for t in user.outputs] if visible and kept[tensor] == len(saved) else None

@@ -1,8 +1,8 @@
-"""Loop variables that a loop returns as they came: what reads them inside may read their start, which does not move.
+"""Capture loop variables that never change: operations inside read the variable's initial value instead.
 
-Weights handed through a loop as variables become invariants: nothing of them is passed from one iteration to the
-next, and the other passes see that a product with them is a product with what stands outside. A variable that is also
-wanted behind the loop stays one, since a loop that does not run gives none of its results.
+Weights handed through a loop as variables become invariants: they no longer pass from one iteration to the next, and
+later passes see that their products have a factor from outside the loop. A variable whose result is used after the loop
+stays a variable, since the results of a dead loop are dead.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from ...ir.tensor import Tensor
 
 
 def capture_unchanged(program: Program) -> Program:
-    """Return the program with unchanged loop variables read from outside; the given one is used up."""
+    """Return the program with unchanged loop variables read from outside; `program` is used up."""
+    # The parameter itself of a saved value stays: the gradient reads the value through the loop's saved outputs.
     saved = _saved(program)
     moved: dict[Tensor, Tensor] = {}
     for op in program.graph.root.walk():
@@ -40,13 +41,13 @@ def _params(op: Operation, i: int) -> list[Tensor]:
 
 
 def _start(tensor: Tensor, moved: dict[Tensor, Tensor]) -> Tensor:
-    """Follow a value out of all loops that hand it through."""
+    """Follow a value outwards through all loops that hand it through unchanged."""
     while tensor in moved:
         tensor = moved[tensor]
     return tensor
 
 
 def _saved(program: Program) -> set[Tensor]:
-    """Return the values that loops and branches keep for their gradients."""
+    """Return the tensors that loops and branches save for their gradients, values and indices."""
     kept = [e for op in program.graph.root.walk() if is_structured(op) for e in saved_outputs(op)]
     return {t for e in kept for t in (e.value, e.index) if t is not None}

@@ -1,4 +1,4 @@
-"""The program that a step needs of a user's graph."""
+"""Pruning: the part of a user's graph that a step needs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from ...ir.traits import Role
 
 
 def prune(program: Program) -> Program:
-    """Return a copy of what fetches and targets need; from here on the user's graph is not touched."""
+    """Return a copy of the operations that fetches and targets need; later passes never touch the user's graph."""
     return copy_program(program)
 
 
 def require_feeds(program: Program) -> Program:
-    """Return the program; GraphError if a placeholder is left in it, which nobody feeds."""
+    """Return the program; GraphError if a placeholder that is not fed remains."""
     for op in program.graph.root.walk():
         if op.role is Role.PLACEHOLDER:
             raise GraphError(

@@ -1,8 +1,8 @@
-"""Compile for the shapes that are fed: the static shapes of a program, found again from those of its feeds.
+"""Specialize a step for the shapes of its feeds: infer all static shapes of the program again from these.
 
-A placeholder with a batch of unknown size leaves that size unknown everywhere. A step that is called again and again
-with one batch is worth a plan of its own, as JAX makes one for each signature. Nothing but shapes is decided here; the
-passes behind see constants where the program asked for a shape, and know what a product costs.
+A placeholder with a batch of unknown size leaves this size unknown everywhere. A step called repeatedly with one batch
+size deserves its own plan, as JAX compiles one for each signature. This pass decides nothing but shapes; later passes
+then see constants where the program asked for a shape, and know the cost of a product.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ...ir.traits import Effect, Role
 
 
 def specialize(program: Program, shapes: Sequence[tuple[int, ...]]) -> Program:
-    """Find all static shapes again from those that the feeds have; the given program is changed.
+    """Infer all static shapes again from the shapes of the feeds; `program` is changed.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def specialize(program: Program, shapes: Sequence[tuple[int, ...]]) -> Program:
     Raises
     ------
     ShapeError
-        If an operation can not be run on values of these shapes.
+        If an operation cannot run on values of these shapes.
     """
     for feed, shape in zip(program.feeds, shapes, strict=True):
         feed.shape = feed.shape.merge(Shape(shape))
@@ -42,16 +42,16 @@ def specialize(program: Program, shapes: Sequence[tuple[int, ...]]) -> Program:
 
 
 class _Inference:
-    """Static shapes of a whole program; each is what the operation says merged with what was known before.
+    """Static shapes of a program, each the operation's inferred shape merged with the previously known shape.
 
     Attributes
     ----------
     known : dict of Tensor to Shape
-        What holds for any feeds.
+        Static shapes that hold for any feeds.
     elements : dict of object to Shape
-        By TensorArray, what holds for all values that are written to it anywhere.
+        By TensorArray, the common shape of all values written to it anywhere in the program.
     is_lost : bool
-        Whether something is written through a handle of which there is no telling where it comes from.
+        True if a value is written through a handle of unknown origin.
     """
 
     def __init__(self, program: Program) -> None:
@@ -61,10 +61,10 @@ class _Inference:
         self.is_lost = False
 
     def sweep(self) -> bool:
-        """Go through the program once; return whether that took back something which was assumed on the way.
+        """Infer the shapes of the whole program once; return True if an assumption about elements was withdrawn.
 
-        Elements are assumed to be as those that were written before them. The last sweep finds nothing else anywhere,
-        so that whatever is written is as assumed as long as what was read is.
+        Elements are assumed to have the common shape of the values written before them. Sweeps repeat until one changes
+        no assumption: then all reads and writes of that sweep agree with each other.
         """
         before = dict(self.elements), self.is_lost
         self._region(self.root)
@@ -80,6 +80,7 @@ class _Inference:
                 self._plain(op)
 
     def _plain(self, op: Operation) -> None:
+        """Infer the output shapes of an operation without regions, and record reads and writes of TensorArrays."""
         shapes = op.definition.shape(op)
         for tensor, shape in zip(op.outputs, [shapes] if isinstance(shapes, Shape) else shapes, strict=True):
             self._set(tensor, shape)
@@ -87,6 +88,7 @@ class _Inference:
         if definition.stores is not None:
             self._write(_array(op.inputs[0]), definition.stores(op))
         if definition.loads is not None:
+            # Before any write the element's shape is unknown; a later sweep refines it.
             element = Shape(None) if self.is_lost else self.elements.get(_array(op.inputs[0]), Shape(None))
             self._set(op.outputs[0], op.outputs[0].shape.merge(definition.loads(op, element)))
 
@@ -95,6 +97,7 @@ class _Inference:
         self.elements[array] = self.elements[array].relax(shape) if array in self.elements else shape
 
     def _cond(self, op: Operation) -> None:
+        """Infer a Cond: a result has the common shape of the results of its branches."""
         for region in op.regions:
             self._region(region)
         for i, output in enumerate(op.outputs[: num_results(op)]):
@@ -105,7 +108,7 @@ class _Inference:
         self._saved(op)
 
     def _while(self, op: Operation) -> None:
-        """Assume that variables keep the shapes they start with; where one does not, begin again knowing less."""
+        """Infer a While: assume that variables keep their initial shapes; where one changes, relax it and repeat."""
         count = num_results(op)
         assumed = [t.shape for t in op.inputs[:count]]
         while True:
@@ -127,16 +130,18 @@ class _Inference:
                 self._set(output, extra.value.shape)
 
     def _set(self, tensor: Tensor, shape: Shape) -> None:
+        # Merged with the original shape, not with that of the last sweep, which may have assumed too much.
         tensor.shape = self.known.setdefault(tensor, tensor.shape).merge(shape)
 
 
 def _array(handle: Tensor) -> object:
-    """Return what is one for all handles of an array; None if there is no telling."""
+    """Return a key shared by all handles of one array, None if the origin of the handle is unknown."""
     op = handle.op
     if op.definition.is_reread:  # a handle of the forward region, saved for the gradient
         saved = saved_value(op.inputs[0])
         return None if saved is None else _array(saved)
     made_of = [t for t in op.inputs if t.dtype is dtypes.resource]
+    # An operation without handles among its inputs creates the array (a write) or hides its origin (a parameter).
     if not made_of:
         return handle if Effect.WRITES in op.definition.effects else None
     inner = None if is_structured(op) else _array(made_of[0])

@@ -96,7 +96,7 @@ def test_constants_feeds_and_invariants_go_where_they_are_used_first(where):
 def test_a_device_that_is_not_there(where):
     x = source()
     y = on(7, tg.exp, x, name="far")
-    with pytest.raises(GraphError, match="far can not run on the device asked for") as caught:
+    with pytest.raises(GraphError, match="far cannot run on the device asked for") as caught:
         where([y], feeds=[x])
     assert "cpu:7" in str(caught.value)
     assert "cpu:2" in str(caught.value)
