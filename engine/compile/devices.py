@@ -1,4 +1,4 @@
-"""A lowered program's operations on the devices of a target."""
+"""Rows of the pipeline that place a lowered program on the devices of a target and cut it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Placed:
     ----------
     program : Program
     placement : mapping of Operation to DeviceSpec, or None
-        None where there is one device and nothing asks for another.
+        None for a single device that no operation contradicts.
     """
 
     program: Program
@@ -30,7 +30,7 @@ class Placed:
 
 
 def place_step(program: Program, target: Target) -> Placed:
-    """Give each operation of a lowered program a device.
+    """Choose a device for each operation of a lowered program.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def place_step(program: Program, target: Target) -> Placed:
 
 
 def partition_step(placed: Placed, target: Target) -> Partitioned:
-    """Cut a placed program up for its devices; one that all is on keeps it as it is."""
+    """Cut a placed program by device; a program for one device stays whole."""
     program, placement = placed.program, placed.placement
     if placement is not None:
         return partition(program, placement, target.settings.coalesce_dead_signals)

@@ -1,4 +1,4 @@
-"""When a tensor of the user's graph is alive, as text."""
+"""Liveness of tensors of the user's graph, as text."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from .lower.lowering import lower
 
 @public
 def liveness(tensors: Any) -> Any:
-    """Return when a tensor is alive, as a predicate over those that decide it.
+    """Return the predicate under which a tensor is alive, in terms of the tensors that decide.
 
-    What `switch` did not choose is dead, and so is what is computed from it; `cond` and `while_loop` are made of
-    switches. A predicate is found without running anything. Two tensors with equal predicates are alive and dead
-    together; with different ones they may be so too, since to compare formulas is NP-complete.
+    An output that `switch` did not choose is dead, and so are results computed from it; `cond` and `while_loop` consist
+    of switches. The predicate is found without running the graph. Tensors with equal predicates are alive and dead
+    together; tensors with different predicates may be as well, since comparing formulas is NP-complete.
 
     Parameters
     ----------
     tensors : Tensor or nested structure of Tensors
-        Of one graph; also such as are inside a branch or a loop.
+        Of one graph; tensors inside a branch or a loop as well.
 
     Returns
     -------
@@ -37,22 +37,22 @@ def liveness(tensors: Any) -> Any:
         With these parts:
 
         ``#true``, ``#false``
-            It is always alive, or never.
+            The tensor is always alive, or never.
         ``*p:0``
             The bool tensor ``p:0`` is alive and true; ``(p:0=1)``: an integer is alive and equal to 1.
         ``~A``, ``(A & B)``, ``(A | B)``
             Not A; A and B; A or B.
         ``{A,&,B}<frame>``
-            In an iteration of the loop of this frame: A held when the loop began, and B in all iterations before this
-            one. Frames around it are behind it, ``<inner;outer>``.
+            In an iteration of this frame's loop: A held when the loop began, and B in all earlier iterations. Outer
+            frames follow inner ones, ``<inner;outer>``.
         ``name`` or ``name:0``
-            This operation is alive, of which nothing more is known: it receives from another device, reads what a
-            branch saved, or closes a loop that is not like those of `while_loop`.
+            This operation is alive, on conditions unknown here: it receives from another device, reads a value saved by
+            a branch, or closes a loop unlike those of `while_loop`.
 
     Raises
     ------
     GraphError
-        If there is something else than tensors of one graph, or a loop is still being built.
+        If `tensors` holds other objects than tensors of one graph, or a loop is still being built.
 
     Notes
     -----
@@ -77,6 +77,7 @@ def liveness(tensors: Any) -> Any:
 
 
 def _check(leaf: Any, first: Any) -> None:
+    """Refuse objects other than tensors of the first tensor's graph, and tensors of unfinished regions."""
     if not isinstance(leaf, Tensor) or leaf.graph is not first.graph:
         raise GraphError(
             "liveness is of tensors of one graph",
@@ -90,7 +91,7 @@ def _check(leaf: Any, first: Any) -> None:
                 f"{leaf.name} is in a {region.role} that is still being built",
                 wanted="a tensor of a cond or while_loop that is complete",
                 operation=leaf.op,
-                hint="call liveness behind it",
+                hint="call liveness after it",
             )
 
 
@@ -102,7 +103,7 @@ def _predicates(tensors: Sequence[Tensor]) -> dict[Tensor, Predicate]:
     outside = [t for t in tensors if t.region is graph.root]
     inside = [t for t in tensors if t.region is not graph.root]
     owners = dict.fromkeys(owner for t in inside for owner in _owners(t))
-    # Whatever is wanted in a region gets a Watch there, by which it is found again.
+    # Each tensor in a region gets a Watch there, by which it is identified in the lowered program.
     program = lower(copy_program(Program(graph, (), outside, list(owners), inside)))
     operations = topological_order(needed(program))
     predicates = analyse(operations, assign_frames(operations))
@@ -112,7 +113,7 @@ def _predicates(tensors: Sequence[Tensor]) -> dict[Tensor, Predicate]:
 
 
 def _owners(tensor: Tensor) -> Iterator[Operation]:
-    """Yield the Conds and Whiles that a tensor is in."""
+    """Yield the Conds and Whiles around a tensor."""
     for region in tensor.region.ancestors():
         if region.owner is not None:
             yield region.owner

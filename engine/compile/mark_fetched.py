@@ -1,6 +1,6 @@
-"""Mark the takes of a step whose values only go to its caller: they are undone if the caller does not get the values.
+"""Mark the takes of a step whose values only go to its caller: undone if the caller does not receive the values.
 
-A step that only fetches what it takes from a queue is a wait: where that is cancelled nothing was taken.
+A step that only fetches elements taken from a queue is a wait: cancelling it takes nothing from the queue.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from ..ir.program import Program
 from ..ir.traits import Effect, Role
 from .partial_run import is_result
 
-MARK = "only_fetched"  # attribute of what takes
+MARK = "only_fetched"  # attribute of operations that take
 
 
 def mark_fetched(program: Program) -> Program:
-    """Mark takes whose values no operation computes with, and for which none waits that has effects.
+    """Mark takes whose values no operation computes with, and for which no operation with effects waits.
 
     An Identity between a take and the caller computes nothing, nor does a NoOp: a function returns its values through
-    them. The given program is changed.
+    both. `program` is changed.
     """
     operations = program.graph.root.operations
     takes = [op for op in operations if MARK in op.attrs]
@@ -32,7 +32,7 @@ def mark_fetched(program: Program) -> Program:
 
 
 def _users(program: Program) -> dict[Operation, list[Operation]]:
-    """Return the operations that read an operation's outputs, or wait for it, by operation."""
+    """Return the operations that read an operation's outputs, or wait for the operation, by operation."""
     users: dict[Operation, list[Operation]] = defaultdict(list)
     for op in program.graph.root.walk():
         for source in op.control_inputs:
@@ -43,7 +43,8 @@ def _users(program: Program) -> dict[Operation, list[Operation]]:
 
 
 def _passing(operations: list[Operation], users: dict[Operation, list[Operation]]) -> set[Operation]:
-    """Return the operations through which values only pass on their way to the caller."""
+    """Return the operations that only forward values to the caller."""
+    # Greatest fixed point: start with all candidates, drop those with another kind of user, and their sources again.
     passing = {op for op in operations if _computes_nothing(op)}
     work = list(passing)
     while work:
@@ -61,7 +62,7 @@ def _computes_nothing(op: Operation) -> bool:
 
 
 def takes_behind(op: Operation) -> set[str]:
-    """Return the names of the takes whose values an operation of a user's graph is, or passes on."""
+    """Return the names of the takes whose values an operation of a user's graph returns or forwards."""
     found, work, seen = set(), [op], set()
     while work:
         op = work.pop()

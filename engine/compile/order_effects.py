@@ -1,7 +1,7 @@
-"""Let what reads and writes one variable, calls Python or prints run in the order in which it was built (rule 140).
+"""Order effects: accesses to one variable, calls of Python and prints run in the order of building (rule 140).
 
-A region counts as one access where it stands: what follows a Cond waits for the token of the branch that ran, what
-follows a While for a token that goes round as a loop variable. Keys that nothing in the step writes need no order.
+A region counts as one access at its place: later accesses wait for a Cond by a token from the branch that ran, and for
+a While by a token that goes round as a loop variable. Keys that the step never writes need no order.
 
 See docs/design/0021-effects-in-order.md.
 """
@@ -26,14 +26,14 @@ from ..ir.traits import SWITCHES, Role
 
 
 def order_effects(program: Program) -> Program:
-    """Return the program with control inputs, tokens and loop variables that keep the order; it may be changed."""
+    """Return the program with control inputs, tokens and loop variables that keep the order; `program` may change."""
     return copy_program(program) if add_order(program) else program
 
 
 def add_order(program: Program) -> bool:
-    """Change a program as :func:`order_effects` does; say whether it is to be copied.
+    """Change a program as :func:`order_effects` does; return True if it has to be copied.
 
-    A copy has each operation behind what it waits for now, and is without the reads that were merged.
+    A copy puts each operation after the operations that it waits for now, and drops the merged reads.
     """
     accesses = _Accesses(program.graph.root)
     equal = _equal_reads(program, accesses)
@@ -45,16 +45,16 @@ def add_order(program: Program) -> bool:
 
 
 class _Accesses:
-    """What the operations of a program, and those in their regions, read and write.
+    """Reads and writes by the operations of a program, including those in their regions.
 
     Attributes
     ----------
     of : dict of Operation to dict
-        By key, the first operation in there that reads or writes it.
+        By key, the first operation, in regions of the operation or the operation itself, that accesses the key.
     writes : dict of Operation to set
-        The keys that are written.
+        The keys that the operation writes.
     written : set
-        All keys that something writes.
+        All keys written in the program.
     """
 
     def __init__(self, root: Region) -> None:
@@ -72,6 +72,7 @@ class _Accesses:
                 self._note(op)
 
     def _note(self, op: Operation) -> None:
+        """Record the accesses of an operation: its own, and those of the operations in its regions."""
         found: dict[Key, Operation] = {}
         writes: set[Key] = set()
         key = key_of(op)
@@ -89,15 +90,15 @@ class _Accesses:
 
 
 def _frames(region: Region) -> dict[Operation, str]:
-    """Return the frames of hand-made loops that operations stand in; what is in one is not ordered (rule 146)."""
+    """Return the frames of operations in hand-made loops, inside of which there is no order (rule 146)."""
     by_hand = any(op.role is Role.ENTER for op in region.operations)
     return assign_frames(region.operations).of if by_hand else {}
 
 
 def _equal_reads(program: Program, accesses: _Accesses) -> dict[Tensor, Tensor]:
-    """Return the reads that give what one before them in their region gave, with the value of that.
+    """Return repeated reads with the value of the first: reads of a region between which nothing writes the key.
 
-    A fed variable has the value that was fed, until the step writes it.
+    A fed variable has the fed value until the step writes it.
     """
     keys = [(t, t.op.attrs["key"]) for t in program.feeds if "key" in t.op.attrs]
     fed = {key: t for t, key in keys if t.op.name == key[1]}
@@ -119,14 +120,14 @@ def _equal_reads(program: Program, accesses: _Accesses) -> dict[Tensor, Tensor]:
 
 @dataclass
 class _State:
-    """What happened to a key so far.
+    """The latest accesses to a key.
 
     Attributes
     ----------
     writes : list of Operation
-        What a read waits for: the last write, or what stands for it.
+        Operations that a read waits for: the last write, or its token.
     reads : list of Operation
-        What a write waits for besides.
+        Reads since then, which a write waits for as well.
     """
 
     writes: list[Operation] = field(default_factory=list)
@@ -140,14 +141,14 @@ States = dict[Key, _State]
 
 
 class _Order:
-    """Walks regions in order.
+    """Walks regions in order and adds control inputs.
 
     Attributes
     ----------
     by_hand : set of Region
-        In which a Switch made by hand may make operations dead.
+        Regions in which a hand-made Switch may make operations dead.
     made : bool
-        Whether operations were added, which stand at the ends of regions.
+        True if operations were added, which stand at the ends of regions.
     """
 
     def __init__(self, accesses: _Accesses) -> None:
@@ -157,7 +158,7 @@ class _Order:
         self.by_hand = {region for region in regions if any(op.role in SWITCHES for op in region.operations)}
 
     def region(self, region: Region, states: States) -> None:
-        """Order what stands in a region, given the state in which it begins; `states` are then those at its end."""
+        """Order the accesses of a region; `states` holds the states at its beginning, and at its end afterwards."""
         for op in list(region.operations):
             keys = {k: access for k, access in self.accesses.of.get(op, {}).items() if k in self.accesses.written}
             if op.is_while and keys:
@@ -170,8 +171,8 @@ class _Order:
                     self._note(op, key, states, is_write(op))
 
     def _note(self, op: Operation, key: Key, states: States, write: bool) -> None:
-        """Let what follows wait for an operation, or for a token that stands for what is done."""
-        if op.region in self.by_hand:  # it may be dead, and must not make dead what waits for it
+        """Make later accesses wait for `op`, an access or a token."""
+        if op.region in self.by_hand:  # its deadness must not spread to operations that wait for it
             self.made = True
             op = Builder(op.region, op, "order").emit("ControlTrigger", controls=[op])
         if write:
@@ -180,9 +181,11 @@ class _Order:
             states[key].reads.append(op)
 
     def _cond(self, op: Operation, keys: dict[Key, Operation], states: States) -> None:
+        """Order the accesses in the branches of a Cond, and add a token for each key as a result."""
         self.made = True
         ends = []
         for branch in op.regions:
+            # Copies: both branches begin with the accesses before the Cond, and neither sees those of the other.
             inside = {key: _State([*s.writes], [*s.reads]) for key, s in states.items()}
             self.region(branch, inside)
             ends.append(inside)
@@ -196,6 +199,7 @@ class _Order:
             self._leave(access, key, states, add_result(op, tokens), write)
 
     def _loop(self, op: Operation, keys: dict[Key, Operation], states: States) -> None:
+        """Order the accesses in a While, and add a loop variable for each key as a token."""
         self.made = True
         cond, body = op.regions
         before = {key: states.setdefault(key, _State()) for key in keys}
@@ -206,6 +210,7 @@ class _Order:
             for region in op.regions:
                 region.params[-1].op.attrs["label"] = f"order of {key[1]}"
         tokens = [dict(zip(keys, region.params[-len(keys) :], strict=True)) for region in (cond, body)]
+        # A written key begins an iteration with the token of the last one, other keys with the writes before the loop.
         states_in = [
             {key: _State([token.op] if key in writes else [*before[key].writes]) for key, token in of_region.items()}
             for of_region in tokens
@@ -221,12 +226,12 @@ class _Order:
             self._leave(access, key, states, op.outputs[first + i], key in writes)
 
     def _leave(self, access: Operation, key: Key, states: States, token: Tensor, write: bool) -> None:
-        """Let what follows a Cond or While wait for the token it gives."""
+        """Make later accesses wait for a token returned by a Cond or While."""
         self._note(Builder(token.region, access, "order").emit("Identity", token), key, states, write)
 
 
 def _token(region: Region, like: Operation, waits: Sequence[Operation]) -> Tensor:
-    """Append a constant that comes when some operations have run."""
+    """Append a constant that is alive once `waits` have run."""
     token = Builder(region, like, "order").constant(True, dtypes.bool_)
     _wait(token.op, waits)
     return token

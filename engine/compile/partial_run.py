@@ -1,8 +1,8 @@
-"""A program for a partial run: its feeds come, and its results go, while it runs (rules 124 and 125).
+"""Programs of partial runs: feeds arrive and results leave while the step runs (rules 124 and 125).
 
-Each feed becomes a PartialFeed, which waits for its value. Each fetched tensor goes to a PartialFetch, which hands its
-value over. Behind that, and behind each target, comes a PartialEnd by way of a ControlTrigger, which is live whatever
-it follows: so a dead value is noticed as soon as it is known to be dead.
+Each feed becomes a PartialFeed, which waits for its value. Each fetched tensor goes to a PartialFetch, which hands over
+the value. After each PartialFetch and each target come a ControlTrigger, live even after a dead operation, and a
+PartialEnd: so the caller learns of a dead value as soon as its deadness is known.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def to_partial_run(program: Program) -> Program:
     Returns
     -------
     Program
-        Results are numbered, the fetches first and then the targets. The PartialEnd of each has as its attribute
-        `needs` the indices of the feeds that the result needs. A Cond, a While or a loop made by hand needs all that
-        goes into it: its iterations go no further than their window until all that enters the loop is there.
+        Results are numbered, the fetches first and then the targets. The attribute `needs` of each PartialEnd holds
+        the indices of the feeds that the result depends on. A Cond, a While or a hand-made loop depends on all its
+        inputs: its iterations go no further than their window until all inputs of the loop have arrived.
     """
     copy, targets = copy_with_targets(program)
     add_order(copy)
@@ -50,6 +50,7 @@ def is_result(op: Operation) -> bool:
 
 
 def _feeds_needed(program: Program, targets: list[Operation | None]) -> list[Needs]:
+    """Return the indices of the feeds that each fetch, and then each target, depends on."""
     enters = defaultdict(list)
     for op in program.graph.root.operations:
         if op.role is Role.ENTER:
@@ -59,6 +60,7 @@ def _feeds_needed(program: Program, targets: list[Operation | None]) -> list[Nee
 
 
 def _feeds_of(start: Operation | None, enters: dict[str, list[Operation]]) -> Needs:
+    """Return the indices of the feeds that an operation depends on, directly or through others."""
     work = [] if start is None else [start]
     seen: set[Operation] = set()
     while work:
@@ -66,6 +68,7 @@ def _feeds_of(start: Operation | None, enters: dict[str, list[Operation]]) -> Ne
         if op not in seen:
             seen.add(op)
             work += uses(op)
+            # A loop stops at its window until all of its Enters have arrived, so each needs the feeds of the others.
             work += enters[op.attrs["frame_name"]] if op.role is Role.ENTER else []
     return tuple(sorted(op.attrs["index"] for op in seen if op.role is Role.FEED))
 
@@ -76,7 +79,7 @@ def _partial_fetch(tensor: Tensor, key: int, needs: Needs) -> Operation:
 
 
 def _partial_end(program: Program, op: Operation | None, key: int, needs: Needs) -> Operation:
-    """Return the end of a target; of one that does not run since all its outputs are fed, it waits for nothing."""
+    """Return the end of a target; None stands for a target removed because its outputs are fed, which ends at once."""
     if op is not None:
         return _follow(op, key, needs)
     graph = program.graph

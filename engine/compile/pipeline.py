@@ -1,8 +1,8 @@
 """The pipeline: from a user's graph to the StepPlan that executors run, one row for each pass.
 
-`PIPELINE` is the only place that knows the order. A row is skipped where its setting is off or the target has no use
-for it; between all rows the program is held against the table of what is legal at its stage (`engine/ir/verify.py`),
-if the setting `check_passes` is on, and printed if the setting `dump` names the row.
+`PIPELINE` alone defines the order. A row is skipped if its setting is off or the target has no use for the pass.
+After each row the program is checked against the table of legal operations at its stage (`engine/ir/verify.py`) if the
+setting `check_passes` is on, and printed if the setting `dump` names the row.
 """
 
 from __future__ import annotations
@@ -63,17 +63,17 @@ class Pass:
     Attributes
     ----------
     name : str
-        Under which `dump` and :func:`compile_until` know it.
+        Name for the setting `dump` and :func:`compile_until`.
     run : callable
-        ``run(program, target)`` returns the next form of the program; it may use up the given one.
+        ``run(program, target)`` returns the next form of the program and may use up its argument.
     stage : {'structured', 'lowered', 'partitioned', 'planned'}
-        What the result may hold.
+        Stage whose rules the result obeys.
     switch : str or None
-        The setting that turns the pass off.
+        Name of the setting that turns the pass off.
     when : callable or None
-        Whether a target has any use for the pass.
+        ``when(target)`` is True if the target has a use for the pass.
     about_loops : bool
-        Whether the pass takes for granted that what is in a loop is alive whenever its iteration is.
+        True if the pass assumes that operations in a loop are alive whenever their iteration is.
     """
 
     name: str
@@ -84,23 +84,23 @@ class Pass:
     about_loops: bool = False
 
     def is_on(self, target: Target) -> bool:
-        """Whether the pass runs for a target."""
+        """Return True if the pass runs for a target."""
         wanted = self.when is None or self.when(target)
         return wanted and (self.switch is None or bool(getattr(target.settings, self.switch)))
 
 
 def _structured(name: str, run: Callable[[Program], Program], switch: str | None = None) -> Pass:
-    """Return the row of a pass on regions that needs nothing of the target."""
+    """Return the row of a pass on regions that does not depend on the target."""
     return Pass(name, lambda program, _: run(program), "structured", switch)
 
 
 def _about_loops(name: str, run: Callable[[Program, Target], Program], switch: str = "") -> Pass:
-    """Return the row of a pass on loops, with a switch of its name or another."""
+    """Return the row of a pass on loops, with a switch of the pass's name or of another."""
     return Pass(name, run, "structured", switch or name, about_loops=True)
 
 
 def _is_plain(target: Target) -> bool:
-    """Whether all runs on one device whose memory has no limit, by kernels in C or CUDA C that nobody looks at."""
+    """Return True for one device, unlimited memory, kernels in C or CUDA C only, and no observer."""
     devices = target.devices
     plain = len(devices) <= 1 and all(
         d.memory_limit is None and (d.backend is None or d.compiles_cuda) for d in devices
@@ -109,31 +109,31 @@ def _is_plain(target: Target) -> bool:
 
 
 def _is_one_cpu(target: Target) -> bool:
-    """Whether all runs on one CPU whose memory has no limit, by kernels in C that nobody looks at."""
+    """Return True for one CPU, unlimited memory, kernels in C only, and no observer."""
     return _is_plain(target) and not any(device.compiles_cuda for device in target.devices)
 
 
 def _is_native(target: Target) -> IsNative:
-    """Return what says of a loop whether it is going to be a native program on a CPU."""
+    """Return a predicate of loops that become native programs on a CPU."""
     if not (target.settings.straight and _is_one_cpu(target)):
         return lambda loop: False
     return lambda loop: can_be_native(loop, target.settings)
 
 
 def _straight(program: Program, target: Target) -> Program:
-    """Put native programs in front of loops, for the device there is."""
+    """Add native programs for loops, in the language of the target's only device."""
     on_cuda = any(device.compiles_cuda for device in target.devices)
     return run_natively(program, target.settings, ON_CUDA if on_cuda else ON_CPU)
 
 
 def _require_here(program: Program, target: Target) -> Program:
-    """Return the program; GraphError if something in it is for another machine."""
+    """Return the program; GraphError if an operation asks for a device of another machine."""
     require_here(program.graph.root.walk(), [each.spec for each in target.devices])
     return program
 
 
 PIPELINE: tuple[Pass, ...] = (
-    # What the user built becomes a program of its own.
+    # Copy the needed part of the user's graph into a program.
     Pass("partial_run", lambda p, _: to_partial_run(p), "structured", when=lambda target: target.partial_run),
     _structured("prune", prune),
     _structured("require_feeds", require_feeds),
@@ -146,7 +146,7 @@ PIPELINE: tuple[Pass, ...] = (
     _about_loops("merge", lambda p, _: merge_duplicates(p)),
     _about_loops("loop_invariants", lambda p, _: capture_unchanged(p)),
     _about_loops("hoist", lambda p, _: hoist_invariants(p)),
-    # Loops: what need not be computed in each iteration, and what is faster for many at a time.
+    # Loops: compute outside of iterations, or for many iterations at a time.
     _about_loops("merge_products", lambda p, _: merge_products(p)),
     _about_loops("lift_products", lambda p, t: lift_products(p, t.hoist_bytes, _is_native(t)), "hoist_bytes"),
     _about_loops("block", lambda p, t: compute_in_blocks(p, t.block_bytes, _is_native(t)), "block_bytes"),
@@ -160,11 +160,11 @@ PIPELINE: tuple[Pass, ...] = (
     _structured("pooled_masks", mask_before_spreading, "fuse"),
     Pass("epilogues", lambda p, _: add_epilogues(p), "structured", "fuse", _is_one_cpu),
     _structured("fuse", fuse_elementwise, "fuse"),
-    # Saved values: how long they stay, and whether they may leave the device.
+    # Saved values: how long they live, and whether they may leave the device.
     _structured("release", release_saved, "release"),
     _structured("mark_swappable", mark_swapped),
     _structured("mark_fetched", mark_fetched),
-    # Loops, and what else is connected, as native programs, where one device computes all.
+    # Native programs for loops and other connected operations, where one device computes all.
     Pass("straight", _straight, "structured", "straight", _is_plain, about_loops=True),
     Pass("cluster", lambda p, t: cluster(p, t.settings), "structured", "cluster", _is_one_cpu),
     # Primitives, on devices.
@@ -177,14 +177,14 @@ PIPELINE: tuple[Pass, ...] = (
 
 
 def compile_step(program: Program, target: Target = DEFAULT) -> StepPlan:
-    """Compile what a program's fetches and targets need.
+    """Compile the operations that a program's fetches and targets need.
 
     Parameters
     ----------
     program : Program
-        Of the user's graph, which is not changed.
+        Of the user's graph, which stays unchanged.
     target : Target, optional
-        One CPU with the default settings, unless given.
+        By default one CPU with the default settings.
 
     Returns
     -------
@@ -201,14 +201,14 @@ def compile_step(program: Program, target: Target = DEFAULT) -> StepPlan:
 
 
 def compile_until(name: str, program: Program, target: Target = DEFAULT) -> Any:
-    """Return the form that a program has behind a row of the pipeline, for texts and tests.
+    """Return the form of a program after a row of the pipeline, for texts and tests.
 
     Parameters
     ----------
     name : str
-        Of the last row that runs.
+        Name of the last row to run.
     program : Program
-        Of the user's graph, which is not changed.
+        Of the user's graph, which stays unchanged.
     target : Target, optional
 
     Returns
@@ -226,6 +226,7 @@ def compile_until(name: str, program: Program, target: Target = DEFAULT) -> Any:
     regular: bool | None = None  # not known yet
     with paused():
         for row in PIPELINE[: last + 1]:
+            # Found once, at the first row that asks; later rows rely on it.
             is_on = row.is_on(target)
             if is_on and row.about_loops:
                 regular = loops_are_regular(form) if regular is None else regular
@@ -241,13 +242,14 @@ def compile_until(name: str, program: Program, target: Target = DEFAULT) -> Any:
 
 
 def _let_go(before: Any, form: Any, program: Program) -> None:
-    """Give the memory of a program back that another has taken the place of; the user's graph stays as it is."""
+    """Free a program that the next form has replaced; the user's graph stays intact."""
+    # Graph, operations and tensors refer to each other: without this they would wait for the garbage collector.
     if isinstance(form, Program) and before.graph is not form.graph and before.graph is not program.graph:
         before.graph.dismantle()
 
 
 def _named(dump: str) -> set[str]:
-    """Return the names of rows that a setting ``dump`` stands for."""
+    """Return the names of the rows selected by a setting ``dump``."""
     names = [name.strip() for name in dump.split(",") if name.strip()]
     if "all" in names:
         return {row.name for row in PIPELINE}
@@ -262,7 +264,7 @@ def _index(name: str) -> int:
 
 
 def _programs(form: Any) -> list[Program]:
-    """Return the programs that a form of the step consists of; none once it is planned."""
+    """Return the programs that a form of the step consists of; none for a StepPlan."""
     if isinstance(form, Program):
         return [form]
     if isinstance(form, Partitioned):

@@ -1,4 +1,4 @@
-"""What compiling gives: a Plan for each device that takes part in a step, with its tables."""
+"""StepPlan, the result of compilation: a Plan with its tables for each device that takes part in a step."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from .target import DeviceTarget, Target
 
 @dataclass(frozen=True, slots=True)
 class DevicePlan:
-    """What one device does of a step.
+    """The part of a step that one device runs.
 
     Attributes
     ----------
     device : int
-        Which of the target's devices.
+        Index among the target's devices.
     plan : Plan
     tables : CompiledPlan
         The plan as C arrays, for the step machine.
     feeds, fetches : tuple of int
-        Which feeds and fetches of the step those of the plan are.
+        Indices, among the step's feeds and fetches, of the plan's feeds and fetches.
     swaps : bool
-        Whether what its loops save may leave the device's memory.
+        True if values saved by its loops may leave the device's memory.
     host_backed : frozenset of int
-        Of the plan's feeds those that stay in the host's memory, as only rows of them are read.
+        The plan's feeds that stay in the host's memory, because only rows of them are read.
     """
 
     device: int
@@ -51,13 +51,13 @@ class StepPlan:
     Attributes
     ----------
     plan : Plan
-        Of the whole step, as if there were one device with NumPy's arrays: what the reference executor runs.
+        Of the whole step, for one device with NumPy's arrays; the reference executor runs this plan.
     devices : tuple of DevicePlan
-        One for each device that has something to do.
+        One for each device with operations.
     channels : tuple of Channel
         Between the devices.
     not_clustered : mapping of str to str
-        Why operations are in no native program, by name and type.
+        Reasons why operations are in no native program, by name and type.
     """
 
     plan: Plan
@@ -67,7 +67,7 @@ class StepPlan:
 
 
 def plan_step(partitioned: Partitioned, target: Target) -> StepPlan:
-    """Freeze the programs of devices.
+    """Freeze the programs of devices into plans with tables.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def plan_step(partitioned: Partitioned, target: Target) -> StepPlan:
         If a static check fails (rules 52 to 55).
     """
     whole = build_plan(partitioned.whole)
-    if len(partitioned.programs) <= 1:  # also where nothing is to be done
+    if len(partitioned.programs) <= 1:  # none if the step has no operations
         device, program = next(iter(partitioned.programs.items()), (_first(target), partitioned.whole))
         plan = whole if program is partitioned.whole else _plan(program, device, target)
         feeds, fetches = range(whole.num_feeds), range(whole.num_fetches)
@@ -99,7 +99,7 @@ def _first(target: Target) -> DeviceSpec:
 
 
 def _target_of(device: DeviceSpec, target: Target) -> tuple[int, DeviceTarget | None]:
-    """Return the number of a device among the target's, and what the target says of it."""
+    """Return a device's index in the target, and its DeviceTarget; (0, None) if the target does not list it."""
     found = [(i, each) for i, each in enumerate(target.devices) if each.spec == device]
     return found[0] if found else (0, None)
 
@@ -112,6 +112,7 @@ def _plan(program: Program, device: DeviceSpec, target: Target) -> Plan:
 def _device_plan(
     plan: Plan, device: DeviceSpec, feeds: Sequence[int], fetches: Sequence[int], target: Target
 ) -> DevicePlan:
+    """Return a device's plan with tables, and with the swapping that its nodes allow."""
     return DevicePlan(
         _target_of(device, target)[0],
         plan,
@@ -124,7 +125,7 @@ def _device_plan(
 
 
 def with_own_tables(part: DevicePlan, settings: Settings) -> DevicePlan:
-    """Return a plan with tables that no other step counts in."""
+    """Return a copy of a plan with new tables, which no other step uses for its counters."""
     return replace(part, tables=_tables(part.plan, settings))
 
 
@@ -133,12 +134,12 @@ def _tables(plan: Plan, settings: Settings) -> CompiledPlan:
 
 
 def _without_c(settings: Settings) -> Settings:
-    """Return settings for arrays that the kernels in C know nothing of."""
+    """Return settings without kernels in C, which cannot handle other arrays than NumPy's."""
     return replace(settings, native=False, loops=False, reuse=False)
 
 
 def _host_backed(plan: Plan) -> Iterator[int]:
-    """Yield the feeds of which only rows are read."""
+    """Yield the indices of feeds of which only rows are read."""
     for node, outputs in zip(plan.nodes, plan.data_edges, strict=True):
         users = [plan.nodes[user] for edges in outputs for user, _ in edges]
         if node.kind is Kind.FEED and any(user.attrs.get("host_backed") for user in users):
@@ -146,6 +147,6 @@ def _host_backed(plan: Plan) -> Iterator[int]:
 
 
 def _own(places: Sequence[tuple[DeviceSpec, int]], device: DeviceSpec) -> tuple[int, ...]:
-    """Return which feeds, or fetches, are a device's, in the order in which it has them."""
+    """Return the indices of a device's feeds, or fetches, in the order of the device's program."""
     own = sorted((number, k) for k, (place, number) in enumerate(places) if place == device)
     return tuple(k for _, k in own)

@@ -1,4 +1,4 @@
-"""What a step is compiled for."""
+"""Target: the devices and settings that a step is compiled for."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from ..base.device_names import DeviceSpec
 from ..base.settings import DEFAULTS, Settings
 from .plan.build import DeviceBackend
 
-_BLOCKS = 12  # a block of rows or of products takes at most one of so many parts of a memory limit
+_BLOCKS = 12  # a block of rows or of products takes at most 1/12 of a memory limit
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceTarget:
-    """One device that a step may run on.
+    """A device that a step may run on.
 
     Attributes
     ----------
     spec : DeviceSpec
-        Its full name.
+        The device's full name.
     memory_limit : int or None
-        Bytes that its arrays may take; None for any number.
+        Most bytes for the device's arrays; None for no limit.
     backend : callable or None
         Returns the DeviceBackend of one compiled step, on a device whose arrays are not NumPy's.
     compiles_cuda : bool
-        Whether kernels in CUDA C run on it.
+        True if the device runs kernels in CUDA C.
     """
 
     spec: DeviceSpec
@@ -36,25 +36,25 @@ class DeviceTarget:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The devices of a session and what it asks of every step.
+    """The devices of a session and its demands on every step.
 
     Attributes
     ----------
     settings : Settings
         Which passes run, and how.
     devices : tuple of DeviceTarget
-        The default device first. Without any, all is for one device, whatever the operations ask for.
+        The default device first. Without devices the whole step is for one device, whatever operations ask for.
     soft_placement : bool
-        Place operations elsewhere if the device asked for is not there, or two contradict each other.
+        Ignore a device constraint if no device matches or two constraints contradict each other.
     swap : bool or None
-        Let saved values leave the device's memory in all loops, in none, or (None) in those that say
+        Let saved values leave the device's memory in all loops, in none, or (None) in loops with
         ``swap_memory=True``.
     partial_run : bool
-        Compile a step whose feeds come, and whose fetches go, while it runs.
+        Compile a step that takes its feeds and returns its fetches while it runs.
     observed : bool
-        Each instance of an operation is looked at, by a trace, a report of one step or a guard: then all have some.
+        True if a trace, a report of one step or a guard observes instances, so that every operation must have some.
     shapes : tuple of tuple of int, or None
-        Those of the values that are fed, if the step is for no others.
+        Shapes of the feeds, if the step serves no others.
     """
 
     settings: Settings = DEFAULTS
@@ -67,12 +67,12 @@ class Target:
 
     @property
     def block_bytes(self) -> int:
-        """Most bytes of a block of rows or products: little of the least memory limit."""
+        """Most bytes of a block of rows or products: a small part of the lowest memory limit."""
         return self._within_limits(self.settings.block_bytes)
 
     @property
     def hoist_bytes(self) -> int:
-        """Most bytes of what is computed in front of a loop for all its iterations: as much as a block may have."""
+        """Most bytes computed before a loop for all its iterations: bounded as a block is."""
         return self._within_limits(self.settings.hoist_bytes)
 
     def _within_limits(self, bytes: int) -> int:

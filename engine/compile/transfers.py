@@ -1,9 +1,8 @@
-"""Transfers: in a program for a device whose arrays are not NumPy's, where values are copied between its memory and the
-host's. See docs/design/0016.
+"""Transfers: copies between the memory of a device whose arrays are not NumPy's and the host's. See docs/design/0016.
 
-What the step machine itself looks at is in the host's memory: predicates, fetches, messages. What comes from there
-(feeds, constants, messages, results of Python functions) is copied in once for all operations that compute with it.
-Kernels see to their own inputs.
+Values that the step machine itself reads are in the host's memory: predicates, fetches, messages. Values from the host
+(feeds, constants, messages, results of Python functions) are copied in once for all operations that compute with them.
+Kernels copy their other inputs themselves.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ from .plan.build import is_kernel
 from .target import Target
 
 Use = tuple[Operation | None, int]  # an input of an operation, or a fetch
-_LOOKED_AT = {Role.SWITCH: 1, Role.SWITCH_N: 1, Role.LOOP_COND: 0, Role.SEND: 0}  # inputs that the machine itself reads
+_LOOKED_AT = {Role.SWITCH: 1, Role.SWITCH_N: 1, Role.LOOP_COND: 0, Role.SEND: 0}  # inputs read by the machine itself
 _FROM_HOST = frozenset({Role.FEED, Role.CONST, Role.RECV})
 
 
 def insert_transfers(partitioned: Partitioned, target: Target) -> Partitioned:
-    """Return the partitioned program with copies where devices with arrays of their own need them."""
+    """Return the partitioned program with copies for devices whose arrays are not NumPy's."""
     foreign = {device.spec for device in target.devices if device.backend is not None}
     programs = {d: _transferring(p) if d in foreign else p for d, p in partitioned.programs.items()}
     return replace(partitioned, programs=programs)
@@ -63,12 +62,13 @@ class _Transfers:
         self.uses = uses
 
     def insert(self) -> None:
-        """Put copies where uses of the tensor need them."""
+        """Insert copies before uses of the tensor on the other side."""
         self._lead("ToHost", [(op, k) for op, k in self.uses if op is None or _LOOKED_AT.get(op.role) == k])
         if self.tensor.dtype.is_differentiable:
             self._lead("IntoDevice", [(op, k) for op, k in self.uses if op and op.role is Role.SERIES_PUSH and k == 0])
         if self._is_from_host():
             users = list(self._computing())
+            # A kernel alone copies its input itself, if it may be run again should there be no room for the copy.
             alone = len(users) == 1 and users[0][0] is not None and is_kernel(users[0][0])
             if not alone or not users[0][0].definition.retry:
                 self._lead("ToDevice", users)
@@ -78,17 +78,17 @@ class _Transfers:
         return op.role in _FROM_HOST or (is_kernel(op) and runs_on(op) == "host")
 
     def _computing(self) -> Iterator[tuple[Operation, int]]:
-        """Yield the uses that may compute with the tensor on the device."""
+        """Yield the uses of the tensor in computations on the device."""
         for op, k in self.uses:
             if op is None or op.role is Role.SERIES_PUSH or _LOOKED_AT.get(op.role) == k:
                 continue
-            if op.attrs.get("host_backed"):  # it may leave its rows where they are
+            if op.attrs.get("host_backed"):  # rows may stay in the host's memory until they are read
                 continue
             if not is_kernel(op) or not (runs_on(op) == "host" or host_inputs(op)[k]):
                 yield op, k
 
     def _lead(self, type: str, uses: list[Use] | list[tuple[Operation, int]]) -> None:
-        """Lead uses of the tensor through a copy."""
+        """Insert a copy of the tensor and redirect uses to it."""
         if not uses:
             return
         producer = self.tensor.op

@@ -1,9 +1,8 @@
 """Lower Cond and While to Switch, Merge, Enter, Exit and NextIteration (rules 64 to 82).
 
-A scope stands for a region while it is lowered. Looking up a tensor of an outer region brings it in: through one
-Switch for each tensor and branch, through one constant Enter for each tensor and loop. Operations that would
-otherwise run although their branch or iteration does not, because nothing they use comes from it, get a control
-input from the scope's pivot.
+A scope represents a region during lowering. Looking up a tensor of an outer region captures it: by one Switch for each
+tensor and Cond, by one constant Enter for each tensor and loop. An operation that would run although its branch or
+iteration does not, because no input comes from there, gets a control input from the scope's pivot.
 """
 
 from __future__ import annotations
@@ -47,7 +46,13 @@ def lower(program: Program) -> Program:
 
 
 class _Scope:
-    """The root region, and what all scopes share."""
+    """The root region, and the methods common to all scopes.
+
+    Attributes
+    ----------
+    env : dict of object to Tensor
+        Lowered tensors, by the tensor of a region, or by an operation of which a scope captures the signal.
+    """
 
     def __init__(self, lowering: _Lowering, parent: _Scope | None) -> None:
         self.lowering = lowering
@@ -55,7 +60,7 @@ class _Scope:
         self.env: dict[Key, Tensor] = {}
 
     def lookup(self, key: Key) -> Tensor:
-        """Return the lowered tensor that stands for `key` here."""
+        """Return the lowered tensor that `key` stands for in this scope."""
         if key not in self.env:
             assert self.parent is not None, f"{key} is not in scope"
             self.env[key] = self.capture(key, self.parent.lookup(key))
@@ -65,7 +70,7 @@ class _Scope:
         return outer
 
     def needs_pivot(self, inputs: Sequence[Tensor]) -> bool:
-        """Whether an operation with these inputs would run when this scope does not."""
+        """Return True if an operation with these inputs would run even when this scope does not."""
         return False
 
     def pivot(self) -> Operation:
@@ -102,7 +107,7 @@ class _Scope:
         )
 
     def frame_scope(self) -> _Scope | None:
-        """Return the innermost loop this scope is in."""
+        """Return the innermost loop around this scope, None outside of loops."""
         return self.parent.frame_scope() if self.parent else None
 
     def is_invariant(self, tensor: Tensor) -> bool:
@@ -129,6 +134,7 @@ class _BranchScope(_Scope):
         return self.shared[key][self.index]
 
     def _switch(self, data: Tensor) -> list[Tensor]:
+        """Emit the Switch of a captured value, whose outputs go to the branches, in the scope around the Cond."""
         assert self.parent is not None
         count = len(self.op.regions)
         outputs = [(data.dtype, data.shape)] * count
@@ -144,6 +150,7 @@ class _BranchScope(_Scope):
 
     def pivot(self) -> Operation:
         if self._pivot is None:
+            # The predicate switched by itself: alive exactly in the branch taken.
             live = self.capture(self.op, self.pred)
             name, origin = f"{self.op.name}/pivot", Origin(self.op.name, "pivot")
             outputs = [(live.dtype, live.shape)]
@@ -153,7 +160,7 @@ class _BranchScope(_Scope):
 
 
 class _LoopScope(_Scope):
-    """What predicate and body of a While share: the frame and its invariants."""
+    """Frame and invariants, which the predicate and the body of a While share."""
 
     def __init__(self, parent: _Scope, op: Operation) -> None:
         super().__init__(parent.lowering, parent)
@@ -162,6 +169,7 @@ class _LoopScope(_Scope):
         self.invariants: set[Tensor] = set()
 
     def enter(self, outer: Tensor, origin: Origin) -> Tensor:
+        """Emit an Enter: constant for a capture, otherwise for the loop variable's initial value."""
         assert self.parent is not None
         constant = origin.role == "capture"
         tensor = self.parent.emit(
@@ -195,6 +203,7 @@ class _LoopRegion(_Scope):
         self._pivot = pivot
 
     def needs_pivot(self, inputs: Sequence[Tensor]) -> bool:
+        # Invariants alone do not tell whether an iteration runs: they are alive even when the predicate ends the loop.
         return all(self.is_invariant(t) for t in inputs)
 
     def pivot(self) -> Operation:
@@ -203,13 +212,29 @@ class _LoopRegion(_Scope):
 
 
 class _Lowering:
+    """Lowering of one program.
+
+    Attributes
+    ----------
+    ops : dict of Operation to list of Operation
+        The lowered operations for which control inputs wait.
+    scopes : dict of Operation to _Scope
+        The scope in which each operation was lowered.
+    cycles : list
+        Inputs of hand-made Merges from operations lowered later: (Merge, input index, scope, tensor).
+    taken : set of str
+        Names of frames.
+    names : set of str
+        Names of the program's operations, which keep them.
+    """
+
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.ops: dict[Operation, list[Operation]] = {}
         self.scopes: dict[Operation, _Scope] = {}
         self.cycles: list[tuple[Operation, int, _Scope, Tensor]] = []
-        self.taken: set[str] = set()  # names of frames
-        self.names: set[str] = set()  # of the operations that are there; they keep them
+        self.taken: set[str] = set()
+        self.names: set[str] = set()
 
     def new_name(self, name: str) -> str:
         """Return a name for an operation that lowering adds."""
@@ -218,7 +243,7 @@ class _Lowering:
         return found
 
     def frame_name(self, name: str) -> str:
-        """Return a name for a loop that no hand-made loop has."""
+        """Return a frame name for a loop, different from the names of hand-made loops."""
         while name in self.taken:
             name += "_"
         self.taken.add(name)
@@ -237,6 +262,7 @@ class _Lowering:
                 self.plain(op, scope)
 
     def plain(self, op: Operation, scope: _Scope) -> None:
+        # A back edge has no lowered tensor yet; another input takes its place until `close_cycles`.
         late = [i for i, t in enumerate(op.inputs) if op.role is Role.MERGE and self._is_back_edge(op, i, scope)]
         stand_in = next((t for i, t in enumerate(op.inputs) if i not in late), None)
         inputs = [scope.lookup(stand_in if i in late else t) for i, t in enumerate(op.inputs)]
@@ -255,7 +281,7 @@ class _Lowering:
             merge.update_input(index, scope.lookup(tensor))
 
     def controls(self, op: Operation, scope: _Scope) -> list[Operation]:
-        """Return the lowered control inputs, brought into the frame of `scope` where they are outside it."""
+        """Return the lowered control inputs; those from outside of the loop of `scope` come as invariants."""
         found: list[Operation] = []
         for control in op.control_inputs:
             home = self.scopes[control]
@@ -266,7 +292,7 @@ class _Lowering:
         return found
 
     def _signal(self, control: Operation, home: _Scope, scope: _Scope) -> Operation:
-        """Bring "this has run" into a loop as an invariant (rule 75)."""
+        """Capture the signal that `control` has run as an invariant of a loop (rule 75)."""
         if control not in home.env:
             token = home.emit(
                 "Const",
@@ -281,8 +307,10 @@ class _Lowering:
         return scope.lookup(control).op
 
     def cond(self, op: Operation, scope: _Scope) -> None:
+        """Lower a Cond: branches behind Switches, and a Merge for each result."""
         pred = scope.lookup(op.inputs[0])
         controls = self.controls(op, scope)
+        # One Identity with the control inputs, before the predicate, delays all Switches, whenever they are captured.
         if controls:
             waiting = scope.emit("Identity", f"{op.name}/pred", [pred], [(pred.dtype, pred.shape)], controls, like=op)
             waiting.device = ""
@@ -304,11 +332,13 @@ class _Lowering:
         self.ops[op] = merges
 
     def loop(self, op: Operation, scope: _Scope) -> None:
+        """Lower a While to Enter, Merge, LoopCond, Switch, NextIteration and Exit for each loop variable."""
         frame = _LoopScope(scope, op)
         count = num_results(op)
         inits = [scope.lookup(t) for t in op.inputs] or [self._spare(op, scope)]
         origins = _variables(op)
         enters = [frame.enter(t, origin) for t, origin in zip(inits, origins, strict=True)]
+        # A Merge takes its Enter twice until the NextIteration exists.
         merges = [self._merge(op, t, origin) for t, origin in zip(enters, origins, strict=True)]
         pred = _LoopRegion(frame, merges[0])
         self._bind(pred, op.regions[0].params, [m.outputs[0] for m in merges])
@@ -331,19 +361,20 @@ class _Lowering:
             scope.env[output] = self._final(op, body, cond, slot, extra)
 
     def _bind(self, scope: _Scope, params: Sequence[Tensor], values: Sequence[Tensor]) -> None:
-        """Let loop variables stand for their values of an iteration, also for what waits for them."""
+        """Bind the loop variables of a region to their values in an iteration, for data and for control inputs."""
         for param, value in zip(params, values, strict=False):
             scope.env[param] = value
             self.scopes[param.op], self.ops[param.op] = scope, [value.op]
 
     def _spare(self, op: Operation, scope: _Scope) -> Tensor:
-        """Return the initial value of a variable for a loop of which only saved values are wanted."""
+        """Return the initial value of a loop variable for a loop without variables, wanted for its saved values."""
         outputs = [(dtypes.bool_, SCALAR)]
         return scope.emit("Const", f"{op.name}/dummy", (), outputs, like=op, value=np.asarray(True)).outputs[0]
 
     def _emit(
         self, op: Operation, type: str, inputs: Sequence[Tensor], outputs: Any, origin: Origin, **attrs: Any
     ) -> Operation:
+        """Append a primitive of a loop outside of any scope, so without a control input from a pivot."""
         return Operation(
             self.graph.root,
             type,
@@ -375,6 +406,7 @@ class _Lowering:
         return body.emit("NextIteration", name, [value], outputs, like=op, origin=origin).outputs[0]
 
     def _final(self, op: Operation, body: _Scope, cond: Tensor, slot: int, extra: Any) -> Tensor:
+        """Emit the trip count, or SeriesPush and SeriesExit, of a saved output; return the lowered output."""
         origin = Origin(op.name, "saved", slot)
         if extra.kind == "trip":
             return self._emit(op, "TripCount", [cond], [(dtypes.int64, SCALAR)], origin).outputs[0]
@@ -392,7 +424,7 @@ class _Lowering:
 
 
 def _variables(op: Operation) -> list[Origin]:
-    """Return what the primitives of each loop variable come from; of a loop without any, those of the spare one."""
+    """Return the origin of each loop variable's primitives; for a loop without variables the spare variable's."""
     params = [param.op for param in op.regions[1].params]
     found = [
         Origin(op.name, "variable", i, param.attrs.get("label", param.name), param.attrs.get("carried"))

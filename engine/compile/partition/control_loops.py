@@ -1,8 +1,8 @@
-"""Control loops: what starts a device's Recvs once in each iteration of a loop that it takes part in (rule 118).
+"""Control loops: signals that start a device's Recvs once in each iteration of a loop on several devices (rule 118).
 
-A device without one would stop after the first iteration, since nothing there leads to a second. The loop is an
-Enter, a Merge, a Switch by the loop's predicate and a NextIteration, carrying nothing. That of an inner frame is
-entered from the Merge of the outer one, once in each of its iterations.
+Without a control loop a device would stop after the first iteration, since nothing on it leads to the second. A control
+loop is an Enter, a Merge, a Switch by the loop's predicate and a NextIteration, which carry no data. The control loop
+of an inner frame is entered from the Merge of the outer frame's control loop, once in each outer iteration.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SIGNAL = [(dtypes.bool_, SCALAR)]
 
 
 class ControlLoops:
-    """The control loops of a program that is being cut, by frame and device."""
+    """The control loops of a program under partition, by frame and device."""
 
     def __init__(self, cutter: Cutter) -> None:
         self.cutter = cutter
@@ -33,12 +33,12 @@ class ControlLoops:
         self.predicates: dict[tuple[str, DeviceSpec], Operation] = {}
 
     def merge(self, frame: str, device: DeviceSpec, because: Operation) -> Operation:
-        """Return what is live once in each iteration of a frame on a device.
+        """Return the Merge that is live once in each iteration of a frame on a device.
 
         Raises
         ------
         GraphError
-            If the frame has no LoopCond, naming the operation `because` of which it is needed.
+            If the frame has no LoopCond, naming the operation `because` of which the control loop is needed.
         """
         if (frame, device) not in self.merges:
             if not self.cutter.frames.infos[frame].loop_conds:
@@ -52,6 +52,7 @@ class ControlLoops:
         return self.merges[frame, device]
 
     def open(self, frame: str, device: DeviceSpec, because: Operation) -> Operation:
+        """Emit the Enter and the Merge of a control loop; `cycle` closes the loop by the Merge's second input."""
         emit, info = self.cutter.emit, self.cutter.frames.infos[frame]
         if info.parent == ROOT:
             name = f"{frame}/control/Const"
@@ -61,10 +62,11 @@ class ControlLoops:
         attrs = {"frame_name": frame, "is_constant": False, "parallel_iterations": info.parallel_iterations}
         enter = emit(device, info.parent, "Enter", f"{frame}/control/Enter", start.outputs[:1], _SIGNAL, attrs=attrs)
         outputs = [*_SIGNAL, (dtypes.int32, SCALAR)]
+        # The second input is a placeholder for NextIteration, which needs the Switch and so this Merge.
         return emit(device, frame, "Merge", f"{frame}/control/Merge", enter.outputs * 2, outputs)
 
     def predicate(self, frame: str, device: DeviceSpec) -> Operation:
-        """Return the LoopCond of a frame on a device: the loop's own, or one that forwards what is received."""
+        """Return the LoopCond of a frame on a device: the loop's own, or a LoopCond on the received predicate."""
         if (frame, device) not in self.predicates:
             self.predicates[frame, device] = self.forward(frame, device)
         return self.predicates[frame, device]
@@ -78,11 +80,12 @@ class ControlLoops:
         return cutter.emit(device, frame, "LoopCond", f"{frame}/control/LoopCond", received, _SIGNAL)
 
     def close(self) -> None:
-        """Open what is still missing, and close the cycles.
+        """Open the missing control loops, and close all cycles.
 
-        A device that only sends, or only saves values, takes part in the loop too.
+        A device that only sends or only saves values takes part in the loop as well.
         """
         for frame, devices in list(self.cutter.inhabited.items()):
+            # Copies of the mappings: joining a device to a frame, or receiving a predicate, adds entries.
             if frame != ROOT and len(devices) > 1:
                 self.join(frame, devices)
         for (frame, device), merge in list(self.merges.items()):
@@ -96,6 +99,7 @@ class ControlLoops:
                 self.merge(frame, device, cutter.frames.infos[frame].enters[0])
 
     def cycle(self, frame: str, device: DeviceSpec, merge: Operation) -> None:
+        """Emit the Switch and the NextIteration of a control loop, and close its cycle."""
         emit = self.cutter.emit
         predicate = self.predicate(frame, device).outputs[0]
         inputs = [merge.outputs[0], predicate]

@@ -1,8 +1,8 @@
 """Cut a placed program: each edge that crosses devices becomes a Send and a Recv (rules 115 to 119).
 
-A Send and its Recv belong to the frame in which the value lives. What costs nothing to make twice is not sent:
-constants, and invariants of loops, which so enter each device's loop from outside instead of crossing in every
-iteration; and Switches of those, whose predicate crosses instead of their data.
+A Send and its Recv belong to the frame in which the value lives. Operations that are free to make twice are copied to
+each device, not sent: constants, and invariants of loops, which so enter each device's loop from outside instead of
+crossing in every iteration; and Switches of either, whose predicate crosses instead of their data.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def partition(
     program : Program
         Lowered; not changed.
     placement : mapping of Operation to DeviceSpec
-        What :func:`tagloom.compile.place.place` gives.
+        The result of :func:`tagloom.compile.place.place`.
     coalesce_dead_signals : bool, optional
-        Let one of several values that are dead together say so for all.
+        Let one channel report deadness for all values that are dead together.
 
     Returns
     -------
@@ -54,15 +54,15 @@ def partition(
     Raises
     ------
     GraphError
-        If a loop on several devices has no LoopCond, if a handle or a back edge crosses devices, or a value that
-        does not exist in every iteration does.
+        If a loop on several devices has no LoopCond, if a handle or a back edge crosses devices, or if a value that
+        does not exist in every iteration crosses.
     """
     operations = topological_order(needed(program))
     return Cutter(program, operations, placement, assign_frames(operations)).run(coalesce_dead_signals)
 
 
 class Part:
-    """One device's program while it is made."""
+    """The program of one device, under construction."""
 
     def __init__(self, seed: int) -> None:
         self.graph: Graph = Graph(seed)
@@ -75,7 +75,18 @@ class Part:
 
 
 class Cutter:
-    """Copies operations to their devices, in order, and makes channels on the way."""
+    """Copies operations to their devices, in order, and makes channels where edges cross.
+
+    Attributes
+    ----------
+    copies : dict of (Operation, DeviceSpec) to Operation
+    ends : dict of (Tensor or Operation, DeviceSpec) to (Operation, Operation)
+        The Send and the Recv of each value by destination; the position is the channel's number.
+    inhabited : dict of str to set of DeviceSpec
+        Devices with operations in a frame.
+    back_edges : list
+        Merges whose input from a NextIteration is connected at the end.
+    """
 
     def __init__(
         self,
@@ -119,7 +130,7 @@ class Cutter:
         return self.parts[device]
 
     def end(self, tensor: Tensor, tensors: list[Tensor]) -> tuple[DeviceSpec, int]:
-        """Append a feed or a fetch to those of its device, and return where it is."""
+        """Append a feed or a fetch to its device's list; return the device and the position there."""
         device = self.placement[tensor.op]
         tensors.append(self.tensor(tensor, device))
         return device, len(tensors) - 1
@@ -143,7 +154,7 @@ class Cutter:
         like: Operation | None = None,
         attrs: Mapping[str, Any] | None = None,
     ) -> Operation:
-        """Append an operation to a device's program; `like` has its source, and its name if it is a copy of it."""
+        """Append an operation to a device's program, with the source of `like`, and its name for a copy of `like`."""
         graph = self.part(device).graph
         if like is None or name != like.name:
             while (name := graph.unique_name(name)) in self.names:
@@ -166,6 +177,7 @@ class Cutter:
         if (op, device) not in self.copies:
             late = [i for i, t in enumerate(op.inputs) if self.is_back_edge(op, t)]
             early = [t for i, t in enumerate(op.inputs) if i not in late]
+            # A NextIteration is copied after its Merge; until then another input stands in its place.
             inputs = [self.tensor(early[0] if i in late else t, device) for i, t in enumerate(op.inputs)]
             controls = [self.signal(c, device) for c in op.control_inputs]
             outputs = [(t.dtype, t.shape) for t in op.outputs]
@@ -175,6 +187,7 @@ class Cutter:
         return self.copies[op, device]
 
     def is_back_edge(self, op: Operation, tensor: Tensor) -> bool:
+        """Return True for an input from a NextIteration without a copy yet; GraphError if the edge crosses devices."""
         if op.role is not Role.MERGE or tensor.op.role is not Role.NEXT_ITERATION:
             return False
         if self.placement[op] != self.placement[tensor.op]:
@@ -190,7 +203,7 @@ class Cutter:
     # ---- edges
 
     def tensor(self, tensor: Tensor, device: DeviceSpec) -> Tensor:
-        """Return what stands for a tensor on a device."""
+        """Return the tensor that represents `tensor` on a device."""
         op = tensor.op
         if is_rematerializable(op) or self.placement[op] == device:
             return self.copy(op, device).outputs[tensor.index]
@@ -199,7 +212,7 @@ class Cutter:
         return self.receive(tensor, device).outputs[0]
 
     def signal(self, op: Operation, device: DeviceSpec) -> Operation:
-        """Return what an operation on a device waits for instead of `op`."""
+        """Return the operation that control inputs on a device name instead of `op`."""
         if is_rematerializable(op) or self.placement[op] == device:
             return self.copy(op, device)
         if op.role is Role.LOOP_COND:
@@ -207,14 +220,16 @@ class Cutter:
         return self.receive(op, device)
 
     def receive(self, value: Value, device: DeviceSpec) -> Operation:
-        """Return the Recv of a tensor, or of the empty message that an operation has run, on a device."""
+        """Return the Recv, on a device, of a tensor or of the empty message sent when an operation has run."""
         if (value, device) not in self.ends:
             self.ends[value, device] = self.cut(value, device)
         return self.ends[value, device][1]
 
     def cut(self, value: Value, device: DeviceSpec) -> tuple[Operation, Operation]:
+        """Emit the Send and the Recv of a value; the Recv waits for its device's control loop."""
         op = op_of(value)
         frame = self.frames.of_output(op)
+        # In the root a Recv starts with the step; in a loop the control loop starts it in every iteration.
         sent = self.message(value, frame)
         controls = [self.controls.merge(frame, device, op)] if frame != ROOT else []
         attrs: dict[str, Any] = {"channel": len(self.ends), "dead_silent": False}
@@ -225,7 +240,7 @@ class Cutter:
         return send, self.emit(device, frame, "Recv", f"{op.name}/Recv", (), outputs, controls, op, attrs)
 
     def message(self, value: Value, frame: str) -> Tensor:
-        """Return what is sent: the tensor, or for a control edge an empty value made once the operation has run."""
+        """Return the tensor to send; for a control edge an empty value made once the operation has run."""
         op = op_of(value)
         home = self.placement[op]
         if isinstance(value, Operation):
@@ -244,16 +259,16 @@ class Cutter:
         return self.copy(op, home).outputs[value.index]
 
     def leading(self) -> list[int]:
-        """Return for each channel the number of the one that says for it that it is dead."""
+        """Return for each channel the number of the channel that reports its deadness."""
         return dead_leaders(self.operations, self.frames, [(v, self.placement[op_of(v)], d) for v, d in self.ends])
 
     def channels(self, leading: Sequence[int]) -> list[Channel]:
-        """Return the channels by number, and let those that do not lead be silent when dead."""
+        """Return the channels by number; channels led by another are silent when dead."""
         ends = list(self.ends.values())
         for number, dead_leader in enumerate(leading):
             if dead_leader != number:
                 send, recv = ends[number]
-                recv.control_inputs = [ends[dead_leader][1]]  # which the control loop starts
+                recv.control_inputs = [ends[dead_leader][1]]  # the leader's Recv, which the control loop starts
                 send.attrs["dead_silent"] = recv.attrs["dead_silent"] = True
         return [self.channel(*key, number, leading[number]) for number, key in enumerate(self.ends)]
 
@@ -267,12 +282,12 @@ class Cutter:
 
 
 def op_of(value: Value) -> Operation:
-    """Return the operation that a tensor comes from, or the operation itself."""
+    """Return the operation that produces a tensor, or the operation itself."""
     return value if isinstance(value, Operation) else value.op
 
 
 def is_rematerializable(op: Operation) -> bool:
-    """Whether an operation is made on each device that uses it: a constant, a loop's invariant, a Switch of those."""
+    """Return True if users' devices copy the operation: a constant, a loop's invariant, a Switch of either."""
     while op.role in SWITCHES and not op.control_inputs:
         op = op.inputs[0].op
     return op.is_constant and not op.control_inputs or op.role is Role.ENTER and bool(op.attrs["is_constant"])

@@ -1,4 +1,4 @@
-"""Which messages are dead together, so that one speaks for all. See docs/design/0009-devices.md."""
+"""Channels that are dead together, one of which reports it for all. See docs/design/0009-devices.md."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ...ir.traits import LEAVES_FRAME
 def dead_leaders(
     operations: Sequence[Operation], frames: Frames, channels: Sequence[tuple[Value, Any, Any]]
 ) -> list[int]:
-    """Return for each channel (value, source, destination) the number of the one that speaks for it when dead.
+    """Return for each channel (value, source, destination) the number of the channel that reports its deadness.
 
-    Channels speak for each other if they join the same devices in the same frame, under the same predicate, and this
-    says more than that the loop goes on. The leader is the one that needs the fewest operations in a row: what it needs
-    can not wait for those it leads.
+    Channels are grouped if they join the same devices in the same frame, under the same predicate, and the predicate
+    depends on more than loop conditions. The leader has the shortest chain of operations before it, so that it cannot
+    wait for a channel that it leads.
     """
     predicates = analyse(operations, frames)
     depths = _depths(operations, frames)
@@ -39,7 +39,7 @@ def dead_leaders(
 
 
 def _is_chosen(predicate: Predicate, frames: Frames, frame: str) -> bool:
-    """Whether a value of a frame depends on more than that this loop, and those around it, go on."""
+    """Return True if a predicate depends on more than the conditions of this loop and those around it."""
     around = [frames.infos[frame]]
     while around[-1].name != ROOT:
         around.append(frames.infos[around[-1].parent])
@@ -49,13 +49,13 @@ def _is_chosen(predicate: Predicate, frames: Frames, frame: str) -> bool:
 
 
 def _depths(operations: Sequence[Operation], frames: Frames) -> dict[Operation, int]:
-    """Return how many operations in a row each one waits for, within an iteration.
+    """Return the longest chain of operations before each operation, within an iteration.
 
-    What leaves a loop waits for all that is in it: a dead Exit is sent when the frame has ended.
+    An operation that leaves a loop waits for the whole loop: a dead Exit is sent when the frame has ended.
     """
     ends: dict[str, int] = {}
     depths: dict[Operation, int] = {}
-    for _ in frames.infos:  # as many times as there can be loops one after the other, and once more for the root
+    for _ in frames.infos:  # a fixed point: the longest possible chain of loops, and once more for the root
         depths = _depths_after(operations, frames, ends)
         found = dict.fromkeys(frames.infos, 0)
         for op, depth in depths.items():
@@ -71,7 +71,7 @@ def _depths(operations: Sequence[Operation], frames: Frames) -> dict[Operation, 
 
 
 def _depths_after(operations: Sequence[Operation], frames: Frames, ends: dict[str, int]) -> dict[Operation, int]:
-    """Return the depths, given those at which the frames end."""
+    """Return the depths, given the depths `ends` at which the frames end."""
     depths: dict[Operation, int] = {}
     for op in operations:
         sources = (*(t.op for t in op.inputs), *op.control_inputs)

@@ -12,10 +12,10 @@ from .partitioned import Partitioned
 
 
 def to_dot(partitioned: Partitioned) -> str:
-    """Return the text that Graphviz draws: ``dot -Tsvg``.
+    """Return the program in Graphviz's language, for ``dot -Tsvg``.
 
-    Data edges are solid and say dtype and shape, control edges are dashed; a channel is bold, and grey where it is
-    silent when dead.
+    Data edges are solid, with dtype and shape, control edges are dashed; a channel is bold, and grey if it is silent
+    when dead.
     """
     lines = ["digraph partitioned {", "  node [shape=box, fontsize=10];"]
     ends: dict[tuple[str, int], str] = {}

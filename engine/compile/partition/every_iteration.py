@@ -1,7 +1,7 @@
-"""Which values exist in every iteration of their frame: only those can be received.
+"""Values that exist in every iteration of their frame: only these can be received.
 
-A Recv waits in every iteration. What comes from an Enter exists in iteration 0 alone, what comes from a
-NextIteration in all others; only the Merge of both is in all. ``while_loop`` makes nothing else of them.
+A Recv waits in every iteration. The output of an Enter exists in iteration 0 alone, that of a NextIteration in all
+others; only a Merge of both exists in all. ``while_loop`` uses either for such a Merge alone.
 """
 
 from __future__ import annotations
@@ -33,12 +33,14 @@ def check_every_iteration(operations: Sequence[Operation], sent: Iterable[Operat
 
 
 def _not_in_all(operations: Sequence[Operation]) -> set[Operation]:
+    """Return the operations, of a list in order, whose results are missing in some iteration."""
     rare: set[Operation] = set()
     for op in operations:
         sources = [t.op for t in op.inputs]
         if op.role is Role.ENTER:
             found = not op.attrs["is_constant"]
         elif op.role is Role.MERGE:
+            # A Merge with a NextIteration exists in all iterations, whether or not its back edge has been visited.
             found = all(s in rare and s.role is not Role.NEXT_ITERATION for s in sources)
         elif op.role in LEAVES_FRAME:
             found = False

@@ -1,4 +1,4 @@
-"""What partition makes: a program for each device, and the channels between them."""
+"""Results of partition: a program for each device, and the channels between them."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ class Channel:
     number : int
         Also the attribute `channel` of its Send and its Recv.
     name : str
-        The tensor it carries; of a control edge ``^operation``.
+        Name of the tensor carried; ``^operation`` for a control edge.
     source, destination : DeviceSpec
     dtype : DType
         bool for a control edge.
     is_control : bool
-        Whether its messages are empty: they say that something has run.
+        True if messages are empty: each reports that an operation has run.
     frame : str
         Static name of the frame in which Send and Recv are; "" for the root.
     dead_leader : int
-        The channel whose dead messages speak for this one too; its own number when it speaks for itself.
+        The channel that reports deadness for this channel; the channel's own number if it reports itself.
     """
 
     number: int
@@ -45,7 +45,7 @@ class Channel:
 
     @property
     def is_dead_silent(self) -> bool:
-        """Whether it sends nothing when it is dead."""
+        """True if the channel sends nothing when dead."""
         return self.dead_leader != self.number
 
 
@@ -56,13 +56,13 @@ class Partitioned:
     Attributes
     ----------
     programs : mapping of DeviceSpec to Program
-        For each device that has something to do; the devices in the order of their first operations.
+        For each device with operations; the devices in the order of their first operations.
     channels : sequence of Channel
         By number.
     feeds, fetches : sequence of (DeviceSpec, int)
-        Where each feed and fetch of the whole program is: a device, and which one of that device's program.
+        Each feed and fetch of the whole program: a device, and the position in the device's program.
     whole : Program
-        The program before it was cut.
+        The program before partition.
     """
 
     programs: Mapping[DeviceSpec, Program]
@@ -73,9 +73,9 @@ class Partitioned:
 
 
 def to_text(partitioned: Partitioned) -> str:
-    """Return the programs and channels as text; each program is what :func:`tagloom.ir.text.parse` reads.
+    """Return the programs and channels as text; :func:`tagloom.ir.text.parse` reads each program.
 
-    Comments print the native programs, and say why a loop has none, and what is in none.
+    Comments print the native programs, and the reasons why loops and operations have none.
     """
     from ...ir import text  # only for users and tests that read it
 
@@ -88,7 +88,7 @@ def to_text(partitioned: Partitioned) -> str:
 
 
 def _native(op: Operation) -> list[str]:
-    """Return the lines of an operation's native program, or why the loop that it tests has none."""
+    """Return the lines of an operation's native program, or the reason why the loop of a LoopCond has none."""
     if op.type == "Native":
         return str(NativeProgram.from_attribute(op.attrs["program"])).splitlines()
     origin = op.origin

@@ -51,8 +51,8 @@ def moves(
         Of a lowered program.
     device : callable
         ``device(op)`` is the device of an operation, None if undecided.
-        is_free : callable
-            ``is_free(op)`` is True if an operation may move.
+    is_free : callable
+        ``is_free(op)`` is True if an operation may move.
     """
     crossings: dict[tuple[Tensor, DeviceSpec], _Crossing] = {}
     for op in operations:

@@ -23,13 +23,13 @@ _SAVING = frozenset({Role.SERIES_PUSH, Role.SERIES_EXIT, Role.TRIP_COUNT})
 
 
 class DeviceBackend(Protocol):
-    """What computes on a device whose arrays are not NumPy's, for one compiled step."""
+    """Kernels for a device whose arrays are not NumPy's, for one compiled step."""
 
     def kernel(self, op: Operation) -> Callable[..., Any]:
         """Return the kernel of an operation: ``kernel(*values)``, or ``kernel(context, *values)`` if it is stateful."""
 
     def bind(self, plan: Plan) -> None:
-        """Learn of the plan that the kernels are in."""
+        """Receive the plan that holds the kernels."""
 
 
 def build_plan(program: Program, backend: DeviceBackend | None = None) -> Plan:
@@ -39,7 +39,7 @@ def build_plan(program: Program, backend: DeviceBackend | None = None) -> Plan:
     ----------
     program : Program
     backend : DeviceBackend, optional
-        Gives the kernels, which compute with NumPy by default.
+        Source of the kernels; by default kernels compute with NumPy.
 
     Raises
     ------
@@ -57,12 +57,12 @@ def build_plan(program: Program, backend: DeviceBackend | None = None) -> Plan:
 
 
 def kind_of(op: Operation) -> Kind:
-    """Return what the executor does for an operation."""
+    """Return the kind of the executor's work for an operation."""
     return _KINDS.get(op.role, Kind.KERNEL)
 
 
 def is_kernel(op: Operation) -> bool:
-    """Whether an operation is computed by a kernel, not by the executor itself."""
+    """Return True if a kernel computes the operation, not the executor itself."""
     return kind_of(op) is Kind.KERNEL
 
 
@@ -72,7 +72,7 @@ def numpy_kernel(op: Operation) -> Callable[..., Any]:
 
 
 def bound_kernel(op: Operation, xp: Any) -> Callable[..., Any]:
-    """Return the kernel of an operation with its attributes, computing with an array library."""
+    """Return the kernel of an operation, bound to its attributes and to an array library."""
     definition = op.definition
     assert definition.kernel is not None, op
     attrs = {key: op.attrs[key] for key in definition.attrs}
@@ -83,6 +83,18 @@ def bound_kernel(op: Operation, xp: Any) -> Callable[..., Any]:
 
 
 class _Builder:
+    """Builder of the Plan of one program.
+
+    Attributes
+    ----------
+    index : dict of Operation to int
+        Number of an operation's node.
+    frame_index : dict of str to int
+        Number of a frame, by name; the root is 0.
+    saving : dict of str to list of Operation
+        By frame, the operations that write and return its saved values.
+    """
+
     def __init__(
         self,
         operations: list[Operation],
@@ -110,6 +122,7 @@ class _Builder:
                 data[self.index[tensor.op]][tensor.index].append((i, k))
             for source in op.control_inputs:
                 controls[self.index[source]].append(i)
+        # Fetches are nodes of their own after all others, with one input and no kernel.
         for k, tensor in enumerate(self.program.fetches):
             data[self.index[tensor.op]][tensor.index].append((len(nodes), 0))
             nodes.append(self._fetch(k, tensor.op))
@@ -131,6 +144,7 @@ class _Builder:
     def _frame(self, name: str) -> Frame:
         info = self.frames.infos[name]
         finals = tuple(self.index[op] for op in self.saving[name] if op.role is not Role.SERIES_PUSH)
+        # Numbers of series start at 0 in each frame.
         series = [op.attrs["series"] + 1 for op in self.saving[name] if op.role is Role.SERIES_PUSH]
         parent = -1 if name == ROOT else self.frame_index[info.parent]
         adaptive = info.parallel_iterations == AUTO
@@ -138,6 +152,7 @@ class _Builder:
         return Frame(name or "root", parent, window, len(info.enters), max(series, default=0), finals, adaptive)
 
     def _node(self, op: Operation) -> Node:
+        """Return the node of an operation, with the fields of its kind."""
         kind = kind_of(op)
         fields: dict[str, Any] = {}
         if kind is Kind.KERNEL:
@@ -174,6 +189,7 @@ class _Builder:
 
 
 def _described(op: Operation) -> dict[str, Any]:
+    """Return the fields of a KERNEL node that come from its definition."""
     definition = op.definition
     attrs = {key: op.attrs[key] for key in definition.attrs}
     return {
@@ -188,7 +204,7 @@ def _described(op: Operation) -> dict[str, Any]:
 
 
 def _made_bytes(op: Operation) -> int:
-    """Return what the outputs take, -1 if it is not known."""
+    """Return the bytes of an operation's outputs, -1 if unknown."""
     total = 0
     for tensor in op.outputs:
         count = tensor.shape.num_elements
@@ -199,6 +215,6 @@ def _made_bytes(op: Operation) -> int:
 
 
 def _only(kernel: Any, *arguments: Any) -> Any:
-    """Run a kernel of any number of outputs that has one here: executors want an array for one output."""
+    """Call a kernel declared for any number of outputs, here one: executors expect an array for a single output."""
     result = kernel(*arguments)
     return result[0] if isinstance(result, (list, tuple)) else result

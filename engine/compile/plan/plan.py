@@ -1,4 +1,4 @@
-"""The Plan: a lowered graph frozen into dense tables, one for each device; both executors run it."""
+"""The Plan: a lowered graph frozen into dense tables, one plan for each device; both executors run it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Node:
     Attributes
     ----------
     name, type, source, origin
-        As in the user's graph (or made from it).
+        As in the user's graph (or derived from it).
     kind : Kind
-        What the executor does.
+        Kind of the executor's work.
     frame : int
         Index of the frame in which its inputs arrive.
     num_inputs, num_controls : int
@@ -31,38 +31,38 @@ class Node:
     outputs : tuple of numpy.dtype or None
         Element type of each output; None for handles and series.
     kernel : callable or None
-        ``kernel(*arrays)``, or ``kernel(context, *arrays)`` when `stateful`; gives an array, a tuple of arrays
+        ``kernel(*arrays)``, or ``kernel(context, *arrays)`` when `stateful`; returns an array, a tuple of arrays
         (several outputs), None (no output), or a coroutine of one of these.
     detached : bool
-        Whether any thread may call the kernel, which only computes.
+        True if any thread may call the kernel, which only computes.
     made_bytes : int
-        What the outputs of a KERNEL take, -1 where their shapes are not known.
+        Bytes of the outputs of a KERNEL, -1 if their shapes are unknown.
     elements : callable or None
-        ``elements(*arrays)`` is about how many elements a KERNEL goes through that its inputs do not have.
+        ``elements(*arrays)`` is the approximate number of elements that a KERNEL processes beyond those of its inputs.
     retry : bool
-        Whether a KERNEL that finds no room for its result has done nothing and may begin again.
+        True if a KERNEL that finds no room for its result has had no effect and may run again.
     ufunc : str or None
-        The NumPy ufunc the kernel is, if it is just that.
+        Name of the NumPy ufunc, if the kernel is just a ufunc.
     attrs : mapping
         Attributes of a KERNEL, from which its C kernel is chosen.
     value : array, optional
-        What a CONST gives.
+        Value of a CONST.
     index : int
-        Which feed or fetch (FEED, FETCH); which series of its frame (SERIES_PUSH, SERIES_EXIT); which channel (SEND,
-        RECV).
+        Number of the feed or fetch (FEED, FETCH), of the series in its frame (SERIES_PUSH, SERIES_EXIT), or of the
+        channel (SEND, RECV).
     child : int
-        The frame an ENTER leads to.
+        Index of the frame that an ENTER leads to.
     is_constant : bool
-        Whether an ENTER is a loop invariant.
+        True if an ENTER brings a loop invariant.
     is_last : bool
-        Whether a SERIES_READ is the only one of its slot.
+        True if a SERIES_READ is the only read of its slot.
     is_swappable : bool
-        Whether what a SERIES_PUSH saves may leave the device's memory.
+        True if values saved by a SERIES_PUSH may leave the device's memory.
     is_host_backed : bool
-        Whether it may if it is in the host's memory anyway.
+        True if values saved by a SERIES_PUSH may do so where they are in the host's memory anyway.
     dead_silent : bool
-        Of a SEND, whether it sends nothing when it is dead; of a RECV, whether it waits for nothing when it is; of a
-        SWITCH, whether nobody need hear that its first output is dead when it chooses the second.
+        For a SEND: sends nothing when dead. For a RECV: waits for nothing when dead. For a SWITCH: deadness of the
+        first output is not propagated when the second is chosen.
     """
 
     name: str
@@ -101,15 +101,15 @@ class Frame:
     name : str
         Static name, part of the tag.
     parent : int
-        Index of the frame around it (-1 for the root).
+        Index of the enclosing frame (-1 for the root).
     parallel_iterations : int
         The window: most iterations alive at once.
     adaptive : bool
-        The program asks for as many as memory allows.
+        True if the program asks for as many iterations as memory allows.
     num_enters : int
-        ENTER nodes that lead here; the frame is complete only after all have arrived.
+        Number of ENTER nodes of the frame, which is complete only after all have arrived.
     num_series : int
-        Series written by its iterations.
+        Number of series written by its iterations.
     finals : tuple of int
         SERIES_EXIT and TRIP_COUNT nodes, which fire when the frame is done.
     """
@@ -125,7 +125,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A program for one device.
+    """A program for one device, as tables.
 
     Attributes
     ----------
@@ -134,15 +134,15 @@ class Plan:
     data_edges : tuple of tuple of tuple of (int, int)
         ``data_edges[node][output]`` lists (consumer, input index).
     control_edges : tuple of tuple of int
-        ``control_edges[node]`` lists the nodes that wait for it.
+        ``control_edges[node]`` lists the nodes that wait for a node.
     num_feeds, num_fetches : int
-        How many values go in and come out.
+        Number of input and output values.
     feed_dtypes : tuple of numpy.dtype
-        Of the values that go in.
+        Dtypes of the feeds.
     device : str
-        Its full name, if the program was cut by device.
+        Full name of the device, if the program was cut by device.
     has_device_arrays : bool
-        Whether arrays of another library than NumPy travel in it.
+        True if the plan works on arrays of another library than NumPy.
     """
 
     nodes: tuple[Node, ...]
@@ -156,7 +156,7 @@ class Plan:
     has_device_arrays: bool = False
 
     def roots(self) -> list[int]:
-        """Return the nodes that wait for nothing; they start in the root frame (rule 21)."""
+        """Return the nodes without inputs and control inputs; they start in the root frame (rule 21)."""
         return [i for i, n in enumerate(self.nodes) if n.num_inputs + n.num_controls == 0]
 
     def to_text(self) -> str:
