@@ -236,7 +236,7 @@ def compile_until(name: str, program: Program, target: Target = DEFAULT) -> Any:
                 if target.settings.check_passes:
                     _check(form, row.stage)
                 if row.name in dumped:
-                    print(f"# behind {row.name} ({row.stage})", _text(form), sep="\n", file=sys.stderr)
+                    print(f"# after {row.name} ({row.stage})", _text(form), sep="\n", file=sys.stderr)
                 _let_go(before, form, program)
     return form
 

@@ -156,9 +156,9 @@ def test_a_program_is_dumped_behind_the_rows_that_are_named(capsys):
     plan_of(Program(graph, [x], [y]), replace(ON, dump="fold, lower,plan"))
     shown = capsys.readouterr().err
     assert [line for line in shown.splitlines() if line.startswith("# ")] == [
-        "# behind fold (structured)",
-        "# behind lower (lowered)",
-        "# behind plan (planned)",
+        "# after fold (structured)",
+        "# after lower (lowered)",
+        "# after plan (planned)",
     ]
     assert "Mul" in shown
     assert "fetch_0 FETCH" in shown
@@ -168,8 +168,8 @@ def test_all_rows_can_be_dumped(capsys):
     with tg.Graph().as_default() as graph:
         x, y = program()
     plan_of(Program(graph, [x], [y]), replace(ON, dump="all"))
-    behind = [line.split()[2] for line in capsys.readouterr().err.splitlines() if line.startswith("# behind")]
-    assert behind == [row.name for row in PIPELINE if row.is_on(Target(ON))]
+    dumped = [line.split()[2] for line in capsys.readouterr().err.splitlines() if line.startswith("# after")]
+    assert dumped == [row.name for row in PIPELINE if row.is_on(Target(ON))]
 
 
 def test_an_unknown_row_is_refused():

@@ -1,7 +1,7 @@
-"""Convolutions that do what follows them: add a bias, drop what is negative or masked, sum what they read.
+"""Epilogues of convolutions: add a bias, apply ReLU or a mask, sum the rows of an input, before results are stored.
 
-The field calls what is done to a tile of a product before it is stored the epilogue. Such results are megabytes, which
-an operation of its own would read and write once more.
+In the field the epilogue is the work on a tile of a product before the tile is stored. The results are megabytes, which
+separate operations would read and write once more.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from .masks import above_zero, is_zero, mask_of
 from .rules import steps_of_user
 
 Waiting = dict[Operation, list[Operation]]
-MOST_USERS = 1000  # of what follows a sum, after which nobody looks further
+MOST_USERS = 1000  # operations after a sum to search before the search gives up
 
 
 def add_epilogues(program: Program) -> Program:
-    """Return the program with convolutions that do what follows them; the given one is used up."""
+    """Return the program with convolutions that include the operations after them; `program` is used up."""
     found = [op for op in program.graph.root.walk() if _may_have_one(op) and not op.control_inputs]
     kept = returned(program) if found else Counter[Tensor]()
     waiting = _waiting(program) if found else {}
@@ -36,7 +36,7 @@ def _may_have_one(op: Operation) -> bool:
 
 
 def _waiting(program: Program) -> Waiting:
-    """Return what waits for an operation by a control input."""
+    """Return the operations that wait for an operation by a control input."""
     found: Waiting = {}
     for op in program.graph.root.walk():
         for before in op.control_inputs:
@@ -45,14 +45,14 @@ def _waiting(program: Program) -> Waiting:
 
 
 def _finished(op: Operation, kept: Counter[Tensor], waiting: Waiting) -> list[tuple[Tensor, Tensor]]:
-    """Return what an operation gives that does what follows it, behind the tensors that this stands for."""
+    """Return the tensors that an operation with an epilogue replaces, each with its replacement."""
     if op.definition.summed:
         return _summed(op, waiting)
     return _extended(op, kept) if op.definition.epilogue else _masked(op, kept)
 
 
 def _summed(op: Operation, waiting: Waiting) -> list[tuple[Tensor, Tensor]]:
-    """Return the results of an operation that sums rows besides, behind those that they stand for; or nothing."""
+    """Return the results of `op` and of a sum of its last input, each with its replacement by one operation."""
     rows = op.inputs[-1]
     if not rows.rank or rows.rank < 2 or rows.shape[-1] is None:
         return []
@@ -62,18 +62,19 @@ def _summed(op: Operation, waiting: Waiting) -> list[tuple[Tensor, Tensor]]:
             continue
         if total.rank == 1 and total.shape[0] == rows.shape[-1] and not _leads_to(total.op, op, waiting):
             both = Builder(op.region, op, "summed").emit(op.definition.summed, *op.inputs, **op.attrs).outputs
-            for one, other in ((op, total.op), (total.op, op)):  # from now on what waits for one waits for both
+            for one, other in ((op, total.op), (total.op, op)):  # from now on waiting for one means both
                 waiting.setdefault(one, []).append(other)
             return [(op.outputs[0], both[0]), (total, both[1])]
     return []
 
 
 def _leads_to(first: Operation, op: Operation, waiting: Waiting) -> bool:
-    """Whether an operation waits for another one, or may, since much does."""
+    """Return True if `op` waits for `first`, or if the search for it gives up."""
     found, left = {first}, [first]
     while left:
         here = left.pop()
         for user in [*waiting.get(here, ()), *(user for t in here.outputs for user in t._consumers)]:
+            # A user in a region stands for the Cond or While around it, which waits for all its captures.
             while user.region is not op.region and user.region.owner is not None:
                 user = user.region.owner
             if user is op or len(found) > MOST_USERS:
@@ -85,7 +86,7 @@ def _leads_to(first: Operation, op: Operation, waiting: Waiting) -> bool:
 
 
 def _masked(op: Operation, kept: Counter[Tensor]) -> list[tuple[Tensor, Tensor]]:
-    """Return what an operation gives where something is above zero, behind what it stands for; or nothing."""
+    """Return the masked result of an operation, with one of a kernel that takes the mask; none without a mask."""
     result = op.outputs[0]
     mask = mask_of(result, kept)
     where = None if mask is None else above_zero(mask.inputs[0].op)
@@ -98,7 +99,7 @@ def _masked(op: Operation, kept: Counter[Tensor]) -> list[tuple[Tensor, Tensor]]
 
 
 def _extended(op: Operation, kept: Counter[Tensor]) -> list[tuple[Tensor, Tensor]]:
-    """Return what an operation with its bias gives, behind the tensor that it stands for; nothing without a bias."""
+    """Return the result after a bias, and after a ReLU if any, with its replacement; none without a bias."""
     result = op.outputs[0]
     bias = _joined_by("add", result, kept)
     channels = result.shape[-1] if result.rank else None
@@ -118,7 +119,7 @@ def _extended(op: Operation, kept: Counter[Tensor]) -> list[tuple[Tensor, Tensor
 
 
 def _joined_by(step: str, tensor: Tensor, kept: Counter[Tensor]) -> Tensor | None:
-    """Return what a tensor is joined with by the one operation that uses it, if that is one step of this name."""
+    """Return the other operand of the only use of a tensor, if that use is a single step of this name."""
     _, steps = steps_of_user(tensor, kept)
     if [name for name, *_ in steps] != [step]:
         return None

@@ -1,11 +1,11 @@
-"""Fuse elementwise operations: connected operations that can run at one go become one operation, `Fused`.
+"""Fuse elementwise operations: connected operations that can run in one pass become one operation, `Fused`.
 
-The operations of a set share their kind: rows, dtype and device. No way between two of them leaves the set
-(`engine/ir/connected.py`), so it waits for nothing that it makes.
+The operations of a set share their kind: rows, dtype and device. No path between two of them leaves the set
+(`engine/ir/connected.py`), so a fused operation never waits for its own results.
 
-The operations of a set are alive and dead together: else what is alive would die with what is not. Operations that
-may be late are left alone, so that fusing does not change what overlaps. In a partial run, operations that wait for
-different feeds are not put into one set.
+The operations of a set are alive and dead together: otherwise live ones would die with dead ones. Operations that may
+be late are excluded, so that fusing does not change what overlaps. In a partial run, operations that wait for
+different feeds are not in one set.
 
 See docs/design/0005-loops-made-fast.md, 2, and docs/design/0024-deadness.md.
 """
@@ -39,8 +39,8 @@ MOST_STEPS = 64  # operations of a set: each may need 8 or 16 KB of scratch in t
 
 
 def fuse_elementwise(program: Program) -> Program:
-    """Return the program with connected elementwise operations fused; the given one is used up."""
-    # Others wait for these operations and not for their results. Were one fused, they would wait for the whole set.
+    """Return the program with connected elementwise operations fused; `program` is used up."""
+    # Other operations wait for these by control inputs. If one were fused, they would wait for the whole set.
     pinned = {c for op in program.graph.root.walk() for c in op.control_inputs} | set(program.targets)
     regions = [program.graph.root, *(r for op in program.graph.root.walk() for r in op.regions)]
     kept = returned(program)
@@ -71,7 +71,7 @@ class _Groups(ConnectedSets):
     def found(self) -> Iterator[list[Operation]]:
         """Yield the sets, each in the order of the region."""
         for group in self.sets():
-            for start in range(0, len(group), MOST_STEPS):  # in the region's order, so that parts wait one way only
+            for start in range(0, len(group), MOST_STEPS):  # in order, so that parts wait in one direction only
                 part = group[start : start + MOST_STEPS]
                 if _num_computed(part) > 1 and _knows_rows(part):
                     yield part
@@ -86,19 +86,19 @@ class _Groups(ConnectedSets):
         return (t.op for t in operands(op))
 
     def sources(self, op: Operation) -> Iterable[Operation]:
-        """Return what an operation will wait for: a member not for masks and shapes, which its steps do not read."""
+        """Return the operations that `op` will wait for: for a member without the masks and shapes it does not read."""
         return {t.op for t in operands(op)} if op in self.members else _sources(op, self.captured)
 
     def _unsure(self, region: Region) -> set[Operation]:
-        """Return the operations that wait for something slow, or belong to a loop that was made by hand."""
+        """Return the operations that wait for a slow one, or belong to a hand-made loop."""
         found: set[Operation] = set()
         for op in region.operations:
-            # A block of a loop's inputs is waited for once in many iterations, and its rows are all that the loop
-            # computes with: were they unsure, nothing in the loop would be fused.
+            # A block of a loop's inputs is waited for once in many iterations, and all computations of the loop use its
+            # rows: if these were unsure, nothing in the loop would be fused.
             if op.attrs.get("block"):
                 continue
-            # A loop in a loop takes long, and what does not wait for it may run meanwhile. At the root the same rule
-            # would leave all alone that is behind a loop: its loss, and the updates of the optimizer.
+            # An inner loop takes long, and operations independent of it may run meanwhile. At the root this rule would
+            # exclude all operations after a loop: its loss, and the updates of the optimizer.
             slow = is_structured(op) and region.parent is not None
             python = Effect.PYTHON in op.definition.effects
             if op.role in _OF_FRAMES or closes_loop(op) or python or slow or any(t.op in found for t in op.inputs):
@@ -107,23 +107,23 @@ class _Groups(ConnectedSets):
 
 
 def _num_computed(group: list[Operation]) -> int:
-    """Return how many operations a group does that compute, comparisons that nobody else reads among them."""
+    """Return the number of computing operations in a group, including comparisons without users outside."""
     inside = set(group)
     masks = {t.op for op in group for t in op.inputs if is_comparison(t.op)}
     return sum(map(computes, group)) + sum(inside.issuperset(mask.outputs[0]._consumers) for mask in masks)
 
 
 def _kind(op: Operation) -> Any:
-    """Return what operations of one set have in common."""
+    """Return the properties that the operations of a set share."""
     output = op.outputs[0]
     return output.dtype, output.shape.dims[:-1], _place(op)
 
 
 def _arrivals(operations: list[Operation], captured: Captured) -> dict[Operation, frozenset[Operation]]:
-    """Return for each operation the feeds of a partial run that it waits for; nothing in a step that is no such run.
+    """Return for each operation the feeds of a partial run that it waits for; empty in other steps.
 
-    What needs a feed of the second part must not hold back what the first part alone can give. Along a way these feeds
-    only become more, so sets that differ in them wait for each other one way only.
+    An operation that needs a feed of the second part must not delay results of the first part. Along a path the set of
+    feeds only grows, so sets that differ in their feeds wait for each other in one direction only.
     """
     found: dict[Operation, frozenset[Operation]] = {}
     if not any(op.role is Role.PARTIAL_FEED for op in operations):
@@ -139,16 +139,16 @@ def _place(op: Operation) -> Any:
 
 
 def _sources(op: Operation, captured: Captured) -> Iterator[Operation]:
-    """Yield the operations that an operation, or what is in its regions, waits for."""
+    """Yield the operations that an operation, or those in its regions, wait for."""
     yield from (t.op for t in op.inputs)
-    forwarded = op.attrs.get("forwarded", ())  # assignments whose values it comes behind whatever is fused
+    forwarded = op.attrs.get("forwarded", ())  # assignments already ordered by data, however operations are fused
     yield from (control for control in op.control_inputs if control.name not in forwarded)
     if op.regions:
         yield from captures(op, captured)
 
 
 def _knows_rows(group: list[Operation]) -> bool:
-    """Whether the rows of a group are known, or come with an input."""
+    """Return True if the rows of a group are known statically, or are those of an input."""
     made = {t for op in group for t in op.outputs}
     shape = group[0].outputs[0].shape
     return shape.is_fully_known or any(has_rows(t.shape, shape) for op in group for t in operands(op) if t not in made)
@@ -157,7 +157,7 @@ def _knows_rows(group: list[Operation]) -> bool:
 def _replace(
     group: list[Operation], kept: Container[Tensor], fused: set[Operation], moved: dict[Tensor, Tensor]
 ) -> None:
-    """Append a Fused to the region and note what its outputs stand for."""
+    """Append a Fused to the region and record the tensors that its outputs replace."""
     inside = set(group)
     steps = FusedProgram()
     for op in group:
@@ -168,18 +168,19 @@ def _replace(
 
 
 def _users(tensor: Tensor, kept: Container[Tensor], fused: set[Operation]) -> Iterator[Operation]:
-    """Yield the operations that use a tensor once all sets are fused: comparisons and shapes may be gone by then."""
+    """Yield the users of a tensor once all sets are fused, when comparisons and shapes may have become steps."""
     for op in tensor._consumers:
         later = [c for t in op.outputs for c in t._consumers]
         compares = is_comparison(op)
         goes = (compares or op.definition.shape_only) and op.outputs[0] not in kept and fused.issuperset(later)
         if not goes:
             yield op
-        elif compares:  # a step of those that read it, which read the tensor now
+        elif compares:  # becomes a step of its users, which then read the tensor
             yield from later
 
 
 def _emit(like: Operation, program: FusedProgram, wanted: list[Tensor]) -> Operation:
+    """Append a Fused of the given steps, whose outputs take the shapes of `wanted`."""
     registers = program.finish()
     shape = wanted[0].shape
     attrs: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Operations that keep a value where a comparison holds, and give zero elsewhere: the gradients of ReLUs are such."""
+"""Masks: operations that keep elements where a comparison holds, and are zero elsewhere, as gradients of ReLUs are."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .rules import steps_of_user
 
 
 def mask_of(result: Tensor, kept: Counter[Tensor]) -> Operation | None:
-    """Return what keeps `result` where a comparison holds, if nothing else uses it; `kept` is `returned`."""
+    """Return the masking operation that alone uses `result`, None if there is none; `kept` comes from `returned`."""
     mask, steps = steps_of_user(result, kept)
     if mask is None or steps[-1][0] != "where" or mask.inputs[1] is not result or not is_zero(mask.inputs[2]):
         return None
@@ -21,7 +21,7 @@ def mask_of(result: Tensor, kept: Counter[Tensor]) -> Operation | None:
 
 
 def above_zero(compared: Operation) -> Tensor | None:
-    """Return the tensor of which a comparison asks whether elements are above zero; None if it asks something else."""
+    """Return the tensor whose elements a comparison tests for being above zero; None for other comparisons."""
     step = step_of(compared)
     assert step is not None
     first, second = compared.inputs
@@ -31,6 +31,6 @@ def above_zero(compared: Operation) -> Tensor | None:
 
 
 def is_zero(tensor: Tensor) -> bool:
-    """Whether a tensor is known to be the number zero."""
+    """Return True if a tensor is a scalar known to be zero."""
     value = static_value(tensor) if tensor.rank == 0 else None
     return value is not None and not value.any()

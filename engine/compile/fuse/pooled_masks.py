@@ -1,8 +1,8 @@
-"""Masks of gradients before they are spread over windows, instead of behind that, where there are more elements.
+"""Mask gradients of max pooling before they are spread over windows, where there are fewer elements than after.
 
-The gradient of a ReLU in front of max pooling drops what goes to elements that are not above zero. What the gradient of
-the pooling gives to an element is for a window in which it was the largest: there the pooled value is the same number,
-so its comparison has the same outcome, on as many elements as there are windows.
+The gradient of a ReLU before max pooling zeroes gradients of elements that are not above zero. The gradient of the
+pooling is non-zero only at the largest element of a window: there the pooled value is the same number, so comparing it
+has the same outcome, with one element for each window.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .masks import mask_of
 
 
 def mask_before_spreading(program: Program) -> Program:
-    """Return the program with such masks moved; the given one is used up."""
+    """Return the program with masks before the spreading; `program` is used up."""
     found = [op for op in program.graph.root.walk() if op.definition.spreads and not op.control_inputs]
     kept = returned(program) if found else Counter[Tensor]()
     moved = dict(pair for op in found for pair in _moved(op, kept))
@@ -29,7 +29,7 @@ def mask_before_spreading(program: Program) -> Program:
 
 
 def _moved(op: Operation, kept: Counter[Tensor]) -> list[tuple[Tensor, Tensor]]:
-    """Return the masked result of an operation that spreads, and what it is if the mask comes first; or nothing."""
+    """Return the masked result of a spreading operation, with its replacement that masks first; none if illegal."""
     result, (g, place, shape) = op.outputs[0], op.inputs
     mask = mask_of(result, kept)
     if mask is None or not place.op.definition.places_of:
@@ -47,12 +47,12 @@ def _moved(op: Operation, kept: Counter[Tensor]) -> list[tuple[Tensor, Tensor]]:
 
 
 def _pooled(place: Operation, op: Operation) -> Tensor | None:
-    """Return the largest elements, if they are computed beside their places, where `op` is."""
+    """Return the pooled values, if an operation in the region of `op`, on its device, computes them as `place` does."""
     (elements,) = place.inputs
     pools = definition_of(place.definition.places_of)
     for user in elements._consumers:
         same = user.definition is pools and user.attrs == place.attrs
-        # One that waits for something else might wait for this gradient.
+        # An operation with control inputs might wait for this gradient.
         if same and not user.control_inputs and user.region is op.region and user.device == op.device:
             return user.outputs[0]
     return None

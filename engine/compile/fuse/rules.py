@@ -1,7 +1,7 @@
-"""What a fused operation can do: whether the shapes of an operation fit, what its steps read, and those steps.
+"""Rules of fused operations: which shapes fit, which tensors the steps of an operation read, and the steps themselves.
 
-Each definition says this of its type (``define(..., fuse=...)``); an operation whose kernel is a ufunc of the table of
-steps is that step. Here stands what holds for all of them.
+The definition of a type has its own rule (``define(..., fuse=...)``); an operation whose kernel is a ufunc in the table
+of steps is that step. This module has the rules common to all types.
 
 See docs/design/0005-loops-made-fast.md.
 """
@@ -22,7 +22,7 @@ from ...ops.support.fusing import FLOATS, UFUNC, is_register, step_of
 
 
 class Temporary:
-    """A value between two steps of one operation."""
+    """A value between two steps of an operation."""
 
 
 Value = Tensor | Temporary
@@ -31,7 +31,7 @@ Step = tuple[str, Sequence[Value], tuple[int, ...], Value]  # name, operands, co
 
 @dataclass
 class FusedProgram:
-    """A program of steps while it is written: a `StepWriter`, whose values have registers when it is finished."""
+    """A program of steps under construction: a `StepWriter`, whose values have registers once it is finished."""
 
     inputs: list[Tensor] = field(default_factory=list)
     constants: list[Tensor] = field(default_factory=list)
@@ -47,7 +47,7 @@ class FusedProgram:
         return result
 
     def number(self, op: Operation, value: float) -> Tensor:
-        """Return a number of the dtype of the result of `op`, as a constant."""
+        """Return a scalar constant of the dtype of the result of `op`."""
         return Builder(op.region, op, "number").constant(value, op.outputs[0].dtype)
 
     def finish(self) -> dict[Value, int]:
@@ -57,21 +57,21 @@ class FusedProgram:
         read = [t for t in used if isinstance(t, Tensor)]
         numbers = [t for t in read if _is_number(t)]
         others = [t for t in read if not _is_number(t)]
-        self.inputs = others or numbers[:1]  # it has one at least
+        self.inputs = others or numbers[:1]  # a Fused has at least one input
         self.constants = numbers if others else numbers[1:]
         values: list[Value] = [*self.inputs, *self.constants, *(value for *_, value in self.steps)]
         return {value: i for i, value in enumerate(values)}
 
 
 def fusion_of(op: Operation) -> Fusion | None:
-    """Return how an operation becomes steps, None if its type never does."""
+    """Return the rule that turns an operation into steps, None if its type has none."""
     fusion = op.definition.fuse
     return UFUNC if fusion is None and step_of(op) is not None else fusion
 
 
 def can_fuse(op: Operation) -> bool:
-    """Whether steps can do what `op` does. Comparisons can not: truth values do not leave a fused operation."""
-    # A control input orders this operation alone: in a fused one it would order all others, and make them dead with it.
+    """Return True if steps can compute `op`. Comparisons cannot: truth values never leave a fused operation."""
+    # A control input orders this operation alone: in a fused one it would order, and make dead, all others.
     if op.control_inputs:
         return False
     fusion = fusion_of(op)
@@ -87,13 +87,13 @@ def write(op: Operation, program: FusedProgram) -> None:
 
 
 def steps_of_user(tensor: Tensor, kept: Counter[Tensor]) -> tuple[Operation | None, list[Step]]:
-    """Return the one operation that uses a tensor where that is made, and its steps, if it can be fused; else none.
+    """Return the only user of a tensor, in the same region and on the same device, and its steps; else (None, []).
 
     Parameters
     ----------
     tensor : Tensor
     kept : Counter
-        How often tensors are used otherwise, as `returned` says.
+        The uses of tensors other than by operations, from `returned`.
     """
     if len(tensor._consumers) != 1 or kept[tensor]:
         return None, []
@@ -106,18 +106,18 @@ def steps_of_user(tensor: Tensor, kept: Counter[Tensor]) -> tuple[Operation | No
 
 
 def operands(op: Operation) -> Sequence[Tensor]:
-    """Return what the steps of an operation that can be fused read."""
+    """Return the tensors read by the steps of an operation that can be fused."""
     fusion = fusion_of(op)
     assert fusion is not None
     return fusion.reads(op)
 
 
 def computes(op: Operation) -> bool:
-    """Whether the steps of an operation that can be fused do more than move elements."""
+    """Return True if the steps of an operation that can be fused do more than move elements."""
     fusion = fusion_of(op)
     return fusion is not None and not fusion.moves
 
 
 def _is_number(tensor: Tensor) -> bool:
-    """Whether a tensor is a constant of no dimensions, which a fused operation keeps as an attribute."""
+    """Return True for a scalar constant, which a fused operation keeps as an attribute."""
     return tensor.op.is_constant and tensor.shape == SCALAR and not tensor.op.control_inputs

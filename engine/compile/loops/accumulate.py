@@ -1,7 +1,7 @@
-"""Add products to a running sum where it stands.
+"""Accumulate products into a running sum in place.
 
-Where many products of a running sum can not be made at once (``weight_gradients.py``), since it is not the rows of both
-factors that meet, BLAS adds each to the total, and nothing else as large as the total is made.
+Products of a running sum cannot be batched (``weight_gradients.py``) unless they sum over the rows of both factors.
+Otherwise BLAS adds each product to the total, without another array as large as the total.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .weight_gradients import is_batchable, running_sums
 
 
 def accumulate_products(program: Program) -> Program:
-    """Return the program with products added to their sums as they are made; the given one is used up."""
+    """Return the program with products added to their sums by BLAS; `program` is used up."""
     moved: dict[Tensor, Tensor] = {}
     for op in [op for op in program.graph.root.walk() if op.is_while]:
         body = op.regions[1]

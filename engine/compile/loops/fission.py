@@ -1,8 +1,8 @@
-"""Do in front of a loop, for all its iterations at once, what does not depend on the iterations before.
+"""Loop fission: compute before a loop, for all iterations at once, the operations independent of earlier iterations.
 
-A loop that runs a known number of times and multiplies a row of its inputs in each of them becomes one product of all
-rows and a loop that reads the rows of that. Whatever is in between goes along: gathered embeddings, normalized inputs,
-masks made of a counter. Nothing is computed that the loop would not, and no error is raised that it would not raise.
+A loop of known length that multiplies a row of its inputs in each iteration becomes one product of all rows and a loop
+that reads rows of the product. Operations in between are moved as well: gathered embeddings, normalized inputs, masks
+computed from a counter. Nothing is computed, and no error raised, that the loop would not compute or raise.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from .split_matmul import split_products
 
 
 def lift_products(program: Program, most_bytes: int, is_native: IsNative) -> Program:
-    """Return the program with products of rows in front of their loops; the given one is used up.
+    """Return the program with products of rows before their loops; `program` is used up.
 
     Parameters
     ----------
     program : Program
     most_bytes : int
-        That what is read in one loop may have.
+        Most bytes of all rows that one loop reads.
     is_native : callable
-        Whether a loop is going to be a native program.
+        ``is_native(op)`` is True if a loop will become a native program.
     """
     changed = False
     for op in reversed([op for op in program.graph.root.walk() if op.is_while]):  # inner loops first
@@ -46,24 +46,24 @@ def lift_products(program: Program, most_bytes: int, is_native: IsNative) -> Pro
 
 
 def recomputes(loop: Operation) -> bool:
-    """Whether a loop runs again for its gradient."""
+    """Return True if a loop runs again for its gradient."""
     return "checkpoint_every" in loop.attrs and bool(saved_outputs(loop))
 
 
 def saves_memory(loop: Operation) -> bool:
-    """Whether what a loop reads row by row need not be in memory at once."""
+    """Return True if a loop should not have all rows in memory at once: it swaps or recomputes."""
     return bool(loop.attrs["swap_memory"]) or recomputes(loop)
 
 
 class _Fission:
-    """One loop, and what of it is done in front of it.
+    """Fission of one loop: some of its operations move before the loop.
 
     Parameters
     ----------
     program : Program
     loop : Loop
     count : int
-        Iterations.
+        Number of iterations.
     is_native : callable
     """
 
@@ -74,7 +74,7 @@ class _Fission:
         self.is_native = is_native
 
     def run(self, most: int) -> bool:
-        """Lift what is worth it, at most so many bytes for each iteration; return whether there was anything."""
+        """Lift operations worth lifting, with results of at most `most` bytes per iteration; return True if any."""
         liftable = self._liftable()
         if split_products(self.program, liftable, True, lambda t: nbytes(t) <= most):
             liftable = self._liftable()
@@ -87,7 +87,7 @@ class _Fission:
         return Liftable(self.loop, self.loop.body, self._takes_row, is_native=self.is_native)
 
     def _takes_row(self, op: Operation, rows: Tensor, index: Tensor) -> bool:
-        """Whether rows are taken each once, and none that is not there."""
+        """Return True if all row numbers are valid and distinct."""
         numbers = self.loop.values(index, self.count)
         length = rows.shape[0]
         if numbers is None or length is None or numbers.min() < 0 or numbers.max() >= length:
@@ -95,13 +95,14 @@ class _Fission:
         return len(np.unique(numbers)) == self.count
 
     def _lift(self, liftable: Liftable, choice: Choice) -> None:
+        """Emit the chosen operations before the loop, and replace their results in the body by rows."""
         outside = self.loop.op.region
         counters = {t: self._counter(t) for t, varies in liftable.varies.items() if t.op.is_param}
         made = liftable.emit(choice.operations, outside, counters, self._rows)
         varying = [t for t in choice.results if liftable.varies[t]]
         number = self._number(varying[0].op) if varying else None
         reads = [op for op in choice.operations if op in liftable.rows and op.definition.effects]
-        # What is the same in all iterations may be a result of the body or be saved, so it has to be of the body.
+        # Invariant results may be results of the body or be saved, and these have to be tensors of the body.
         same = [t for t in choice.results if not liftable.varies[t]]
         moved = {t: Builder(self.loop.body, t.op).tensor("Identity", made[t]) for t in same}
         if number is not None:
@@ -109,7 +110,7 @@ class _Fission:
         substitute(self.program, moved)
 
     def _counter(self, param: Tensor) -> Tensor:
-        """Return all values of a counter; of a variable that stays as it is, the one."""
+        """Return all values of a counter; for an unchanging variable its initial value."""
         step, start = self.loop.step(param), self.loop.start(param)
         if not step:
             return start
@@ -119,7 +120,7 @@ class _Fission:
         return builder.tensor("Add", start, builder.constant(step * np.arange(self.count), param.dtype))
 
     def _rows(self, op: Operation, rows: Tensor, indices: Tensor) -> Tensor:
-        """Return the rows that are read, in the order of the iterations."""
+        """Return the rows that are read, in the order of iterations: a slice if the numbers are evenly spaced."""
         numbers = self.loop.values(op.definition.row(op)[1], self.count)  # type: ignore[misc, index]
         builder = Builder(self.loop.op.region, op, "rows")
         first, last = int(numbers[0]), int(numbers[-1])  # type: ignore[index]
@@ -131,7 +132,7 @@ class _Fission:
         return builder.tensor("Gather", rows, indices)
 
     def _number(self, like: Operation) -> Tensor:
-        """Return the number of the iteration: a counter from 0, or what is made of one, or a new loop variable."""
+        """Return the number of the iteration: a counter from 0, a counter minus its start, or a new loop variable."""
         for param in self.loop.body.params:
             start = known_start(self.loop.start(param)) if self.loop.step(param) == 1 else None
             if start is not None:
@@ -141,14 +142,14 @@ class _Fission:
 
 
 def row_of(loop: Loop, old: Tensor, rows: Tensor, number: Tensor, reads: Sequence[Operation]) -> Tensor:
-    """Take the row that stands for a tensor of an iteration, after what the iteration reads, as it would without."""
+    """Return the row of a tensor's lifted values for this iteration, after `reads`, the reads of the original body."""
     inside = Builder(loop.body, old.op, "row")
     op = inside.emit("StridedSlice", rows, number, spec=(DYNAMIC,), controls=reads, known_shape=old.shape)
     return op.outputs[0]
 
 
 def new_counter(loop: Loop, like: Operation) -> Tensor:
-    """Give a loop a variable that counts its iterations, and return it."""
+    """Add a variable that counts the iterations of a loop, and return it."""
     start = Builder(loop.op.region, like, "number").constant(0, dtypes.int32)
     counter = add_variable(loop.op, start, SCALAR, f"{like.name}/number")
     inside = Builder(loop.body, like, "number")

@@ -1,12 +1,12 @@
-"""Do for a block of iterations at once what does not depend on the iterations before.
+"""Compute in blocks: for many iterations at once the operations that do not depend on earlier iterations.
 
-Where a loop's length is data, or all at once would be too much memory, a loop carries a block of rows, and what is
-made of them, on from iteration to iteration; the iteration that finds itself behind the block makes the next one. A
-loop that is counted has blocks of about a thousand rows and none that it does not need. In a loop that may end at any
-time the first block is for one iteration, the second for two: at most as much is in vain as was of use.
+If a loop's length is data, or all iterations at once would take too much memory, the loop carries a block of rows, with
+the results computed from them, from iteration to iteration; an iteration past the end of the block computes the next
+block. A counted loop has blocks of about a thousand rows, and none beyond its last iteration. In a loop that may end at
+any time the first block is for one iteration, the second for two: at most as many rows are wasted as were used.
 
-A loop under swap reads rows of its feeds from the host's memory. One copy for many rows costs less than one for each,
-so there the rows themselves come in blocks too.
+A loop under swap reads rows of its feeds from the host's memory. One copy of many rows costs less than many copies of
+one, so there the rows themselves come in blocks as well.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from .mark_swappable import is_unstacked_only
 from .products import nbytes
 from .split_matmul import split_products
 
-_ROWS = 1024  # of a matrix, beyond which its product is hardly faster for more
-_SMALL = 1 << 14  # bytes of a row below which a copy for each is hardly slower
+_ROWS = 1024  # rows of a matrix beyond which a product is hardly faster for more
+_SMALL = 1 << 14  # bytes of a row below which a copy of each row is hardly slower than one of a block
 
 
 def compute_in_blocks(program: Program, block_bytes: int, is_native: IsNative) -> Program:
-    """Return the program with rows read and multiplied in blocks; the given one is used up.
+    """Return the program with rows read and multiplied in blocks; `program` is used up.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def compute_in_blocks(program: Program, block_bytes: int, is_native: IsNative) -
     block_bytes : int
         Most bytes of all blocks of a loop together.
     is_native : callable
-        Whether a loop is going to be a native program.
+        ``is_native(op)`` is True if a loop will become a native program.
     """
     changed = False
     for op in reversed([op for op in program.graph.root.walk() if op.is_while]):  # inner loops first
@@ -60,7 +60,7 @@ def compute_in_blocks(program: Program, block_bytes: int, is_native: IsNative) -
 
 
 class _Blocks:
-    """One loop, and what of it is done in blocks.
+    """One loop, with operations moved into blocks of iterations.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class _Blocks:
         self.is_counted = is_counted(loop.op)
 
     def run(self, most: int) -> bool:
-        """Compute in blocks what is worth it; return whether there was anything."""
+        """Compute in blocks the operations worth it; return True if there are any."""
         liftable = self._liftable()
         if split_products(self.program, liftable, self.is_counted, lambda t: 2 * nbytes(t) <= most):
             liftable = self._liftable()
@@ -94,7 +94,7 @@ class _Blocks:
         return Liftable(self.loop, self.loop.body, self._takes_row, may_fail=may_fail, is_native=is_native)
 
     def _takes_row(self, op: Operation, rows: Tensor, index: Tensor) -> bool:
-        """Whether each iteration takes the row behind the one before, from one that is there."""
+        """Return True if the row number starts in range and grows by one per iteration."""
         first = self.loop.values(index, 1)
         return first is not None and first[0] >= 0 and self.loop.slope(index) == 1
 
@@ -102,20 +102,21 @@ class _Blocks:
         return choose(liftable, kept, most // 2)
 
     def _bytes(self, liftable: Liftable, choice: Choice) -> int:
-        """Return the bytes that a block has for each iteration."""
+        """Return the bytes of a block per iteration."""
         return sum(nbytes(t) for t in choice.results if liftable.varies[t])
 
     def _counter(self, like: Operation) -> Tensor:
-        """Return a variable that goes up by one."""
+        """Return an int32 variable that grows by one per iteration, a new one if the loop has none."""
         found = [p for p in self.loop.body.params if self.loop.step(p) == 1 and p.dtype is dtypes.int32]
         return found[0] if found else new_counter(self.loop, like)
 
     def _write(self, liftable: Liftable, choice: Choice, count: int) -> None:
-        """Have the loop carry blocks, and its iterations take their rows out of them."""
+        """Add blocks to the loop's variables, and replace the chosen results by rows of the blocks."""
         loop, like = self.loop, choice.results[0].op
         counter = self._counter(like)
         inside = Builder(loop.body, like, "block")
         start = loop.start(counter)
+        # The block serves begin <= counter < end. Initially begin == end, so the first iteration makes a block.
         begin, end = (self._variable(start, SCALAR, like) for _ in range(2))
         fresh, passed = (Region(loop.op.graph, loop.body, f"{which} branch") for which in ("true", "false"))
         olds = [self._variable(self._none(liftable, t), _shape(liftable, t), t.op) for t in choice.results]
@@ -140,7 +141,7 @@ class _Blocks:
         fresh: Region,
         now: tuple[Tensor, Tensor, Tensor],
     ) -> tuple[Tensor, Tensor, dict[Tensor, Tensor]]:
-        """Make a block: return the first iteration that it is for, for how many it is, and what stands for what."""
+        """Emit a block; return its first iteration, its number of iterations, and the replacements of tensors."""
         counter, begin, end = now
         build = Builder(fresh, choice.results[0].op, "block")
         size = self._counted(build, count) if self.is_counted else _grown(build, begin, end, count)
@@ -148,6 +149,7 @@ class _Blocks:
             if op in liftable.rows:
                 rows, index = liftable.rows[op]
                 size = build.tensor("Minimum", size, _left(build, rows, index))
+        # At least 1, even if no row is left: then the iteration's own read fails, as without blocks.
         size = build.tensor("Maximum", size, build.constant(1, dtypes.int32))
         counters = {t: self._range(build, t, size) for t in liftable.varies if t.op.is_param}
 
@@ -160,7 +162,7 @@ class _Blocks:
         return counter, size, liftable.emit(choice.operations, fresh, counters, take)
 
     def _counted(self, build: Builder, count: int) -> Tensor:
-        """Return how many iterations are left, `count` at most: as many as the predicate says for the next counters."""
+        """Return the number of iterations left, at most `count`, by the predicate for the next counters."""
         liftable = Liftable(self.loop, self.loop.cond, lambda op, rows, index: False)
         (going_on,) = self.loop.cond.results
         if liftable.kind(going_on) is None or not liftable.kind(going_on):
@@ -170,11 +172,12 @@ class _Blocks:
         now = dict(zip(params, self.loop.body.params, strict=True))
         counters = {t: self._range(build, now[t], most) for t in liftable.varies if t.op.is_param}
         answers = liftable.emit(liftable.operations, build.region, counters, lambda *_: going_on)[going_on]
+        # The product drops to 0 at the first iteration that will not run, so the sum counts those before.
         still = build.tensor("Cumprod", _as(build, answers, dtypes.int32), axis=0)
         return build.tensor("Sum", still, axis=(0,))
 
     def _range(self, build: Builder, param: Tensor, size: Tensor) -> Tensor:
-        """Return the values of a counter from now on; of a variable that stays as it is, the one."""
+        """Return the next `size` values of a counter; an unchanging variable itself."""
         step = self.loop.step(param)
         if not step:
             return param
@@ -190,29 +193,29 @@ class _Blocks:
         number: Tensor,
         count: int,
     ) -> dict[Tensor, Tensor]:
-        """Return what stands for the results in an iteration; what it reads it reads as before, and fails as before."""
+        """Return the chosen results as rows of blocks; the iteration's own reads stay, and fail as before."""
         reads = [op for op in choice.operations if op in liftable.rows]
         return {t: row_of(self.loop, t, block, number, reads) for t, block in blocks.items()}
 
     def _none(self, liftable: Liftable, old: Tensor) -> Tensor:
-        """Return what the loop carries before there is a block."""
+        """Return an empty block, the initial value of a block's variable."""
         lead = (0,) if liftable.varies[old] else ()
         none = np.zeros((*lead, *old.shape.as_tuple()), old.dtype.numpy)
         return Builder(self.loop.op.region, old.op, "block").constant(none, old.dtype)
 
     def _variable(self, start: Tensor, shape: Shape, like: Operation) -> Tensor:
-        """Give the loop a variable, of which reports do not speak."""
+        """Add a variable to the loop, marked so that reports omit it."""
         variable = add_variable(self.loop.op, start, shape, f"{like.name}/block")
         variable.op.attrs["block"] = True
-        self.loop.body.results.append(variable)  # until there is what it becomes
+        self.loop.body.results.append(variable)  # a placeholder, until `_write` has the next value
         return variable
 
 
 class _HostBlocks(_Blocks):
-    """A loop under swap, whose feeds stay in the host's memory: blocks begin where these are cut, at multiples."""
+    """A loop under swap, whose feeds stay in the host's memory in blocks that begin at multiples of their size."""
 
     def _takes_row(self, op: Operation, rows: Tensor, index: Tensor) -> bool:
-        """Whether an operation reads a feed by a counter."""
+        """Return True if an operation reads an element of a feed by a counter that starts at 0 or above."""
         fed = rows.op.role is Role.FEED and bool(op.definition.effects)
         if not (fed and index.op.is_param and index.dtype is dtypes.int32 and self.loop.step(index) == 1):
             return False
@@ -232,7 +235,7 @@ class _HostBlocks(_Blocks):
         return choice if len(counters) == 1 else None
 
     def _is_cut(self, op: Operation, kept: Mapping[Tensor, int], multiplied: set[Operation]) -> bool:
-        """Whether a row comes from the block: it is large, used besides what is made of blocks, and by no view."""
+        """Return True if a row comes from the block: it is large, has uses besides block results, and no view."""
         row, rest = op.outputs[0], [user for user in op.outputs[0]._consumers if user not in multiplied]
         waited_for = any(op in other.control_inputs for other in self.loop.body.walk())
         used = row not in kept and not waited_for and all(map(_makes_new, row._consumers))
@@ -259,6 +262,7 @@ class _HostBlocks(_Blocks):
         fresh: Region,
         now: tuple[Tensor, Tensor, Tensor],
     ) -> tuple[Tensor, Tensor, dict[Tensor, Tensor]]:
+        """Emit a block at a multiple of `count`, by reads of whole blocks of the TensorArrays."""
         counter, _, _ = now
         build = Builder(fresh, choice.results[0].op, "block")
         size = build.constant(count, dtypes.int32)
@@ -283,7 +287,7 @@ class _HostBlocks(_Blocks):
         number: Tensor,
         count: int,
     ) -> dict[Tensor, Tensor]:
-        """Take each result by the array that it is made of; an array that nothing else reads has then been read."""
+        """Return each result as a row, by way of its array; the first counts as the read of an unread array."""
         left = {op: self._reads_on(op, choice, blocks) for op in choice.operations if op in liftable.rows}
         found = {}
         for old, block in blocks.items():
@@ -297,11 +301,11 @@ class _HostBlocks(_Blocks):
         return found
 
     def _reads_on(self, read: Operation, choice: Choice, blocks: Mapping[Tensor, Tensor]) -> bool:
-        """Whether the loop goes on reading elements by themselves."""
+        """Return True if the loop still reads single elements of an array."""
         return read.outputs[0] not in blocks and any(u not in choice.operations for u in read.outputs[0]._consumers)
 
     def _sources(self, liftable: Liftable, op: Operation) -> list[Operation]:
-        """Return the reads that an operation's result is made of."""
+        """Return the reads from which an operation's result is computed."""
         if op in liftable.rows:
             return [op]
         varying = [t.op for t in op.inputs if liftable.kind(t) and not t.op.is_param]
@@ -309,12 +313,12 @@ class _HostBlocks(_Blocks):
 
 
 def _makes_new(op: Operation) -> bool:
-    """Whether no result of an operation is a view of its input, which would keep a block in memory if it were saved."""
+    """Return True if no result is a view of an input: a saved view would keep the whole block in memory."""
     return isinstance(op.definition.kernel, Ufunc) or op.type in ("Concat", "MatMul")
 
 
 def _enough(liftable: Liftable, choice: Choice) -> int:
-    """Return for how many iterations a block has all the rows that make it worth it, or that there are."""
+    """Return a number of iterations per block that makes matrices high enough, but no more than there are rows."""
     heights = [t.shape.as_tuple()[0] if t.rank and t.rank > 1 else 1 for t in choice.results]
     lengths = [liftable.rows[op][0].shape[0] for op in choice.operations if op in liftable.rows]
     enough = max(-(-_ROWS // max(n, 1)) for n in heights)
@@ -330,13 +334,13 @@ def _as(build: Builder, tensor: Tensor, dtype: dtypes.DType) -> Tensor:
 
 
 def _grown(build: Builder, begin: Tensor, end: Tensor, count: int) -> Tensor:
-    """Return twice the size of the last block, `count` at most."""
+    """Return twice the number of iterations of the last block, at most `count`."""
     last = build.tensor("Sub", end, begin)
     return build.tensor("Minimum", build.tensor("Add", last, last), build.constant(count, dtypes.int32))
 
 
 def _left(build: Builder, rows: Tensor, index: Tensor) -> Tensor:
-    """Return how many rows there are from an index on."""
+    """Return the number of rows from an index to the end."""
     length = rows.shape[0]
     if length is not None:
         total = build.constant(length, dtypes.int32)

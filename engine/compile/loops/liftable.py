@@ -1,9 +1,9 @@
-"""What a loop computes from counters, rows of arrays and what is outside alone: this can be done for many iterations.
+"""Liftable operations of a loop: computed from counters, rows of arrays and values from outside alone.
 
-Of the operations of a body some have the same operands in all iterations, or operands of which is known beforehand what
-they will be: a counter, the row of an array that a counter names. Those that have a batch rule can be done for many
-iterations at once. Products of matrices are worth it, with all that they need, and whatever makes what is handed to the
-iterations smaller.
+Some operations of a body have the same operands in all iterations, or operands predictable before the loop runs: a
+counter, or the row of an array that a counter selects. Operations with a batch rule can be computed for many
+iterations at once. Lifting pays for products of matrices, with the operations they need, and for further operations that reduce the
+bytes read by iterations.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ TakesRow = Callable[[Operation, Tensor, Tensor], bool]
 
 
 class Liftable:
-    """The operations of a region of a loop that can be done for many iterations at once.
+    """The operations of a loop's region that can be computed for many iterations at once.
 
     Parameters
     ----------
     loop : Loop
     region : Region
-        Its body or its predicate.
+        The loop's body or its predicate.
     takes_row : callable
-        ``takes_row(op, rows, index)`` says of what takes a row of an array outside of the loop, another one in each
-        iteration, whether this can be had for many iterations at once.
+        ``takes_row(op, rows, index)`` is True if the rows that `op` takes from an array outside of the loop, another
+        row in each iteration, can be read for many iterations at once.
     may_fail : bool
-        Whether what may fail can be done for iterations that perhaps never are.
+        True if operations that may fail can be computed for iterations that perhaps never run.
     takes_counters : bool
-        Whether the values of counters can be had for many iterations at once.
+        True if the values of counters are available for many iterations at once.
     is_native : callable
-        Whether a loop is going to be a native program.
+        ``is_native(op)`` is True if a loop will become a native program.
 
     Attributes
     ----------
     varies : dict of Tensor to bool
-        For each tensor of these operations, and each counter, whether it differs from iteration to iteration.
+        For each tensor of these operations, and each counter, True if it differs between iterations.
     operations : list of Operation
         In topological order.
     rows : dict of Operation to (Tensor, Tensor)
-        Those that take a row of an array: the array and the number.
+        Operations that take a row of an array: the array and the row number.
     """
 
     def __init__(
@@ -81,23 +81,23 @@ class Liftable:
                 self.varies.update(dict.fromkeys(op.outputs, varies))
 
     def kind(self, tensor: Tensor) -> bool | None:
-        """Return whether a tensor differs from iteration to iteration; None if it can not be had beforehand."""
+        """Return True if a tensor differs between iterations, False if not; None if its value depends on the loop."""
         return False if self.loop.is_outside(tensor) else self.varies.get(tensor)
 
     def is_worth(self, op: Operation) -> bool:
-        """Whether an operation is a product, and to lift it saves anything."""
+        """Return True for a product worth lifting."""
         if not is_product(op) or work(op) < WORTH:
             return False
         kinds = [self.kind(t) for t in op.inputs]
         return all(kinds) or not any(self._is_fast(op, side) for side in (0, 1) if kinds[side])
 
     def kind_if_worth(self, op: Operation, side: int, part: Tensor, multiplications: int) -> bool | None:
-        """Return the kind of a part of a product's factor; None if it is no better multiplied in front of the loop."""
+        """Return the kind of a part of a product's factor; None if multiplying before the loop is no faster."""
         varies = self.kind(part)
         return None if multiplications < WORTH or (varies and self._is_fast(op, side)) else varies
 
     def _is_fast(self, op: Operation, side: int) -> bool:
-        """Whether a product of which only this factor varies is as fast in the loop."""
+        """Return True if a product of which only this factor varies is as fast inside the loop."""
         return is_fast_in_loop(op, side) and self._stays_native
 
     @cached_property
@@ -105,10 +105,11 @@ class Liftable:
         return self._is_native(self.loop.op)
 
     def _varies(self, op: Operation) -> bool | None:
-        """Return whether an operation has other operands in each iteration; None if it can not be lifted."""
+        """Return True if operands differ between iterations, False if not; None if the operation cannot be lifted."""
         if self._is_row(op):
             return True
         kinds = [self.kind(t) for t in op.inputs]
+        # Operands that are counters themselves, not rows selected by one: their values must be available.
         counts = any(t.op.is_param and kind for t, kind in zip(op.inputs, kinds, strict=True))
         if None in kinds or not self._is_pure(op) or (counts and not self.takes_counters):
             return None
@@ -121,7 +122,7 @@ class Liftable:
         return True
 
     def _is_row(self, op: Operation) -> bool:
-        """Whether an operation takes a row that can be had for many iterations, which is then noted."""
+        """Return True if an operation takes a row that can be read for many iterations, and record its operands."""
         row = None if op.definition.row is None else op.definition.row(op)
         if row is None or not (self.loop.is_outside(row[0]) and self.kind(row[1]) and self._takes_row(op, *row)):
             return False
@@ -129,7 +130,7 @@ class Liftable:
         return True
 
     def _is_pure(self, op: Operation) -> bool:
-        """Whether to do an operation for iterations that perhaps never are changes nothing but what is computed."""
+        """Return True if computing an operation for iterations that perhaps never run has no visible effect."""
         definition = op.definition
         values = all(t.dtype.is_value for t in (*op.inputs, *op.outputs))
         safe = self.may_fail or not definition.reads_values
@@ -149,16 +150,16 @@ class Liftable:
         operations : iterable of Operation
             In topological order, with all that they need.
         region : Region
-            Where to.
+            Region to append to.
         counters : mapping of Tensor to Tensor
-            The values of each counter.
+            The values of each counter for these iterations.
         row : callable
-            ``row(op, rows, indices)`` emits the rows of these numbers.
+            ``row(op, rows, indices)`` emits the rows with these numbers.
 
         Returns
         -------
         dict of Tensor to Tensor
-            What stands for the tensors of these operations; those that vary have the iterations as first dimension.
+            The replacements of tensors of these operations; varying ones have the iterations as first dimension.
         """
         known = dict(counters)
         for op in operations:
@@ -176,14 +177,14 @@ class Liftable:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What is worth being done for many iterations at once.
+    """The operations worth computing for many iterations at once.
 
     Attributes
     ----------
     operations : list of Operation
-        With all that they need, in topological order.
+        With all operations they need, in topological order.
     results : list of Tensor
-        Those of their results that the iterations still use.
+        The results of these operations that iterations still use.
     """
 
     operations: list[Operation]
@@ -197,19 +198,19 @@ def choose(
     products: bool = True,
     rows: Collection[Operation] = (),
 ) -> Choice | None:
-    """Return the products among what can be lifted, with what goes with them.
+    """Return the products worth lifting, with the operations that go with them; None if there are none.
 
     Parameters
     ----------
     liftable : Liftable
     kept : mapping of Tensor to int
-        The tensors that something else than an operation uses.
+        Tensors with other uses than by operations.
     most : int
-        Bytes that what is handed to one iteration may have at most.
+        Most bytes per iteration of the results that iterations read.
     products : bool
-        Whether products are wanted.
+        False to choose no products, only `rows`.
     rows : collection of Operation
-        What takes a row that is handed to iterations too; others take theirs as before.
+        Operations whose row is read from a block as well; all others read their row as before.
     """
     chosen = _Chosen(liftable, kept, rows)
     wanted = [op for op in liftable.operations if products and liftable.is_worth(op)]
@@ -222,6 +223,8 @@ def choose(
 
 
 class _Chosen:
+    """Operations chosen to be lifted; `add` and `improve` only ever grow the choice."""
+
     def __init__(self, liftable: Liftable, kept: Mapping[Tensor, int], rows: Collection[Operation]) -> None:
         self.liftable = liftable
         self.kept = kept
@@ -230,7 +233,7 @@ class _Chosen:
         self._can = set(liftable.operations)
 
     def results(self) -> list[Tensor]:
-        """Return what iterations use of what is chosen; rows and scalars they have in their own way as cheaply."""
+        """Return the chosen results that iterations use, without rows and scalars, which are as cheap as before."""
         found = [op for op in self.liftable.operations if op in self.operations]
         made = [op for op in found if op not in self.liftable.rows or op in self.rows]
         return [t for op in made for t in op.outputs if t.rank != 0 and self._is_used(t)]
@@ -239,7 +242,7 @@ class _Chosen:
         return tensor in self.kept or any(op not in self.operations for op in tensor._consumers)
 
     def add(self, op: Operation, most: int) -> None:
-        """Choose an operation and all that it needs, if what iterations use does not become too large."""
+        """Choose an operation with all operations it needs, unless the results of an iteration exceed `most` bytes."""
         before = set(self.operations)
         work = [op]
         while work:
@@ -251,7 +254,7 @@ class _Chosen:
             self.operations = before
 
     def improve(self, op: Operation) -> bool:
-        """Choose an operation if iterations then use less."""
+        """Choose an operation if the results of an iteration then take fewer bytes; return True if so."""
         if op in self.operations or op not in self._can:
             return False
         before, size = set(self.operations), sum(map(nbytes, self.results()))

@@ -1,8 +1,8 @@
-"""Say which arrays of elements take part in swapping, and which feeds need not be in a device's memory at once.
+"""Mark the TensorArrays that take part in swapping, and the feeds that need not be in a device's memory at once.
 
-A loop that may swap what it saves may do so with the elements of its TensorArrays too. What is fed and only taken apart
-into elements for such a loop, or for one that recomputes, stays in the host's memory: each row is copied in when it is
-read, and need not be copied out when it is saved.
+A loop that may swap its saved values may swap elements of its TensorArrays as well. A feed that is only unstacked into
+elements for such a loop, or for a loop that recomputes, stays in the host's memory: each row is copied to the device
+when it is read, and need not be copied back when it is saved.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _USES = frozenset({"TensorArrayRead", "TensorArrayReadBlock", "TensorArrayWrite"
 
 
 def set_swap_memory(program: Program, wanted: bool | None) -> Program:
-    """Let all loops swap what they save, or none, whatever they say themselves; the given program is changed."""
+    """Set `swap_memory` of all loops to `wanted`, whatever they ask for; `program` is changed."""
     for op in program.graph.root.walk():
         if op.is_while:
             op.attrs["swap_memory"] = wanted
@@ -25,7 +25,7 @@ def set_swap_memory(program: Program, wanted: bool | None) -> Program:
 
 
 def mark_swapped(program: Program) -> Program:
-    """Mark TensorArrays used in loops under swap, and what takes feeds apart for them; the given program is changed."""
+    """Mark TensorArrays used in loops under swap, and operations that unstack feeds for them; `program` is changed."""
     loops = [op for op in program.graph.root.walk() if op.is_while]
     for loop in loops:
         swaps = bool(loop.attrs.get("swap_memory"))
@@ -41,7 +41,7 @@ def mark_swapped(program: Program) -> Program:
 
 
 def _arrays(loop: Operation) -> Iterator[Operation]:
-    """Yield what makes the arrays that a loop reads or writes."""
+    """Yield the operations that create the arrays a loop reads or writes."""
     for region in loop.regions:
         for op in region.walk():
             if op.type in _USES and op.inputs[0].op.type == "TensorArrayNew":
@@ -49,7 +49,7 @@ def _arrays(loop: Operation) -> Iterator[Operation]:
 
 
 def _taking_apart(feed: Tensor) -> list[Operation]:
-    """Return what makes a feed elements of arrays that may be elsewhere, if that is all that is done with it."""
+    """Return the operations that unstack a feed into swappable arrays, if the feed has no other uses."""
     uses = [use for use in feed._consumers if not use.definition.shape_only]
     return (
         uses if is_unstacked_only(feed) and all(use.inputs[0].op.attrs.get("accepts_host_rows") for use in uses) else []
@@ -57,5 +57,5 @@ def _taking_apart(feed: Tensor) -> list[Operation]:
 
 
 def is_unstacked_only(feed: Tensor) -> bool:
-    """Whether all that is done with a feed is to make it elements of arrays."""
+    """Return True if all uses of a feed unstack it into arrays, or read its shape."""
     return all(use.definition.shape_only or use.type == "TensorArrayUnstack" for use in feed._consumers)

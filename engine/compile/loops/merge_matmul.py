@@ -1,8 +1,8 @@
-"""Products in a loop that share a factor, or a sum: one product of factors that are joined.
+"""Merge products in a loop that share a factor or are summed: one product of concatenated factors.
 
-Four gates with weights of their own are four products of one state, and their gradients are sums of four products.
-Where the other factors are the same in all iterations they are joined once, in front of the loop, and one product does
-the work of many: BLAS packs a factor once instead of four times, and the rest of the loop sees one operation.
+Four gates with separate weights are four products of one state, and their gradients are sums of four products. If the
+other factors are the same in all iterations, they are concatenated once, before the loop, and one product replaces
+many: BLAS packs a factor once instead of four times, and later passes see one operation.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SIDES = (0, 1)
 
 
 def merge_products(program: Program) -> Program:
-    """Return the program with products that have much in common made at once; the given one is used up."""
+    """Return the program with products merged that share a factor or a sum; `program` is used up."""
     merging = _Merging(program)
     for op in [op for op in program.graph.root.walk() if op.is_while and is_counted(op)]:
         merging.loop(Loop(op))
@@ -35,20 +35,22 @@ def merge_products(program: Program) -> Program:
 
 
 class _Merging:
+    """State of the pass on one program."""
+
     def __init__(self, program: Program) -> None:
         self.program = program
         self.changed = False
         self.joined: dict[tuple[Any, ...], Tensor] = {}  # by region, axis and parts
 
     def loop(self, loop: Loop) -> None:
-        """Merge what can be merged in the body of a loop."""
+        """Merge products in the body of a loop."""
         while self._running_sums(loop):
             pass
-        self._sums(loop)  # first, since what shares a factor has results that are cut out of one
+        self._sums(loop)  # before _sharing, after which the terms of a sum would be slices of one product
         self._sharing(loop)
 
     def _sharing(self, loop: Loop) -> None:
-        """Let products that share one factor, the others being the same in all iterations, be one product."""
+        """Merge products that share one factor and whose other factors are the same in all iterations."""
         for side in _SIDES:
             groups: dict[tuple[Any, ...], list[Operation]] = defaultdict(list)
             for op in loop.body.operations:
@@ -60,7 +62,7 @@ class _Merging:
                     self._replace([op.outputs[0] for op in ops], product, 1 - side)
 
     def _running_sums(self, loop: Loop) -> bool:
-        """Let running sums of products that share one factor be one; return whether there were any."""
+        """Merge running sums of products that share one factor into one sum; return True if there were any."""
         for side in _SIDES:
             groups: dict[tuple[Any, ...], list[tuple[int, Operation]]] = defaultdict(list)
             for i, term in running_sums(loop.op):
@@ -73,6 +75,7 @@ class _Merging:
         return False
 
     def _one_sum(self, loop: Loop, side: int, found: list[tuple[int, Operation]]) -> None:
+        """Replace several running sums by one loop variable, and split its result after the loop."""
         products = [op for _, op in found]
         like, axis = products[0], 1 - side
         start = self._join(like, [loop.op.inputs[i] for i, _ in found], axis, loop.op.region)
@@ -83,10 +86,11 @@ class _Merging:
         sizes = [op.outputs[0].shape.as_tuple()[axis] for op in products]
         pieces = _pieces(Builder(loop.op.region, like), after, sizes, axis)
         self._substitute(dict(zip([loop.op.outputs[i] for i, _ in found], pieces, strict=True)))
+        # The old variables stay, unchanged, so that the positions of results do not move.
         loop.body.results[:] = [loop.body.params[i] if i in dict(found) else t for i, t in enumerate(loop.body.results)]
 
     def _sums(self, loop: Loop) -> None:
-        """Let sums of products with factors that are the same in all iterations be one product."""
+        """Merge sums of products whose factors on one side are the same in all iterations."""
         kept = returned(self.program, loop.body)
         for op in list(loop.body.operations):
             if _is_sum(op) and not any(_is_sum(user) for user in op.outputs[0]._consumers):
@@ -95,7 +99,7 @@ class _Merging:
                     self._one_product(loop, op, terms, 1, kept)
 
     def _one_product(self, loop: Loop, op: Operation, terms: list[Tensor], side: int, kept: Counter[Tensor]) -> bool:
-        """Let the terms of a sum be one product that differ in one factor only; return whether there are such."""
+        """Merge the terms of a sum that are products with an outside factor; return True if there are two or more."""
         groups: dict[tuple[Any, ...], list[Tensor]] = defaultdict(list)
         for term in terms:
             alone = term.region is loop.body and not kept[term] and len(term._consumers) == 1
@@ -105,6 +109,7 @@ class _Merging:
         if len(group) < 2:
             return False
         like, factors = group[0].op, []
+        # Concatenated along the inner axis: the product of the wide factors is the sum of the products.
         for s in _SIDES:
             region = loop.body if s == side else None
             factors.append(self._join(like, [t.op.inputs[s] for t in group], inner_axis(like, s), region))
@@ -115,7 +120,7 @@ class _Merging:
         return True
 
     def _product(self, like: Operation, side: int, shared: Tensor, others: Sequence[Tensor]) -> Tensor:
-        """Multiply a factor with others that are joined so that the results are side by side."""
+        """Multiply a factor with the concatenation of others, so that the results are side by side."""
         inside = like.region
         outer = 1 - inner_axis(like, 1 - side)
         region = None if all(t.region is not inside for t in others) else inside
@@ -123,7 +128,7 @@ class _Merging:
         return Builder(inside, like, "merged").tensor("MatMul", *factors[:: 1 if side == 0 else -1], **like.attrs)
 
     def _join(self, like: Operation, parts: Sequence[Tensor], axis: int, region: Region | None) -> Tensor:
-        """Join matrices, once for all who ask for it; by default as far outside as all of them are."""
+        """Concatenate matrices, only once for equal parts; by default in the innermost region of the parts."""
         region = region or max((t.region for t in parts), key=lambda r: len(list(r.ancestors())))
         key = (region, axis, *parts)
         if key not in self.joined:
@@ -147,14 +152,14 @@ def _pieces(builder: Builder, whole: Tensor, sizes: Sequence[int], axis: int) ->
 
 
 def _is_sum(op: Operation) -> bool:
-    """Whether an operation adds tensors of one shape."""
+    """Return True if an operation adds matrices of one shape."""
     if op.type not in ("Add", "AddN") or op.control_inputs:
         return False
     return all(t.shape == op.outputs[0].shape and t.rank == 2 for t in op.inputs)
 
 
 def _terms(op: Operation, kept: Counter[Tensor]) -> list[Tensor]:
-    """Return what is added up, by several operations if the sums in between are used for nothing else."""
+    """Return the terms of a sum, with those of inner sums that have no other use."""
     found, work = [], list(reversed(op.inputs))
     while work:
         t = work.pop()

@@ -1,4 +1,4 @@
-"""Products of matrices, as the passes on loops look at them."""
+"""Properties of matrix products, for the passes on loops."""
 
 from __future__ import annotations
 
@@ -6,41 +6,41 @@ from ...ir.operation import Operation
 from ...ir.tensor import Tensor
 from ...kernels.cpu.linear import is_own_product
 
-WORTH = 1 << 18  # multiplications in an iteration below which a row that is read costs more than it saves
-ENOUGH_ROWS = 8  # for which weights are read once, so that a product of more rows is hardly faster
+WORTH = 1 << 18  # multiplications per iteration below which reading a row costs more than lifting saves
+ENOUGH_ROWS = 8  # rows from which on a product reads its weights only once, so that more rows hardly help
 
 
 def is_matmul(op: Operation) -> bool:
-    """Whether an operation multiplies two matrices, and waits for nothing else."""
+    """Return True for a product of two matrices without control inputs."""
     return op.type == "MatMul" and not op.control_inputs and all(t.rank == 2 for t in op.inputs)
 
 
 def is_product(op: Operation) -> bool:
-    """Whether an operation multiplies two matrices of known shape, and waits for nothing else."""
+    """Return True for a product of two matrices of known shape without control inputs."""
     return is_matmul(op) and all(map(is_known, op.inputs))
 
 
 def is_known(tensor: Tensor) -> bool:
-    """Whether the static shape of a tensor is fully known."""
+    """Return True if the static shape of a tensor is fully known."""
     return tensor.shape.is_fully_known
 
 
 def work(op: Operation) -> int:
-    """Return how many multiplications a product takes."""
+    """Return the number of multiplications of a product."""
     rows, columns = op.outputs[0].shape.as_tuple()
     return int(rows * columns * op.inputs[0].shape.as_tuple()[inner_axis(op, 0)])
 
 
 def is_fast_in_loop(op: Operation, side: int) -> bool:
-    """Whether a product in a native program, with weights that stay in cache or are read once, is at its fastest.
+    """Return True if a native program runs a product at full speed: weights stay in cache or are read only once.
 
-    That of the rows of all iterations goes by way of memory then: it is written there and read again.
+    A lifted product would write the rows of all iterations to memory and read them again.
 
     Parameters
     ----------
     op : Operation
     side : int
-        The factor that differs from iteration to iteration.
+        The factor that differs between iterations.
     """
     return rows_of(op, side) >= ENOUGH_ROWS and is_own_product(op.inputs[0].shape.as_tuple()[inner_axis(op, 0)])
 
@@ -52,12 +52,12 @@ def inner_axis(op: Operation, side: int) -> int:
 
 
 def rows_of(op: Operation, side: int) -> int:
-    """Return how many rows a left factor has, or how many columns a right one: for so many the other is read once."""
+    """Return the rows of a left factor, or the columns of a right one, for which the other factor is read once."""
     rows: int = op.inputs[side].shape.as_tuple()[1 - inner_axis(op, side)]
     return rows
 
 
 def nbytes(tensor: Tensor) -> int:
-    """Return the bytes of a tensor; more than there are where its shape is not known."""
+    """Return the bytes of a tensor, 1 << 62 if its shape is unknown."""
     elements, dtype = tensor.shape.num_elements, tensor.dtype.numpy
     return 1 << 62 if elements is None or dtype is None else elements * dtype.itemsize

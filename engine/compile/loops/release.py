@@ -1,8 +1,8 @@
-"""Give a saved value up when it is read for the last time.
+"""Release a saved value with its last read.
 
-What a loop saves for its gradient is read by one loop that counts down, each slot once. A read that takes the value
-out of its slot lets its memory be used again while the backward loop goes on, so that the gradients which this loop
-saves in turn find room where the values were. In a loop of loops the slots hold series, which inner loops read so.
+One loop that counts down reads the values saved for the gradient, each slot once. A read that takes the value out of
+its slot frees the memory while the backward loop runs, so that the gradients saved by this loop find room in
+place of the values. In nested loops the slots hold series, which inner loops read in the same way.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ...ir.traits import Role
 
 
 def release_saved(program: Program) -> Program:
-    """Mark the reads after which a slot is not read again; the given program is changed."""
+    """Mark the last read of each slot; `program` is changed."""
     uses = returned(program)
     for writer in program.graph.root.walk():
         if writer.is_while:
@@ -35,7 +35,7 @@ def _saved(writer: Operation) -> Iterable[tuple[Tensor, SavedOutput]]:
 
 
 def _mark(series: Tensor, extra: SavedOutput, uses: Counter[Tensor]) -> None:
-    """Mark the read of a series that only one loop goes through, and that of the series which are in its slots."""
+    """Mark the read of a series by the only loop that reads it, and the reads of series in its slots."""
     if len(series._consumers) != 1:
         return
     (read,) = series._consumers
@@ -49,14 +49,14 @@ def _mark(series: Tensor, extra: SavedOutput, uses: Counter[Tensor]) -> None:
 
 
 def _inner(value: Tensor | None, uses: Counter[Tensor]) -> SavedOutput | None:
-    """Return what an inner loop saves in a series that nobody has but the slot which it is saved in."""
+    """Return the SavedOutput of an inner loop's series, if its only use is to be saved in a slot."""
     if value is None or not value.op.is_while or value._consumers or uses[value] != 1:
         return None
     return dict(_saved(value.op)).get(value)
 
 
 def _loop_around(op: Operation) -> Operation | None:
-    """Return the loop in whose body, or in a branch there, an operation is."""
+    """Return the loop whose body contains an operation, possibly in branches; None if there is none."""
     region = op.region
     while region.owner is not None and region.owner.is_cond:
         region = region.owner.region
@@ -65,7 +65,7 @@ def _loop_around(op: Operation) -> Operation | None:
 
 
 def _counts_down(loop: Operation, index: Tensor) -> bool:
-    """Whether a tensor is another number in each iteration: a loop variable less one, or a multiple of that."""
+    """Return True if an index differs between iterations: a loop variable minus 1, or a non-zero multiple of it."""
     if index.op.type == "Mul":
         index, factor = index.op.inputs
         if not _is_constant(factor) or factor.op.attrs["value"] == 0:

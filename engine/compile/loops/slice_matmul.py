@@ -1,8 +1,8 @@
-"""Compute only the rows and columns of a product that are used.
+"""Compute only the used rows and columns of a product.
 
-The gradient of ``concat([x, h], 1) @ w`` multiplies with all of `w` and splits the result; where `x` needs no gradient,
-half of that is thrown away. A product of which a part is used takes just that part of a factor, cut out once, in front
-of the loop.
+The gradient of ``concat([x, h], 1) @ w`` multiplies with all of `w` and splits the result; if `x` needs no gradient,
+half of the result is discarded. A partly used product takes only the matching part of a factor, sliced once, before the
+loop.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ...ir.substitute import returned, substitute
 from ...ir.tensor import Tensor
 from .products import inner_axis, is_known, is_product
 
-Piece = tuple[Tensor, int, int]  # what is cut out, and from where to where
+Piece = tuple[Tensor, int, int]  # a slice, its start and its stop
 
 
 def narrow_products(program: Program) -> Program:
-    """Return the program with products narrowed to what is used of them; the given one is used up."""
+    """Return the program with products narrowed to their used parts; `program` is used up."""
     kept = returned(program)
     moved: dict[Tensor, Tensor] = {}
     for op in list(program.graph.root.walk()):
@@ -39,7 +39,7 @@ def narrow_products(program: Program) -> Program:
 
 
 def _cut(op: Operation) -> tuple[int, list[Piece]]:
-    """Return the axis along which an operation cuts a matrix, and the pieces; none if that is not all it does."""
+    """Return the axis along which an operation cuts a matrix, and the pieces; none for other operations."""
     if not op.inputs or op.inputs[0].rank != 2 or not all(map(is_known, (op.inputs[0], *op.outputs))):
         return 0, []
     if op.type in ("Split", "SplitV"):
@@ -50,7 +50,7 @@ def _cut(op: Operation) -> tuple[int, list[Piece]]:
 
 
 def _sliced(op: Operation) -> tuple[int, list[Piece]]:
-    """Return the same of an index expression with one slice that is not whole."""
+    """Return the axis and the piece of an index expression with exactly one partial slice."""
     parts = [*op.attrs["spec"], slice(None)][:2]
     if len(op.attrs["spec"]) > 2 or not all(isinstance(part, slice) for part in parts):
         return 0, []
@@ -66,19 +66,19 @@ def _is_narrower(used: Sequence[Piece], whole: Tensor, axis: int) -> bool:
 
 
 def _may_narrow(op: Operation, axis: int, kept: Container[Tensor]) -> bool:
-    """Whether nothing else uses a product, and a factor of it is outside of the loop and cheap enough to be cut."""
+    """Return True if `op` alone uses a product, one of whose factors is outside of the loop and cheap to slice."""
     product = op.inputs[0]
     made, loop = product.op, op.region.owner
     if not is_product(made) or product in kept or set(product._consumers) != {op} or op.control_inputs:
         return False
     if made.region is not op.region or made.inputs[axis].region is op.region:
         return False
-    # rows are not copied; columns are, which is worth it in a loop that runs often
+    # Slicing rows makes a view; slicing columns a copy, which pays in a loop that runs often.
     return 1 - inner_axis(made, axis) == 0 or (loop is not None and loop.is_while and is_counted(loop))
 
 
 def _runs(used: Sequence[Piece]) -> list[list[Piece]]:
-    """Return the pieces, those together that lie side by side."""
+    """Return the pieces in runs of adjacent ones."""
     starts = [start for _, start, _ in used]
     stops = [0, *(stop for _, _, stop in used)]
     number = list(accumulate(int(start != stop) for start, stop in zip(starts, stops)))
@@ -86,7 +86,7 @@ def _runs(used: Sequence[Piece]) -> list[list[Piece]]:
 
 
 def _narrow(made: Operation, axis: int, run: Sequence[Piece]) -> dict[Tensor, Tensor]:
-    """Return what stands for pieces that lie side by side."""
+    """Return the replacements of adjacent pieces: a narrower product, split if there are several."""
     (_, start, _), (_, _, stop) = run[0], run[-1]
     factor, outer = made.inputs[axis], 1 - inner_axis(made, axis)
     spec = (slice(None),) * outer + (slice(start, stop),)

@@ -1,6 +1,6 @@
-"""Products with joined factors: the sum of the products of their parts, of which some need not be in the loop.
+"""Split products with concatenated factors into a sum of products of parts, some of which can leave the loop.
 
-``concat([x, h], 1) @ w`` multiplies what was read and the state at once. As ``x @ w[:n] + h @ w[n:]`` it is a product
+``concat([x, h], 1) @ w`` multiplies the input and the state at once. The sum ``x @ w[:n] + h @ w[n:]`` has one product
 that depends on the state and one that does not.
 """
 
@@ -20,18 +20,18 @@ from .products import inner_axis, is_known, is_product, work
 
 
 def split_products(program: Program, liftable: Liftable, may_copy: bool, fits: Callable[[Tensor], bool]) -> bool:
-    """Split the products of a loop's body of which a part is worth being lifted; return whether there were any.
+    """Split the products of a loop's body of which a part is worth lifting; return True if there were any.
 
     Parameters
     ----------
     program : Program
-        Is changed.
+        Changed in place.
     liftable : Liftable
-        Of the body as it is before.
+        Of the body before the change.
     may_copy : bool
-        Whether the loop runs often enough to pay for a copy of a factor's columns; rows are not copied.
+        True if the loop runs often enough to pay for a copy of a factor's columns; slices of rows are views.
     fits : callable
-        Whether a product may be lifted, by its size.
+        ``fits(result)`` is True if a product of this result may be lifted.
     """
     moved: dict[Tensor, Tensor] = {}
     for op in list(liftable.loop.body.operations):
@@ -45,13 +45,13 @@ def split_products(program: Program, liftable: Liftable, may_copy: bool, fits: C
 
 
 def _pieces(op: Operation, side: int, liftable: Liftable, may_copy: bool) -> list[list[Tensor]]:
-    """Return the parts of a factor, those together that are multiplied together; nothing if all are."""
+    """Return the parts of a factor, in groups to multiply together; none if that is a single group."""
     axis, (factor, other) = inner_axis(op, side), op.inputs[:: 1 if side == 0 else -1]
     if not _is_joined(factor, axis) or not liftable.loop.is_outside(other):
         return []
     if inner_axis(op, 1 - side) != 0 and not may_copy:
         return []
-    each = work(op) // factor.shape.as_tuple()[axis]  # multiplications for a row or column of a part
+    each = work(op) // factor.shape.as_tuple()[axis]  # multiplications per row or column of a part
     groups = [list(parts) for _, parts in groupby(_parts(factor, axis), liftable.kind)]
 
     def kind(parts: list[Tensor]) -> bool | None:
@@ -63,19 +63,19 @@ def _pieces(op: Operation, side: int, liftable: Liftable, may_copy: bool) -> lis
 
 
 def _parts(factor: Tensor, axis: int) -> list[Tensor]:
-    """Return the parts of a joined matrix, and those of parts that are joined in the same way."""
+    """Return the parts of a concatenated matrix, with nested concatenations flattened."""
     return [t for part in factor.op.inputs for t in (_parts(part, axis) if _is_joined(part, axis) else [part])]
 
 
 def _is_joined(factor: Tensor, axis: int) -> bool:
-    """Whether a matrix is made of parts of known shape side by side along an axis."""
+    """Return True if a matrix is a concatenation, along this axis, of parts of known shape."""
     op = factor.op
     along = op.type == "Concat" and op.attrs["axis"] in (axis, axis - 2)
     return along and not op.control_inputs and all(map(is_known, op.inputs))
 
 
 def _split(op: Operation, side: int, pieces: list[list[Tensor]]) -> Tensor:
-    """Multiply each piece with its part of the other factor, and add; first what was joined first."""
+    """Multiply each piece with its part of the other factor, and add the products in the order of the pieces."""
     other, start, terms = op.inputs[1 - side], 0, []
     inside, outside = Builder(op.region, op), Builder(other.region, op)
     for parts in pieces:

@@ -1,8 +1,8 @@
-"""Sums of products made in a loop: gather the factors of many iterations and multiply them at once.
+"""Batch sums of products in a loop: gather the factors of many iterations and multiply them at once.
 
 The gradient of weights used in a loop is a sum over iterations, ``total + a.T @ b``. The sum over some iterations is
-the product of all rows of `a` with all rows of `b`, one large product instead of many small ones. What is gathered
-travels with the sum, which becomes a handle while it is in the loop.
+the product of all rows of `a` with all rows of `b`, one large product instead of many small ones. The gathered rows
+travel with the sum, which is represented by a handle inside the loop.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MATRICES = (dtypes.float32, dtypes.float64)
 
 
 def batch_products(program: Program) -> Program:
-    """Return the program with many products of a running sum made at once; the given one is used up."""
+    """Return the program with products of running sums batched; `program` is used up."""
     loops = [op for op in program.graph.root.walk() if op.is_while]
     found = [
         (op, i, term) for op in loops for i, term in running_sums(op) if is_batchable(term) and _joins_rows(term.op)
@@ -42,7 +42,7 @@ def batch_products(program: Program) -> Program:
 
 
 def running_sums(op: Operation) -> Iterator[tuple[int, Tensor]]:
-    """Yield the loop variables that only have a term added to in each iteration, and that term."""
+    """Yield the loop variables whose only use is to have one term added per iteration, and the term."""
     cond, body = op.regions
     kept = Counter([*body.results, *(t for e in saved_outputs(op) for t in (e.value, e.index))])
     for i in range(num_results(op)):
@@ -60,7 +60,7 @@ def running_sums(op: Operation) -> Iterator[tuple[int, Tensor]]:
 
 
 def is_batchable(term: Tensor) -> bool:
-    """Whether a tensor is a product that BLAS can make, of known shape; how many rows meet may change."""
+    """Return True for a product of known result shape and BLAS dtype; its inner dimension may vary."""
     return is_matmul(term.op) and is_known(term) and term.dtype in MATRICES
 
 
@@ -69,7 +69,7 @@ def _joins_rows(product: Operation) -> bool:
 
 
 def _gather(op: Operation, i: int, term: Tensor) -> dict[Tensor, Tensor]:
-    """Make variable `i` of a loop a sum that gathers the factors of a term; return what stands for what."""
+    """Turn variable `i` of a loop into a sum that gathers the factors of a term; return the replaced tensors."""
     before, total, after = op.regions[1].params[i], op.regions[1].results[i], op.outputs[i]
     begin = _emit("ProductSumBegin", op.region, [op.inputs[i]], total, term.op)
     add = _emit("ProductSumAdd", op.regions[1], [before, *term.op.inputs], total, term.op)
@@ -79,7 +79,7 @@ def _gather(op: Operation, i: int, term: Tensor) -> dict[Tensor, Tensor]:
 
 
 def _make_handles(op: Operation, i: int, end: Tensor) -> None:
-    """Have variable `i` of a loop be handles of a sum, which ends behind the loop."""
+    """Change the type of variable `i` of a loop to the handle of a sum, and connect the sum's end after the loop."""
     cond, body = op.regions
     end.op.update_input(0, op.outputs[i])
     for handle in (op.inputs[i], cond.params[i], body.params[i], body.results[i], op.outputs[i]):
@@ -87,6 +87,7 @@ def _make_handles(op: Operation, i: int, end: Tensor) -> None:
 
 
 def _emit(type: str, region: Region, inputs: list[Tensor], like: Tensor, made: Operation, **attrs: Any) -> Tensor:
+    """Append an operation whose result is like a tensor, named after the product it is made for."""
     op = Operation(
         region,
         type,
