@@ -2,8 +2,8 @@
 
 Some operations of a body have the same operands in all iterations, or operands predictable before the loop runs: a
 counter, or the row of an array that a counter selects. Operations with a batch rule can be computed for many
-iterations at once. Lifting pays for products of matrices, with the operations they need, and for further operations that reduce the
-bytes read by iterations.
+iterations at once. Lifting pays for products of matrices, with the operations they need, and for further operations
+that reduce the bytes read by iterations.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Release a saved value with its last read.
 
 One loop that counts down reads the values saved for the gradient, each slot once. A read that takes the value out of
-its slot frees the memory while the backward loop runs, so that the gradients saved by this loop find room in
-place of the values. In nested loops the slots hold series, which inner loops read in the same way.
+its slot frees the memory while the backward loop runs, so that the gradients saved by this loop find room
+in place of the values. In nested loops the slots hold series, which inner loops read in the same way.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Loops of pure operations as native programs."""
+"""Loops and clusters of pure operations as native programs."""

@@ -1,4 +1,4 @@
-"""Which operations of a region may be in a cluster, for all that they are themselves, or why not."""
+"""Candidates for clusters: operations of a region that qualify by themselves, and reasons why others do not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .choice import is_choice
 from .eligible import NotNative, check_dtype, check_handles, computation_of, may_be_dead
 
 _GIVEN = frozenset({Role.CONST, Role.PARAM, Role.PLACEHOLDER, Role.FEED, Role.PARTIAL_FEED, Role.WHILE})
-_COMPUTING = frozenset({Role.KERNEL, Role.COND})  # of which it is said why they are in no cluster
+_COMPUTING = frozenset({Role.KERNEL, Role.COND})  # roles for which a reason is recorded
 _OF_FRAMES = frozenset({Role.ENTER, Role.EXIT, Role.NEXT_ITERATION})
 
 
@@ -27,17 +27,18 @@ class Candidates:
     ----------
     settings : Settings
     liveness : Liveness
-        Of the program.
+        Liveness of the program's operations.
     pinned : set of Operation
-        Those that others wait for, and not for their results.
+        Targets, and operations named in control inputs.
 
     Attributes
     ----------
     found : set of Operation
     reasons : dict of Operation to str
-        Why others are none, but for those that compute nothing, and loops, which say so themselves.
+        Why other operations are not candidates; without operations that compute nothing, and loops, which record their
+        own reasons.
     computations : dict of Operation to Computation
-        Of candidates, and of operations in them.
+        Of candidates, and of operations in their regions.
     """
 
     def __init__(self, settings: Settings, liveness: Liveness, pinned: set[Operation]) -> None:
@@ -49,7 +50,7 @@ class Candidates:
         self._pinned = pinned
 
     def note(self, region: Region) -> None:
-        """Find those of a region."""
+        """Find the candidates of a region."""
         by_hand = any(op.role in _OF_FRAMES for op in region.operations)
         for op in region.operations:
             if op.role in _GIVEN or "program" in op.attrs or is_choice(op):
@@ -65,17 +66,17 @@ class Candidates:
                 self.found.add(op)
 
     def drop(self, op: Operation, reason: str) -> None:
-        """Say why an operation is no candidate."""
+        """Record why an operation is no candidate."""
         self.found.discard(op)
         self.reasons[op] = reason
 
     def reads(self, op: Operation) -> Iterator[Operation]:
-        """Yield what a candidate must know the values of before it can say what it will do."""
+        """Yield the producers of inputs whose values, not only shapes, decide the steps of a candidate."""
         found = self.computations.get(op)
         yield from (op.inputs[k].op for k in (() if found is None else found.reads))
 
     def _check(self, op: Operation) -> None:
-        """Refuse what can not be in a cluster."""
+        """Refuse an operation that cannot be in a cluster."""
         if op.control_inputs or op in self._pinned:
             raise NotNative(op, "is in an order with others, whatever its values")
         if any(may_be_dead(t) for t in op.inputs):
@@ -89,7 +90,7 @@ class Candidates:
             _check_values(op)
 
     def _check_branches(self, op: Operation) -> None:
-        """Refuse a Cond that does more than compute, and one that may live without what it would take."""
+        """Refuse a Cond with effects, and a Cond that may be alive while a captured value is dead."""
         if saved_outputs(op):
             raise NotNative(op, "saves values for a gradient")
         _check_values(op)
@@ -106,7 +107,7 @@ class Candidates:
 
 
 def captured_tensors(op: Operation) -> Iterator[Tensor]:
-    """Yield what the branches of a Cond, and those in them, use from outside."""
+    """Yield the tensors that the branches of a Cond, and regions in them, use from outside."""
     for region in op.regions:
         for inner in region.walk():
             used: Iterable[Tensor] = [*inner.inputs, *(t for r in inner.regions for t in r.results)]
@@ -115,6 +116,7 @@ def captured_tensors(op: Operation) -> Iterator[Tensor]:
 
 
 def _check_values(op: Operation) -> None:
+    """Refuse an operation with handles, unsupported dtypes, or values known to be too large."""
     check_handles(op)
     for tensor in (*op.inputs, *op.outputs):
         check_dtype(tensor.dtype, op)

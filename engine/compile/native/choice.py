@@ -1,9 +1,9 @@
-"""The choice between a native program and the operations that it stands for, which run if it does not.
+"""The choice between a native program and the operations that it replaces, which run if the program does not.
 
-    ok, *results = Native(*what the operations use)
-    results = Cond(ok, results, the operations as they were)
+    ok, *results = Native(*inputs)
+    results = Cond(ok, results, the replaced operations)
 
-A program that can not go with the arrays of a step, or gives up on the way, has done nothing that shows.
+A program that does not support a step's arrays, or gives up on the way, has had no visible effect.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ def choose(
     controls: Iterable[Operation] = (),
     **attrs: Any,
 ) -> Operation:
-    """Append a Cond of what a program gives, for which its last branch is ready, and what operations give.
+    """Append a Native and a Cond; the branch of the program's results is complete, the other one still empty.
 
     Parameters
     ----------
     like : Operation
-        Whose region, device and line they have.
+        Source of the region, device and line of both.
     name : str
-        Of the operations as one.
+        Name of the replaced operations as a whole.
     results : sequence of Tensor
-        What is wanted of them.
+        The results of the replaced operations.
     program : NativeProgram
     inputs : sequence of Tensor
-        What the program takes.
+        Inputs of the program.
     controls : iterable of Operation, optional
-        What it waits for besides.
+        Further operations that the program waits for.
     **attrs
         Attributes of the Cond.
     """
@@ -63,12 +63,12 @@ def choose(
 
 
 def is_choice(op: Operation) -> bool:
-    """Whether an operation is such a Cond."""
+    """Return True for a Cond made by `choose`."""
     return op.is_cond and "program" in op.inputs[0].op.attrs
 
 
 def move_into(operations: Sequence[Operation], results: Sequence[Tensor], region: Region) -> None:
-    """Make operations all that a branch does."""
+    """Move operations into a branch, and make `results` the branch's results."""
     region.operations, region.results = list(operations), list(results)
     for op in operations:
         op.region = region

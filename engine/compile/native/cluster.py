@@ -1,8 +1,8 @@
 """Clusters: connected operations that only compute become one native program, without a token for each value.
 
-The operations of a cluster are alive and dead together, and wait for the same sources (`waiting.py`), so that nothing
-is delayed and nothing dies that did not before. Others wait for results alone: what has control inputs, or is one, is
-left out. A Cond whose branches only compute is an operation like others.
+The operations of a cluster are alive and dead together, and wait for the same sources (`waiting.py`), so no result is
+delayed and none is newly dead. Other operations wait only for results: operations with control inputs, or named in
+control inputs, are left out. A Cond whose branches only compute counts as an operation.
 
 See docs/design/0029-clusters.md.
 """
@@ -33,20 +33,20 @@ from .translate import translate_cluster
 from .waiting import Waiting
 
 MOST = 150  # operations of a cluster: LLVM compiles no more steps
-MOST_MOVED = 0.5  # values that a cluster takes and gives, for each operation: to copy one costs what two tokens do
-FEWEST = 8  # that compute: fewer cost less than a program whose inputs and results are copied
-_MOST_ROUNDS = 4  # in which operations of a region are left out since what they look at is in no cluster with them
+MOST_MOVED = 0.5  # inputs and results of a cluster, per operation: copying a value costs as much as two tokens
+FEWEST = 8  # computing operations: fewer cost less than copying the inputs and results of a program
+_MOST_ROUNDS = 4  # rounds of dropping operations of a region whose steps depend on values unknown to their cluster
 _TOO_FEW = f"is one of fewer than {FEWEST} that belong together"
 _UNEVEN = "waits for what only one of its branches uses"
 _TOO_LITTLE = "is one of some that compute too little for what they take and give"
 
 
 def cluster(program: Program, settings: Settings) -> Program:
-    """Put native programs in front of clusters; the program is changed.
+    """Add native programs for clusters; `program` is changed.
 
-    Its `not_clustered` says of operations that are in none why.
+    Its `not_clustered` records why operations are in no cluster.
     """
-    # Where saved values may be elsewhere, who reads them may have to wait.
+    # Where saved values may be elsewhere, reads of them may have to wait.
     if not any(op.attrs.get("swap_memory") for op in program.graph.root.walk()):
         _Clusters(program, settings).run()
     return program
@@ -54,7 +54,7 @@ def cluster(program: Program, settings: Settings) -> Program:
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """A cluster, which of its results are wanted, and the Cond that gives them now."""
+    """A cluster, its results that are used outside, and the Cond that now returns them."""
 
     operations: list[Operation]
     results: list[Tensor]
@@ -62,6 +62,8 @@ class _Chosen:
 
 
 class _Clusters:
+    """Clusters of one program."""
+
     def __init__(self, program: Program, settings: Settings) -> None:
         self.program = program
         self.settings = settings
@@ -75,7 +77,7 @@ class _Clusters:
         self.waiting = Waiting(self.captured, self.candidates.found.__contains__)
 
     def run(self) -> None:
-        """Find the clusters of all regions, then put programs in front of them."""
+        """Find the clusters of all regions, then add programs for them."""
         root = self.program.graph.root
         self.candidates.note(root)
         self.waiting.region(root)
@@ -83,6 +85,7 @@ class _Clusters:
         reasons = self.candidates.reasons
         reasons.update(dict.fromkeys(self.waiting.uneven, _UNEVEN))
         self.program.not_clustered = {f"{op.name} ({op.type})": reason for op, reason in reasons.items()}
+        # Operations move only now: finding clusters needs them in place.
         pairs = [pair for each in chosen for pair in zip(each.results, each.cond.outputs, strict=True)]
         substitute(self.program, dict(pairs))
         for each in chosen:
@@ -90,7 +93,7 @@ class _Clusters:
         self._tidy({each.cond.region for each in chosen}, {op for each in chosen for op in each.operations})
 
     def _region(self, region: Region) -> Iterator[list[Operation]]:
-        """Yield the clusters of a region, and of those of its operations that are in none; its sources are known."""
+        """Yield the clusters of a region and of those inside; the sources of the region's operations are known."""
         clustered: set[Operation] = set()
         for group in self._sets(region):
             clustered.update(group)
@@ -104,20 +107,21 @@ class _Clusters:
                     yield from self._region(inner)
 
     def _sets(self, region: Region) -> list[list[Operation]]:
-        """Return the sets of a region, once no operation is left in one that looks at what the others do not know."""
+        """Return the sets of a region, without operations that depend on values unknown to the rest of their set."""
         for _ in range(_MOST_ROUNDS):
             members = self.candidates.found.intersection(region.operations) - self.waiting.uneven
             groups = _Sets(region, members, self.captured, self.waiting, self.apart).parts()
             looking = [op for group in groups for op in self._looking(group)]
             if not looking:
                 break
+            # Dropping an operation makes it a source, which changes the sources of others: another round.
             for op in looking:
                 self.candidates.drop(op, "looks at a value that may be another one each time")
             self.waiting.region(region)
         return [group for group in groups if self._is_large_enough(group) and self.candidates.found.issuperset(group)]
 
     def _looking(self, group: Iterable[Operation]) -> Iterator[Operation]:
-        """Yield the operations of a set that look at values which do not only depend on shapes."""
+        """Yield the operations of a set whose steps depend on values other than shapes and constants."""
         known: set[Operation] = set()
         for op in group:
             inside = [op, *(inner for region in op.regions for inner in region.walk())]
@@ -134,7 +138,7 @@ class _Clusters:
         return False
 
     def _choose(self, group: list[Operation]) -> Iterator[_Chosen]:
-        """Yield a cluster with the choice between it and a program, if there is a program."""
+        """Yield the cluster with its Cond, if the operations can be a program worth running; else record the reason."""
         results = self._wanted(group)
         try:
             program, inputs = translate_cluster(group, results, self.settings, self.candidates.computations)
@@ -156,10 +160,11 @@ class _Clusters:
         return [t for t in outputs if self.kept[t] > own[t] or not inside.issuperset(t._consumers)]
 
     def _move(self, each: _Chosen) -> None:
-        """Make the operations of a cluster what is done if its program does not run, and give them constants there."""
+        """Move the operations of a cluster into the branch without the program, with copies of constants."""
         branch = each.cond.regions[0]
         move_into(each.operations, each.results, branch)
         substitute_in(branch, dict(zip(each.cond.outputs, each.results, strict=True)))
+        # A constant captured from outside would cost a Switch each; a copy in the branch costs nothing.
         constants = {
             tensor: copied(tensor.op, branch, ()).outputs[0]
             for tensor in dict.fromkeys(t for op in list(branch.walk()) for t in _used(op))
@@ -169,7 +174,7 @@ class _Clusters:
         branch.operations = topological_order(branch.operations)
 
     def _tidy(self, regions: set[Region], moved: set[Operation]) -> None:
-        """Have the operations of regions in order, without those that are elsewhere, and constants for these alone."""
+        """Sort the operations of regions, and remove moved operations and constants without further use."""
         for region in regions:
             left = [op for op in region.operations if op not in moved and not self._is_unused(op)]
             region.operations = topological_order(left)
@@ -196,7 +201,7 @@ class _Sets(ConnectedSets):
         super().__init__(region.operations, members, captured)
 
     def parts(self) -> list[list[Operation]]:
-        """Return the sets, cut where they are too large, in the region's order, so that parts wait one way only."""
+        """Return the sets, cut to MOST operations in the region's order, so that parts wait in one direction."""
         found: list[list[Operation]] = []
         for group in self.sets():
             size = MOST + 1
@@ -223,11 +228,11 @@ def _are_known(tensors: Iterable[Tensor], known: Container[Operation]) -> bool:
 
 
 def _used(op: Operation) -> list[Tensor]:
-    """Return the tensors that an operation uses, or its regions give."""
+    """Return the inputs of an operation and the results of its regions."""
     return [*op.inputs, *(t for region in op.regions for t in region.results)]
 
 
 def _weight(op: Operation) -> int:
-    """Return for how many operations that compute one stands."""
+    """Return the number of computing operations that an operation counts for, including those in its regions."""
     inside = (inner for region in op.regions for inner in region.walk())
     return int(op.role is not Role.IDENTITY) + sum(inner.role is not Role.CONST for inner in inside)

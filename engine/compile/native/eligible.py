@@ -1,4 +1,4 @@
-"""Which operations a native program can hold, or why not."""
+"""Eligibility of operations for native programs, and reasons for refusal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HANDLES = frozenset({dtypes.resource, dtypes.series})
 
 
 class NotNative(Exception):
-    """Why operations are not a native program: one of them, and what is the matter with it."""
+    """Refusal of a native program: an operation, and the reason why it prevents the program."""
 
     def __init__(self, op: Operation, reason: str) -> None:
         super().__init__(f"{op.name} ({op.type}) {reason}")
@@ -28,12 +28,12 @@ class NotNative(Exception):
 
 
 def computation_of(op: Operation, settings: Settings, rules: Rules = ON_CPU) -> Computation:
-    """Return what a program knows of an operation that only computes.
+    """Return the Computation of an operation that only computes.
 
     Raises
     ------
     NotNative
-        If it does more, or a step can not repeat what it does.
+        If the operation does more, or no kernel of it can be a step.
     """
     definition = op.definition
     check_handles(op)
@@ -53,7 +53,7 @@ def computation_of(op: Operation, settings: Settings, rules: Rules = ON_CPU) -> 
 
 
 def check_handles(op: Operation) -> None:
-    """Refuse what takes or gives other things than arrays."""
+    """Refuse operations with handles among their inputs or outputs."""
     for tensor in (*op.inputs, *op.outputs):
         if tensor.dtype in HANDLES:
             raise NotNative(op, f"has values of dtype {tensor.dtype.name}")
@@ -65,12 +65,12 @@ def _check_dtypes(op: Operation, rules: Rules) -> None:
 
 
 def check_dtype(dtype: DType, op: Operation, rules: Rules = ON_CPU) -> None:
-    """Refuse a dtype that registers can not have."""
+    """Refuse a dtype that registers cannot have."""
     numpy = dtype.numpy
     if numpy is not None and not rules.has_dtype(np.dtype(numpy)):
         raise NotNative(op, f"has values of dtype {dtype.name}")
 
 
 def may_be_dead(tensor: Tensor) -> bool:
-    """Whether a tensor is what one branch of a Cond saves, which may not be there although the loop is."""
+    """Return True for a value saved by one branch of a Cond, and for its reads: dead where another branch ran."""
     return tensor.op.is_cond and tensor.index >= num_results(tensor.op) or bool(tensor.op.attrs.get("maybe"))

@@ -1,4 +1,4 @@
-"""What may be in a native program, by what runs it: kernels in C on a CPU, one written in CUDA C on a GPU."""
+"""Rules for operations in native programs, by target: kernels in C on a CPU, one kernel in CUDA C on a GPU."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ Dtypes = Sequence[np.dtype[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What may be in a program.
+    """Rules for the operations of a program.
 
     Attributes
     ----------
     language : str
-        What the kernels of operations are written in.
+        Language of the operations' kernels.
     values_read : callable
-        Returns the inputs of operations of a type of which a kernel must know the values; None if that depends on more.
+        ``values_read(type)`` returns the inputs whose values a kernel of this type must know in advance; None if
+        that depends on more, so that the kernel cannot be a step.
     has_kernel : callable
-        Says whether an operation has a kernel for the dtypes of its inputs and outputs.
+        ``has_kernel(computation, given, made, settings)`` is True if a kernel exists for these input and output dtypes.
     has_dtype : callable
-        Says whether registers may have a dtype.
+        ``has_dtype(dtype)`` is True if registers may have a dtype.
     """
 
     language: str

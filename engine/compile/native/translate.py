@@ -1,4 +1,4 @@
-"""A loop, or a cluster of operations, as a native program."""
+"""Translation of a loop, or of a cluster of operations, to a native program."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from ...kernels.native.program import Code, Computation, Instruction, NativeProg
 from .eligible import HANDLES, NotNative, check_dtype, computation_of, may_be_dead
 from .rules import ON_CPU, Rules
 
-_OUTSIDE = -2  # the loop of registers that are not made anew
-_COUNTED = frozenset({"GET", "PUT"})  # which iteration it was stands in the messages of a TensorArray
+_OUTSIDE = -2  # in place of a loop, for registers that are written only once per run
+_COUNTED = frozenset({"GET", "PUT"})  # instructions whose error messages name the iteration
 
 
 def translate(op: Operation, settings: Settings, rules: Rules = ON_CPU) -> tuple[NativeProgram, list[Tensor]]:
-    """Return the program of a loop, and the tensors it takes: initial values, then what the loop uses from outside.
+    """Return the program of a loop, and its inputs: initial values, then tensors captured from outside.
 
     Raises
     ------
     NotNative
-        If an operation in the loop can not be part of a program.
+        If an operation in the loop cannot be part of a program.
     """
     return _Translator([op], settings, rules=rules).whole_loop()
 
@@ -44,19 +44,41 @@ def translate_cluster(
     settings: Settings,
     computations: Mapping[Operation, Computation],
 ) -> tuple[NativeProgram, list[Tensor]]:
-    """Return the program of operations of one region, in order, that gives some of their results, and what it takes.
+    """Return the program of operations of one region, in order, which returns `results`; and the program's inputs.
 
-    `computations` are those of the operations, and of what is in them.
+    `computations` has the Computations of the operations, and of operations in their regions.
 
     Raises
     ------
     NotNative
-        If one of them can not be part of it.
+        If an operation cannot be part of a program.
     """
     return _Translator(operations, settings, computations).whole_cluster(results)
 
 
 class _Translator:
+    """Translator of one loop or cluster.
+
+    Attributes
+    ----------
+    loops : list of int
+        For each register, the first instruction of the innermost loop that writes it.
+    around : list of int
+        For each instruction, the first instruction of the innermost loop around it.
+    saved : dict of Tensor to list of int
+        The series that a tensor is written to.
+    slots : dict of int to int
+        By series, the register with the number of the slot to write.
+    flat : dict of Operation to int
+        By inner loop, the register that counts its iterations over all runs.
+    parts : dict of Tensor to (int, int)
+        For a series that is an element of another, the outer series and the slot.
+    placed : list of (int, Tensor, Tensor)
+        Saves with an index: the series, the value and the slot.
+    results : dict of Tensor to int
+        The registers of the outermost loop's saved outputs.
+    """
+
     def __init__(
         self,
         operations: Sequence[Operation],
@@ -65,28 +87,28 @@ class _Translator:
         rules: Rules = ON_CPU,
     ) -> None:
         self.rules = rules
-        self.computations = computations  # of operations, as far as they are known
+        self.computations = computations  # by operation, where known in advance
         self.operations = operations
         self.op = operations[-1]  # the loop, or the last of a cluster
         self.made = {t for op in operations for t in op.outputs}
         self.inner = {region for op in operations for region in op.regions}
         self.settings = settings
         self.registers: list[tuple[str, np.dtype[Any] | None]] = []
-        self.homes: set[int] = set()  # registers that values are moved to
-        self.loops: list[int] = []  # for each register, the first instruction of the innermost loop that it is made in
+        self.homes: set[int] = set()  # registers that are the target of a MOVE
+        self.loops: list[int] = []
         self.loop = -1
         self.instructions: list[Instruction] = []
-        self.around: list[int] = []  # for each instruction, the first of the innermost loop around it
+        self.around: list[int] = []
         self.constants: dict[int, Any] = {}
         self.captures: list[Tensor] = []
         self.of: dict[Tensor, int] = {}
-        self.saved: dict[Tensor, list[int]] = {}  # the series that a tensor is written to
-        self.slots: dict[int, int] = {}  # by series, the register that numbers the slot which is written to
-        self.flat: dict[Operation, int] = {}  # by loop in the loop, the register that counts all its iterations
-        self.parts: dict[Tensor, tuple[int, int]] = {}  # series in slots: the series around them, and the slot
-        self.placed: list[tuple[int, Tensor, Tensor]] = []  # series, and what is written to them where
-        self.results: dict[Tensor, int] = {}  # the registers of these series, by result of the loop
-        self.count = -1  # register that counts the iterations of the loop
+        self.saved: dict[Tensor, list[int]] = {}
+        self.slots: dict[int, int] = {}
+        self.flat: dict[Operation, int] = {}
+        self.parts: dict[Tensor, tuple[int, int]] = {}
+        self.placed: list[tuple[int, Tensor, Tensor]] = []
+        self.results: dict[Tensor, int] = {}
+        self.count = -1  # register that counts the iterations of the innermost loop
         self.special = {
             Code.ADD_PRODUCT: self.add_product,
             Code.GET: self.get,
@@ -115,7 +137,7 @@ class _Translator:
         trips: tuple[int, int, int] | None = None,
         is_cluster: bool = False,
     ) -> tuple[NativeProgram, list[Tensor]]:
-        """Return what was translated, and the tensors it takes."""
+        """Return the finished program, and the tensors it takes."""
         outputs = tuple(self.of[t] for t in results)
         _mark_last(self.instructions, self.around, self.loops, {*outputs, *self.constants}, self.homes)
         program = NativeProgram(
@@ -133,7 +155,7 @@ class _Translator:
         return program, self.captures
 
     def trips(self) -> tuple[int, int, int] | None:
-        """Return what says how often the loop runs, as `NativeProgram.trips`."""
+        """Return the registers of start and limit, and the step, of the loop's counter (see `NativeProgram.trips`)."""
         predicate, body = self.op.regions
         test = predicate.results[0].op
         if test.region is not predicate or len(test.inputs) != 2:
@@ -152,7 +174,7 @@ class _Translator:
         return None
 
     def new(self, dtype: DType, name: str = "", op: Operation | None = None) -> int:
-        """Return a new register."""
+        """Return a new register, written in the current loop."""
         numpy = dtype.numpy
         check_dtype(dtype, op or self.op, self.rules)
         self.registers.append((name, None if numpy is None else np.dtype(numpy)))
@@ -171,7 +193,7 @@ class _Translator:
         return register
 
     def is_inside(self, tensor: Tensor) -> bool:
-        """Whether a tensor is made in the loop, or by the cluster."""
+        """Return True if a tensor is computed in the loop, or by the cluster."""
         return tensor in self.made or not self.inner.isdisjoint(tensor.region.ancestors())
 
     def constant(self, tensor: Tensor) -> int:
@@ -227,14 +249,14 @@ class _Translator:
         self.bind(op.outputs, outputs)
 
     def bind(self, tensors: Sequence[Tensor], registers: Sequence[int]) -> None:
-        """Note in which registers tensors are, and save those that are to be."""
+        """Record the registers of tensors, and append the PUSHes of tensors to save."""
         for tensor, register in zip(tensors, registers, strict=True):
             self.of[tensor] = register
             for series in self.saved.get(tensor, ()):
                 self.add(Code.PUSH, [register, self.slots[series]], [series])
 
     def add_product(self, op: Operation) -> None:
-        """Translate an addition to a sum of products, whose register stays the same."""
+        """Translate the addition of a product to a running sum, whose register stays the same."""
         inputs = self.values(op.inputs)
         self.add(Code.ADD_PRODUCT, inputs)
         self.bind(op.outputs, inputs[:1])
@@ -255,7 +277,7 @@ class _Translator:
         self.bind(op.outputs, [flow])
 
     def read(self, op: Operation) -> None:
-        """Translate a read of what another loop has saved."""
+        """Translate a read of a value saved by another loop."""
         series = op.inputs[0]
         if op.outputs[0].dtype in HANDLES:
             self.read_series(op)
@@ -275,14 +297,14 @@ class _Translator:
         self.bind(op.outputs, [result])
 
     def read_series(self, op: Operation) -> None:
-        """Translate a read of a series from a slot of another, of which only slots are read."""
+        """Record the slot of a series in another series; later reads take elements of the inner series."""
         series, index = op.inputs
         if self.is_inside(series):
             raise NotNative(op, "reads what is saved in the loop itself")
         self.parts[op.outputs[0]] = self.value(series), self.value(index)
 
     def while_loop(self, op: Operation) -> None:
-        """Translate a loop: its variables have registers, to which each iteration moves the next values."""
+        """Translate a loop: each variable has a register, to which iterations move the variable's next value."""
         predicate, body = op.regions
         inits = self.values(op.inputs)
         nests = self.begin_nests(op) if op is not self.op and saved_outputs(op) else []
@@ -297,6 +319,7 @@ class _Translator:
         own = self.begin_saving(op)
         begins = [*counts, *self.begin_counting(op)]
         self.loop = outside
+        # The initial moves come before the loop's first instruction, so they are not written in the loop.
         self.move((*inits, *(self.zero() for _ in begins)), (*variables, *begins))
         self.loop = start
         self.of.update(zip(predicate.params, variables, strict=True))
@@ -310,6 +333,7 @@ class _Translator:
                 self.add(Code.PUSH, self.values([value, index]), [series])
         self.move(self.values(body.results), variables)
         for count in (*counts, *([self.flat[op]] if op in self.flat else [])):
+            # Counted after the moves and before the jump: PUSH and GET of this iteration have used the old number.
             self.add(Code.COUNT, (), [count])
         self.add(Code.JUMP, targets=(start,), name=op.name)
         count, self.loop, self.count = self.count, outside, count_outside
@@ -321,14 +345,14 @@ class _Translator:
             self.end_nests(op, nests, count)
 
     def begin_counting(self, op: Operation) -> list[int]:
-        """Return registers that count, in the whole run, the iterations of loops in the outermost that save values."""
+        """Return registers that count the iterations of inner loops with saved values, over the outermost loop."""
         inner = [each for region in op.regions for each in region.walk() if each.is_while and saved_outputs(each)]
         if op is self.op:
             self.flat = {each: self.new(dtypes.int64, f"{each.name}/all") for each in inner}
         return list(self.flat.values()) if op is self.op else []
 
     def begin_nests(self, op: Operation) -> list[tuple[int, int, list[int]]]:
-        """Give what an inner loop saves series for all its runs; return where a run begins, these, and their goals."""
+        """Create series for all runs of an inner loop; return each with the run's first slot and its targets."""
         nests = []
         first = self.new(dtypes.int64, f"{op.name}/first")
         self.add(Code.MOVE, [self.flat[op]], [first])
@@ -345,7 +369,7 @@ class _Translator:
         return nests
 
     def end_nests(self, op: Operation, nests: list[tuple[int, int, list[int]]], count: int) -> None:
-        """Write what a run of a loop in the loop has saved to the series around it, and how often it ran."""
+        """Append the slots written in a run of an inner loop to outer series, and bind the trip count."""
         for first, rows, outer in nests:
             for series in outer:
                 self.add(Code.NEST, [first, self.flat[op], self.slots[series], rows], [series])
@@ -354,7 +378,7 @@ class _Translator:
                 self.bind([tensor], [count])
 
     def move(self, sources: Sequence[int], targets: Sequence[int]) -> None:
-        """Give registers the values of others; handles stay in theirs."""
+        """Append a MOVE between registers; NotNative if a handle would change its register."""
         pairs = list(zip(sources, targets, strict=True))
         if any(source != target and self.registers[target][1] is None for source, target in pairs):
             raise NotNative(self.op, "hands a handle from one loop variable to another")
@@ -369,7 +393,7 @@ class _Translator:
         return register
 
     def begin_saving(self, op: Operation) -> list[Tensor]:
-        """Give what the loop saves, or how often it runs, registers; return what it, or a loop in it, saves."""
+        """Create registers for the saved values and the trip count of a loop; return the tensors to save."""
         own = []
         for saved, tensor in zip(saved_outputs(op), op.outputs[num_results(op) :], strict=True):
             if saved.kind == "trip":
@@ -391,7 +415,7 @@ class _Translator:
         return list(dict.fromkeys(own))
 
     def save_what_is_there(self, body: Region, own: Sequence[Tensor]) -> None:
-        """Save what a loop saves that is made outside of it."""
+        """Append the PUSHes of saved tensors that come from outside of the loop."""
         for tensor in own:
             if not body.encloses(tensor.region):
                 register = self.value(tensor)
@@ -399,7 +423,7 @@ class _Translator:
                     self.add(Code.PUSH, [register, self.slots[each]], [each])
 
     def cond(self, op: Operation) -> None:
-        """Translate a branch: each moves its results to the same registers."""
+        """Translate a Cond: each branch moves its results to the same registers."""
         first = num_results(op)
         results = [self.new(t.dtype, t.op.name, op) for t in op.outputs[:first]]
         self.move_saved(op)
@@ -417,22 +441,22 @@ class _Translator:
         self.bind(op.outputs[:first], results)
 
     def move_saved(self, op: Operation) -> None:
-        """Have what is there in one branch alone be saved in that branch."""
+        """Move the saving of a branch's saved value into that branch, where the value is computed."""
         for saved, tensor in zip(saved_outputs(op), op.outputs[num_results(op) :], strict=True):
             if tensor in self.saved and saved.value is not None:
                 self.saved.setdefault(saved.value, []).extend(self.saved.pop(tensor))
                 if not op.regions[saved.branch].encloses(saved.value.region):
-                    raise NotNative(op, "saves in a branch what is made in front of it")
+                    raise NotNative(op, "saves in a branch what is made before it")
 
 
 @cache
 def _has_llvm() -> bool:
-    """Whether LLVM is installed, which is not loaded before a loop wants it."""
+    """Return True if LLVM is installed; it is imported only when a loop needs it."""
     return is_installed("llvmlite")
 
 
 def _is_counted(op: Operation) -> bool:
-    """Whether the number of an iteration is asked for."""
+    """Return True if the loop needs the number of the iteration."""
     return bool(saved_outputs(op)) or any(
         each.definition.instruction in _COUNTED for r in op.regions for each in r.walk()
     )
@@ -445,17 +469,17 @@ def _mark_last(
     kept: set[int],
     homes: set[int],
 ) -> None:
-    """Say of each input whether its value may be overwritten then.
+    """Mark each input of an instruction whose value may be overwritten there.
 
-    It may where nothing reads it later, if each iteration of the loops around makes it anew. What a loop variable holds
-    is made anew at the end of the loop's body, so what reads it behind the loop does not matter there; it does for the
-    predicate, after which the loop may end.
+    A value may be overwritten if no later instruction reads it and each iteration of the loops around computes it
+    anew. A loop variable is written at the end of the loop's body, so its reads after the loop do not matter inside the
+    body; they do for the predicate, after which the loop may end.
     """
     read: set[int] = set(kept)
-    behind: dict[int, set[int]] = {}  # the variables of a loop that are read behind it
+    behind: dict[int, set[int]] = {}  # by loop, its variables that are read after it
     for i in reversed(range(len(instructions))):
         each = instructions[i]
-        if each.code is Code.JUMP and each.targets[0] <= i:  # the end of a loop, whose variables are moved to in front
+        if each.code is Code.JUMP and each.targets[0] <= i:  # the end of a loop, after MOVEs to its variables
             behind[each.targets[0]] = {r for r in homes & read if loops[r] == each.targets[0]}
             read -= behind[each.targets[0]]
         elif each.code is Code.UNLESS:

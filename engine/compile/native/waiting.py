@@ -1,12 +1,12 @@
-"""What the operations of a program wait for that comes late: sets of *sources*.
+"""Sources: the slow operations that each operation of a program waits for.
 
-A cluster waits for all that one of its operations waits for. So that it delays nothing, all of them must wait for the
-same sources: operations that are awaited, have effects, or take long, as loops do. What only computes and takes no time
-worth mentioning is no source, but hands on what its inputs wait for. Who waits for a source waits for all that this has
-waited for, so that the last sources of a way stand for all on it.
+A cluster waits for the union of its operations' inputs. To delay nothing, all operations of a cluster must wait for the
+same sources: operations that are awaited, have effects, or take long, as loops do. An operation that only computes, in
+negligible time, is no source, but forwards the sources of its inputs. An operation that waits for a source also waits
+for the earlier sources of that source, so the last sources of a path stand for all of the path.
 
-In a loop a variable is a source of its own if its next value waits for one: the iterations would not overlap if what
-waits for the variable held back what does not. Variables with the same sources are one.
+In a loop a variable is a source of its own if its next value waits for a source: iterations would not overlap if
+operations that wait for the variable held back others. Variables with equal sources share one.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ class Waiting:
     Parameters
     ----------
     captured : dict
-        What regions use from outside, as far as that is known.
+        Tensors that regions use from outside, filled in on demand.
     may_cluster : callable
-        Whether an operation may be in a cluster, for all that it is itself.
+        ``may_cluster(op)`` is True if an operation qualifies for a cluster by itself.
 
     Attributes
     ----------
     of : dict of Operation to frozenset of Operation
-        What the results of an operation wait for; a source waits for itself.
+        The sources that an operation's results wait for; a source waits for itself.
     uneven : set of Operation
-        Conds that would wait for more than their predicate does, were they in a cluster, and so are sources.
+        Conds that in a cluster would wait for more than their predicate; they are sources instead.
     """
 
     def __init__(self, captured: Captured, may_cluster: Callable[[Operation], bool]) -> None:
@@ -48,11 +48,11 @@ class Waiting:
         self.uneven: set[Operation] = set()
         self._captured = captured
         self._may_cluster = may_cluster
-        self._is_trial = False  # each variable of a loop is taken for a source, and no Cond is told to be uneven
-        self._behind: dict[Operation, Sources] = {}  # by source, what it waits for
+        self._is_trial = False  # in a trial each loop variable is its own source, and no Cond is recorded as uneven
+        self._behind: dict[Operation, Sources] = {}  # the earlier sources of each source
 
     def region(self, region: Region) -> None:
-        """Find the sources of the operations of a region; those of the regions around it are known."""
+        """Find the sources of the operations of a region; the sources of outer regions are known."""
         for op in region.operations:
             if not op.is_param:
                 self.of[op] = self._handed_on(op, self._before(op))
@@ -66,7 +66,7 @@ class Waiting:
                 self.region(region)
 
     def _loop(self, op: Operation) -> None:
-        """Take each variable for a source to see what its next value waits for; then find the sources in earnest."""
+        """Find late variables, in a trial with each variable as a source; then find the sources in earnest."""
         body = op.regions[1]
         inits = [self.of[t.op] for t in op.inputs]
         self._is_trial = True
@@ -76,7 +76,7 @@ class Waiting:
         self._assume(op, self._variables([p.op for p in body.params], inits, nexts))
 
     def _assume(self, op: Operation, variables: Sequence[Sources]) -> None:
-        """Find the sources of what is in a loop if its variables have some."""
+        """Find the sources of the operations in a loop, assuming those of its variables."""
         for region in op.regions:
             self.of.update(zip((p.op for p in region.params), variables, strict=True))
             self.region(region)
@@ -91,7 +91,7 @@ class Waiting:
         ]
 
     def _before(self, op: Operation) -> Sources:
-        """Return the sources that an operation waits for, without those that others of them have waited for."""
+        """Return the sources that an operation waits for, without those implied by others of them."""
         found = {self.of.get(each, NOTHING) for each in uses(op, self._captured)}
         if len(found) == 1:
             return found.pop()
@@ -103,18 +103,19 @@ class Waiting:
         return is_choice and before != self.of.get(op.inputs[0].op, NOTHING)
 
     def _handed_on(self, op: Operation, before: Sources) -> Sources:
-        """Return the sources of an operation's results."""
+        """Return the sources of an operation's results: itself for a source, otherwise those of its inputs."""
         if self._is_uneven(op, before):
             self.uneven.add(op)
         elif len(before) <= _MOST and (self._may_cluster(op) or _takes_no_time(op)):
             return before
         behind = before.union(*(self._behind.get(s, NOTHING) for s in before))
+        # A large set is cut to the direct sources: `_before` then keeps redundant sources, which is only coarser.
         self._behind[op] = behind if len(behind) <= _MOST * _MOST else before
         return frozenset([op])
 
 
 def _late(params: list[Operation], inits: list[Sources], nexts: list[Sources]) -> set[Operation]:
-    """Return the variables of a loop whose next values wait for what their initial values do not."""
+    """Return the loop variables whose next values wait for sources that their initial values do not wait for."""
     begins = dict(zip(params, inits, strict=True))
     found = {
         param: {begins[s] if s in begins else frozenset([s]) for s in sources}
@@ -122,13 +123,14 @@ def _late(params: list[Operation], inits: list[Sources], nexts: list[Sources]) -
     }
     late = {param for param, each in found.items() if not all(s <= begins[param] for s in each)}
     waits_for = {param: begins.keys() & sources for param, sources in zip(params, nexts, strict=True)}
+    # A variable computed from a late variable is late as well.
     while more := {param for param, each in waits_for.items() if param not in late and each & late}:
         late |= more
     return late
 
 
 def _takes_no_time(op: Operation) -> bool:
-    """Whether an operation gives its results as soon as its inputs are there."""
+    """Return True if an operation has its results as soon as its inputs, as reads and writes of state do."""
     if op.role is not Role.KERNEL:
         return op.role in _HAND_ON
     effects = op.definition.effects

@@ -1,12 +1,12 @@
-"""Put a native program in front of each loop that can be one, which stays for when the program does not run.
+"""Add a native program for each eligible loop; the loop remains for runs that the program declines.
 
 A loop becomes
 
-    ok, *results = Native(*initial values, *what the loop uses from outside)
+    ok, *results = Native(*initial values, *captured tensors)
     results = Cond(ok, results, the loop as it was)
 
-A program that can not go with the arrays of a step, or gives up on the way, has done nothing that shows, so then the
-loop runs as ever: with its tags, its errors, and its lines.
+A program that does not support a step's arrays, or gives up on the way, has had no visible effect; then the loop runs
+as usual, with its tags, its errors, and its lines.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .translate import translate
 
 
 def run_natively(program: Program, settings: Settings, rules: Rules = ON_CPU) -> Program:
-    """Put native programs in front of loops, the outermost that can be one; the given program is changed."""
+    """Add native programs for the outermost eligible loops; `program` is changed."""
     conds = {op: _either(op, *found) for op, found in list(_outermost(program.graph.root, settings, rules))}
     if conds:
         _use(program, conds)
@@ -39,7 +39,7 @@ def run_natively(program: Program, settings: Settings, rules: Rules = ON_CPU) ->
 
 
 def can_be_native(loop: Operation, settings: Settings) -> bool:
-    """Whether a loop can be a native program on a CPU, as it is now."""
+    """Return True if a loop in its current form can be a native program on a CPU."""
     try:
         translate(loop, settings)
     except NotNative:
@@ -48,7 +48,7 @@ def can_be_native(loop: Operation, settings: Settings) -> bool:
 
 
 def _use(program: Program, conds: dict[Operation, Operation]) -> None:
-    """Use Conds in place of the loops that are their keys."""
+    """Replace loops, the keys of `conds`, by Conds in data and control inputs and among targets."""
     pairs = [zip(op.outputs, cond.outputs, strict=True) for op, cond in conds.items()]
     substitute(program, {old: new for each in pairs for old, new in each})
     for op in program.graph.root.walk():
@@ -57,7 +57,7 @@ def _use(program: Program, conds: dict[Operation, Operation]) -> None:
 
 
 def _sort(region: Region, conds: dict[Operation, Operation]) -> None:
-    """Put what was appended to a region where the loops stand."""
+    """Move the Natives and Conds from the end of a region to the positions of their loops."""
     found = [conds[op] for op in region.operations if op in conds]
     made = {each for cond in found for each in (cond, cond.inputs[0].op)}
     old = [op for op in region.operations if op not in made]
@@ -67,7 +67,7 @@ def _sort(region: Region, conds: dict[Operation, Operation]) -> None:
 def _outermost(
     region: Region, settings: Settings, rules: Rules
 ) -> Iterator[tuple[Operation, tuple[NativeProgram, list[Tensor]]]]:
-    """Yield the loops that can be native and are in no other that can, with what `translate` returns for them."""
+    """Yield the outermost loops that can be native, with the results of `translate`; mark others with the reason."""
     for op in region.operations:
         if op.is_while and op.outputs:
             try:
@@ -84,7 +84,7 @@ def _either(op: Operation, program: NativeProgram, inputs: list[Tensor]) -> Oper
 
 
 def _waits(op: Operation) -> list[Operation]:
-    """Return the operations that a loop, or an operation in it, must wait for."""
+    """Return the operations outside that a loop, or an operation in it, waits for by control inputs."""
     inside = dict.fromkeys([op, *(each for region in op.regions for each in region.walk())])
     return [c for each in inside for c in each.control_inputs if c not in inside]
 
