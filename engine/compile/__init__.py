@@ -1,4 +1,4 @@
-"""Compiling: the list of passes, and what they make of a program."""
+"""Compilation: the list of passes, from a program to a StepPlan."""
 
 from .pipeline import PIPELINE, Pass, compile_step, compile_until
 from .step_plan import DevicePlan, StepPlan, with_own_tables

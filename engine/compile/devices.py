@@ -1,4 +1,4 @@
-"""Rows of the pipeline that place a lowered program on the devices of a target and cut it."""
+"""Rows of the pipeline for placement and partition on the devices of a target."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from .lower.lowering import lower
 
 @public
 def liveness(tensors: Any) -> Any:
-    """Return the predicate under which a tensor is alive, in terms of the tensors that decide.
+    """Return the predicate under which a tensor is alive, in terms of the deciding tensors.
 
     An output that `switch` did not choose is dead, and so are results computed from it; `cond` and `while_loop` consist
     of switches. The predicate is found without running the graph. Tensors with equal predicates are alive and dead
@@ -56,8 +56,8 @@ def liveness(tensors: Any) -> Any:
 
     Notes
     -----
-    The rules are numbers 132 to 138 of the semantics: those of TensorFlow's deadness analysis, by which it chooses what
-    may be compiled together.
+    The rules are numbers 132 to 138 of the semantics: the rules of TensorFlow's deadness analysis, by which TensorFlow
+    chooses operations to compile together.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def _check(leaf: Any, first: Any) -> None:
 
 
 def _predicates(tensors: Sequence[Tensor]) -> dict[Tensor, Predicate]:
-    """Return the predicates of tensors of one graph."""
+    """Return the predicates of tensors of the same graph."""
     if not tensors:
         return {}
     graph = tensors[0].graph

@@ -1,6 +1,6 @@
 """Mark the takes of a step whose values only go to its caller: undone if the caller does not receive the values.
 
-A step that only fetches elements taken from a queue is a wait: cancelling it takes nothing from the queue.
+A step fetching only elements taken from a queue is a wait: a cancelled wait takes nothing from the queue.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def mark_fetched(program: Program) -> Program:
 
 
 def _users(program: Program) -> dict[Operation, list[Operation]]:
-    """Return the operations that read an operation's outputs, or wait for the operation, by operation."""
+    """Return the readers of each operation's outputs and the operations with a control input from it."""
     users: dict[Operation, list[Operation]] = defaultdict(list)
     for op in program.graph.root.walk():
         for source in op.control_inputs:
@@ -43,7 +43,7 @@ def _users(program: Program) -> dict[Operation, list[Operation]]:
 
 
 def _passing(operations: list[Operation], users: dict[Operation, list[Operation]]) -> set[Operation]:
-    """Return the operations that only forward values to the caller."""
+    """Return the operations between takes and the caller."""
     # Greatest fixed point: start with all candidates, drop those with another kind of user, and their sources again.
     passing = {op for op in operations if _computes_nothing(op)}
     work = list(passing)

@@ -45,14 +45,14 @@ def _waiting(program: Program) -> Waiting:
 
 
 def _finished(op: Operation, kept: Counter[Tensor], waiting: Waiting) -> list[tuple[Tensor, Tensor]]:
-    """Return the tensors that an operation with an epilogue replaces, each with its replacement."""
+    """Return the tensors replaced by an operation with an epilogue, each with its replacement."""
     if op.definition.summed:
         return _summed(op, waiting)
     return _extended(op, kept) if op.definition.epilogue else _masked(op, kept)
 
 
 def _summed(op: Operation, waiting: Waiting) -> list[tuple[Tensor, Tensor]]:
-    """Return the results of `op` and of a sum of its last input, each with its replacement by one operation."""
+    """Return the results of `op` and of a sum of its last input, each with its replacement by a joint operation."""
     rows = op.inputs[-1]
     if not rows.rank or rows.rank < 2 or rows.shape[-1] is None:
         return []
@@ -69,7 +69,7 @@ def _summed(op: Operation, waiting: Waiting) -> list[tuple[Tensor, Tensor]]:
 
 
 def _leads_to(first: Operation, op: Operation, waiting: Waiting) -> bool:
-    """Return True if `op` waits for `first`, or if the search for it gives up."""
+    """Return True if `op` waits for `first`, or if the search gives up."""
     found, left = {first}, [first]
     while left:
         here = left.pop()
@@ -86,7 +86,7 @@ def _leads_to(first: Operation, op: Operation, waiting: Waiting) -> bool:
 
 
 def _masked(op: Operation, kept: Counter[Tensor]) -> list[tuple[Tensor, Tensor]]:
-    """Return the masked result of an operation, with one of a kernel that takes the mask; none without a mask."""
+    """Return the masked result of an operation, with its replacement by a kernel with a mask; none without a mask."""
     result = op.outputs[0]
     mask = mask_of(result, kept)
     where = None if mask is None else above_zero(mask.inputs[0].op)
@@ -119,7 +119,7 @@ def _extended(op: Operation, kept: Counter[Tensor]) -> list[tuple[Tensor, Tensor
 
 
 def _joined_by(step: str, tensor: Tensor, kept: Counter[Tensor]) -> Tensor | None:
-    """Return the other operand of the only use of a tensor, if that use is a single step of this name."""
+    """Return the other operand of the only use of a tensor, if the user is a single step of this name."""
     _, steps = steps_of_user(tensor, kept)
     if [name for name, *_ in steps] != [step]:
         return None

@@ -1,11 +1,11 @@
-"""Fuse elementwise operations: connected operations that can run in one pass become one operation, `Fused`.
+"""Fuse elementwise operations: connected operations become a single operation, `Fused`, which runs in one pass.
 
 The operations of a set share their kind: rows, dtype and device. No path between two of them leaves the set
 (`engine/ir/connected.py`), so a fused operation never waits for its own results.
 
-The operations of a set are alive and dead together: otherwise live ones would die with dead ones. Operations that may
-be late are excluded, so that fusing does not change what overlaps. In a partial run, operations that wait for
-different feeds are not in one set.
+The operations of a set are alive and dead together: otherwise live results would die with dead ones. Operations with
+late inputs are excluded, so fusing does not change the overlap of work. In a partial run, operations waiting for
+different feeds are in different sets.
 
 See docs/design/0005-loops-made-fast.md, 2, and docs/design/0024-deadness.md.
 """
@@ -58,7 +58,7 @@ def fuse_elementwise(program: Program) -> Program:
 
 
 class _Groups(ConnectedSets):
-    """The sets of operations of one region that can be fused."""
+    """The fusible sets of operations of a region."""
 
     def __init__(
         self, region: Region, pinned: set[Operation], captured: Captured, apart: dict[Operation, Predicate]
@@ -86,11 +86,11 @@ class _Groups(ConnectedSets):
         return (t.op for t in operands(op))
 
     def sources(self, op: Operation) -> Iterable[Operation]:
-        """Return the operations that `op` will wait for: for a member without the masks and shapes it does not read."""
+        """Return the operations that `op` will wait for: of a member only the producers of operands of its steps."""
         return {t.op for t in operands(op)} if op in self.members else _sources(op, self.captured)
 
     def _unsure(self, region: Region) -> set[Operation]:
-        """Return the operations that wait for a slow one, or belong to a hand-made loop."""
+        """Return the operations after slow operations, and the operations of hand-made loops."""
         found: set[Operation] = set()
         for op in region.operations:
             # A block of a loop's inputs is waited for once in many iterations, and all computations of the loop use its
@@ -114,16 +114,16 @@ def _num_computed(group: list[Operation]) -> int:
 
 
 def _kind(op: Operation) -> Any:
-    """Return the properties that the operations of a set share."""
+    """Return the properties shared by the operations of a set."""
     output = op.outputs[0]
     return output.dtype, output.shape.dims[:-1], _place(op)
 
 
 def _arrivals(operations: list[Operation], captured: Captured) -> dict[Operation, frozenset[Operation]]:
-    """Return for each operation the feeds of a partial run that it waits for; empty in other steps.
+    """Return for each operation the feeds of a partial run before the operation; empty in other steps.
 
-    An operation that needs a feed of the second part must not delay results of the first part. Along a path the set of
-    feeds only grows, so sets that differ in their feeds wait for each other in one direction only.
+    An operation after a feed of the second part must not delay results of the first part. Along a path the set of
+    feeds only grows, so sets that differ in their feeds wait for each other in a single direction.
     """
     found: dict[Operation, frozenset[Operation]] = {}
     if not any(op.role is Role.PARTIAL_FEED for op in operations):
@@ -139,7 +139,7 @@ def _place(op: Operation) -> Any:
 
 
 def _sources(op: Operation, captured: Captured) -> Iterator[Operation]:
-    """Yield the operations that an operation, or those in its regions, wait for."""
+    """Yield the operations before an operation, or before operations in its regions."""
     yield from (t.op for t in op.inputs)
     forwarded = op.attrs.get("forwarded", ())  # assignments already ordered by data, however operations are fused
     yield from (control for control in op.control_inputs if control.name not in forwarded)
@@ -148,7 +148,7 @@ def _sources(op: Operation, captured: Captured) -> Iterator[Operation]:
 
 
 def _knows_rows(group: list[Operation]) -> bool:
-    """Return True if the rows of a group are known statically, or are those of an input."""
+    """Return True if the rows of a group are known statically, or equal the rows of an input."""
     made = {t for op in group for t in op.outputs}
     shape = group[0].outputs[0].shape
     return shape.is_fully_known or any(has_rows(t.shape, shape) for op in group for t in operands(op) if t not in made)
@@ -157,7 +157,7 @@ def _knows_rows(group: list[Operation]) -> bool:
 def _replace(
     group: list[Operation], kept: Container[Tensor], fused: set[Operation], moved: dict[Tensor, Tensor]
 ) -> None:
-    """Append a Fused to the region and record the tensors that its outputs replace."""
+    """Append a Fused to the region and record the tensors replaced by its outputs."""
     inside = set(group)
     steps = FusedProgram()
     for op in group:

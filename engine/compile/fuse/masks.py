@@ -1,4 +1,4 @@
-"""Masks: operations that keep elements where a comparison holds, and are zero elsewhere, as gradients of ReLUs are."""
+"""Masks: values where a comparison holds and zeros elsewhere, as in gradients of ReLUs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .rules import steps_of_user
 
 
 def mask_of(result: Tensor, kept: Counter[Tensor]) -> Operation | None:
-    """Return the masking operation that alone uses `result`, None if there is none; `kept` comes from `returned`."""
+    """Return the masking operation if it is the only use of `result`, else None; `kept` comes from `returned`."""
     mask, steps = steps_of_user(result, kept)
     if mask is None or steps[-1][0] != "where" or mask.inputs[1] is not result or not is_zero(mask.inputs[2]):
         return None

@@ -1,8 +1,8 @@
 """Mask gradients of max pooling before they are spread over windows, where there are fewer elements than after.
 
-The gradient of a ReLU before max pooling zeroes gradients of elements that are not above zero. The gradient of the
-pooling is non-zero only at the largest element of a window: there the pooled value is the same number, so comparing it
-has the same outcome, with one element for each window.
+The gradient of a ReLU before max pooling zeroes gradients of elements not above zero. The gradient of the
+pooling is non-zero only at the largest element of a window: there the pooled value is the same number, so
+its comparison has the same outcome, with an element for each window.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def mask_before_spreading(program: Program) -> Program:
 
 
 def _moved(op: Operation, kept: Counter[Tensor]) -> list[tuple[Tensor, Tensor]]:
-    """Return the masked result of a spreading operation, with its replacement that masks first; none if illegal."""
+    """Return the masked result of a spreading operation, and its replacement with the mask first; none if illegal."""
     result, (g, place, shape) = op.outputs[0], op.inputs
     mask = mask_of(result, kept)
     if mask is None or not place.op.definition.places_of:

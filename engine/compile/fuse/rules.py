@@ -31,7 +31,7 @@ Step = tuple[str, Sequence[Value], tuple[int, ...], Value]  # name, operands, co
 
 @dataclass
 class FusedProgram:
-    """A program of steps under construction: a `StepWriter`, whose values have registers once it is finished."""
+    """A program of steps under construction: a `StepWriter`, whose values have registers after `finish`."""
 
     inputs: list[Tensor] = field(default_factory=list)
     constants: list[Tensor] = field(default_factory=list)
@@ -64,7 +64,7 @@ class FusedProgram:
 
 
 def fusion_of(op: Operation) -> Fusion | None:
-    """Return the rule that turns an operation into steps, None if its type has none."""
+    """Return the rule for an operation's steps, None if its type has none."""
     fusion = op.definition.fuse
     return UFUNC if fusion is None and step_of(op) is not None else fusion
 
@@ -80,7 +80,7 @@ def can_fuse(op: Operation) -> bool:
 
 
 def write(op: Operation, program: FusedProgram) -> None:
-    """Append the steps of an operation that can be fused."""
+    """Append the steps of a fusible operation."""
     fusion = fusion_of(op)
     assert fusion is not None
     fusion.write(op, program)
@@ -106,14 +106,14 @@ def steps_of_user(tensor: Tensor, kept: Counter[Tensor]) -> tuple[Operation | No
 
 
 def operands(op: Operation) -> Sequence[Tensor]:
-    """Return the tensors read by the steps of an operation that can be fused."""
+    """Return the tensors read by the steps of a fusible operation."""
     fusion = fusion_of(op)
     assert fusion is not None
     return fusion.reads(op)
 
 
 def computes(op: Operation) -> bool:
-    """Return True if the steps of an operation that can be fused do more than move elements."""
+    """Return True if the steps of a fusible operation do more than move elements."""
     fusion = fusion_of(op)
     return fusion is not None and not fusion.moves
 

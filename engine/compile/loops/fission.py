@@ -1,8 +1,8 @@
 """Loop fission: compute before a loop, for all iterations at once, the operations independent of earlier iterations.
 
-A loop of known length that multiplies a row of its inputs in each iteration becomes one product of all rows and a loop
-that reads rows of the product. Operations in between are moved as well: gathered embeddings, normalized inputs, masks
-computed from a counter. Nothing is computed, and no error raised, that the loop would not compute or raise.
+A loop of known length with a product of an input's row in each iteration becomes one product of all rows and a loop
+reading rows of the product. Operations in between are moved as well: gathered embeddings, normalized inputs, masks
+computed from a counter. The loop would compute the same results and raise the same errors.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def lift_products(program: Program, most_bytes: int, is_native: IsNative) -> Pro
     ----------
     program : Program
     most_bytes : int
-        Most bytes of all rows that one loop reads.
+        Most bytes of all rows read by a loop.
     is_native : callable
         ``is_native(op)`` is True if a loop will become a native program.
     """
@@ -51,12 +51,12 @@ def recomputes(loop: Operation) -> bool:
 
 
 def saves_memory(loop: Operation) -> bool:
-    """Return True if a loop should not have all rows in memory at once: it swaps or recomputes."""
+    """Return True for a loop with swapping or recomputation, which should not have all rows in memory at once."""
     return bool(loop.attrs["swap_memory"]) or recomputes(loop)
 
 
 class _Fission:
-    """Fission of one loop: some of its operations move before the loop.
+    """Fission of a loop: some of its operations move before the loop.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ class _Fission:
         return builder.tensor("Add", start, builder.constant(step * np.arange(self.count), param.dtype))
 
     def _rows(self, op: Operation, rows: Tensor, indices: Tensor) -> Tensor:
-        """Return the rows that are read, in the order of iterations: a slice if the numbers are evenly spaced."""
+        """Return the rows read, in the order of iterations: a slice if the numbers are evenly spaced."""
         numbers = self.loop.values(op.definition.row(op)[1], self.count)  # type: ignore[misc, index]
         builder = Builder(self.loop.op.region, op, "rows")
         first, last = int(numbers[0]), int(numbers[-1])  # type: ignore[index]
@@ -149,7 +149,7 @@ def row_of(loop: Loop, old: Tensor, rows: Tensor, number: Tensor, reads: Sequenc
 
 
 def new_counter(loop: Loop, like: Operation) -> Tensor:
-    """Add a variable that counts the iterations of a loop, and return it."""
+    """Add and return a variable for the number of a loop's iteration."""
     start = Builder(loop.op.region, like, "number").constant(0, dtypes.int32)
     counter = add_variable(loop.op, start, SCALAR, f"{like.name}/number")
     inside = Builder(loop.body, like, "number")

@@ -1,12 +1,12 @@
-"""Compute in blocks: for many iterations at once the operations that do not depend on earlier iterations.
+"""Compute in blocks, for many iterations at once, the operations independent of earlier iterations.
 
 If a loop's length is data, or all iterations at once would take too much memory, the loop carries a block of rows, with
 the results computed from them, from iteration to iteration; an iteration past the end of the block computes the next
-block. A counted loop has blocks of about a thousand rows, and none beyond its last iteration. In a loop that may end at
-any time the first block is for one iteration, the second for two: at most as many rows are wasted as were used.
+block. A counted loop has blocks of about a thousand rows, and none beyond its last iteration. In a loop without a
+known end the first block is for one iteration, the second for two: at most as many rows are wasted as were used.
 
-A loop under swap reads rows of its feeds from the host's memory. One copy of many rows costs less than many copies of
-one, so there the rows themselves come in blocks as well.
+A loop under swap reads rows of its feeds from the host's memory. A copy of many rows costs less than many copies of a
+row, so there the rows themselves come in blocks as well.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def compute_in_blocks(program: Program, block_bytes: int, is_native: IsNative) -
 
 
 class _Blocks:
-    """One loop, with operations moved into blocks of iterations.
+    """A loop, with operations moved into blocks of iterations.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class _Blocks:
         self.is_counted = is_counted(loop.op)
 
     def run(self, most: int) -> bool:
-        """Compute in blocks the operations worth it; return True if there are any."""
+        """Compute the worthwhile operations in blocks; return True if there are any."""
         liftable = self._liftable()
         if split_products(self.program, liftable, self.is_counted, lambda t: 2 * nbytes(t) <= most):
             liftable = self._liftable()
@@ -94,7 +94,7 @@ class _Blocks:
         return Liftable(self.loop, self.loop.body, self._takes_row, may_fail=may_fail, is_native=is_native)
 
     def _takes_row(self, op: Operation, rows: Tensor, index: Tensor) -> bool:
-        """Return True if the row number starts in range and grows by one per iteration."""
+        """Return True if the row number starts in range and grows by 1 per iteration."""
         first = self.loop.values(index, 1)
         return first is not None and first[0] >= 0 and self.loop.slope(index) == 1
 
@@ -106,7 +106,7 @@ class _Blocks:
         return sum(nbytes(t) for t in choice.results if liftable.varies[t])
 
     def _counter(self, like: Operation) -> Tensor:
-        """Return an int32 variable that grows by one per iteration, a new one if the loop has none."""
+        """Return an int32 variable growing by 1 per iteration, a new variable if the loop has none."""
         found = [p for p in self.loop.body.params if self.loop.step(p) == 1 and p.dtype is dtypes.int32]
         return found[0] if found else new_counter(self.loop, like)
 
@@ -204,7 +204,7 @@ class _Blocks:
         return Builder(self.loop.op.region, old.op, "block").constant(none, old.dtype)
 
     def _variable(self, start: Tensor, shape: Shape, like: Operation) -> Tensor:
-        """Add a variable to the loop, marked so that reports omit it."""
+        """Add a variable to the loop, with a mark to hide the variable from reports."""
         variable = add_variable(self.loop.op, start, shape, f"{like.name}/block")
         variable.op.attrs["block"] = True
         self.loop.body.results.append(variable)  # a placeholder, until `_write` has the next value
@@ -215,7 +215,7 @@ class _HostBlocks(_Blocks):
     """A loop under swap, whose feeds stay in the host's memory in blocks that begin at multiples of their size."""
 
     def _takes_row(self, op: Operation, rows: Tensor, index: Tensor) -> bool:
-        """Return True if an operation reads an element of a feed by a counter that starts at 0 or above."""
+        """Return True if an operation reads an element of a feed by a counter from 0 or above."""
         fed = rows.op.role is Role.FEED and bool(op.definition.effects)
         if not (fed and index.op.is_param and index.dtype is dtypes.int32 and self.loop.step(index) == 1):
             return False
@@ -235,7 +235,7 @@ class _HostBlocks(_Blocks):
         return choice if len(counters) == 1 else None
 
     def _is_cut(self, op: Operation, kept: Mapping[Tensor, int], multiplied: set[Operation]) -> bool:
-        """Return True if a row comes from the block: it is large, has uses besides block results, and no view."""
+        """Return True if a row comes from the block: large, with uses besides block results, and without views."""
         row, rest = op.outputs[0], [user for user in op.outputs[0]._consumers if user not in multiplied]
         waited_for = any(op in other.control_inputs for other in self.loop.body.walk())
         used = row not in kept and not waited_for and all(map(_makes_new, row._consumers))
@@ -318,7 +318,7 @@ def _makes_new(op: Operation) -> bool:
 
 
 def _enough(liftable: Liftable, choice: Choice) -> int:
-    """Return a number of iterations per block that makes matrices high enough, but no more than there are rows."""
+    """Return the iterations per block for matrices of enough rows, limited by the arrays' lengths."""
     heights = [t.shape.as_tuple()[0] if t.rank and t.rank > 1 else 1 for t in choice.results]
     lengths = [liftable.rows[op][0].shape[0] for op in choice.operations if op in liftable.rows]
     enough = max(-(-_ROWS // max(n, 1)) for n in heights)

@@ -1,9 +1,9 @@
 """Liftable operations of a loop: computed from counters, rows of arrays and values from outside alone.
 
 Some operations of a body have the same operands in all iterations, or operands predictable before the loop runs: a
-counter, or the row of an array that a counter selects. Operations with a batch rule can be computed for many
+counter, or the row of an array selected by a counter. Operations with a batch rule can be computed for many
 iterations at once. Lifting pays for products of matrices, with the operations they need, and for further operations
-that reduce the bytes read by iterations.
+with less to read for iterations.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TakesRow = Callable[[Operation, Tensor, Tensor], bool]
 
 
 class Liftable:
-    """The operations of a loop's region that can be computed for many iterations at once.
+    """Operations of a loop's region, computable for many iterations at once.
 
     Parameters
     ----------
@@ -36,10 +36,10 @@ class Liftable:
     region : Region
         The loop's body or its predicate.
     takes_row : callable
-        ``takes_row(op, rows, index)`` is True if the rows that `op` takes from an array outside of the loop, another
-        row in each iteration, can be read for many iterations at once.
+        ``takes_row(op, rows, index)`` is True if `op`, which takes another row of an outside array in each iteration,
+        can read rows for many iterations at once.
     may_fail : bool
-        True if operations that may fail can be computed for iterations that perhaps never run.
+        True if fallible operations may be computed for iterations that perhaps never run.
     takes_counters : bool
         True if the values of counters are available for many iterations at once.
     is_native : callable
@@ -48,11 +48,11 @@ class Liftable:
     Attributes
     ----------
     varies : dict of Tensor to bool
-        For each tensor of these operations, and each counter, True if it differs between iterations.
+        For each tensor of these operations, and each counter, True if the value differs between iterations.
     operations : list of Operation
         In topological order.
     rows : dict of Operation to (Tensor, Tensor)
-        Operations that take a row of an array: the array and the row number.
+        Reads of a row of an array: the array and the row number.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Liftable:
         return True
 
     def _is_row(self, op: Operation) -> bool:
-        """Return True if an operation takes a row that can be read for many iterations, and record its operands."""
+        """Return True for a row readable for many iterations at once, and record array and number."""
         row = None if op.definition.row is None else op.definition.row(op)
         if row is None or not (self.loop.is_outside(row[0]) and self.kind(row[1]) and self._takes_row(op, *row)):
             return False
@@ -148,7 +148,7 @@ class Liftable:
         Parameters
         ----------
         operations : iterable of Operation
-            In topological order, with all that they need.
+            In topological order, with all operations before them.
         region : Region
             Region to append to.
         counters : mapping of Tensor to Tensor
@@ -184,7 +184,7 @@ class Choice:
     operations : list of Operation
         With all operations they need, in topological order.
     results : list of Tensor
-        The results of these operations that iterations still use.
+        The results of these operations used by iterations.
     """
 
     operations: list[Operation]
@@ -198,7 +198,7 @@ def choose(
     products: bool = True,
     rows: Collection[Operation] = (),
 ) -> Choice | None:
-    """Return the products worth lifting, with the operations that go with them; None if there are none.
+    """Return the products worth lifting, with accompanying operations; None if there are none.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ def choose(
     kept : mapping of Tensor to int
         Tensors with other uses than by operations.
     most : int
-        Most bytes per iteration of the results that iterations read.
+        Most bytes per iteration of the results read by iterations.
     products : bool
         False to choose no products, only `rows`.
     rows : collection of Operation
@@ -233,7 +233,7 @@ class _Chosen:
         self._can = set(liftable.operations)
 
     def results(self) -> list[Tensor]:
-        """Return the chosen results that iterations use, without rows and scalars, which are as cheap as before."""
+        """Return the chosen results used by iterations, without rows and scalars, which are as cheap as before."""
         found = [op for op in self.liftable.operations if op in self.operations]
         made = [op for op in found if op not in self.liftable.rows or op in self.rows]
         return [t for op in made for t in op.outputs if t.rank != 0 and self._is_used(t)]
@@ -242,7 +242,7 @@ class _Chosen:
         return tensor in self.kept or any(op not in self.operations for op in tensor._consumers)
 
     def add(self, op: Operation, most: int) -> None:
-        """Choose an operation with all operations it needs, unless the results of an iteration exceed `most` bytes."""
+        """Choose an operation with all its sources, unless the results of an iteration exceed `most` bytes."""
         before = set(self.operations)
         work = [op]
         while work:

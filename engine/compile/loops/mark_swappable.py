@@ -1,8 +1,8 @@
-"""Mark the TensorArrays that take part in swapping, and the feeds that need not be in a device's memory at once.
+"""Mark the TensorArrays taking part in swapping, and the feeds that stay in the host's memory.
 
-A loop that may swap its saved values may swap elements of its TensorArrays as well. A feed that is only unstacked into
-elements for such a loop, or for a loop that recomputes, stays in the host's memory: each row is copied to the device
-when it is read, and need not be copied back when it is saved.
+A loop that may swap its saved values may swap elements of its TensorArrays as well. A feed only unstacked into
+elements for such a loop, or for a loop with recomputation, stays in the host's memory: each row is copied to the device
+when read, and need not be copied back when saved.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def set_swap_memory(program: Program, wanted: bool | None) -> Program:
 
 
 def mark_swapped(program: Program) -> Program:
-    """Mark TensorArrays used in loops under swap, and operations that unstack feeds for them; `program` is changed."""
+    """Mark TensorArrays used in loops under swap, and operations unstacking feeds for them; `program` is changed."""
     loops = [op for op in program.graph.root.walk() if op.is_while]
     for loop in loops:
         swaps = bool(loop.attrs.get("swap_memory"))
@@ -41,7 +41,7 @@ def mark_swapped(program: Program) -> Program:
 
 
 def _arrays(loop: Operation) -> Iterator[Operation]:
-    """Yield the operations that create the arrays a loop reads or writes."""
+    """Yield the producers of the arrays read or written by a loop."""
     for region in loop.regions:
         for op in region.walk():
             if op.type in _USES and op.inputs[0].op.type == "TensorArrayNew":
@@ -49,7 +49,7 @@ def _arrays(loop: Operation) -> Iterator[Operation]:
 
 
 def _taking_apart(feed: Tensor) -> list[Operation]:
-    """Return the operations that unstack a feed into swappable arrays, if the feed has no other uses."""
+    """Return the operations unstacking a feed into swappable arrays, if the feed has no other uses."""
     uses = [use for use in feed._consumers if not use.definition.shape_only]
     return (
         uses if is_unstacked_only(feed) and all(use.inputs[0].op.attrs.get("accepts_host_rows") for use in uses) else []
@@ -57,5 +57,5 @@ def _taking_apart(feed: Tensor) -> list[Operation]:
 
 
 def is_unstacked_only(feed: Tensor) -> bool:
-    """Return True if all uses of a feed unstack it into arrays, or read its shape."""
+    """Return True if all uses of a feed are unstacking into arrays and reads of the shape."""
     return all(use.definition.shape_only or use.type == "TensorArrayUnstack" for use in feed._consumers)

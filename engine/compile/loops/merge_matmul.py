@@ -1,8 +1,8 @@
-"""Merge products in a loop that share a factor or are summed: one product of concatenated factors.
+"""Merge products in a loop with a common factor or sum: a single product of concatenated factors.
 
 Four gates with separate weights are four products of one state, and their gradients are sums of four products. If the
-other factors are the same in all iterations, they are concatenated once, before the loop, and one product replaces
-many: BLAS packs a factor once instead of four times, and later passes see one operation.
+other factors are the same in all iterations, they are concatenated once, before the loop, and a single product replaces
+many: BLAS packs a factor once instead of four times, and later passes see a single operation.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SIDES = (0, 1)
 
 
 def merge_products(program: Program) -> Program:
-    """Return the program with products merged that share a factor or a sum; `program` is used up."""
+    """Return the program with products of a common factor or sum merged; `program` is used up."""
     merging = _Merging(program)
     for op in [op for op in program.graph.root.walk() if op.is_while and is_counted(op)]:
         merging.loop(Loop(op))
@@ -35,7 +35,7 @@ def merge_products(program: Program) -> Program:
 
 
 class _Merging:
-    """State of the pass on one program."""
+    """State of the pass on a program."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -50,7 +50,7 @@ class _Merging:
         self._sharing(loop)
 
     def _sharing(self, loop: Loop) -> None:
-        """Merge products that share one factor and whose other factors are the same in all iterations."""
+        """Merge products with a common factor, whose other factors are the same in all iterations."""
         for side in _SIDES:
             groups: dict[tuple[Any, ...], list[Operation]] = defaultdict(list)
             for op in loop.body.operations:
@@ -62,7 +62,7 @@ class _Merging:
                     self._replace([op.outputs[0] for op in ops], product, 1 - side)
 
     def _running_sums(self, loop: Loop) -> bool:
-        """Merge running sums of products that share one factor into one sum; return True if there were any."""
+        """Merge running sums of products with a common factor; return True if there were any."""
         for side in _SIDES:
             groups: dict[tuple[Any, ...], list[tuple[int, Operation]]] = defaultdict(list)
             for i, term in running_sums(loop.op):
@@ -75,7 +75,7 @@ class _Merging:
         return False
 
     def _one_sum(self, loop: Loop, side: int, found: list[tuple[int, Operation]]) -> None:
-        """Replace several running sums by one loop variable, and split its result after the loop."""
+        """Replace several running sums by a single loop variable, and split its result after the loop."""
         products = [op for _, op in found]
         like, axis = products[0], 1 - side
         start = self._join(like, [loop.op.inputs[i] for i, _ in found], axis, loop.op.region)
@@ -90,7 +90,7 @@ class _Merging:
         loop.body.results[:] = [loop.body.params[i] if i in dict(found) else t for i, t in enumerate(loop.body.results)]
 
     def _sums(self, loop: Loop) -> None:
-        """Merge sums of products whose factors on one side are the same in all iterations."""
+        """Merge sums of products with the factors of a side the same in all iterations."""
         kept = returned(self.program, loop.body)
         for op in list(loop.body.operations):
             if _is_sum(op) and not any(_is_sum(user) for user in op.outputs[0]._consumers):
@@ -99,7 +99,7 @@ class _Merging:
                     self._one_product(loop, op, terms, 1, kept)
 
     def _one_product(self, loop: Loop, op: Operation, terms: list[Tensor], side: int, kept: Counter[Tensor]) -> bool:
-        """Merge the terms of a sum that are products with an outside factor; return True if there are two or more."""
+        """Merge a sum's terms that are products with an outside factor; return True if there are two or more."""
         groups: dict[tuple[Any, ...], list[Tensor]] = defaultdict(list)
         for term in terms:
             alone = term.region is loop.body and not kept[term] and len(term._consumers) == 1
@@ -120,7 +120,7 @@ class _Merging:
         return True
 
     def _product(self, like: Operation, side: int, shared: Tensor, others: Sequence[Tensor]) -> Tensor:
-        """Multiply a factor with the concatenation of others, so that the results are side by side."""
+        """Multiply a factor with the concatenation of others, for results side by side."""
         inside = like.region
         outer = 1 - inner_axis(like, 1 - side)
         region = None if all(t.region is not inside for t in others) else inside
@@ -152,14 +152,14 @@ def _pieces(builder: Builder, whole: Tensor, sizes: Sequence[int], axis: int) ->
 
 
 def _is_sum(op: Operation) -> bool:
-    """Return True if an operation adds matrices of one shape."""
+    """Return True if an operation adds matrices of equal shape."""
     if op.type not in ("Add", "AddN") or op.control_inputs:
         return False
     return all(t.shape == op.outputs[0].shape and t.rank == 2 for t in op.inputs)
 
 
 def _terms(op: Operation, kept: Counter[Tensor]) -> list[Tensor]:
-    """Return the terms of a sum, with those of inner sums that have no other use."""
+    """Return the terms of a sum, including terms of inner sums without other use."""
     found, work = [], list(reversed(op.inputs))
     while work:
         t = work.pop()

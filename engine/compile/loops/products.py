@@ -40,19 +40,19 @@ def is_fast_in_loop(op: Operation, side: int) -> bool:
     ----------
     op : Operation
     side : int
-        The factor that differs between iterations.
+        The factor with different values in each iteration.
     """
     return rows_of(op, side) >= ENOUGH_ROWS and is_own_product(op.inputs[0].shape.as_tuple()[inner_axis(op, 0)])
 
 
 def inner_axis(op: Operation, side: int) -> int:
-    """Return the axis of a factor, 0 for the left one, along which a product sums."""
+    """Return the axis of a factor, along which a product sums; `side` is 0 for the left factor."""
     transposed = bool(op.attrs["transpose_b" if side else "transpose_a"])
     return int(transposed) if side else 1 - int(transposed)
 
 
 def rows_of(op: Operation, side: int) -> int:
-    """Return the rows of a left factor, or the columns of a right one, for which the other factor is read once."""
+    """Return the rows of a left factor, or the columns of a right factor, for which the other factor is read once."""
     rows: int = op.inputs[side].shape.as_tuple()[1 - inner_axis(op, side)]
     return rows
 

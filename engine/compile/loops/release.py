@@ -1,7 +1,7 @@
 """Release a saved value with its last read.
 
-One loop that counts down reads the values saved for the gradient, each slot once. A read that takes the value out of
-its slot frees the memory while the backward loop runs, so that the gradients saved by this loop find room
+A loop counting down reads the values saved for the gradient, each slot once. Taking the value out of its slot with
+this read frees the memory while the backward loop runs, so that the gradients saved by this loop find room
 in place of the values. In nested loops the slots hold series, which inner loops read in the same way.
 """
 
@@ -35,7 +35,7 @@ def _saved(writer: Operation) -> Iterable[tuple[Tensor, SavedOutput]]:
 
 
 def _mark(series: Tensor, extra: SavedOutput, uses: Counter[Tensor]) -> None:
-    """Mark the read of a series by the only loop that reads it, and the reads of series in its slots."""
+    """Mark the read of a series with a single reading loop, and the reads of series in its slots."""
     if len(series._consumers) != 1:
         return
     (read,) = series._consumers
@@ -65,7 +65,7 @@ def _loop_around(op: Operation) -> Operation | None:
 
 
 def _counts_down(loop: Operation, index: Tensor) -> bool:
-    """Return True if an index differs between iterations: a loop variable minus 1, or a non-zero multiple of it."""
+    """Return True if an index differs between iterations: a loop variable minus 1, or a non-zero multiple thereof."""
     if index.op.type == "Mul":
         index, factor = index.op.inputs
         if not _is_constant(factor) or factor.op.attrs["value"] == 0:

@@ -50,7 +50,7 @@ def _cut(op: Operation) -> tuple[int, list[Piece]]:
 
 
 def _sliced(op: Operation) -> tuple[int, list[Piece]]:
-    """Return the axis and the piece of an index expression with exactly one partial slice."""
+    """Return the axis and the piece of an index expression with a single partial slice."""
     parts = [*op.attrs["spec"], slice(None)][:2]
     if len(op.attrs["spec"]) > 2 or not all(isinstance(part, slice) for part in parts):
         return 0, []
@@ -66,7 +66,7 @@ def _is_narrower(used: Sequence[Piece], whole: Tensor, axis: int) -> bool:
 
 
 def _may_narrow(op: Operation, axis: int, kept: Container[Tensor]) -> bool:
-    """Return True if `op` alone uses a product, one of whose factors is outside of the loop and cheap to slice."""
+    """Return True if `op` alone uses a product, which has a factor outside of the loop and cheap to slice."""
     product = op.inputs[0]
     made, loop = product.op, op.region.owner
     if not is_product(made) or product in kept or set(product._consumers) != {op} or op.control_inputs:

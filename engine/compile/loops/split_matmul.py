@@ -1,7 +1,7 @@
 """Split products with concatenated factors into a sum of products of parts, some of which can leave the loop.
 
-``concat([x, h], 1) @ w`` multiplies the input and the state at once. The sum ``x @ w[:n] + h @ w[n:]`` has one product
-that depends on the state and one that does not.
+``concat([x, h], 1) @ w`` multiplies the input and the state at once. The sum ``x @ w[:n] + h @ w[n:]`` has a product
+with the state and a product independent of the state.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def split_products(program: Program, liftable: Liftable, may_copy: bool, fits: C
 
 
 def _pieces(op: Operation, side: int, liftable: Liftable, may_copy: bool) -> list[list[Tensor]]:
-    """Return the parts of a factor, in groups to multiply together; none if that is a single group."""
+    """Return the parts of a factor, in groups to multiply together; none for a single group."""
     axis, (factor, other) = inner_axis(op, side), op.inputs[:: 1 if side == 0 else -1]
     if not _is_joined(factor, axis) or not liftable.loop.is_outside(other):
         return []

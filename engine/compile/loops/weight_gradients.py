@@ -1,7 +1,7 @@
 """Batch sums of products in a loop: gather the factors of many iterations and multiply them at once.
 
 The gradient of weights used in a loop is a sum over iterations, ``total + a.T @ b``. The sum over some iterations is
-the product of all rows of `a` with all rows of `b`, one large product instead of many small ones. The gathered rows
+the product of all rows of `a` with all rows of `b`, a large product instead of many small products. The gathered rows
 travel with the sum, which is represented by a handle inside the loop.
 """
 
@@ -42,7 +42,7 @@ def batch_products(program: Program) -> Program:
 
 
 def running_sums(op: Operation) -> Iterator[tuple[int, Tensor]]:
-    """Yield the loop variables whose only use is to have one term added per iteration, and the term."""
+    """Yield the loop variables whose only use is the addition of a term per iteration, and the term."""
     cond, body = op.regions
     kept = Counter([*body.results, *(t for e in saved_outputs(op) for t in (e.value, e.index))])
     for i in range(num_results(op)):
@@ -69,7 +69,7 @@ def _joins_rows(product: Operation) -> bool:
 
 
 def _gather(op: Operation, i: int, term: Tensor) -> dict[Tensor, Tensor]:
-    """Turn variable `i` of a loop into a sum that gathers the factors of a term; return the replaced tensors."""
+    """Turn variable `i` of a loop into a sum with gathered factors; return the replaced tensors."""
     before, total, after = op.regions[1].params[i], op.regions[1].results[i], op.outputs[i]
     begin = _emit("ProductSumBegin", op.region, [op.inputs[i]], total, term.op)
     add = _emit("ProductSumAdd", op.regions[1], [before, *term.op.inputs], total, term.op)
@@ -87,7 +87,7 @@ def _make_handles(op: Operation, i: int, end: Tensor) -> None:
 
 
 def _emit(type: str, region: Region, inputs: list[Tensor], like: Tensor, made: Operation, **attrs: Any) -> Tensor:
-    """Append an operation whose result is like a tensor, named after the product it is made for."""
+    """Append an operation whose result is like a tensor, named after a product."""
     op = Operation(
         region,
         type,

@@ -1,8 +1,8 @@
 """Lower Cond and While to Switch, Merge, Enter, Exit and NextIteration (rules 64 to 82).
 
-A scope represents a region during lowering. Looking up a tensor of an outer region captures it: by one Switch for each
-tensor and Cond, by one constant Enter for each tensor and loop. An operation that would run although its branch or
-iteration does not, because no input comes from there, gets a control input from the scope's pivot.
+A scope represents a region during lowering. Looking up a tensor of an outer region captures the tensor: by a Switch for
+each tensor and Cond, by a constant Enter for each tensor and loop. An operation without inputs from its branch or
+iteration would run even when these do not, so the scope's pivot becomes its control input.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class _Scope:
         self.env: dict[Key, Tensor] = {}
 
     def lookup(self, key: Key) -> Tensor:
-        """Return the lowered tensor that `key` stands for in this scope."""
+        """Return the lowered tensor of `key` in this scope."""
         if key not in self.env:
             assert self.parent is not None, f"{key} is not in scope"
             self.env[key] = self.capture(key, self.parent.lookup(key))
@@ -87,7 +87,7 @@ class _Scope:
         origin: Origin | None = None,
         **attrs: Any,
     ) -> Operation:
-        """Append a lowered operation that belongs to this scope."""
+        """Append a lowered operation to this scope."""
         controls = list(controls)
         if self.needs_pivot(inputs):
             controls.append(self.pivot())
@@ -116,7 +116,7 @@ class _Scope:
 
 
 class _BranchScope(_Scope):
-    """One branch of a Cond."""
+    """A branch of a Cond."""
 
     def __init__(
         self, parent: _Scope, op: Operation, pred: Tensor, index: int, shared: dict[Key, list[Tensor]]
@@ -212,7 +212,7 @@ class _LoopRegion(_Scope):
 
 
 class _Lowering:
-    """Lowering of one program.
+    """Lowering of a program to primitives.
 
     Attributes
     ----------
@@ -237,7 +237,7 @@ class _Lowering:
         self.names: set[str] = set()
 
     def new_name(self, name: str) -> str:
-        """Return a name for an operation that lowering adds."""
+        """Return a name for an operation added by lowering."""
         while (found := self.graph.unique_name(name)) in self.names:
             pass
         return found
@@ -281,7 +281,7 @@ class _Lowering:
             merge.update_input(index, scope.lookup(tensor))
 
     def controls(self, op: Operation, scope: _Scope) -> list[Operation]:
-        """Return the lowered control inputs; those from outside of the loop of `scope` come as invariants."""
+        """Return the lowered control inputs; signals from outside of the loop of `scope` come as invariants."""
         found: list[Operation] = []
         for control in op.control_inputs:
             home = self.scopes[control]
@@ -292,7 +292,7 @@ class _Lowering:
         return found
 
     def _signal(self, control: Operation, home: _Scope, scope: _Scope) -> Operation:
-        """Capture the signal that `control` has run as an invariant of a loop (rule 75)."""
+        """Capture the completion of `control` as an invariant of a loop (rule 75)."""
         if control not in home.env:
             token = home.emit(
                 "Const",
