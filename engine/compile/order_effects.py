@@ -1,7 +1,7 @@
-"""Order effects: accesses to one variable, calls of Python and prints run in the order of building (rule 140).
+"""Order effects: accesses to a variable, calls of Python and prints run in the order of building (rule 140).
 
-A region counts as one access at its place: later accesses wait for a Cond by a token from the branch that ran, and for
-a While by a token that goes round as a loop variable. Keys that the step never writes need no order.
+A region counts as a single access at its place: later accesses wait for a Cond by a token from the branch taken, and
+for a While by a token carried as a loop variable. Keys without writes in the step need no order.
 
 See docs/design/0021-effects-in-order.md.
 """
@@ -26,14 +26,14 @@ from ..ir.traits import SWITCHES, Role
 
 
 def order_effects(program: Program) -> Program:
-    """Return the program with control inputs, tokens and loop variables that keep the order; `program` may change."""
+    """Return the program with control inputs, tokens and loop variables to keep the order; `program` may change."""
     return copy_program(program) if add_order(program) else program
 
 
 def add_order(program: Program) -> bool:
-    """Change a program as :func:`order_effects` does; return True if it has to be copied.
+    """Change a program as :func:`order_effects` does; return True if a copy is needed.
 
-    A copy puts each operation after the operations that it waits for now, and drops the merged reads.
+    A copy puts each operation after its new control inputs, and drops the merged reads.
     """
     accesses = _Accesses(program.graph.root)
     equal = _equal_reads(program, accesses)
@@ -45,14 +45,14 @@ def add_order(program: Program) -> bool:
 
 
 class _Accesses:
-    """Reads and writes by the operations of a program, including those in their regions.
+    """Reads and writes by the operations of a program, including operations in their regions.
 
     Attributes
     ----------
     of : dict of Operation to dict
-        By key, the first operation, in regions of the operation or the operation itself, that accesses the key.
+        By key, the first access: the operation itself, or an operation in its regions.
     writes : dict of Operation to set
-        The keys that the operation writes.
+        The keys written by the operation.
     written : set
         All keys written in the program.
     """
@@ -72,7 +72,7 @@ class _Accesses:
                 self._note(op)
 
     def _note(self, op: Operation) -> None:
-        """Record the accesses of an operation: its own, and those of the operations in its regions."""
+        """Record the accesses of an operation and of operations in its regions."""
         found: dict[Key, Operation] = {}
         writes: set[Key] = set()
         key = key_of(op)
@@ -98,7 +98,7 @@ def _frames(region: Region) -> dict[Operation, str]:
 def _equal_reads(program: Program, accesses: _Accesses) -> dict[Tensor, Tensor]:
     """Return repeated reads with the value of the first: reads of a region between which nothing writes the key.
 
-    A fed variable has the fed value until the step writes it.
+    A fed variable has the fed value until its first write.
     """
     keys = [(t, t.op.attrs["key"]) for t in program.feeds if "key" in t.op.attrs]
     fed = {key: t for t, key in keys if t.op.name == key[1]}
@@ -125,7 +125,7 @@ class _State:
     Attributes
     ----------
     writes : list of Operation
-        Operations that a read waits for: the last write, or its token.
+        Operations before a read: the last write, or its token.
     reads : list of Operation
         Reads since then, which a write waits for as well.
     """
@@ -231,7 +231,7 @@ class _Order:
 
 
 def _token(region: Region, like: Operation, waits: Sequence[Operation]) -> Tensor:
-    """Append a constant that is alive once `waits` have run."""
+    """Append a constant with `waits` as control inputs."""
     token = Builder(region, like, "order").constant(True, dtypes.bool_)
     _wait(token.op, waits)
     return token

@@ -33,7 +33,7 @@ def to_partial_run(program: Program) -> Program:
     -------
     Program
         Results are numbered, the fetches first and then the targets. The attribute `needs` of each PartialEnd holds
-        the indices of the feeds that the result depends on. A Cond, a While or a hand-made loop depends on all its
+        the indices of the feeds before the result. A Cond, a While or a hand-made loop depends on all its
         inputs: its iterations go no further than their window until all inputs of the loop have arrived.
     """
     copy, targets = copy_with_targets(program)
@@ -50,7 +50,7 @@ def is_result(op: Operation) -> bool:
 
 
 def _feeds_needed(program: Program, targets: list[Operation | None]) -> list[Needs]:
-    """Return the indices of the feeds that each fetch, and then each target, depends on."""
+    """Return the indices of the feeds before each fetch, and then before each target."""
     enters = defaultdict(list)
     for op in program.graph.root.operations:
         if op.role is Role.ENTER:
@@ -60,7 +60,7 @@ def _feeds_needed(program: Program, targets: list[Operation | None]) -> list[Nee
 
 
 def _feeds_of(start: Operation | None, enters: dict[str, list[Operation]]) -> Needs:
-    """Return the indices of the feeds that an operation depends on, directly or through others."""
+    """Return the indices of the feeds before an operation, directly or through others."""
     work = [] if start is None else [start]
     seen: set[Operation] = set()
     while work:

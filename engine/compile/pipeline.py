@@ -1,4 +1,4 @@
-"""The pipeline: from a user's graph to the StepPlan that executors run, one row for each pass.
+"""The pipeline: from a user's graph to the StepPlan for executors, a row for each pass.
 
 `PIPELINE` alone defines the order. A row is skipped if its setting is off or the target has no use for the pass.
 After each row the program is checked against the table of legal operations at its stage (`engine/ir/verify.py`) if the
@@ -69,11 +69,11 @@ class Pass:
     stage : {'structured', 'lowered', 'partitioned', 'planned'}
         Stage whose rules the result obeys.
     switch : str or None
-        Name of the setting that turns the pass off.
+        Name of the setting to turn the pass off.
     when : callable or None
         ``when(target)`` is True if the target has a use for the pass.
     about_loops : bool
-        True if the pass assumes that operations in a loop are alive whenever their iteration is.
+        True if the pass assumes operations in a loop to be alive whenever their iteration is.
     """
 
     name: str
@@ -90,7 +90,7 @@ class Pass:
 
 
 def _structured(name: str, run: Callable[[Program], Program], switch: str | None = None) -> Pass:
-    """Return the row of a pass on regions that does not depend on the target."""
+    """Return the row of a pass on regions, independent of the target."""
     return Pass(name, lambda program, _: run(program), "structured", switch)
 
 
@@ -100,7 +100,7 @@ def _about_loops(name: str, run: Callable[[Program, Target], Program], switch: s
 
 
 def _is_plain(target: Target) -> bool:
-    """Return True for one device, unlimited memory, kernels in C or CUDA C only, and no observer."""
+    """Return True for a single device, unlimited memory, kernels in C or CUDA C only, and no observer."""
     devices = target.devices
     plain = len(devices) <= 1 and all(
         d.memory_limit is None and (d.backend is None or d.compiles_cuda) for d in devices
@@ -109,12 +109,12 @@ def _is_plain(target: Target) -> bool:
 
 
 def _is_one_cpu(target: Target) -> bool:
-    """Return True for one CPU, unlimited memory, kernels in C only, and no observer."""
+    """Return True for a single CPU, unlimited memory, kernels in C only, and no observer."""
     return _is_plain(target) and not any(device.compiles_cuda for device in target.devices)
 
 
 def _is_native(target: Target) -> IsNative:
-    """Return a predicate of loops that become native programs on a CPU."""
+    """Return a predicate: True for loops to become native programs on a CPU."""
     if not (target.settings.straight and _is_one_cpu(target)):
         return lambda loop: False
     return lambda loop: can_be_native(loop, target.settings)
@@ -177,7 +177,7 @@ PIPELINE: tuple[Pass, ...] = (
 
 
 def compile_step(program: Program, target: Target = DEFAULT) -> StepPlan:
-    """Compile the operations that a program's fetches and targets need.
+    """Compile the operations needed for a program's fetches and targets.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ def compile_step(program: Program, target: Target = DEFAULT) -> StepPlan:
     Raises
     ------
     GraphError
-        If a placeholder that the fetches need is not fed, a static check fails (rules 52 to 55), or there is no device
+        If a needed placeholder is not fed, a static check fails (rules 52 to 55), or there is no device
         for an operation.
     """
     result: StepPlan = compile_until("plan", program, target)
@@ -242,7 +242,7 @@ def compile_until(name: str, program: Program, target: Target = DEFAULT) -> Any:
 
 
 def _let_go(before: Any, form: Any, program: Program) -> None:
-    """Free a program that the next form has replaced; the user's graph stays intact."""
+    """Free a program replaced by the next form; the user's graph stays intact."""
     # Graph, operations and tensors refer to each other: without this they would wait for the garbage collector.
     if isinstance(form, Program) and before.graph is not form.graph and before.graph is not program.graph:
         before.graph.dismantle()
@@ -264,7 +264,7 @@ def _index(name: str) -> int:
 
 
 def _programs(form: Any) -> list[Program]:
-    """Return the programs that a form of the step consists of; none for a StepPlan."""
+    """Return the programs in a form of the step; none for a StepPlan."""
     if isinstance(form, Program):
         return [form]
     if isinstance(form, Partitioned):

@@ -1,4 +1,4 @@
-"""StepPlan, the result of compilation: a Plan with its tables for each device that takes part in a step."""
+"""StepPlan, the result of compilation: a Plan with its tables for each device of a step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .target import DeviceTarget, Target
 
 @dataclass(frozen=True, slots=True)
 class DevicePlan:
-    """The part of a step that one device runs.
+    """The part of a step on a device.
 
     Attributes
     ----------
@@ -51,9 +51,9 @@ class StepPlan:
     Attributes
     ----------
     plan : Plan
-        Of the whole step, for one device with NumPy's arrays; the reference executor runs this plan.
+        Of the whole step, for a single device with NumPy's arrays; the reference executor runs this plan.
     devices : tuple of DevicePlan
-        One for each device with operations.
+        A DevicePlan for each device with operations.
     channels : tuple of Channel
         Between the devices.
     not_clustered : mapping of str to str
@@ -99,7 +99,7 @@ def _first(target: Target) -> DeviceSpec:
 
 
 def _target_of(device: DeviceSpec, target: Target) -> tuple[int, DeviceTarget | None]:
-    """Return a device's index in the target, and its DeviceTarget; (0, None) if the target does not list it."""
+    """Return a device's index in the target, and its DeviceTarget; (0, None) without an entry in the target."""
     found = [(i, each) for i, each in enumerate(target.devices) if each.spec == device]
     return found[0] if found else (0, None)
 
@@ -112,7 +112,7 @@ def _plan(program: Program, device: DeviceSpec, target: Target) -> Plan:
 def _device_plan(
     plan: Plan, device: DeviceSpec, feeds: Sequence[int], fetches: Sequence[int], target: Target
 ) -> DevicePlan:
-    """Return a device's plan with tables, and with the swapping that its nodes allow."""
+    """Return a device's plan with tables, and with the swapping allowed by its nodes."""
     return DevicePlan(
         _target_of(device, target)[0],
         plan,

@@ -1,4 +1,4 @@
-"""Target: the devices and settings that a step is compiled for."""
+"""Target: the devices and settings for which a step is compiled."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BLOCKS = 12  # a block of rows or of products takes at most 1/12 of a memory li
 
 @dataclass(frozen=True, slots=True)
 class DeviceTarget:
-    """A device that a step may run on.
+    """A device available to a step.
 
     Attributes
     ----------
@@ -23,7 +23,7 @@ class DeviceTarget:
     memory_limit : int or None
         Most bytes for the device's arrays; None for no limit.
     backend : callable or None
-        Returns the DeviceBackend of one compiled step, on a device whose arrays are not NumPy's.
+        Returns the DeviceBackend of a compiled step, on a device whose arrays are not NumPy's.
     compiles_cuda : bool
         True if the device runs kernels in CUDA C.
     """
@@ -43,7 +43,7 @@ class Target:
     settings : Settings
         Which passes run, and how.
     devices : tuple of DeviceTarget
-        The default device first. Without devices the whole step is for one device, whatever operations ask for.
+        The default device first. Without devices the whole step is for a single device, whatever operations ask for.
     soft_placement : bool
         Ignore a device constraint if no device matches or two constraints contradict each other.
     swap : bool or None
@@ -52,7 +52,7 @@ class Target:
     partial_run : bool
         Compile a step that takes its feeds and returns its fetches while it runs.
     observed : bool
-        True if a trace, a report of one step or a guard observes instances, so that every operation must have some.
+        True if a trace, a step report or a guard observes instances, so every operation must have some.
     shapes : tuple of tuple of int, or None
         Shapes of the feeds, if the step serves no others.
     """

@@ -1,7 +1,7 @@
 """Transfers: copies between the memory of a device whose arrays are not NumPy's and the host's. See docs/design/0016.
 
-Values that the step machine itself reads are in the host's memory: predicates, fetches, messages. Values from the host
-(feeds, constants, messages, results of Python functions) are copied in once for all operations that compute with them.
+Values read by the step machine itself are in the host's memory: predicates, fetches, messages. Values from the host
+(feeds, constants, messages, results of Python functions) are copied in once for all computing operations.
 Kernels copy their other inputs themselves.
 """
 
@@ -54,7 +54,7 @@ def _uses(program: Program) -> Mapping[Tensor, list[Use]]:
 
 
 class _Transfers:
-    """The copies of one tensor."""
+    """The copies of a tensor."""
 
     def __init__(self, program: Program, tensor: Tensor, uses: list[Use]) -> None:
         self.program = program

@@ -1,8 +1,8 @@
 """Mask gradients of max pooling before they are spread over windows, where there are fewer elements than after.
 
-The gradient of a ReLU before max pooling zeroes gradients of elements not above zero. The gradient of the
-pooling is non-zero only at the largest element of a window: there the pooled value is the same number, so
-its comparison has the same outcome, with an element for each window.
+The gradient of a ReLU before max pooling zeroes gradients of elements not above zero. The gradient of the pooling is
+non-zero only at the largest element of a window: there the pooled value is the same number, so its comparison has the
+same outcome, with an element for each window.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A loop of known length with a product of an input's row in each iteration becomes one product of all rows and a loop
 reading rows of the product. Operations in between are moved as well: gathered embeddings, normalized inputs, masks
-computed from a counter. The loop would compute the same results and raise the same errors.
+computed from a counter. Lifting neither computes results nor raises errors beyond the loop's own.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Liftable operations of a loop: computed from counters, rows of arrays and values from outside alone.
 
 Some operations of a body have the same operands in all iterations, or operands predictable before the loop runs: a
-counter, or the row of an array selected by a counter. Operations with a batch rule can be computed for many
-iterations at once. Lifting pays for products of matrices, with the operations they need, and for further operations
-with less to read for iterations.
+counter, or the row of an array selected by a counter. Operations with a batch rule can be computed for many iterations
+at once. Lifting pays for products of matrices, with the operations they need, and for further operations with smaller
+results to read in iterations.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Release a saved value with its last read.
 
-A loop counting down reads the values saved for the gradient, each slot once. Taking the value out of its slot with
-this read frees the memory while the backward loop runs, so that the gradients saved by this loop find room
-in place of the values. In nested loops the slots hold series, which inner loops read in the same way.
+A loop counting down reads the values saved for the gradient, each slot once. Taking the value out of its slot with this
+read frees the memory while the backward loop runs, so that the gradients saved by this loop find room in place of the
+values. In nested loops the slots hold series, which inner loops read in the same way.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Candidates for clusters: operations of a region that qualify by themselves, and reasons why others do not."""
+"""Candidates for clusters: operations of a region eligible by themselves, and reasons against others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OF_FRAMES = frozenset({Role.ENTER, Role.EXIT, Role.NEXT_ITERATION})
 
 
 class Candidates:
-    """The operations that may be in a cluster.
+    """The candidates for clusters.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class Candidates:
         yield from (op.inputs[k].op for k in (() if found is None else found.reads))
 
     def _check(self, op: Operation) -> None:
-        """Refuse an operation that cannot be in a cluster."""
+        """Refuse an operation ineligible for clusters."""
         if op.control_inputs or op in self._pinned:
             raise NotNative(op, "is in an order with others, whatever its values")
         if any(may_be_dead(t) for t in op.inputs):
@@ -90,7 +90,7 @@ class Candidates:
             _check_values(op)
 
     def _check_branches(self, op: Operation) -> None:
-        """Refuse a Cond with effects, and a Cond that may be alive while a captured value is dead."""
+        """Refuse a Cond with effects, and a Cond possibly alive while a captured value is dead."""
         if saved_outputs(op):
             raise NotNative(op, "saves values for a gradient")
         _check_values(op)
@@ -107,7 +107,7 @@ class Candidates:
 
 
 def captured_tensors(op: Operation) -> Iterator[Tensor]:
-    """Yield the tensors that the branches of a Cond, and regions in them, use from outside."""
+    """Yield the outside tensors used by the branches of a Cond and by regions in them."""
     for region in op.regions:
         for inner in region.walk():
             used: Iterable[Tensor] = [*inner.inputs, *(t for r in inner.regions for t in r.results)]

@@ -1,9 +1,9 @@
-"""The choice between a native program and the operations that it replaces, which run if the program does not.
+"""The choice between a native program and the replaced operations, which run if the program does not.
 
     ok, *results = Native(*inputs)
     results = Cond(ok, results, the replaced operations)
 
-A program that does not support a step's arrays, or gives up on the way, has had no visible effect.
+A program without support for a step's arrays, or giving up on the way, has had no visible effect.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def choose(
     controls: Iterable[Operation] = (),
     **attrs: Any,
 ) -> Operation:
-    """Append a Native and a Cond; the branch of the program's results is complete, the other one still empty.
+    """Append a Native and a Cond; the branch of the program's results is complete, the other branch still empty.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def choose(
     inputs : sequence of Tensor
         Inputs of the program.
     controls : iterable of Operation, optional
-        Further operations that the program waits for.
+        Further operations before the program.
     **attrs
         Attributes of the Cond.
     """

@@ -1,4 +1,4 @@
-"""Clusters: connected operations that only compute become one native program, without a token for each value.
+"""Clusters: connected pure operations become a native program, without a token for each value.
 
 The operations of a cluster are alive and dead together, and wait for the same sources (`waiting.py`), so no result is
 delayed and none is newly dead. Other operations wait only for results: operations with control inputs, or named in
@@ -54,7 +54,7 @@ def cluster(program: Program, settings: Settings) -> Program:
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """A cluster, its results that are used outside, and the Cond that now returns them."""
+    """A cluster, its results with outside uses, and the Cond now returning these."""
 
     operations: list[Operation]
     results: list[Tensor]
@@ -62,7 +62,7 @@ class _Chosen:
 
 
 class _Clusters:
-    """Clusters of one program."""
+    """Clusters of a program, from the search to the rewritten regions."""
 
     def __init__(self, program: Program, settings: Settings) -> None:
         self.program = program
@@ -93,7 +93,7 @@ class _Clusters:
         self._tidy({each.cond.region for each in chosen}, {op for each in chosen for op in each.operations})
 
     def _region(self, region: Region) -> Iterator[list[Operation]]:
-        """Yield the clusters of a region and of those inside; the sources of the region's operations are known."""
+        """Yield the clusters of a region and of inner regions; the sources of the region's operations are known."""
         clustered: set[Operation] = set()
         for group in self._sets(region):
             clustered.update(group)
@@ -107,7 +107,7 @@ class _Clusters:
                     yield from self._region(inner)
 
     def _sets(self, region: Region) -> list[list[Operation]]:
-        """Return the sets of a region, without operations that depend on values unknown to the rest of their set."""
+        """Return the sets of a region, without operations whose steps depend on values unknown to their set."""
         for _ in range(_MOST_ROUNDS):
             members = self.candidates.found.intersection(region.operations) - self.waiting.uneven
             groups = _Sets(region, members, self.captured, self.waiting, self.apart).parts()
@@ -153,7 +153,7 @@ class _Clusters:
         yield _Chosen(group, results, cond)
 
     def _wanted(self, group: Sequence[Operation]) -> list[Tensor]:
-        """Return the results of a set that are used outside of it."""
+        """Return the results of a set with uses outside of the set."""
         inside = {*group, *(inner for op in group for region in op.regions for inner in region.walk())}
         own = Counter(t for op in inside for region in op.regions for t in region.results)
         outputs = [t for op in group for t in op.outputs]
@@ -186,7 +186,7 @@ class _Clusters:
 
 
 class _Sets(ConnectedSets):
-    """The sets of operations of one region that become clusters."""
+    """The sets of operations of a region to become clusters."""
 
     def __init__(
         self,
@@ -201,7 +201,7 @@ class _Sets(ConnectedSets):
         super().__init__(region.operations, members, captured)
 
     def parts(self) -> list[list[Operation]]:
-        """Return the sets, cut to MOST operations in the region's order, so that parts wait in one direction."""
+        """Return the sets, cut to MOST operations in the region's order, so that parts wait in a single direction."""
         found: list[list[Operation]] = []
         for group in self.sets():
             size = MOST + 1
@@ -233,6 +233,6 @@ def _used(op: Operation) -> list[Tensor]:
 
 
 def _weight(op: Operation) -> int:
-    """Return the number of computing operations that an operation counts for, including those in its regions."""
+    """Return the weight of an operation: the number of computing operations, including operations in its regions."""
     inside = (inner for region in op.regions for inner in region.walk())
     return int(op.role is not Role.IDENTITY) + sum(inner.role is not Role.CONST for inner in inside)

@@ -19,7 +19,7 @@ HANDLES = frozenset({dtypes.resource, dtypes.series})
 
 
 class NotNative(Exception):
-    """Refusal of a native program: an operation, and the reason why it prevents the program."""
+    """Refusal of a native program: an operation, and the reason against the operation."""
 
     def __init__(self, op: Operation, reason: str) -> None:
         super().__init__(f"{op.name} ({op.type}) {reason}")
@@ -28,7 +28,7 @@ class NotNative(Exception):
 
 
 def computation_of(op: Operation, settings: Settings, rules: Rules = ON_CPU) -> Computation:
-    """Return the Computation of an operation that only computes.
+    """Return the Computation of a pure operation.
 
     Raises
     ------
@@ -65,12 +65,12 @@ def _check_dtypes(op: Operation, rules: Rules) -> None:
 
 
 def check_dtype(dtype: DType, op: Operation, rules: Rules = ON_CPU) -> None:
-    """Refuse a dtype that registers cannot have."""
+    """Refuse a dtype without support in registers."""
     numpy = dtype.numpy
     if numpy is not None and not rules.has_dtype(np.dtype(numpy)):
         raise NotNative(op, f"has values of dtype {dtype.name}")
 
 
 def may_be_dead(tensor: Tensor) -> bool:
-    """Return True for a value saved by one branch of a Cond, and for its reads: dead where another branch ran."""
+    """Return True for a value saved by a branch of a Cond, and for its reads: dead if another branch ran."""
     return tensor.op.is_cond and tensor.index >= num_results(tensor.op) or bool(tensor.op.attrs.get("maybe"))

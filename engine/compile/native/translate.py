@@ -44,7 +44,7 @@ def translate_cluster(
     settings: Settings,
     computations: Mapping[Operation, Computation],
 ) -> tuple[NativeProgram, list[Tensor]]:
-    """Return the program of operations of one region, in order, which returns `results`; and the program's inputs.
+    """Return the program of operations of a region, in order, which returns `results`; and the program's inputs.
 
     `computations` has the Computations of the operations, and of operations in their regions.
 
@@ -57,22 +57,22 @@ def translate_cluster(
 
 
 class _Translator:
-    """Translator of one loop or cluster.
+    """Translator of a loop or cluster.
 
     Attributes
     ----------
     loops : list of int
-        For each register, the first instruction of the innermost loop that writes it.
+        For each register, the first instruction of the innermost loop around its writes.
     around : list of int
-        For each instruction, the first instruction of the innermost loop around it.
+        For each instruction, the first instruction of the enclosing loop.
     saved : dict of Tensor to list of int
-        The series that a tensor is written to.
+        The series to which a tensor is written.
     slots : dict of int to int
         By series, the register with the number of the slot to write.
     flat : dict of Operation to int
-        By inner loop, the register that counts its iterations over all runs.
+        By inner loop, the register with the count of its iterations over all runs.
     parts : dict of Tensor to (int, int)
-        For a series that is an element of another, the outer series and the slot.
+        For a series saved in another series, the outer series and the slot.
     placed : list of (int, Tensor, Tensor)
         Saves with an index: the series, the value and the slot.
     results : dict of Tensor to int
@@ -137,7 +137,7 @@ class _Translator:
         trips: tuple[int, int, int] | None = None,
         is_cluster: bool = False,
     ) -> tuple[NativeProgram, list[Tensor]]:
-        """Return the finished program, and the tensors it takes."""
+        """Return the finished program and its input tensors."""
         outputs = tuple(self.of[t] for t in results)
         _mark_last(self.instructions, self.around, self.loops, {*outputs, *self.constants}, self.homes)
         program = NativeProgram(
@@ -204,7 +204,7 @@ class _Translator:
         return register
 
     def value(self, tensor: Tensor) -> int:
-        """Return the register that holds a tensor."""
+        """Return the register of a tensor."""
         return self.of[tensor] if tensor in self.of else self.capture(tensor)
 
     def values(self, tensors: Sequence[Tensor]) -> tuple[int, ...]:
@@ -241,7 +241,7 @@ class _Translator:
             self.compute(op)
 
     def compute(self, op: Operation) -> None:
-        """Translate an operation that computes."""
+        """Translate a pure operation."""
         computation = self.computations.get(op) or computation_of(op, self.settings, self.rules)
         inputs = self.values(op.inputs)
         outputs = [self.new(t.dtype, t.op.name if len(op.outputs) == 1 else t.name, op) for t in op.outputs]
@@ -345,7 +345,7 @@ class _Translator:
             self.end_nests(op, nests, count)
 
     def begin_counting(self, op: Operation) -> list[int]:
-        """Return registers that count the iterations of inner loops with saved values, over the outermost loop."""
+        """Return registers for the iterations of inner loops with saved values, counted over the outermost loop."""
         inner = [each for region in op.regions for each in region.walk() if each.is_while and saved_outputs(each)]
         if op is self.op:
             self.flat = {each: self.new(dtypes.int64, f"{each.name}/all") for each in inner}
@@ -415,7 +415,7 @@ class _Translator:
         return list(dict.fromkeys(own))
 
     def save_what_is_there(self, body: Region, own: Sequence[Tensor]) -> None:
-        """Append the PUSHes of saved tensors that come from outside of the loop."""
+        """Append the PUSHes of saved tensors from outside of the loop."""
         for tensor in own:
             if not body.encloses(tensor.region):
                 register = self.value(tensor)
@@ -451,7 +451,7 @@ class _Translator:
 
 @cache
 def _has_llvm() -> bool:
-    """Return True if LLVM is installed; it is imported only when a loop needs it."""
+    """Return True if LLVM is installed; its import waits for a loop in need of LLVM."""
     return is_installed("llvmlite")
 
 
@@ -471,9 +471,9 @@ def _mark_last(
 ) -> None:
     """Mark each input of an instruction whose value may be overwritten there.
 
-    A value may be overwritten if no later instruction reads it and each iteration of the loops around computes it
-    anew. A loop variable is written at the end of the loop's body, so its reads after the loop do not matter inside the
-    body; they do for the predicate, after which the loop may end.
+    A value may be overwritten if no later instruction reads the value and each iteration of the loops around writes the
+    register anew. A loop variable is written at the end of the loop's body, so its reads after the loop do not matter
+    inside the body; they do for the predicate, after which the loop may end.
     """
     read: set[int] = set(kept)
     behind: dict[int, set[int]] = {}  # by loop, its variables that are read after it

@@ -1,12 +1,12 @@
-"""Sources: the slow operations that each operation of a program waits for.
+"""Sources: the slow operations before each operation of a program.
 
 A cluster waits for the union of its operations' inputs. To delay nothing, all operations of a cluster must wait for the
-same sources: operations that are awaited, have effects, or take long, as loops do. An operation that only computes, in
-negligible time, is no source, but forwards the sources of its inputs. An operation that waits for a source also waits
-for the earlier sources of that source, so the last sources of a path stand for all of the path.
+same sources: awaited operations, operations with effects, and long operations such as loops. A pure operation of
+negligible time is no source, but forwards the sources of its inputs. An operation after a source also waits for the
+earlier sources of this source, so the last sources of a path stand for the whole path.
 
 In a loop a variable is a source of its own if its next value waits for a source: iterations would not overlap if
-operations that wait for the variable held back others. Variables with equal sources share one.
+operations waiting for the variable held back others. Variables with equal sources share a source.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ class Waiting:
     Parameters
     ----------
     captured : dict
-        Tensors that regions use from outside, filled in on demand.
+        Outside tensors used in regions, filled in on demand.
     may_cluster : callable
         ``may_cluster(op)`` is True if an operation qualifies for a cluster by itself.
 
     Attributes
     ----------
     of : dict of Operation to frozenset of Operation
-        The sources that an operation's results wait for; a source waits for itself.
+        The sources before an operation's results; a source waits for itself.
     uneven : set of Operation
-        Conds that in a cluster would wait for more than their predicate; they are sources instead.
+        Conds whose branches wait for more than their predicate: sources, not members of clusters.
     """
 
     def __init__(self, captured: Captured, may_cluster: Callable[[Operation], bool]) -> None:
@@ -76,13 +76,13 @@ class Waiting:
         self._assume(op, self._variables([p.op for p in body.params], inits, nexts))
 
     def _assume(self, op: Operation, variables: Sequence[Sources]) -> None:
-        """Find the sources of the operations in a loop, assuming those of its variables."""
+        """Find the sources of the operations in a loop, assuming the variables' sources."""
         for region in op.regions:
             self.of.update(zip((p.op for p in region.params), variables, strict=True))
             self.region(region)
 
     def _variables(self, params: list[Operation], inits: list[Sources], nexts: list[Sources]) -> list[Sources]:
-        """Return the sources of a loop's variables, by those of their initial and next values."""
+        """Return the sources of a loop's variables, by the sources of their initial and next values."""
         late = _late(params, inits, nexts)
         alike: dict[tuple[Sources, Sources], Sources] = {}
         return [
@@ -91,7 +91,7 @@ class Waiting:
         ]
 
     def _before(self, op: Operation) -> Sources:
-        """Return the sources that an operation waits for, without those implied by others of them."""
+        """Return the sources before an operation, without sources implied by others."""
         found = {self.of.get(each, NOTHING) for each in uses(op, self._captured)}
         if len(found) == 1:
             return found.pop()
@@ -103,7 +103,7 @@ class Waiting:
         return is_choice and before != self.of.get(op.inputs[0].op, NOTHING)
 
     def _handed_on(self, op: Operation, before: Sources) -> Sources:
-        """Return the sources of an operation's results: itself for a source, otherwise those of its inputs."""
+        """Return the sources of an operation's results: itself for a source, otherwise the sources of its inputs."""
         if self._is_uneven(op, before):
             self.uneven.add(op)
         elif len(before) <= _MOST and (self._may_cluster(op) or _takes_no_time(op)):
@@ -115,7 +115,7 @@ class Waiting:
 
 
 def _late(params: list[Operation], inits: list[Sources], nexts: list[Sources]) -> set[Operation]:
-    """Return the loop variables whose next values wait for sources that their initial values do not wait for."""
+    """Return the loop variables whose next values wait for more sources than their initial values."""
     begins = dict(zip(params, inits, strict=True))
     found = {
         param: {begins[s] if s in begins else frozenset([s]) for s in sources}

@@ -1,11 +1,11 @@
-"""Add a native program for each eligible loop; the loop remains for runs that the program declines.
+"""Add a native program for each eligible loop; the loop remains for runs declined by the program.
 
 A loop becomes
 
     ok, *results = Native(*initial values, *captured tensors)
     results = Cond(ok, results, the loop as it was)
 
-A program that does not support a step's arrays, or gives up on the way, has had no visible effect; then the loop runs
+A program without support for a step's arrays, or giving up on the way, has had no visible effect; then the loop runs
 as usual, with its tags, its errors, and its lines.
 """
 
@@ -67,7 +67,7 @@ def _sort(region: Region, conds: dict[Operation, Operation]) -> None:
 def _outermost(
     region: Region, settings: Settings, rules: Rules
 ) -> Iterator[tuple[Operation, tuple[NativeProgram, list[Tensor]]]]:
-    """Yield the outermost loops that can be native, with the results of `translate`; mark others with the reason."""
+    """Yield the outermost eligible loops, with the results of `translate`; mark others with the reason."""
     for op in region.operations:
         if op.is_while and op.outputs:
             try:
@@ -84,7 +84,7 @@ def _either(op: Operation, program: NativeProgram, inputs: list[Tensor]) -> Oper
 
 
 def _waits(op: Operation) -> list[Operation]:
-    """Return the operations outside that a loop, or an operation in it, waits for by control inputs."""
+    """Return the outside control inputs of a loop and of operations inside."""
     inside = dict.fromkeys([op, *(each for region in op.regions for each in region.walk())])
     return [c for each in inside for c in each.control_inputs if c not in inside]
 

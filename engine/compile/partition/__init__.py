@@ -1,4 +1,4 @@
-"""Layer 4: a placed program cut into one program for each device, connected by channels only."""
+"""Layer 4: a placed program cut into a program for each device, connected by channels only."""
 
 from .cut import partition
 from .drawing import to_dot

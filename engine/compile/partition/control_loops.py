@@ -1,6 +1,6 @@
-"""Control loops: signals that start a device's Recvs once in each iteration of a loop on several devices (rule 118).
+"""Control loops: signals to start a device's Recvs once in each iteration of a loop on several devices (rule 118).
 
-Without a control loop a device would stop after the first iteration, since nothing on it leads to the second. A control
+Without a control loop a device would stop after the first iteration, for lack of a path to the second. A control
 loop is an Enter, a Merge, a Switch by the loop's predicate and a NextIteration, which carry no data. The control loop
 of an inner frame is entered from the Merge of the outer frame's control loop, once in each outer iteration.
 """
@@ -33,7 +33,7 @@ class ControlLoops:
         self.predicates: dict[tuple[str, DeviceSpec], Operation] = {}
 
     def merge(self, frame: str, device: DeviceSpec, because: Operation) -> Operation:
-        """Return the Merge that is live once in each iteration of a frame on a device.
+        """Return the Merge of a control loop, live once in each iteration of a frame on a device.
 
         Raises
         ------
@@ -82,7 +82,7 @@ class ControlLoops:
     def close(self) -> None:
         """Open the missing control loops, and close all cycles.
 
-        A device that only sends or only saves values takes part in the loop as well.
+        A device with Sends alone, or saved values alone, takes part in the loop as well.
         """
         for frame, devices in list(self.cutter.inhabited.items()):
             # Copies of the mappings: joining a device to a frame, or receiving a predicate, adds entries.

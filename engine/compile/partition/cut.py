@@ -1,6 +1,6 @@
-"""Cut a placed program: each edge that crosses devices becomes a Send and a Recv (rules 115 to 119).
+"""Cut a placed program: each edge between devices becomes a Send and a Recv (rules 115 to 119).
 
-A Send and its Recv belong to the frame in which the value lives. Operations that are free to make twice are copied to
+A Send and its Recv belong to the frame in which the value lives. Operations free to compute twice are copied to
 each device, not sent: constants, and invariants of loops, which so enter each device's loop from outside instead of
 crossing in every iteration; and Switches of either, whose predicate crosses instead of their data.
 """
@@ -45,7 +45,7 @@ def partition(
     placement : mapping of Operation to DeviceSpec
         The result of :func:`tagloom.compile.place.place`.
     coalesce_dead_signals : bool, optional
-        Let one channel report deadness for all values that are dead together.
+        Let a single channel report deadness for all values dead together.
 
     Returns
     -------
@@ -62,7 +62,7 @@ def partition(
 
 
 class Part:
-    """The program of one device, under construction."""
+    """The program of a device, under construction."""
 
     def __init__(self, seed: int) -> None:
         self.graph: Graph = Graph(seed)
@@ -203,7 +203,7 @@ class Cutter:
     # ---- edges
 
     def tensor(self, tensor: Tensor, device: DeviceSpec) -> Tensor:
-        """Return the tensor that represents `tensor` on a device."""
+        """Return the counterpart of `tensor` on a device."""
         op = tensor.op
         if is_rematerializable(op) or self.placement[op] == device:
             return self.copy(op, device).outputs[tensor.index]
@@ -212,7 +212,7 @@ class Cutter:
         return self.receive(tensor, device).outputs[0]
 
     def signal(self, op: Operation, device: DeviceSpec) -> Operation:
-        """Return the operation that control inputs on a device name instead of `op`."""
+        """Return the counterpart of `op` for control inputs on a device."""
         if is_rematerializable(op) or self.placement[op] == device:
             return self.copy(op, device)
         if op.role is Role.LOOP_COND:
@@ -259,7 +259,7 @@ class Cutter:
         return self.copy(op, home).outputs[value.index]
 
     def leading(self) -> list[int]:
-        """Return for each channel the number of the channel that reports its deadness."""
+        """Return for each channel the number of its dead leader."""
         return dead_leaders(self.operations, self.frames, [(v, self.placement[op_of(v)], d) for v, d in self.ends])
 
     def channels(self, leading: Sequence[int]) -> list[Channel]:
@@ -282,7 +282,7 @@ class Cutter:
 
 
 def op_of(value: Value) -> Operation:
-    """Return the operation that produces a tensor, or the operation itself."""
+    """Return the producer of a tensor, or the operation itself."""
     return value if isinstance(value, Operation) else value.op
 
 

@@ -1,4 +1,4 @@
-"""Channels that are dead together, one of which reports it for all. See docs/design/0009-devices.md."""
+"""Dead leaders: of channels dead together, a single reporter for all. See docs/design/0009-devices.md."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ...ir.traits import LEAVES_FRAME
 def dead_leaders(
     operations: Sequence[Operation], frames: Frames, channels: Sequence[tuple[Value, Any, Any]]
 ) -> list[int]:
-    """Return for each channel (value, source, destination) the number of the channel that reports its deadness.
+    """Return for each channel (value, source, destination) the number of the channel reporting its deadness.
 
     Channels are grouped if they join the same devices in the same frame, under the same predicate, and the predicate
-    depends on more than loop conditions. The leader has the shortest chain of operations before it, so that it cannot
-    wait for a channel that it leads.
+    depends on more than loop conditions. The leader has the shortest chain of operations before it, so it cannot
+    wait for a channel led by itself.
     """
     predicates = analyse(operations, frames)
     depths = _depths(operations, frames)
@@ -39,7 +39,7 @@ def dead_leaders(
 
 
 def _is_chosen(predicate: Predicate, frames: Frames, frame: str) -> bool:
-    """Return True if a predicate depends on more than the conditions of this loop and those around it."""
+    """Return True if a predicate depends on more than the conditions of this loop and of outer loops."""
     around = [frames.infos[frame]]
     while around[-1].name != ROOT:
         around.append(frames.infos[around[-1].parent])
@@ -51,7 +51,7 @@ def _is_chosen(predicate: Predicate, frames: Frames, frame: str) -> bool:
 def _depths(operations: Sequence[Operation], frames: Frames) -> dict[Operation, int]:
     """Return the longest chain of operations before each operation, within an iteration.
 
-    An operation that leaves a loop waits for the whole loop: a dead Exit is sent when the frame has ended.
+    An operation leaving a loop waits for the whole loop: a dead Exit is sent when the frame has ended.
     """
     ends: dict[str, int] = {}
     depths: dict[Operation, int] = {}

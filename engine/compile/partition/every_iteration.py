@@ -1,4 +1,4 @@
-"""Values that exist in every iteration of their frame: only these can be received.
+"""Values existing in every iteration of their frame: only these can be received.
 
 A Recv waits in every iteration. The output of an Enter exists in iteration 0 alone, that of a NextIteration in all
 others; only a Merge of both exists in all. ``while_loop`` uses either for such a Merge alone.

@@ -27,11 +27,11 @@ class Channel:
     dtype : DType
         bool for a control edge.
     is_control : bool
-        True if messages are empty: each reports that an operation has run.
+        True if messages are empty: each reports the completion of an operation.
     frame : str
         Static name of the frame in which Send and Recv are; "" for the root.
     dead_leader : int
-        The channel that reports deadness for this channel; the channel's own number if it reports itself.
+        The channel reporting deadness for this channel, possibly the channel itself.
     """
 
     number: int

@@ -1,6 +1,6 @@
 """Candidate devices of a group: the combined constraints of its operations.
 
-An operation's device binds the group. The device of a primitive, or of an operation that only uses a handle, is a wish:
+An operation's device binds the group. The device of a primitive, or of an operation only using a handle, is a wish:
 Switch goes with its data and a read with its variable, wherever the program asked for them (rules 114 and 115).
 """
 
@@ -21,7 +21,7 @@ _HINT = "change one of the device scopes, or ask for soft placement"
 
 
 def asked(op: Operation) -> DeviceSpec:
-    """Return the device constraint of an operation; GraphError if it is not a valid device name."""
+    """Return the device constraint of an operation; GraphError for an invalid device name."""
     try:
         return parse_device(str(op.device))
     except GraphError as error:
@@ -46,7 +46,7 @@ class Choice:
         self._allowed: dict[DeviceSpec, list[DeviceSpec]] = {}
 
     def candidates(self, group: Group) -> list[DeviceSpec]:
-        """Return the devices that a group may go to, in order of preference.
+        """Return the devices allowed for a group, in order of preference.
 
         Raises
         ------
@@ -75,7 +75,7 @@ class Choice:
         return self._unable[type]
 
     def _fitting(self, group: Group, able: list[DeviceSpec]) -> list[DeviceSpec]:
-        """Return the able devices that match all binding constraints of a group; GraphError if there are none."""
+        """Return the able devices matching all binding constraints of a group; GraphError if there are none."""
         asking = [op for op in group.members if op.device and binds(op)]
         if not asking:
             return able
@@ -95,7 +95,7 @@ class Choice:
         )
 
     def _nowhere(self, group: Group) -> GraphError:
-        """Return the error of a group whose types no device runs, naming the operation that the fewest devices run."""
+        """Return the error of a group whose types no device runs, naming the operation with the fewest devices."""
         op = max(group.members, key=lambda op: len(self._without_kernel(op.type)))
         return GraphError(
             f"no device runs {op.type} and what must be with it",
@@ -129,7 +129,7 @@ def _contradiction(one: Operation, other: Operation) -> GraphError:
 
 
 def wished(operations: Sequence[Operation], candidates: list[DeviceSpec]) -> list[DeviceSpec]:
-    """Return the candidates that also meet the wishes of operations, as far as possible; earlier wishes win."""
+    """Return the candidates meeting also the wishes of operations, as far as possible; earlier wishes win."""
     for op in operations:
         fitting = [d for d in candidates if asked(op).allows(d)] if op.device else []
         candidates = fitting or candidates

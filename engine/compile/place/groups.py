@@ -1,6 +1,6 @@
-"""Groups of operations that must share a device: union-find over a lowered program.
+"""Groups of operations bound to a common device: union-find over a lowered program.
 
-Values may cross between devices, handles may not. The primitives of a loop variable stay together (rule 115), so that a
+Values may cross between devices, handles may not. The primitives of a loop variable stay together (rule 115), so a
 Merge never has a remote input and a loop variable costs messages only where its value is used elsewhere.
 """
 
@@ -21,13 +21,13 @@ _WITH_FIRST_INPUT = PLUMBING - {Role.ENTER, Role.NEXT_ITERATION} | {Role.SERIES_
 
 @dataclass(eq=False)
 class Group:
-    """Operations that share a device, in graph order.
+    """Operations on a common device, in graph order.
 
     Attributes
     ----------
     members : list of Operation
     candidates : list of DeviceSpec
-        Devices that the group may go to, the preferred one first.
+        Devices allowed for the group, the preferred device first.
     device : DeviceSpec or None
         The chosen device, None until placement decides.
     """
@@ -42,7 +42,7 @@ class Group:
 
     @cached_property
     def stored(self) -> list[Operation]:
-        """The operations that compute the values stored in the group's stack, array or series."""
+        """The producers of the values stored in the group's stack, array or series."""
         return [source for op in self.members for source in stored_by(op)]
 
     @cached_property
@@ -52,7 +52,7 @@ class Group:
 
 
 def stored_by(op: Operation) -> list[Operation]:
-    """Return the producer of the value that `op` stores in a stack, array or series; none for other operations."""
+    """Return the producer of the value stored by `op` in a stack, array or series; none for other operations."""
     if op.role is not Role.SERIES_PUSH and not takes_handle(op):
         return []
     names = [parameter.name for parameter in op.definition.signature.inputs]
@@ -80,7 +80,7 @@ def is_invariant(op: Operation) -> bool:
 
 
 def users_of(operations: Sequence[Operation]) -> dict[Operation, list[Operation]]:
-    """Return the operations that use a result of each operation, in graph order."""
+    """Return the users of each operation's results, in graph order."""
     users: dict[Operation, list[Operation]] = {op: [] for op in operations}
     for op in operations:
         for source in dict.fromkeys(t.op for t in op.inputs):
@@ -89,12 +89,12 @@ def users_of(operations: Sequence[Operation]) -> dict[Operation, list[Operation]
 
 
 def find_groups(operations: Sequence[Operation]) -> list[Group]:
-    """Return the groups of operations that must share a device, each operation in one group.
+    """Return the groups of operations bound to a common device, each operation in a single group.
 
     Parameters
     ----------
     operations : sequence of Operation
-        Of a lowered program, without operations that neither fetches nor targets need.
+        Of a lowered program, without operations needed by neither fetches nor targets.
 
     Returns
     -------
@@ -111,7 +111,7 @@ def find_groups(operations: Sequence[Operation]) -> list[Group]:
 
 
 def _bonds(operations: Sequence[Operation]) -> Iterator[tuple[object, object]]:
-    """Yield pairs of keys that must share a device: operations, and names to colocate with."""
+    """Yield pairs of keys bound to a common device: operations, and names to colocate with."""
     named = _by_name(operations)
     users = users_of(operations)
     for op in operations:
@@ -143,7 +143,7 @@ def _by_name(operations: Sequence[Operation]) -> dict[str, list[Operation]]:
 
 
 class _Union:
-    """Union-find with path compression; keys are operations, and names that may have no operation here."""
+    """Union-find with path compression; keys are operations, and names, perhaps without operations."""
 
     def __init__(self) -> None:
         self.parent: dict[object, object] = {}

@@ -1,6 +1,6 @@
-"""Operations that move to the value of which they take a part, so that the part crosses devices, not the whole.
+"""Moves of operations to the value of which they take a part: the part crosses devices, not the whole.
 
-A value crosses once to each device that uses it. If all uses there are parts, and the parts together are smaller than
+A value crosses once to each device with uses. If all uses there are parts, and the parts together are smaller than
 the value, they are taken on the value's device.
 """
 
@@ -23,12 +23,12 @@ DeviceOf = Callable[[Operation], "DeviceSpec | None"]
 
 @dataclass(slots=True)
 class _Crossing:
-    """Uses of a value on one other device.
+    """Uses of a value on another device.
 
     Attributes
     ----------
     takers : list of Operation
-        Operations that take a part of the value.
+        Operations taking a part of the value.
     bytes : int
         Total bytes of these parts.
     is_needed : bool
@@ -87,12 +87,12 @@ def _takes_part(op: Operation) -> bool:
 
 
 def _hands_on(op: Operation, index: int) -> bool:
-    """Return True if an operation forwards an input, whose real uses are then those of the result."""
+    """Return True if an operation forwards an input, whose real uses are then the uses of the result."""
     return index == 0 and (op.role in SWITCHES or _is_capture(op))
 
 
 def _is_capture(op: Operation) -> bool:
-    """Return True for the Enter of an invariant that lowering made."""
+    """Return True for the Enter of an invariant made by lowering."""
     return is_invariant(op) and op.origin is not None
 
 

@@ -1,8 +1,8 @@
-"""Placement: a device for each group of operations that must be together.
+"""Placement: a device for each group of operations bound together.
 
 Constraints of the user come first. Then phases (`_PHASES`) place the remaining groups, each by the devices of groups
 placed before: arrays and stacks, loop variables, computations, and last constants, feeds and invariants, which are free
-to copy. Operations that take a part of a value move to the value's device. See docs/design/0009-devices.md.
+to copy. Operations taking a part of a value move to the value's device. See docs/design/0009-devices.md.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def anywhere(type: str, device: DeviceSpec) -> bool:
 def place(
     program: Program, devices: Sequence[DeviceSpec], soft: bool = False, supports: Supports = anywhere
 ) -> dict[Operation, DeviceSpec]:
-    """Choose a device for each operation that fetches and targets need.
+    """Choose a device for each operation needed by fetches and targets.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def place(
     devices : sequence of DeviceSpec
         The session's devices by their full names. Unconstrained groups go to the first.
     soft : bool, optional
-        Let a group whose constraints cannot be met go to any device that runs all its types.
+        Let a group whose constraints cannot be met go to any device running all its types.
     supports : callable, optional
         ``supports(type, device)`` is True if the device has a kernel.
 
@@ -62,12 +62,12 @@ def place(
 
 
 class _Placement:
-    """Placement of one program: its groups, and the phases that choose their devices.
+    """Placement of a program: its groups, and the phases choosing their devices.
 
     Attributes
     ----------
     operations : list of Operation
-        Inputs before the operations that use them.
+        Inputs before their users.
     users : dict of Operation to list of Operation
     groups : list of Group
     of : dict of Operation to Group
@@ -84,7 +84,7 @@ class _Placement:
             phase(self)
 
     def place_asked(self) -> None:
-        """Place groups that may go to one device only, and groups with state that other steps must find again."""
+        """Place groups with a single candidate, and groups with state to be found by other steps."""
         for group in self.groups:
             group.candidates = self.choice.candidates(group)
             # State that outlives steps may not depend on the rest of a step: it goes to the first device allowed.
@@ -97,7 +97,7 @@ class _Placement:
         return found
 
     def settle(self, group: Group, places: Iterable[DeviceSpec | None]) -> None:
-        """Put an unplaced group on the first of `places` that is a candidate of the group."""
+        """Put an unplaced group on the first candidate of the group among `places`."""
         if group.device is None:
             group.device = next((p for p in places if p in group.candidates), None)
 
@@ -111,7 +111,7 @@ class _Placement:
                 self.wish(group, group.members)
 
     def maker(self, op: Operation, seen: set[Group]) -> DeviceSpec | None:
-        """Return the device of an operation, or of the first placed operation that its data comes from."""
+        """Return the device of an operation, or of the first placed operation upstream."""
         todo = [op]
         while todo:
             group = self.of[op := todo.pop()]
@@ -130,13 +130,13 @@ class _Placement:
                 self.settle(group, (self.of[source].device for source in group.stored))
 
     def wish(self, group: Group, operations: Sequence[Operation]) -> None:
-        """Narrow a group's candidates by the wishes of its operations, and place it if a single one remains."""
+        """Narrow a group's candidates by the wishes of its operations, and place the group on a single candidate."""
         if group.device is None:
             group.candidates = wished([op for op in operations if not binds(op)], group.candidates)
             group.device = group.candidates[0] if len(group.candidates) == 1 else None
 
     def place_computations(self) -> None:
-        """Place computations on the device that most of their data comes from."""
+        """Place computations on the device of most of their data."""
         for op in self.operations:
             group = self.of[op]
             if not _is_source(group) and (stored_by(op) or not group.stored):
@@ -164,7 +164,7 @@ class _Placement:
         return self.origin(op.inputs[0].op) if found is None and is_invariant(op) else found
 
     def take_parts(self) -> None:
-        """Move operations that take a part of a value to the value's device, if fewer bytes cross devices then.
+        """Move operations taking a part of a value to the value's device, if fewer bytes cross devices then.
 
         Until here a part counted as being on the device of its users; so these are on that device, and receive the part
         there.
@@ -174,7 +174,7 @@ class _Placement:
                 self.of[op].device = device
 
     def is_free(self, op: Operation) -> bool:
-        """Return True if no other operation is bound to this one, except primitives that forward its result."""
+        """Return True if no other operation is bound to this operation, except primitives forwarding its result."""
         return all(member is op or member.role in PLUMBING for member in self.of[op].members)
 
     def place_sources(self) -> None:
@@ -201,7 +201,7 @@ _PHASES: tuple[Callable[[_Placement], None], ...] = (
 
 
 def _outlives_step(group: Group) -> bool:
-    """Return True if the group holds the handle of state that outlives steps: every step must find it in one place."""
+    """Return True if the group holds the handle of state outliving steps: every step must find the same place."""
     return any(op.definition.outlives_step for op in group.members)
 
 
@@ -214,7 +214,7 @@ def _is_wish(op: Operation) -> bool:
 
 
 def _suppliers(group: Group) -> list[Operation]:
-    """Return the operations that supply a group's data: for an array or a series, the stored values."""
+    """Return the producers of a group's data: for an array or a series, the stored values."""
     return group.stored or [t.op for op in group.members for t in _data(op) if t.op not in group.members]
 
 

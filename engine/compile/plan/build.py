@@ -23,13 +23,13 @@ _SAVING = frozenset({Role.SERIES_PUSH, Role.SERIES_EXIT, Role.TRIP_COUNT})
 
 
 class DeviceBackend(Protocol):
-    """Kernels for a device whose arrays are not NumPy's, for one compiled step."""
+    """Kernels for a device whose arrays are not NumPy's, for a compiled step."""
 
     def kernel(self, op: Operation) -> Callable[..., Any]:
         """Return the kernel of an operation: ``kernel(*values)``, or ``kernel(context, *values)`` if it is stateful."""
 
     def bind(self, plan: Plan) -> None:
-        """Receive the plan that holds the kernels."""
+        """Receive the plan of the kernels."""
 
 
 def build_plan(program: Program, backend: DeviceBackend | None = None) -> Plan:
@@ -83,7 +83,7 @@ def bound_kernel(op: Operation, xp: Any) -> Callable[..., Any]:
 
 
 class _Builder:
-    """Builder of the Plan of one program.
+    """Builder of a program's Plan.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class _Builder:
     frame_index : dict of str to int
         Number of a frame, by name; the root is 0.
     saving : dict of str to list of Operation
-        By frame, the operations that write and return its saved values.
+        By frame, the operations writing and returning its saved values.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class _Builder:
 
 
 def _described(op: Operation) -> dict[str, Any]:
-    """Return the fields of a KERNEL node that come from its definition."""
+    """Return the fields of a KERNEL node from its definition."""
     definition = op.definition
     attrs = {key: op.attrs[key] for key in definition.attrs}
     return {

@@ -1,4 +1,4 @@
-"""The Plan: a lowered graph frozen into dense tables, one plan for each device; both executors run it."""
+"""The Plan: a lowered graph frozen into dense tables, a plan for each device; both executors run it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...kernels.core.table import Kind
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One operation of the lowered graph.
+    """An operation of the lowered graph.
 
     Attributes
     ----------
@@ -27,7 +27,7 @@ class Node:
     frame : int
         Index of the frame in which its inputs arrive.
     num_inputs, num_controls : int
-        Data and control edges that arrive at one instance.
+        Numbers of data and control edges into an instance.
     outputs : tuple of numpy.dtype or None
         Element type of each output; None for handles and series.
     kernel : callable or None
@@ -38,9 +38,9 @@ class Node:
     made_bytes : int
         Bytes of the outputs of a KERNEL, -1 if their shapes are unknown.
     elements : callable or None
-        ``elements(*arrays)`` is the approximate number of elements that a KERNEL processes beyond those of its inputs.
+        ``elements(*arrays)`` is the approximate number of elements processed by a KERNEL beyond its inputs' elements.
     retry : bool
-        True if a KERNEL that finds no room for its result has had no effect and may run again.
+        True if a KERNEL without room for its result has had no effect and may run again.
     ufunc : str or None
         Name of the NumPy ufunc, if the kernel is just a ufunc.
     attrs : mapping
@@ -51,7 +51,7 @@ class Node:
         Number of the feed or fetch (FEED, FETCH), of the series in its frame (SERIES_PUSH, SERIES_EXIT), or of the
         channel (SEND, RECV).
     child : int
-        Index of the frame that an ENTER leads to.
+        Index of the frame of an ENTER's output.
     is_constant : bool
         True if an ENTER brings a loop invariant.
     is_last : bool
@@ -125,7 +125,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A program for one device, as tables.
+    """A program for a single device, as tables.
 
     Attributes
     ----------
@@ -134,7 +134,7 @@ class Plan:
     data_edges : tuple of tuple of tuple of (int, int)
         ``data_edges[node][output]`` lists (consumer, input index).
     control_edges : tuple of tuple of int
-        ``control_edges[node]`` lists the nodes that wait for a node.
+        ``control_edges[node]`` lists the nodes with a control input from a node.
     num_feeds, num_fetches : int
         Number of input and output values.
     feed_dtypes : tuple of numpy.dtype
@@ -160,7 +160,7 @@ class Plan:
         return [i for i, n in enumerate(self.nodes) if n.num_inputs + n.num_controls == 0]
 
     def to_text(self) -> str:
-        """Print the plan, one node a line, by frame."""
+        """Print the plan, a node per line, by frame."""
         lines = []
         for f, frame in enumerate(self.frames):
             window = AUTO if frame.adaptive else frame.parallel_iterations

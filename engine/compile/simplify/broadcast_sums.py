@@ -1,7 +1,7 @@
-"""Remove sums that sum over nothing: cotangents that already have the shape of their target.
+"""Remove sums over nothing: cotangents already of their target's shape.
 
 With a batch of unknown size, the gradient of ``x * y`` has to sum its cotangents down to the shapes of `x` and `y`,
-either of which may have been broadcast. Once the feeds are known, equal unknown sizes can be traced to one dimension.
+either of which may have been broadcast. Once the feeds are known, equal unknown sizes can be traced to a dimension.
 Where both shapes are the same, the sum is removed, together with the operations that computed the shape; where a column
 was repeated along its rows, the sum becomes a sum of each row.
 """
@@ -22,7 +22,7 @@ Sizes = tuple[Size, ...] | None
 
 
 def drop_sums(program: Program) -> Program:
-    """Return the program without sums to a shape that their input already has; `program` is used up."""
+    """Return the program without sums to their input's own shape; `program` is used up."""
     known = _Known()
     for op in program.graph.root.walk():
         known.note(op)
@@ -41,7 +41,7 @@ def _end(tensor: Tensor, moved: dict[Tensor, Tensor]) -> Tensor:
 
 
 def _needless(program: Program, known: _Known) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the result of each needless sum, or sum of rows, and the tensor that replaces it."""
+    """Yield the result of each needless sum, or sum of rows, and its replacement."""
     for op in list(program.graph.root.walk()):
         if op.type == "SumTo" and not op.control_inputs:
             x, target = known.of(op.inputs[0]), known.standing_for(op.inputs[1])
@@ -59,7 +59,7 @@ def _row_sums(op: Operation) -> Tensor:
 
 
 class _Known:
-    """Sizes of tensors: symbols that are equal only where the sizes are equal in every step."""
+    """Sizes of tensors: symbols, equal only for sizes equal in every step."""
 
     def __init__(self) -> None:
         self._sizes: dict[Tensor, Sizes] = {}
@@ -107,7 +107,7 @@ def _broadcast(known: _Known, op: Operation) -> Sizes:
 
 
 def _joint(sizes: tuple[Size, ...]) -> Size:
-    """Return the size that several sizes broadcast to; a new symbol if it is ambiguous."""
+    """Return the common size after broadcasting; a new symbol if ambiguous."""
     different = {s for s in sizes if s != 1} or {1}
     # A number and a symbol broadcast to the number: the symbol's size is 1 or that number, or the step fails.
     numbers = {s for s in different if isinstance(s, int)}

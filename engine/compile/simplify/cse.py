@@ -1,4 +1,4 @@
-"""Merge duplicates (common subexpressions): one operation in place of two that compute the same value.
+"""Merge duplicates (common subexpressions): a single operation in place of two with the same value.
 
 An operation merges with an equal one of its own region or of an enclosing region, which runs whenever the operation
 would. A value saved twice is read from its first saved output, so that reads of both merge as well.
@@ -40,13 +40,13 @@ def merge_duplicates(program: Program) -> Program:
 
 
 class _Saved:
-    """The saved values of structured operations, each mapped to the first output that saves it."""
+    """The saved values of structured operations, each mapped to the first output with the value."""
 
     def __init__(self) -> None:
         self._firsts: dict[Operation, list[Tensor]] = {}
 
     def first(self, tensor: Tensor) -> Tensor:
-        """Return the first output that saves the same value as `tensor`, or `tensor` itself."""
+        """Return the first output with the same saved value as `tensor`, or `tensor` itself."""
         op = tensor.op
         if not is_structured(op) or tensor.index < num_results(op):
             return tensor
@@ -64,7 +64,7 @@ def _key(op: Operation, inputs: list[Tensor]) -> Any:
 
 
 def _freeze(value: Any) -> Any:
-    """Return a hashable form of an attribute's value, equal for equal values of one type."""
+    """Return a hashable form of an attribute's value, equal for equal values of a type."""
     if isinstance(value, np.ndarray):
         content = tuple(value.ravel().tolist()) if value.dtype.kind == "T" else value.tobytes()
         # Bytes, not values: -0.0 and 0.0 differ, and NaN equals itself. Strings (kind T) hold pointers, not characters.

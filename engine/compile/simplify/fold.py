@@ -1,4 +1,4 @@
-"""Fold constants: compute at compile time each operation that depends on constants alone.
+"""Fold constants: compute operations on constants alone at compile time.
 
 Fed tensors are Feed operations by now, so a fed constant is not folded (rule 58). There is no folding by algebra (as
 ``x * 0 = 0``), because breaking a data dependency changes deadness. For the same reason a known shape counts as a
@@ -29,7 +29,7 @@ def fold_constants(program: Program, most_bytes: int) -> Program:
 
 
 class _Folding:
-    """The constants of a program, found while it is copied."""
+    """The constants of a program, found during its copy."""
 
     def __init__(self, program: Program, most_bytes: int) -> None:
         self.most_bytes = most_bytes
@@ -49,7 +49,7 @@ class _Folding:
         return [_constant(op, region, *pair) for pair in zip(op.outputs, values, strict=True)]
 
     def _shape_only(self, op: Operation, inputs: list[Tensor]) -> list[Array] | None:
-        """Return the values of an operation that depends only on the shapes of its inputs, not on their elements."""
+        """Return the values of an operation on the shapes of its inputs, not on their elements."""
         if not self.is_structured:
             return None
         if op.role is Role.SERIES_READ and not op.attrs["maybe"]:
@@ -68,7 +68,7 @@ class _Folding:
 
 
 def _vector(op: Operation) -> list[Array] | None:
-    """Return the integer vector computed by an operation, if it holds a fully known shape."""
+    """Return the integer vector computed by an operation, for a fully known shape."""
     rule = op.definition.static_shape
     if rule in RULES_THAT_PRESUME and not all(static_shape(t).is_fully_known for t in op.inputs):
         return None  # the step has to check whether the sizes match

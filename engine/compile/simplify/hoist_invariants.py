@@ -1,7 +1,7 @@
-"""Loop-invariant code motion: move computations that are the same in all iterations out of loops.
+"""Loop-invariant code motion: move computations with equal results in all iterations out of loops.
 
 The results are computed once and enter the loop as invariants. Constants leave any loop. Operations on invariants leave
-only loops that surely run an iteration: otherwise they would be computed, and perhaps fail, in vain.
+only loops sure to run an iteration: otherwise they would be computed, and perhaps fail, in vain.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _is_pure(op: Operation) -> bool:
 
 
 def _reads(loop: Loop, tensor: Tensor, kept: Counter[Tensor]) -> list[Tensor] | None:
-    """Return the tensors that read the saved values of `tensor`; None if it has uses other than such reads.
+    """Return the reads of the saved values of `tensor`; None for other uses.
 
     `kept` counts the uses of tensors other than by operations: as results of regions, saved values and fetches.
     """

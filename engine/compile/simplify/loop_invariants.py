@@ -1,4 +1,4 @@
-"""Capture loop variables that never change: operations inside read the variable's initial value instead.
+"""Capture unchanging loop variables: operations inside read the variable's initial value instead.
 
 Weights handed through a loop as variables become invariants: they no longer pass from one iteration to the next, and
 later passes see that their products have a factor from outside the loop. A variable whose result is used after the loop
@@ -41,13 +41,13 @@ def _params(op: Operation, i: int) -> list[Tensor]:
 
 
 def _start(tensor: Tensor, moved: dict[Tensor, Tensor]) -> Tensor:
-    """Follow a value outwards through all loops that hand it through unchanged."""
+    """Follow a value outwards through all loops that return the value unchanged."""
     while tensor in moved:
         tensor = moved[tensor]
     return tensor
 
 
 def _saved(program: Program) -> set[Tensor]:
-    """Return the tensors that loops and branches save for their gradients, values and indices."""
+    """Return the tensors saved by loops and branches for their gradients, values and indices."""
     kept = [e for op in program.graph.root.walk() if is_structured(op) for e in saved_outputs(op)]
     return {t for e in kept for t in (e.value, e.index) if t is not None}

@@ -1,4 +1,4 @@
-"""Pruning: the part of a user's graph that a step needs."""
+"""Pruning: the part of a user's graph needed by a step."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from ...ir.traits import Role
 
 
 def prune(program: Program) -> Program:
-    """Return a copy of the operations that fetches and targets need; later passes never touch the user's graph."""
+    """Return a copy of the operations needed by fetches and targets; later passes never touch the user's graph."""
     return copy_program(program)
 
 
 def require_feeds(program: Program) -> Program:
-    """Return the program; GraphError if a placeholder that is not fed remains."""
+    """Return the program; GraphError for a placeholder without a feed."""
     for op in program.graph.root.walk():
         if op.role is Role.PLACEHOLDER:
             raise GraphError(

@@ -1,7 +1,7 @@
 """Specialize a step for the shapes of its feeds: infer all static shapes of the program again from these.
 
-A placeholder with a batch of unknown size leaves this size unknown everywhere. A step called repeatedly with one batch
-size deserves its own plan, as JAX compiles one for each signature. This pass decides nothing but shapes; later passes
+A placeholder with a batch of unknown size leaves this size unknown everywhere. A step called repeatedly with a batch
+size deserves its own plan, as in JAX a program for each signature. This pass decides nothing but shapes; later passes
 then see constants where the program asked for a shape, and know the cost of a product.
 """
 
@@ -26,7 +26,7 @@ def specialize(program: Program, shapes: Sequence[tuple[int, ...]]) -> Program:
     ----------
     program : Program
     shapes : sequence of tuple of int
-        One for each feed.
+        The shape of each feed.
 
     Raises
     ------
@@ -47,9 +47,9 @@ class _Inference:
     Attributes
     ----------
     known : dict of Tensor to Shape
-        Static shapes that hold for any feeds.
+        Static shapes for any feeds.
     elements : dict of object to Shape
-        By TensorArray, the common shape of all values written to it anywhere in the program.
+        By TensorArray, the common shape of all values written anywhere in the program.
     is_lost : bool
         True if a value is written through a handle of unknown origin.
     """
@@ -63,8 +63,8 @@ class _Inference:
     def sweep(self) -> bool:
         """Infer the shapes of the whole program once; return True if an assumption about elements was withdrawn.
 
-        Elements are assumed to have the common shape of the values written before them. Sweeps repeat until one changes
-        no assumption: then all reads and writes of that sweep agree with each other.
+        Elements are assumed to have the common shape of the values written before them. Sweeps repeat until no
+        assumption changes: then all reads and writes of the last sweep agree with each other.
         """
         before = dict(self.elements), self.is_lost
         self._region(self.root)
@@ -108,7 +108,7 @@ class _Inference:
         self._saved(op)
 
     def _while(self, op: Operation) -> None:
-        """Infer a While: assume that variables keep their initial shapes; where one changes, relax it and repeat."""
+        """Infer a While: assume the variables' initial shapes; relax changing shapes and repeat."""
         count = num_results(op)
         assumed = [t.shape for t in op.inputs[:count]]
         while True:
@@ -135,7 +135,7 @@ class _Inference:
 
 
 def _array(handle: Tensor) -> object:
-    """Return a key shared by all handles of one array, None if the origin of the handle is unknown."""
+    """Return a key shared by all handles of an array, None if the origin of the handle is unknown."""
     op = handle.op
     if op.definition.is_reread:  # a handle of the forward region, saved for the gradient
         saved = saved_value(op.inputs[0])
