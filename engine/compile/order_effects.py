@@ -111,6 +111,7 @@ def _equal_reads(program: Program, accesses: _Accesses) -> dict[Tensor, Tensor]:
             for written in accesses.writes.get(op, ()):
                 known.pop(written, None)
             read = key_of(op)
+            # A read with a control input of its own is not moved to an earlier one.
             if read is not None and not is_write(op) and not op.control_inputs:
                 first = known.setdefault(read, {}).setdefault(op.type, op.outputs[0])
                 if first is not op.outputs[0]:
@@ -193,6 +194,7 @@ class _Order:
             before, write = states.setdefault(key, _State()), key in self.accesses.writes[op]
             tokens = []
             for branch, end in zip(op.regions, ends, strict=True):
+                # A token of reads covers the branch's own reads: those before the Cond are still in the state.
                 done = end.get(key, before)
                 waits = done.before(True) if write else [r for r in done.reads if r not in before.reads]
                 tokens.append(_token(branch, access, waits))

@@ -60,6 +60,7 @@ def _summed(op: Operation, waiting: Waiting) -> list[tuple[Tensor, Tensor]]:
         total = user.outputs[0] if user.definition is definition_of("SumTo") else None
         if total is None or user.region is not op.region or user.device != op.device or user.control_inputs:
             continue
+        # If `op` waited for the sum, an operation for both would wait for itself.
         if total.rank == 1 and total.shape[0] == rows.shape[-1] and not _leads_to(total.op, op, waiting):
             both = Builder(op.region, op, "summed").emit(op.definition.summed, *op.inputs, **op.attrs).outputs
             for one, other in ((op, total.op), (total.op, op)):  # from now on waiting for one means both

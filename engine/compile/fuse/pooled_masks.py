@@ -37,6 +37,7 @@ def _moved(op: Operation, kept: Counter[Tensor]) -> list[tuple[Tensor, Tensor]]:
     (elements,) = place.op.inputs
     compared, pooled = mask.inputs[0].op, _pooled(place.op, op)
     others = [t for t in compared.inputs if t is not elements]
+    # The other operand must be a single number: else pooled values and elements are compared with different ones.
     if pooled is None or not _is_shape_of(shape, elements) or len(others) != 1 or others[0].rank != 0:
         return []
     outcome = Builder(op.region, compared, "pooled").tensor(

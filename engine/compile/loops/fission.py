@@ -39,6 +39,7 @@ def lift_products(program: Program, most_bytes: int, is_native: IsNative) -> Pro
     """
     changed = False
     for op in reversed([op for op in program.graph.root.walk() if op.is_while]):  # inner loops first
+        # All rows at once would take the memory that swapping or recomputation saves.
         count = None if saves_memory(op) else Loop(op).trip_count()
         if count:
             changed |= _Fission(program, Loop(op), count, is_native).run(most_bytes // count)
@@ -101,6 +102,7 @@ class _Fission:
         made = liftable.emit(choice.operations, outside, counters, self._rows)
         varying = [t for t in choice.results if liftable.varies[t]]
         number = self._number(varying[0].op) if varying else None
+        # A row is taken after the iteration's own reads with effects, as its result was before.
         reads = [op for op in choice.operations if op in liftable.rows and op.definition.effects]
         # Invariant results may be results of the body or be saved, and these have to be tensors of the body.
         same = [t for t in choice.results if not liftable.varies[t]]

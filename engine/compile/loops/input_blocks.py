@@ -99,6 +99,7 @@ class _Blocks:
         return first is not None and first[0] >= 0 and self.loop.slope(index) == 1
 
     def _choose(self, liftable: Liftable, kept: Counter[Tensor], most: int) -> Choice | None:
+        # Half, since a block has at least two iterations.
         return choose(liftable, kept, most // 2)
 
     def _bytes(self, liftable: Liftable, choice: Choice) -> int:
@@ -232,6 +233,7 @@ class _HostBlocks(_Blocks):
         rows = [op for op in liftable.rows if self._is_cut(op, kept, multiplied)]
         choice = choose(liftable, kept, most // 2, products, rows)
         counters = {liftable.rows[op][1] for op in choice.operations if op in liftable.rows} if choice else set()
+        # All blocks are made by a single Cond, so all rows must have the same number.
         return choice if len(counters) == 1 else None
 
     def _is_cut(self, op: Operation, kept: Mapping[Tensor, int], multiplied: set[Operation]) -> bool:
@@ -270,6 +272,7 @@ class _HostBlocks(_Blocks):
 
         def take(op: Operation, rows: Tensor, _: Tensor) -> Tensor:
             unstack = op.inputs[2].op
+            # Tells the unstack to cut the feed into blocks of this size, so that reading one is a single copy.
             unstack.attrs["blocks"] = tuple(dict.fromkeys((*unstack.attrs["blocks"], count)))
             (row,) = op.outputs
             block = Builder(fresh, op, "block")

@@ -75,6 +75,7 @@ class Liftable:
         self._takes_row = takes_row
         self.varies.update((t, step != 0) for t in region.params if (step := loop.step(t)) is not None)
         for op in topological_order([op for op in region.operations if not op.is_param]):
+            # A control input orders an operation within its iteration, an order lost for many iterations at once.
             varies = None if op.control_inputs or is_structured(op) else self._varies(op)
             if varies is not None:
                 self.operations.append(op)
@@ -113,6 +114,7 @@ class Liftable:
         counts = any(t.op.is_param and kind for t, kind in zip(op.inputs, kinds, strict=True))
         if None in kinds or not self._is_pure(op) or (counts and not self.takes_counters):
             return None
+        # Invariant, so computed once and without a batch rule.
         if not any(kinds):
             return False
         emit = None if op.definition.batch is None else op.definition.batch(op, [bool(kind) for kind in kinds])
@@ -216,6 +218,7 @@ def choose(
     wanted = [op for op in liftable.operations if products and liftable.is_worth(op)]
     for op in [*rows, *wanted]:
         chosen.add(op, most)
+    # Each improvement reduces the bytes of the results, so this ends.
     while any(chosen.improve(op) for t in chosen.results() for op in t._consumers):
         pass
     results = chosen.results()

@@ -56,6 +56,7 @@ class _Merging:
             for op in loop.body.operations:
                 if is_product(op) and loop.is_outside(op.inputs[1 - side]) and not loop.is_outside(op.inputs[side]):
                     groups[op.inputs[side], op.device, *op.attrs.values()].append(op)
+            # Keys hold all attributes: products with other transposes would be joined along other axes.
             for ops in groups.values():
                 if len({op.inputs[1 - side] for op in ops}) > 1:
                     product = self._product(ops[0], side, ops[0].inputs[side], [op.inputs[1 - side] for op in ops])
@@ -70,6 +71,7 @@ class _Merging:
                     groups[term.op.inputs[side], term.op.device, *term.op.attrs.values()].append((i, term.op))
             for found in groups.values():
                 if len(found) > 1:
+                    # The loop changes, so the caller searches again.
                     self._one_sum(loop, side, found)
                     return True
         return False
@@ -93,6 +95,7 @@ class _Merging:
         """Merge sums of products with the factors of a side the same in all iterations."""
         kept = returned(self.program, loop.body)
         for op in list(loop.body.operations):
+            # Only the outermost sum: `_terms` collects the terms of inner sums.
             if _is_sum(op) and not any(_is_sum(user) for user in op.outputs[0]._consumers):
                 terms = _terms(op, kept)
                 if not self._one_product(loop, op, terms, 0, kept):

@@ -40,6 +40,7 @@ def _mark(series: Tensor, extra: SavedOutput, uses: Counter[Tensor]) -> None:
         return
     (read,) = series._consumers
     reader = _loop_around(read)
+    # A reader nested in another loop would read each slot once per outer iteration.
     if read.role is not Role.SERIES_READ or reader is None or reader.region is not series.op.region:
         return
     read.attrs["last"] = _counts_down(reader, read.inputs[1])

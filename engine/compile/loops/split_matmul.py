@@ -49,9 +49,11 @@ def _pieces(op: Operation, side: int, liftable: Liftable, may_copy: bool) -> lis
     axis, (factor, other) = inner_axis(op, side), op.inputs[:: 1 if side == 0 else -1]
     if not _is_joined(factor, axis) or not liftable.loop.is_outside(other):
         return []
+    # Parts of the other factor are views if cut along rows, copies otherwise.
     if inner_axis(op, 1 - side) != 0 and not may_copy:
         return []
     each = work(op) // factor.shape.as_tuple()[axis]  # multiplications per row or column of a part
+    # Adjacent parts of one kind first, then of one kind after those too small to lift have joined the rest.
     groups = [list(parts) for _, parts in groupby(_parts(factor, axis), liftable.kind)]
 
     def kind(parts: list[Tensor]) -> bool | None:

@@ -44,6 +44,7 @@ def batch_products(program: Program) -> Program:
 def running_sums(op: Operation) -> Iterator[tuple[int, Tensor]]:
     """Yield the loop variables whose only use is the addition of a term per iteration, and the term."""
     cond, body = op.regions
+    # In the loop the sum becomes a handle without a value, so only its addition may read the variable.
     kept = Counter([*body.results, *(t for e in saved_outputs(op) for t in (e.value, e.index))])
     for i in range(num_results(op)):
         before, total = body.params[i], body.results[i]
@@ -54,6 +55,7 @@ def running_sums(op: Operation) -> Iterator[tuple[int, Tensor]]:
         if not once or list(before._consumers) != [total.op]:
             continue
         term = terms[0]
+        # The product is no longer computed by itself, so only the addition may use the term.
         near = term.region is body and term.op.device == total.op.device
         if near and len(term._consumers) == 1 and not kept[term] and not term.op.control_inputs:
             yield i, term
@@ -65,6 +67,7 @@ def is_batchable(term: Tensor) -> bool:
 
 
 def _joins_rows(product: Operation) -> bool:
+    # Otherwise the inner axis is not the rows of both factors, and gathered rows would not add up.
     return bool(product.attrs["transpose_a"] and not product.attrs["transpose_b"])
 
 

@@ -29,6 +29,7 @@ Key = Any
 def lower(program: Program) -> Program:
     """Return the program without regions: every operation in the root region."""
     lowering = _Lowering(Graph(program.graph.seed))
+    # Operations keep their names, and hand-made loops their frames; names made here must avoid both.
     for op in program.graph.root.walk():
         lowering.names.add(op.name)
         if op.role is Role.ENTER:
@@ -129,6 +130,7 @@ class _BranchScope(_Scope):
         self._pivot: Operation | None = None
 
     def capture(self, key: Key, outer: Tensor) -> Tensor:
+        # Shared by the branches, since one Switch has an output for each.
         if key not in self.shared:
             self.shared[key] = self._switch(outer)
         return self.shared[key][self.index]
@@ -171,6 +173,7 @@ class _LoopScope(_Scope):
     def enter(self, outer: Tensor, origin: Origin) -> Tensor:
         """Emit an Enter: constant for a capture, otherwise for the loop variable's initial value."""
         assert self.parent is not None
+        # An invariant has no control inputs of its own: the loop's variables already delay the first iteration.
         constant = origin.role == "capture"
         tensor = self.parent.emit(
             "Enter",
@@ -333,6 +336,7 @@ class _Lowering:
 
     def loop(self, op: Operation, scope: _Scope) -> None:
         """Lower a While to Enter, Merge, LoopCond, Switch, NextIteration and Exit for each loop variable."""
+        # Enter, Merge, predicate, Switch, body, NextIteration, Exit: each needs the tensors of those before it.
         frame = _LoopScope(scope, op)
         count = num_results(op)
         inits = [scope.lookup(t) for t in op.inputs] or [self._spare(op, scope)]

@@ -122,6 +122,7 @@ class _Clusters:
 
     def _looking(self, group: Iterable[Operation]) -> Iterator[Operation]:
         """Yield the operations of a set whose steps depend on values other than shapes and constants."""
+        # Shapes are fixed for the run of a program, and so are values computed from shapes and constants.
         known: set[Operation] = set()
         for op in group:
             inside = [op, *(inner for region in op.regions for inner in region.walk())]
@@ -155,6 +156,7 @@ class _Clusters:
     def _wanted(self, group: Sequence[Operation]) -> list[Tensor]:
         """Return the results of a set with uses outside of the set."""
         inside = {*group, *(inner for op in group for region in op.regions for inner in region.walk())}
+        # Results of regions within the set are uses inside of it, not outside.
         own = Counter(t for op in inside for region in op.regions for t in region.results)
         outputs = [t for op in group for t in op.outputs]
         return [t for t in outputs if self.kept[t] > own[t] or not inside.issuperset(t._consumers)]

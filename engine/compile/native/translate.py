@@ -139,6 +139,7 @@ class _Translator:
     ) -> tuple[NativeProgram, list[Tensor]]:
         """Return the finished program and its input tensors."""
         outputs = tuple(self.of[t] for t in results)
+        # Outputs are returned, and constants serve the next run: neither may be overwritten.
         _mark_last(self.instructions, self.around, self.loops, {*outputs, *self.constants}, self.homes)
         program = NativeProgram(
             name,
@@ -310,6 +311,7 @@ class _Translator:
         nests = self.begin_nests(op) if op is not self.op and saved_outputs(op) else []
         start, outside, count_outside = len(self.instructions) + 1, self.loop, self.count
         self.loop = start
+        # A handle keeps its register, since instructions cannot move handles.
         variables = [
             init if p.dtype in HANDLES else self.new(p.dtype, p.op.name)
             for p, init in zip(body.params, inits, strict=True)

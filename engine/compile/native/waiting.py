@@ -93,6 +93,7 @@ class Waiting:
     def _before(self, op: Operation) -> Sources:
         """Return the sources before an operation, without sources implied by others."""
         found = {self.of.get(each, NOTHING) for each in uses(op, self._captured)}
+        # The common case, without a comparison of all pairs.
         if len(found) == 1:
             return found.pop()
         sources = frozenset().union(*found)

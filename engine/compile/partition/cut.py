@@ -118,6 +118,7 @@ class Cutter:
             self.part(device).targets.append(self.copy(target, device))
         for merge, index, tensor, device in self.back_edges:
             merge.update_input(index, self.tensor(tensor, device))
+        # After all copies, when it is known which devices take part in each frame.
         self.controls.close()
         check_every_iteration(self.operations, [op_of(value) for value, _ in self.ends])
         channels = self.channels(self.leading() if coalesce_dead_signals else range(len(self.ends)))
@@ -156,6 +157,7 @@ class Cutter:
     ) -> Operation:
         """Append an operation to a device's program, with the source of `like`, and its name for a copy of `like`."""
         graph = self.part(device).graph
+        # Copies keep their names, which new operations must not take.
         if like is None or name != like.name:
             while (name := graph.unique_name(name)) in self.names:
                 pass

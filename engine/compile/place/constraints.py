@@ -42,6 +42,7 @@ class Choice:
         self.devices = devices
         self.supports = supports
         self.soft = soft
+        # Cached by type and by constraint: there are few of either, but many groups.
         self._unable: dict[str, set[DeviceSpec]] = {}
         self._allowed: dict[DeviceSpec, list[DeviceSpec]] = {}
 

@@ -119,6 +119,7 @@ def _bonds(operations: Sequence[Operation]) -> Iterator[tuple[object, object]]:
         # An Enter follows its first user; its input may come from another device once per loop.
         if op.role is Role.ENTER and not is_invariant(op) and users[op]:
             yield op, users[op][0]
+        # The name may be that of a Cond or While, which lowering has replaced.
         if "colocate" in op.attrs:
             name = op.attrs["colocate"]
             yield from ((op, other) for other in (name, *named.get(name, ())))

@@ -139,6 +139,7 @@ class _Placement:
         """Place computations on the device of most of their data."""
         for op in self.operations:
             group = self.of[op]
+            # An array is placed at its first write, whose value has a device by then, not at its creation.
             if not _is_source(group) and (stored_by(op) or not group.stored):
                 self.settle(group, self.places(group))
                 self.settle(group, group.candidates)

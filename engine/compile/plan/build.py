@@ -18,6 +18,7 @@ from ...ir.traits import Role
 from ...kernels.core.table import Kind
 from .plan import Frame, Node, Plan
 
+# Roles without a kind of their own run as kernels; a MaybeGet forwards its input.
 _KINDS = {role: Kind[role.name] for role in Role if role.name in Kind.__members__} | {Role.MAYBE_GET: Kind.IDENTITY}
 _SAVING = frozenset({Role.SERIES_PUSH, Role.SERIES_EXIT, Role.TRIP_COUNT})
 

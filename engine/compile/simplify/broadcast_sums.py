@@ -29,6 +29,7 @@ def drop_sums(program: Program) -> Program:
     moved = dict(_needless(program, known))
     if not moved:
         return program
+    # Found first and replaced afterwards, because a replacement may itself be a needless sum.
     substitute(program, {t: _end(t, moved) for t in moved})
     return copy_program(program)
 

@@ -29,6 +29,7 @@ def hoist_invariants(program: Program) -> Program:
             for region in op.regions:
                 _move([c for c in region.operations if c.is_constant and c not in pinned], region, op)
             loop = Loop(op)
+            # A loop of unknown length may run no iteration.
             if loop.trip_count():
                 found, read = _invariants(loop, pinned, returned(program, loop.body))
                 _move(found, loop.body, op)

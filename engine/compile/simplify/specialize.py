@@ -93,6 +93,7 @@ class _Inference:
             self._set(op.outputs[0], op.outputs[0].shape.merge(definition.loads(op, element)))
 
     def _write(self, array: object, shape: Shape) -> None:
+        # A write through an unknown handle may go to any array, so no element's shape is known any more.
         self.is_lost |= array is None
         self.elements[array] = self.elements[array].relax(shape) if array in self.elements else shape
 
@@ -110,6 +111,7 @@ class _Inference:
     def _while(self, op: Operation) -> None:
         """Infer a While: assume the variables' initial shapes; relax changing shapes and repeat."""
         count = num_results(op)
+        # Only relaxed, never narrowed again, so the iteration ends.
         assumed = [t.shape for t in op.inputs[:count]]
         while True:
             for region in op.regions:
