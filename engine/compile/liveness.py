@@ -102,6 +102,7 @@ def _predicates(tensors: Sequence[Tensor]) -> dict[Tensor, Predicate]:
     graph = tensors[0].graph
     outside = [t for t in tensors if t.region is graph.root]
     inside = [t for t in tensors if t.region is not graph.root]
+    # Targets, so that the copy keeps their regions.
     owners = dict.fromkeys(owner for t in inside for owner in _owners(t))
     # Each tensor in a region gets a Watch there, by which it is identified in the lowered program.
     program = lower(copy_program(Program(graph, (), outside, list(owners), inside)))

@@ -138,6 +138,7 @@ PIPELINE: tuple[Pass, ...] = (
     _structured("prune", prune),
     _structured("require_feeds", require_feeds),
     Pass("require_here", _require_here, "structured", when=lambda target: bool(target.devices)),
+    # A partial run orders its effects itself, before its fetches become operations.
     Pass("order", lambda p, _: order_effects(p), "structured", when=lambda target: not target.partial_run),
     Pass("specialize", lambda p, t: specialize(p, t.shapes or ()), "structured", when=lambda t: t.shapes is not None),
     Pass("swap_memory", lambda p, t: set_swap_memory(p, t.swap), "structured", when=lambda t: t.swap is not None),
@@ -157,6 +158,7 @@ PIPELINE: tuple[Pass, ...] = (
     # Fewer, larger operations.
     _structured("broadcast_sums", drop_sums, "broadcast_sums"),
     _structured("forward_assignments", forward_assignments, "forward_assignments"),
+    # Before `fuse`: masks and epilogues look for single operations.
     _structured("pooled_masks", mask_before_spreading, "fuse"),
     Pass("epilogues", lambda p, _: add_epilogues(p), "structured", "fuse", _is_one_cpu),
     _structured("fuse", fuse_elementwise, "fuse"),

@@ -77,6 +77,7 @@ def plan_step(partitioned: Partitioned, target: Target) -> StepPlan:
     whole = build_plan(partitioned.whole)
     if len(partitioned.programs) <= 1:  # none if the step has no operations
         device, program = next(iter(partitioned.programs.items()), (_first(target), partitioned.whole))
+        # Transfers change a device's program, while the reference executor runs the whole with NumPy's arrays.
         plan = whole if program is partitioned.whole else _plan(program, device, target)
         feeds, fetches = range(whole.num_feeds), range(whole.num_fetches)
         only = _device_plan(plan, device, feeds, fetches, target)

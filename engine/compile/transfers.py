@@ -36,6 +36,7 @@ def insert_transfers(partitioned: Partitioned, target: Target) -> Partitioned:
 
 def _transferring(program: Program) -> Program:
     copy = copy_program(program)
+    # As they are before any copy is inserted.
     uses = _uses(copy)
     for tensor in [t for op in needed(copy) for t in op.outputs]:
         if tensor.dtype in ON_GPU:

@@ -193,6 +193,7 @@ def _emit(like: Operation, program: FusedProgram, wanted: list[Tensor]) -> Opera
         "last_dims": tuple(t.shape.dims[-1] for t in wanted),
     }
     made = Builder(like.region, like, "fused").emit("Fused", *program.inputs, **attrs)
+    # The shapes inferred for a Fused may be less specific.
     for tensor, old in zip(made.outputs, wanted, strict=True):
         tensor.shape = old.shape
     return made

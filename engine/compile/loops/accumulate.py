@@ -19,6 +19,7 @@ def accumulate_products(program: Program) -> Program:
     for op in [op for op in program.graph.root.walk() if op.is_while]:
         body = op.regions[1]
         for index, term in running_sums(op):
+            # BLAS adds in place and does not broadcast.
             if is_batchable(term) and term.shape == body.params[index].shape:
                 moved[body.results[index]] = _added(term, body.params[index])
     if not moved:

@@ -166,6 +166,7 @@ class _Blocks:
         """Return the number of iterations left, at most `count`, by the predicate for the next counters."""
         liftable = Liftable(self.loop, self.loop.cond, lambda op, rows, index: False)
         (going_on,) = self.loop.cond.results
+        # The predicate cannot be computed in advance, or is the same in all iterations.
         if liftable.kind(going_on) is None or not liftable.kind(going_on):
             return build.constant(count, dtypes.int32)
         most = build.constant(count, dtypes.int32)
@@ -227,6 +228,7 @@ class _HostBlocks(_Blocks):
         return Liftable(self.loop, self.loop.body, self._takes_row, takes_counters=False)
 
     def _choose(self, liftable: Liftable, kept: Counter[Tensor], most: int) -> Choice | None:
+        """Return products and large rows of feeds to read in blocks, None unless a single counter reads all rows."""
         products = not recomputes(self.loop.op)
         alone = choose(liftable, kept, most // 2, products)
         multiplied = set() if alone is None else set(alone.operations)

@@ -366,6 +366,7 @@ class _Lowering:
 
     def _bind(self, scope: _Scope, params: Sequence[Tensor], values: Sequence[Tensor]) -> None:
         """Bind the loop variables of a region to their values in an iteration, for data and for control inputs."""
+        # Not strict: a loop without variables has a spare value, but no parameter.
         for param, value in zip(params, values, strict=False):
             scope.env[param] = value
             self.scopes[param.op], self.ops[param.op] = scope, [value.op]

@@ -61,6 +61,7 @@ class Candidates:
                 self._check(op)
             except NotNative as refusal:
                 if op.role in _COMPUTING:
+                    # The refused operation may be in a branch of `op`.
                     self.drop(op, refusal.reason if refusal.op is op else f"holds {refusal}")
             else:
                 self.found.add(op)
@@ -102,6 +103,7 @@ class Candidates:
                     raise NotNative(inner, "may be dead though its branch runs")
             if not all(self._liveness.is_alive_in(region, t) for t in region.results):
                 raise NotNative(op, "gives what may be dead")
+        # A program waits for all of its inputs; a Cond may be alive without a value used in the other branch only.
         if not all(self._liveness.is_alive_with(t, op) and not may_be_dead(t) for t in captured_tensors(op)):
             raise NotNative(op, "uses what may be dead though it runs itself")
 

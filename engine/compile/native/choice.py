@@ -55,6 +55,7 @@ def choose(
     }
     native = Builder(like.region, like, "native").emit("Native", *inputs, controls=controls, **of_native)
     branches = [Region(like.graph, like.region, f"{name} {how}") for how in ("on the step machine", "as a program")]
+    # A Cond takes its branch 1 if the predicate is true.
     branches[1].results = native.outputs[1:]
     either = like.graph.unique_name(f"{name}/either")
     return append_cond(

@@ -161,6 +161,7 @@ class _Translator:
         test = predicate.results[0].op
         if test.region is not predicate or len(test.inputs) != 2:
             return None
+        # The counter may stand on either side of the comparison.
         for counter, limit in (test.inputs, test.inputs[::-1]):
             if (
                 counter.op.is_param
@@ -286,6 +287,7 @@ class _Translator:
         if self.is_inside(series) and series not in self.parts:
             raise NotNative(op, "reads what is saved in the loop itself")
         is_maybe = bool(op.attrs.get("maybe"))
+        # A use beside the read does not know in which branch the value is alive.
         if is_maybe and any(op.region is use.region for use in op.outputs[0]._consumers):
             raise NotNative(op, "gives what may not be there")
         result = self.new(op.outputs[0].dtype, op.name, op)
@@ -428,6 +430,7 @@ class _Translator:
         """Translate a Cond: each branch moves its results to the same registers."""
         first = num_results(op)
         results = [self.new(t.dtype, t.op.name, op) for t in op.outputs[:first]]
+        # Before the branches are translated, which append the PUSHes.
         self.move_saved(op)
         choice = self.add(Code.SELECT, [self.value(op.inputs[0])])
         ends = []

@@ -28,6 +28,7 @@ from .translate import translate
 
 def run_natively(program: Program, settings: Settings, rules: Rules = ON_CPU) -> Program:
     """Add native programs for the outermost eligible loops; `program` is changed."""
+    # A list: the search ends before Conds are appended to the regions it walks.
     conds = {op: _either(op, *found) for op, found in list(_outermost(program.graph.root, settings, rules))}
     if conds:
         _use(program, conds)
@@ -71,6 +72,7 @@ def _outermost(
     for op in region.operations:
         if op.is_while and op.outputs:
             try:
+                # Inner loops of an eligible loop are part of its program.
                 yield op, translate(op, settings, rules)
                 continue
             except NotNative as reason:

@@ -61,6 +61,7 @@ class ControlLoops:
             start = self.merge(info.parent, device, because)
         attrs = {"frame_name": frame, "is_constant": False, "parallel_iterations": info.parallel_iterations}
         enter = emit(device, info.parent, "Enter", f"{frame}/control/Enter", start.outputs[:1], _SIGNAL, attrs=attrs)
+        # A Merge has a second output, the index of the live input.
         outputs = [*_SIGNAL, (dtypes.int32, SCALAR)]
         # The second input is a placeholder for NextIteration, which needs the Switch and so this Merge.
         return emit(device, frame, "Merge", f"{frame}/control/Merge", enter.outputs * 2, outputs)

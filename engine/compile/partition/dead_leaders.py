@@ -32,6 +32,7 @@ def dead_leaders(
             groups.setdefault((frame, source, destination, found), []).append(number)
     leading = list(range(len(channels)))
     for members in groups.values():
+        # Ties go to the lower number.
         first = min(members, key=rank.__getitem__)
         for number in members:
             leading[number] = first

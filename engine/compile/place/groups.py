@@ -129,6 +129,7 @@ def _binds(op: Operation, index: int, tensor: Tensor) -> bool:
     """Return True if an operation must be on the device of this input."""
     if not tensor.dtype.is_value:
         return True
+    # With the data input; the predicate of a Switch may come from another device.
     if op.role in _WITH_FIRST_INPUT:
         return index == 0
     return is_loop_merge(op) and tensor.op.role in (Role.ENTER, Role.NEXT_ITERATION)

@@ -143,6 +143,7 @@ class _Builder:
         return Node(f"fetch_{k}", "Fetch", Kind.FETCH, 0, 1, 0, (), index=k, source=op.source)
 
     def _frame(self, name: str) -> Frame:
+        """Return the frame of a name, with the nodes that return its saved values."""
         info = self.frames.infos[name]
         finals = tuple(self.index[op] for op in self.saving[name] if op.role is not Role.SERIES_PUSH)
         # Numbers of series start at 0 in each frame.

@@ -55,6 +55,7 @@ def _needless(program: Program, known: _Known) -> Iterator[tuple[Tensor, Tensor]
 
 
 def _row_sums(op: Operation) -> Tensor:
+    # With `keepdims`, because the target has a last dimension of 1.
     x, (output,) = op.inputs[0], op.outputs
     return Builder(op.region, op).tensor("Sum", x, known_shape=output.shape, axis=(-1,), keepdims=True)
 
@@ -88,6 +89,7 @@ class _Known:
 
 
 def _static(tensor: Tensor) -> Sizes:
+    # A new object equals only itself.
     return None if tensor.rank is None else tuple(object() if d is None else d for d in tensor.shape.dims)
 
 

@@ -62,6 +62,7 @@ class _Folding:
 
     def _computed(self, op: Operation, inputs: list[Tensor]) -> list[Array] | None:
         """Return the values of an operation whose inputs are all constants, None otherwise."""
+        # A constant with a control input may be dead, and so must be results computed from it.
         if any(not t.op.is_constant or t.op.control_inputs for t in inputs):
             return None
         return _evaluate(op, [t.op.attrs["value"] for t in inputs], self.most_bytes)
