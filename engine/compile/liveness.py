@@ -72,8 +72,8 @@ def liveness(tensors: Any) -> Any:
     leaves = nest.flatten(tensors)
     for leaf in leaves:
         _check(leaf, leaves[0])
-    found = _predicates(list(dict.fromkeys(leaves)))
-    return nest.map_structure(lambda tensor: str(found[tensor]), tensors)
+    predicates = _predicates(list(dict.fromkeys(leaves)))
+    return nest.map_structure(lambda tensor: str(predicates[tensor]), tensors)
 
 
 def _check(leaf: Any, first: Any) -> None:
@@ -110,7 +110,7 @@ def _predicates(tensors: Sequence[Tensor]) -> dict[Tensor, Predicate]:
     predicates = analyse(operations, assign_frames(operations))
     watches = {op.attrs["key"]: op.inputs[0] for op in program.targets if "key" in op.attrs}
     lowered = dict(zip(outside, program.fetches, strict=True)) | {t: watches[t.name] for t in inside}
-    return {tensor: predicates[found] for tensor, found in lowered.items()}
+    return {tensor: predicates[counterpart] for tensor, counterpart in lowered.items()}
 
 
 def _owners(tensor: Tensor) -> Iterator[Operation]:

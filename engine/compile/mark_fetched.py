@@ -63,14 +63,14 @@ def _computes_nothing(op: Operation) -> bool:
 
 def takes_behind(op: Operation) -> set[str]:
     """Return the names of the takes whose values an operation of a user's graph returns or forwards."""
-    found, work, seen = set(), [op], set()
+    takes, work, seen = set(), [op], set()
     while work:
         op = work.pop()
         if op in seen:
             continue
         seen.add(op)
         if MARK in op.attrs:
-            found.add(op.name)
+            takes.add(op.name)
         elif _computes_nothing(op):
             work += [tensor.op for tensor in op.inputs] + list(op.control_inputs)
-    return found
+    return takes

@@ -73,19 +73,19 @@ class _Accesses:
 
     def _note(self, op: Operation) -> None:
         """Record the accesses of an operation and of operations in its regions."""
-        found: dict[Key, Operation] = {}
+        accesses: dict[Key, Operation] = {}
         writes: set[Key] = set()
         key = key_of(op)
         if key is not None:
-            found[key] = op
+            accesses[key] = op
             if is_write(op):
                 writes.add(key)
         for inner in [inner for region in op.regions for inner in region.operations]:
             for key, access in self.of.get(inner, {}).items():
-                found.setdefault(key, access)
+                accesses.setdefault(key, access)
             writes |= self.writes.get(inner, set())
-        if found:
-            self.of[op], self.writes[op] = found, writes
+        if accesses:
+            self.of[op], self.writes[op] = accesses, writes
             self.written |= writes
 
 

@@ -55,8 +55,8 @@ def _feeds_needed(program: Program, targets: list[Operation | None]) -> list[Nee
     for op in program.graph.root.operations:
         if op.role is Role.ENTER:
             enters[op.attrs["frame_name"]].append(op)
-    wanted = [*(t.op for t in program.fetches), *targets]
-    return [_feeds_of(op, enters) for op in wanted]
+    results = [*(t.op for t in program.fetches), *targets]
+    return [_feeds_of(op, enters) for op in results]
 
 
 def _feeds_of(start: Operation | None, enters: dict[str, list[Operation]]) -> Needs:

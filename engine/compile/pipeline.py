@@ -85,8 +85,8 @@ class Pass:
 
     def is_on(self, target: Target) -> bool:
         """Return True if the pass runs for a target."""
-        wanted = self.when is None or self.when(target)
-        return wanted and (self.switch is None or bool(getattr(target.settings, self.switch)))
+        is_useful = self.when is None or self.when(target)
+        return is_useful and (self.switch is None or bool(getattr(target.settings, self.switch)))
 
 
 def _structured(name: str, run: Callable[[Program], Program], switch: str | None = None) -> Pass:
@@ -128,7 +128,7 @@ def _straight(program: Program, target: Target) -> Program:
 
 def _require_here(program: Program, target: Target) -> Program:
     """Return the program; GraphError if an operation asks for a device of another machine."""
-    require_here(program.graph.root.walk(), [each.spec for each in target.devices])
+    require_here(program.graph.root.walk(), [device.spec for device in target.devices])
     return program
 
 

@@ -101,13 +101,16 @@ def _first(target: Target) -> DeviceSpec:
 
 def _target_of(device: DeviceSpec, target: Target) -> tuple[int, DeviceTarget | None]:
     """Return a device's index in the target, and its DeviceTarget; (0, None) without an entry in the target."""
-    found = [(i, each) for i, each in enumerate(target.devices) if each.spec == device]
-    return found[0] if found else (0, None)
+    matches = [(i, candidate) for i, candidate in enumerate(target.devices) if candidate.spec == device]
+    return matches[0] if matches else (0, None)
 
 
 def _plan(program: Program, device: DeviceSpec, target: Target) -> Plan:
-    _, own = _target_of(device, target)
-    return build_plan(program, None if own is None or own.backend is None else own.backend(target.settings))
+    _, device_target = _target_of(device, target)
+    return build_plan(
+        program,
+        None if device_target is None or device_target.backend is None else device_target.backend(target.settings),
+    )
 
 
 def _device_plan(
@@ -149,5 +152,5 @@ def _host_backed(plan: Plan) -> Iterator[int]:
 
 def _own(places: Sequence[tuple[DeviceSpec, int]], device: DeviceSpec) -> tuple[int, ...]:
     """Return the indices of a device's feeds, or fetches, in the order of the device's program."""
-    own = sorted((number, k) for k, (place, number) in enumerate(places) if place == device)
-    return tuple(k for _, k in own)
+    positions = sorted((number, k) for k, (place, number) in enumerate(places) if place == device)
+    return tuple(k for _, k in positions)

@@ -45,13 +45,13 @@ def _transferring(program: Program) -> Program:
 
 
 def _uses(program: Program) -> Mapping[Tensor, list[Use]]:
-    found: dict[Tensor, list[Use]] = {}
+    uses: dict[Tensor, list[Use]] = {}
     for op in needed(program):
         for k, tensor in enumerate(op.inputs):
-            found.setdefault(tensor, []).append((op, k))
+            uses.setdefault(tensor, []).append((op, k))
     for k, tensor in enumerate(program.fetches):
-        found.setdefault(tensor, []).append((None, k))
-    return found
+        uses.setdefault(tensor, []).append((None, k))
+    return uses
 
 
 class _Transfers:

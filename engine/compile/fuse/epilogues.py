@@ -23,10 +23,10 @@ MOST_USERS = 1000  # operations after a sum to search before the search gives up
 
 def add_epilogues(program: Program) -> Program:
     """Return the program with convolutions that include the operations after them; `program` is used up."""
-    found = [op for op in program.graph.root.walk() if _may_have_one(op) and not op.control_inputs]
-    kept = returned(program) if found else Counter[Tensor]()
-    waiting = _waiting(program) if found else {}
-    moved = dict(pair for op in found for pair in _finished(op, kept, waiting))
+    hosts = [op for op in program.graph.root.walk() if _may_have_one(op) and not op.control_inputs]
+    kept = returned(program) if hosts else Counter[Tensor]()
+    waiting = _waiting(program) if hosts else {}
+    moved = dict(pair for op in hosts for pair in _finished(op, kept, waiting))
     substitute(program, moved)
     return copy_program(program) if moved else program
 
@@ -37,11 +37,11 @@ def _may_have_one(op: Operation) -> bool:
 
 def _waiting(program: Program) -> Waiting:
     """Return the operations that wait for an operation by a control input."""
-    found: Waiting = {}
+    waiting: Waiting = {}
     for op in program.graph.root.walk():
         for before in op.control_inputs:
-            found.setdefault(before, []).append(op)
-    return found
+            waiting.setdefault(before, []).append(op)
+    return waiting
 
 
 def _finished(op: Operation, kept: Counter[Tensor], waiting: Waiting) -> list[tuple[Tensor, Tensor]]:
@@ -71,18 +71,18 @@ def _summed(op: Operation, waiting: Waiting) -> list[tuple[Tensor, Tensor]]:
 
 def _leads_to(first: Operation, op: Operation, waiting: Waiting) -> bool:
     """Return True if `op` waits for `first`, or if the search gives up."""
-    found, left = {first}, [first]
-    while left:
-        here = left.pop()
+    reached, work = {first}, [first]
+    while work:
+        here = work.pop()
         for user in [*waiting.get(here, ()), *(user for t in here.outputs for user in t._consumers)]:
             # A user in a region stands for the Cond or While around it, which waits for all its captures.
             while user.region is not op.region and user.region.owner is not None:
                 user = user.region.owner
-            if user is op or len(found) > MOST_USERS:
+            if user is op or len(reached) > MOST_USERS:
                 return True
-            if user not in found:
-                found.add(user)
-                left.append(user)
+            if user not in reached:
+                reached.add(user)
+                work.append(user)
     return False
 
 

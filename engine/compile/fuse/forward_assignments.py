@@ -74,7 +74,7 @@ def _effects(start: Operation, controls: Controls) -> list[Operation] | None:
 
     The first are enough: later effects wait for them, and they will wait for the assignment.
     """
-    found: list[Operation] = []
+    effects: list[Operation] = []
     work = [start]
     seen = {start}
     for op in work:  # grows while it is read
@@ -83,5 +83,5 @@ def _effects(start: Operation, controls: Controls) -> list[Operation] | None:
                 return None
             if after not in seen:
                 seen.add(after)
-                (found if after.definition.effects else work).append(after)
-    return found
+                (effects if after.definition.effects else work).append(after)
+    return effects

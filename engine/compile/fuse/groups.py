@@ -91,7 +91,7 @@ class _Groups(ConnectedSets):
 
     def _unsure(self, region: Region) -> set[Operation]:
         """Return the operations after slow operations, and the operations of hand-made loops."""
-        found: set[Operation] = set()
+        unsure: set[Operation] = set()
         for op in region.operations:
             # A block of a loop's inputs is waited for once in many iterations, and all computations of the loop use its
             # rows: if these were unsure, nothing in the loop would be fused.
@@ -101,9 +101,9 @@ class _Groups(ConnectedSets):
             # exclude all operations after a loop: its loss, and the updates of the optimizer.
             slow = is_structured(op) and region.parent is not None
             python = Effect.PYTHON in op.definition.effects
-            if op.role in _OF_FRAMES or closes_loop(op) or python or slow or any(t.op in found for t in op.inputs):
-                found.add(op)
-        return found
+            if op.role in _OF_FRAMES or closes_loop(op) or python or slow or any(t.op in unsure for t in op.inputs):
+                unsure.add(op)
+        return unsure
 
 
 def _num_computed(group: list[Operation]) -> int:
@@ -125,13 +125,13 @@ def _arrivals(operations: list[Operation], captured: Captured) -> dict[Operation
     An operation after a feed of the second part must not delay results of the first part. Along a path the set of
     feeds only grows, so sets that differ in their feeds wait for each other in a single direction.
     """
-    found: dict[Operation, frozenset[Operation]] = {}
+    arrivals: dict[Operation, frozenset[Operation]] = {}
     if not any(op.role is Role.PARTIAL_FEED for op in operations):
-        return found
+        return arrivals
     for op in operations:
-        before = {arrival for source in _sources(op, captured) for arrival in found.get(source, ())}
-        found[op] = frozenset(before | ({op} if op.role is Role.PARTIAL_FEED else set()))
-    return found
+        before = {arrival for source in _sources(op, captured) for arrival in arrivals.get(source, ())}
+        arrivals[op] = frozenset(before | ({op} if op.role is Role.PARTIAL_FEED else set()))
+    return arrivals
 
 
 def _place(op: Operation) -> Any:
@@ -149,9 +149,11 @@ def _sources(op: Operation, captured: Captured) -> Iterator[Operation]:
 
 def _knows_rows(group: list[Operation]) -> bool:
     """Return True if the rows of a group are known statically, or equal the rows of an input."""
-    made = {t for op in group for t in op.outputs}
+    results = {t for op in group for t in op.outputs}
     shape = group[0].outputs[0].shape
-    return shape.is_fully_known or any(has_rows(t.shape, shape) for op in group for t in operands(op) if t not in made)
+    return shape.is_fully_known or any(
+        has_rows(t.shape, shape) for op in group for t in operands(op) if t not in results
+    )
 
 
 def _replace(
@@ -163,8 +165,8 @@ def _replace(
     for op in group:
         write(op, steps)
     outputs = [t for op in group for t in op.outputs]
-    wanted = [t for t in outputs if t in kept or not inside.issuperset(_users(t, kept, fused))]
-    moved.update(zip(wanted, _emit(group[-1], steps, wanted).outputs, strict=True))
+    results = [t for t in outputs if t in kept or not inside.issuperset(_users(t, kept, fused))]
+    moved.update(zip(results, _emit(group[-1], steps, results).outputs, strict=True))
 
 
 def _users(tensor: Tensor, kept: Container[Tensor], fused: set[Operation]) -> Iterator[Operation]:
@@ -192,8 +194,8 @@ def _emit(like: Operation, program: FusedProgram, wanted: list[Tensor]) -> Opera
         "batch_dims": shape.dims[:-1],
         "last_dims": tuple(t.shape.dims[-1] for t in wanted),
     }
-    made = Builder(like.region, like, "fused").emit("Fused", *program.inputs, **attrs)
+    fused = Builder(like.region, like, "fused").emit("Fused", *program.inputs, **attrs)
     # The shapes inferred for a Fused may be less specific.
-    for tensor, old in zip(made.outputs, wanted, strict=True):
+    for tensor, old in zip(fused.outputs, wanted, strict=True):
         tensor.shape = old.shape
-    return made
+    return fused

@@ -21,9 +21,9 @@ from .masks import mask_of
 
 def mask_before_spreading(program: Program) -> Program:
     """Return the program with masks before the spreading; `program` is used up."""
-    found = [op for op in program.graph.root.walk() if op.definition.spreads and not op.control_inputs]
-    kept = returned(program) if found else Counter[Tensor]()
-    moved = dict(pair for op in found for pair in _moved(op, kept))
+    spreads = [op for op in program.graph.root.walk() if op.definition.spreads and not op.control_inputs]
+    kept = returned(program) if spreads else Counter[Tensor]()
+    moved = dict(pair for op in spreads for pair in _moved(op, kept))
     substitute(program, moved)
     return copy_program(program) if moved else program
 

@@ -52,8 +52,8 @@ class FusedProgram:
 
     def finish(self) -> dict[Value, int]:
         """Find the inputs and the constants; return the register of each value."""
-        made = {value for *_, value in self.steps}
-        used = dict.fromkeys(t for _, operands, *_ in self.steps for t in operands if t not in made)
+        results = {value for *_, value in self.steps}
+        used = dict.fromkeys(t for _, operands, *_ in self.steps for t in operands if t not in results)
         read = [t for t in used if isinstance(t, Tensor)]
         numbers = [t for t in read if _is_number(t)]
         others = [t for t in read if not _is_number(t)]
@@ -75,8 +75,8 @@ def can_fuse(op: Operation) -> bool:
     if op.control_inputs:
         return False
     fusion = fusion_of(op)
-    made = all(t.dtype in FLOATS and is_register(t.shape) for t in op.outputs)
-    return fusion is not None and made and fusion.fits(op)
+    are_registers = all(t.dtype in FLOATS and is_register(t.shape) for t in op.outputs)
+    return fusion is not None and are_registers and fusion.fits(op)
 
 
 def write(op: Operation, program: FusedProgram) -> None:

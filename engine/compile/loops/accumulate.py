@@ -29,5 +29,5 @@ def accumulate_products(program: Program) -> Program:
 
 
 def _added(term: Tensor, total: Tensor) -> Tensor:
-    made = term.op
-    return Builder(made.region, made, "added").tensor("MatMulAdd", *made.inputs, total, **made.attrs)
+    product = term.op
+    return Builder(product.region, product, "added").tensor("MatMulAdd", *product.inputs, total, **product.attrs)

@@ -99,16 +99,16 @@ class _Fission:
         """Emit the chosen operations before the loop, and replace their results in the body by rows."""
         outside = self.loop.op.region
         counters = {t: self._counter(t) for t, varies in liftable.varies.items() if t.op.is_param}
-        made = liftable.emit(choice.operations, outside, counters, self._rows)
+        lifted = liftable.emit(choice.operations, outside, counters, self._rows)
         varying = [t for t in choice.results if liftable.varies[t]]
         number = self._number(varying[0].op) if varying else None
         # A row is taken after the iteration's own reads with effects, as its result was before.
         reads = [op for op in choice.operations if op in liftable.rows and op.definition.effects]
         # Invariant results may be results of the body or be saved, and these have to be tensors of the body.
         same = [t for t in choice.results if not liftable.varies[t]]
-        moved = {t: Builder(self.loop.body, t.op).tensor("Identity", made[t]) for t in same}
+        moved = {t: Builder(self.loop.body, t.op).tensor("Identity", lifted[t]) for t in same}
         if number is not None:
-            moved |= {t: row_of(self.loop, t, made[t], number, reads) for t in varying}
+            moved |= {t: row_of(self.loop, t, lifted[t], number, reads) for t in varying}
         substitute(self.program, moved)
 
     def _counter(self, param: Tensor) -> Tensor:

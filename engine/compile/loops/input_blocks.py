@@ -108,8 +108,8 @@ class _Blocks:
 
     def _counter(self, like: Operation) -> Tensor:
         """Return an int32 variable growing by 1 per iteration, a new variable if the loop has none."""
-        found = [p for p in self.loop.body.params if self.loop.step(p) == 1 and p.dtype is dtypes.int32]
-        return found[0] if found else new_counter(self.loop, like)
+        counters = [p for p in self.loop.body.params if self.loop.step(p) == 1 and p.dtype is dtypes.int32]
+        return counters[0] if counters else new_counter(self.loop, like)
 
     def _write(self, liftable: Liftable, choice: Choice, count: int) -> None:
         """Add blocks to the loop's variables, and replace the chosen results by rows of the blocks."""
@@ -121,9 +121,9 @@ class _Blocks:
         begin, end = (self._variable(start, SCALAR, like) for _ in range(2))
         fresh, passed = (Region(loop.op.graph, loop.body, f"{which} branch") for which in ("true", "false"))
         olds = [self._variable(self._none(liftable, t), _shape(liftable, t), t.op) for t in choice.results]
-        first, size, made = self._make(liftable, choice, count, fresh, (counter, begin, end))
+        first, size, lifted = self._make(liftable, choice, count, fresh, (counter, begin, end))
         stop = Builder(fresh, like, "block").tensor("Add", first, size)
-        fresh.results = [first, stop, *(made[t] for t in choice.results)]
+        fresh.results = [first, stop, *(lifted[t] for t in choice.results)]
         passed.results = [begin, end, *olds]
         is_behind = inside.tensor("GreaterEqual", counter, end)
         cond = inside.cond(is_behind, [passed, fresh], [SCALAR, SCALAR, *(t.shape for t in olds)], block=count)
@@ -293,17 +293,17 @@ class _HostBlocks(_Blocks):
         count: int,
     ) -> dict[Tensor, Tensor]:
         """Return each result as a row, by way of its array; the first counts as the read of an unread array."""
-        left = {op: self._reads_on(op, choice, blocks) for op in choice.operations if op in liftable.rows}
-        found = {}
+        is_read = {op: self._reads_on(op, choice, blocks) for op in choice.operations if op in liftable.rows}
+        rows = {}
         for old, block in blocks.items():
             read = next(op for op in self._sources(liftable, old.op))
             inputs = [*read.inputs, block]
             inside = Builder(self.loop.body, old.op, "row")
-            found[old] = inside.tensor(
-                "TensorArrayRowOf", *inputs, known_shape=old.shape, count=count, reads=not left[read]
+            rows[old] = inside.tensor(
+                "TensorArrayRowOf", *inputs, known_shape=old.shape, count=count, reads=not is_read[read]
             )
-            left[read] = True
-        return found
+            is_read[read] = True
+        return rows
 
     def _reads_on(self, read: Operation, choice: Choice, blocks: Mapping[Tensor, Tensor]) -> bool:
         """Return True if the loop still reads single elements of an array."""
@@ -314,7 +314,7 @@ class _HostBlocks(_Blocks):
         if op in liftable.rows:
             return [op]
         varying = [t.op for t in op.inputs if liftable.kind(t) and not t.op.is_param]
-        return list(dict.fromkeys(read for each in varying for read in self._sources(liftable, each)))
+        return list(dict.fromkeys(read for source in varying for read in self._sources(liftable, source)))
 
 
 def _makes_new(op: Operation) -> bool:

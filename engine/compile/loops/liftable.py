@@ -215,8 +215,8 @@ def choose(
         Operations whose row is read from a block as well; all others read their row as before.
     """
     chosen = _Chosen(liftable, kept, rows)
-    wanted = [op for op in liftable.operations if products and liftable.is_worth(op)]
-    for op in [*rows, *wanted]:
+    worthwhile = [op for op in liftable.operations if products and liftable.is_worth(op)]
+    for op in [*rows, *worthwhile]:
         chosen.add(op, most)
     # Each improvement reduces the bytes of the results, so this ends.
     while any(chosen.improve(op) for t in chosen.results() for op in t._consumers):
@@ -237,9 +237,9 @@ class _Chosen:
 
     def results(self) -> list[Tensor]:
         """Return the chosen results used by iterations, without rows and scalars, which are as cheap as before."""
-        found = [op for op in self.liftable.operations if op in self.operations]
-        made = [op for op in found if op not in self.liftable.rows or op in self.rows]
-        return [t for op in made for t in op.outputs if t.rank != 0 and self._is_used(t)]
+        operations = [op for op in self.liftable.operations if op in self.operations]
+        producers = [op for op in operations if op not in self.liftable.rows or op in self.rows]
+        return [t for op in producers for t in op.outputs if t.rank != 0 and self._is_used(t)]
 
     def _is_used(self, tensor: Tensor) -> bool:
         return tensor in self.kept or any(op not in self.operations for op in tensor._consumers)

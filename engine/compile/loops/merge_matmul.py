@@ -69,10 +69,10 @@ class _Merging:
             for i, term in running_sums(loop.op):
                 if is_product(term.op) and term.shape == loop.body.params[i].shape == loop.op.inputs[i].shape:
                     groups[term.op.inputs[side], term.op.device, *term.op.attrs.values()].append((i, term.op))
-            for found in groups.values():
-                if len(found) > 1:
+            for sums in groups.values():
+                if len(sums) > 1:
                     # The loop changes, so the caller searches again.
-                    self._one_sum(loop, side, found)
+                    self._one_sum(loop, side, sums)
                     return True
         return False
 
@@ -163,12 +163,12 @@ def _is_sum(op: Operation) -> bool:
 
 def _terms(op: Operation, kept: Counter[Tensor]) -> list[Tensor]:
     """Return the terms of a sum, including terms of inner sums without other use."""
-    found, work = [], list(reversed(op.inputs))
+    terms, work = [], list(reversed(op.inputs))
     while work:
         t = work.pop()
         alone = len(t._consumers) == 1 and not kept[t] and not any(t is other for other in work)
         if alone and _is_sum(t.op) and t.region is op.region:
             work += reversed(t.op.inputs)
         else:
-            found.append(t)
-    return found
+            terms.append(t)
+    return terms

@@ -68,13 +68,13 @@ def _is_narrower(used: Sequence[Piece], whole: Tensor, axis: int) -> bool:
 def _may_narrow(op: Operation, axis: int, kept: Container[Tensor]) -> bool:
     """Return True if `op` alone uses a product, which has a factor outside of the loop and cheap to slice."""
     product = op.inputs[0]
-    made, loop = product.op, op.region.owner
-    if not is_product(made) or product in kept or set(product._consumers) != {op} or op.control_inputs:
+    producer, loop = product.op, op.region.owner
+    if not is_product(producer) or product in kept or set(product._consumers) != {op} or op.control_inputs:
         return False
-    if made.region is not op.region or made.inputs[axis].region is op.region:
+    if producer.region is not op.region or producer.inputs[axis].region is op.region:
         return False
     # Slicing rows makes a view; slicing columns a copy, which pays in a loop that runs often.
-    return 1 - inner_axis(made, axis) == 0 or (loop is not None and loop.is_while and is_counted(loop))
+    return 1 - inner_axis(producer, axis) == 0 or (loop is not None and loop.is_while and is_counted(loop))
 
 
 def _runs(used: Sequence[Piece]) -> list[list[Piece]]:

@@ -52,13 +52,13 @@ def _pieces(op: Operation, side: int, liftable: Liftable, may_copy: bool) -> lis
     # Parts of the other factor are views if cut along rows, copies otherwise.
     if inner_axis(op, 1 - side) != 0 and not may_copy:
         return []
-    each = work(op) // factor.shape.as_tuple()[axis]  # multiplications per row or column of a part
+    cost = work(op) // factor.shape.as_tuple()[axis]  # multiplications per row or column of a part
     # Adjacent parts of one kind first, then of one kind after those too small to lift have joined the rest.
     groups = [list(parts) for _, parts in groupby(_parts(factor, axis), liftable.kind)]
 
     def kind(parts: list[Tensor]) -> bool | None:
         width = sum(t.shape.as_tuple()[axis] for t in parts)
-        return liftable.kind_if_worth(op, side, parts[0], each * width)
+        return liftable.kind_if_worth(op, side, parts[0], cost * width)
 
     pieces = [[t for parts in same for t in parts] for _, same in groupby(groups, kind)]
     return pieces if len(pieces) > 1 else []

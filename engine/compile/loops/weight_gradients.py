@@ -27,16 +27,16 @@ MATRICES = (dtypes.float32, dtypes.float64)
 def batch_products(program: Program) -> Program:
     """Return the program with products of running sums batched; `program` is used up."""
     loops = [op for op in program.graph.root.walk() if op.is_while]
-    found = [
+    sums = [
         (op, i, term) for op in loops for i, term in running_sums(op) if is_batchable(term) and _joins_rows(term.op)
     ]
-    if not found:
+    if not sums:
         return program
     moved: dict[Tensor, Tensor] = {}
-    for op, i, term in found:
+    for op, i, term in sums:
         moved.update(_gather(op, i, term))
     substitute(program, moved)
-    for op, i, _ in found:
+    for op, i, _ in sums:
         _make_handles(op, i, moved[op.outputs[i]])
     return copy_program(program)
 

@@ -241,9 +241,9 @@ class _Lowering:
 
     def new_name(self, name: str) -> str:
         """Return a name for an operation added by lowering."""
-        while (found := self.graph.unique_name(name)) in self.names:
+        while (candidate := self.graph.unique_name(name)) in self.names:
             pass
-        return found
+        return candidate
 
     def frame_name(self, name: str) -> str:
         """Return a frame name for a loop, different from the names of hand-made loops."""
@@ -285,14 +285,14 @@ class _Lowering:
 
     def controls(self, op: Operation, scope: _Scope) -> list[Operation]:
         """Return the lowered control inputs; signals from outside of the loop of `scope` come as invariants."""
-        found: list[Operation] = []
+        controls: list[Operation] = []
         for control in op.control_inputs:
             home = self.scopes[control]
             if home.frame_scope() is scope.frame_scope():
-                found += self.ops[control]
+                controls += self.ops[control]
             else:
-                found.append(self._signal(control, home, scope))
-        return found
+                controls.append(self._signal(control, home, scope))
+        return controls
 
     def _signal(self, control: Operation, home: _Scope, scope: _Scope) -> Operation:
         """Capture the completion of `control` as an invariant of a loop (rule 75)."""
@@ -431,8 +431,8 @@ class _Lowering:
 def _variables(op: Operation) -> list[Origin]:
     """Return the origin of each loop variable's primitives; for a loop without variables the spare variable's."""
     params = [param.op for param in op.regions[1].params]
-    found = [
+    origins = [
         Origin(op.name, "variable", i, param.attrs.get("label", param.name), param.attrs.get("carried"))
         for i, param in enumerate(params)
     ]
-    return found or [Origin(op.name, "variable", 0)]
+    return origins or [Origin(op.name, "variable", 0)]

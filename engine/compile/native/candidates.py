@@ -73,8 +73,8 @@ class Candidates:
 
     def reads(self, op: Operation) -> Iterator[Operation]:
         """Yield the producers of inputs whose values, not only shapes, decide the steps of a candidate."""
-        found = self.computations.get(op)
-        yield from (op.inputs[k].op for k in (() if found is None else found.reads))
+        computation = self.computations.get(op)
+        yield from (op.inputs[k].op for k in (() if computation is None else computation.reads))
 
     def _check(self, op: Operation) -> None:
         """Refuse an operation ineligible for clusters."""

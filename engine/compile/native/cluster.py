@@ -81,16 +81,16 @@ class _Clusters:
         root = self.program.graph.root
         self.candidates.note(root)
         self.waiting.region(root)
-        chosen = [found for group in list(self._region(root)) for found in self._choose(group)]
+        chosen = [choice for group in list(self._region(root)) for choice in self._choose(group)]
         reasons = self.candidates.reasons
         reasons.update(dict.fromkeys(self.waiting.uneven, _UNEVEN))
         self.program.not_clustered = {f"{op.name} ({op.type})": reason for op, reason in reasons.items()}
         # Operations move only now: finding clusters needs them in place.
-        pairs = [pair for each in chosen for pair in zip(each.results, each.cond.outputs, strict=True)]
+        pairs = [pair for choice in chosen for pair in zip(choice.results, choice.cond.outputs, strict=True)]
         substitute(self.program, dict(pairs))
-        for each in chosen:
-            self._move(each)
-        self._tidy({each.cond.region for each in chosen}, {op for each in chosen for op in each.operations})
+        for choice in chosen:
+            self._move(choice)
+        self._tidy({choice.cond.region for choice in chosen}, {op for choice in chosen for op in choice.operations})
 
     def _region(self, region: Region) -> Iterator[list[Operation]]:
         """Yield the clusters of a region and of inner regions; the sources of the region's operations are known."""
@@ -126,7 +126,7 @@ class _Clusters:
         known: set[Operation] = set()
         for op in group:
             inside = [op, *(inner for region in op.regions for inner in region.walk())]
-            reads = [source for each in inside for source in self.candidates.reads(each)]
+            reads = [source for member in inside for source in self.candidates.reads(member)]
             if not all(source.is_constant or source in known for source in reads):
                 yield op
             elif op.definition.shape_only or (not op.regions and _are_known(op.inputs, known)):
@@ -157,9 +157,9 @@ class _Clusters:
         """Return the results of a set with uses outside of the set."""
         inside = {*group, *(inner for op in group for region in op.regions for inner in region.walk())}
         # Results of regions within the set are uses inside of it, not outside.
-        own = Counter(t for op in inside for region in op.regions for t in region.results)
+        inner_uses = Counter(t for op in inside for region in op.regions for t in region.results)
         outputs = [t for op in group for t in op.outputs]
-        return [t for t in outputs if self.kept[t] > own[t] or not inside.issuperset(t._consumers)]
+        return [t for t in outputs if self.kept[t] > inner_uses[t] or not inside.issuperset(t._consumers)]
 
     def _move(self, each: _Chosen) -> None:
         """Move the operations of a cluster into the branch without the program, with copies of constants."""
@@ -178,8 +178,8 @@ class _Clusters:
     def _tidy(self, regions: set[Region], moved: set[Operation]) -> None:
         """Sort the operations of regions, and remove moved operations and constants without further use."""
         for region in regions:
-            left = [op for op in region.operations if op not in moved and not self._is_unused(op)]
-            region.operations = topological_order(left)
+            remaining = [op for op in region.operations if op not in moved and not self._is_unused(op)]
+            region.operations = topological_order(remaining)
 
     def _is_unused(self, op: Operation) -> bool:
         if not op.is_constant or op in self.pinned:
@@ -204,16 +204,16 @@ class _Sets(ConnectedSets):
 
     def parts(self) -> list[list[Operation]]:
         """Return the sets, cut to MOST operations in the region's order, so that parts wait in a single direction."""
-        found: list[list[Operation]] = []
+        parts: list[list[Operation]] = []
         for group in self.sets():
             size = MOST + 1
             for op in group:
                 if size + _weight(op) > MOST:
-                    found.append([])
+                    parts.append([])
                     size = 0
-                found[-1].append(op)
+                parts[-1].append(op)
                 size += _weight(op)
-        return found
+        return parts
 
     def kind(self, op: Operation) -> Any:
         return op.device, op.attrs.get("colocate")

@@ -45,11 +45,11 @@ def computation_of(op: Operation, settings: Settings, rules: Rules = ON_CPU) -> 
         raise NotNative(op, f"has no kernel in {rules.language} that can be repeated")
     _check_dtypes(op, rules)
     attrs = {key: op.attrs[key] for key in definition.attrs}
-    found = Computation(op.name, op.type, attrs, ufunc, definition.shape_only, reads or ())
-    given, made = [[np.dtype(t.dtype.numpy) for t in tensors] for tensors in (op.inputs, op.outputs)]
-    if not rules.has_kernel(found, given, made, settings):
+    computation = Computation(op.name, op.type, attrs, ufunc, definition.shape_only, reads or ())
+    input_dtypes, output_dtypes = [[np.dtype(t.dtype.numpy) for t in tensors] for tensors in (op.inputs, op.outputs)]
+    if not rules.has_kernel(computation, input_dtypes, output_dtypes, settings):
         raise NotNative(op, f"has no kernel in {rules.language} for " + ", ".join(t.dtype.name for t in op.inputs))
-    return found
+    return computation
 
 
 def check_handles(op: Operation) -> None:

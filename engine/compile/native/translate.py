@@ -320,7 +320,7 @@ class _Translator:
         ]
         self.count = self.new(dtypes.int64, f"{op.name}/count") if _is_counted(op) else -1
         counts = [] if self.count < 0 else [self.count]
-        own = self.begin_saving(op)
+        saved = self.begin_saving(op)
         begins = [*counts, *self.begin_counting(op)]
         self.loop = outside
         # The initial moves come before the loop's first instruction, so they are not written in the loop.
@@ -330,7 +330,7 @@ class _Translator:
         self.region(predicate)
         test = self.add(Code.UNLESS, [self.value(predicate.results[0])], name=op.name)
         self.bind(body.params, variables)
-        self.save_what_is_there(body, own)
+        self.save_what_is_there(body, saved)
         self.region(body)
         if op is self.op:
             for series, value, index in self.placed:
@@ -350,9 +350,9 @@ class _Translator:
 
     def begin_counting(self, op: Operation) -> list[int]:
         """Return registers for the iterations of inner loops with saved values, counted over the outermost loop."""
-        inner = [each for region in op.regions for each in region.walk() if each.is_while and saved_outputs(each)]
+        inner = [loop for region in op.regions for loop in region.walk() if loop.is_while and saved_outputs(loop)]
         if op is self.op:
-            self.flat = {each: self.new(dtypes.int64, f"{each.name}/all") for each in inner}
+            self.flat = {loop: self.new(dtypes.int64, f"{loop.name}/all") for loop in inner}
         return list(self.flat.values()) if op is self.op else []
 
     def begin_nests(self, op: Operation) -> list[tuple[int, int, list[int]]]:
@@ -398,7 +398,7 @@ class _Translator:
 
     def begin_saving(self, op: Operation) -> list[Tensor]:
         """Create registers for the saved values and the trip count of a loop; return the tensors to save."""
-        own = []
+        tensors = []
         for saved, tensor in zip(saved_outputs(op), op.outputs[num_results(op) :], strict=True):
             if saved.kind == "trip":
                 if op is self.op:
@@ -407,7 +407,7 @@ class _Translator:
             assert saved.value is not None
             if saved.value.region is not op.regions[1] and saved.value.region.is_inside(op):
                 raise NotNative(op, "saves what is not made in its body")
-            own.append(saved.value)
+            tensors.append(saved.value)
             if op is not self.op:
                 continue
             self.results[tensor] = series = self.new(tensor.dtype, tensor.name)
@@ -416,15 +416,15 @@ class _Translator:
                 self.saved.setdefault(saved.value, []).append(series)
             else:
                 self.placed.append((series, saved.value, saved.index))
-        return list(dict.fromkeys(own))
+        return list(dict.fromkeys(tensors))
 
     def save_what_is_there(self, body: Region, own: Sequence[Tensor]) -> None:
         """Append the PUSHes of saved tensors from outside of the loop."""
         for tensor in own:
             if not body.encloses(tensor.region):
                 register = self.value(tensor)
-                for each in self.saved.get(tensor, ()):
-                    self.add(Code.PUSH, [register, self.slots[each]], [each])
+                for series in self.saved.get(tensor, ()):
+                    self.add(Code.PUSH, [register, self.slots[series]], [series])
 
     def cond(self, op: Operation) -> None:
         """Translate a Cond: each branch moves its results to the same registers."""
@@ -463,7 +463,7 @@ def _has_llvm() -> bool:
 def _is_counted(op: Operation) -> bool:
     """Return True if the loop needs the number of the iteration."""
     return bool(saved_outputs(op)) or any(
-        each.definition.instruction in _COUNTED for r in op.regions for each in r.walk()
+        inner.definition.instruction in _COUNTED for r in op.regions for inner in r.walk()
     )
 
 
@@ -483,11 +483,12 @@ def _mark_last(
     read: set[int] = set(kept)
     behind: dict[int, set[int]] = {}  # by loop, its variables that are read after it
     for i in reversed(range(len(instructions))):
-        each = instructions[i]
-        if each.code is Code.JUMP and each.targets[0] <= i:  # the end of a loop, after MOVEs to its variables
-            behind[each.targets[0]] = {r for r in homes & read if loops[r] == each.targets[0]}
-            read -= behind[each.targets[0]]
-        elif each.code is Code.UNLESS:
+        instruction = instructions[i]
+        if instruction.code is Code.JUMP and instruction.targets[0] <= i:
+            # The end of a loop, after MOVEs to its variables.
+            behind[instruction.targets[0]] = {r for r in homes & read if loops[r] == instruction.targets[0]}
+            read -= behind[instruction.targets[0]]
+        elif instruction.code is Code.UNLESS:
             read |= behind[around[i]]
-        each.last = tuple(r not in read and loops[r] == around[i] for r in each.inputs)
-        read.update(each.inputs)
+        instruction.last = tuple(r not in read and loops[r] == around[i] for r in instruction.inputs)
+        read.update(instruction.inputs)

@@ -86,17 +86,17 @@ class Waiting:
         late = _late(params, inits, nexts)
         alike: dict[tuple[Sources, Sources], Sources] = {}
         return [
-            alike.setdefault((init, found), frozenset([param])) if param in late else init
-            for param, init, found in zip(params, inits, nexts, strict=True)
+            alike.setdefault((init, next_sources), frozenset([param])) if param in late else init
+            for param, init, next_sources in zip(params, inits, nexts, strict=True)
         ]
 
     def _before(self, op: Operation) -> Sources:
         """Return the sources before an operation, without sources implied by others."""
-        found = {self.of.get(each, NOTHING) for each in uses(op, self._captured)}
+        sets = {self.of.get(source, NOTHING) for source in uses(op, self._captured)}
         # The common case, without a comparison of all pairs.
-        if len(found) == 1:
-            return found.pop()
-        sources = frozenset().union(*found)
+        if len(sets) == 1:
+            return sets.pop()
+        sources = frozenset().union(*sets)
         return frozenset(s for s in sources if not any(s in self._behind.get(other, NOTHING) for other in sources))
 
     def _is_uneven(self, op: Operation, before: Sources) -> bool:
@@ -118,14 +118,14 @@ class Waiting:
 def _late(params: list[Operation], inits: list[Sources], nexts: list[Sources]) -> set[Operation]:
     """Return the loop variables whose next values wait for more sources than their initial values."""
     begins = dict(zip(params, inits, strict=True))
-    found = {
+    next_sets = {
         param: {begins[s] if s in begins else frozenset([s]) for s in sources}
         for param, sources in zip(params, nexts, strict=True)
     }
-    late = {param for param, each in found.items() if not all(s <= begins[param] for s in each)}
+    late = {param for param, group in next_sets.items() if not all(s <= begins[param] for s in group)}
     waits_for = {param: begins.keys() & sources for param, sources in zip(params, nexts, strict=True)}
     # A variable computed from a late variable is late as well.
-    while more := {param for param, each in waits_for.items() if param not in late and each & late}:
+    while more := {param for param, group in waits_for.items() if param not in late and group & late}:
         late |= more
     return late
 

@@ -29,7 +29,7 @@ from .translate import translate
 def run_natively(program: Program, settings: Settings, rules: Rules = ON_CPU) -> Program:
     """Add native programs for the outermost eligible loops; `program` is changed."""
     # A list: the search ends before Conds are appended to the regions it walks.
-    conds = {op: _either(op, *found) for op, found in list(_outermost(program.graph.root, settings, rules))}
+    conds = {op: _either(op, *translation) for op, translation in list(_outermost(program.graph.root, settings, rules))}
     if conds:
         _use(program, conds)
         for region in dict.fromkeys(op.region for op in conds):
@@ -51,7 +51,7 @@ def can_be_native(loop: Operation, settings: Settings) -> bool:
 def _use(program: Program, conds: dict[Operation, Operation]) -> None:
     """Replace loops, the keys of `conds`, by Conds in data and control inputs and among targets."""
     pairs = [zip(op.outputs, cond.outputs, strict=True) for op, cond in conds.items()]
-    substitute(program, {old: new for each in pairs for old, new in each})
+    substitute(program, {old: new for pair in pairs for old, new in pair})
     for op in program.graph.root.walk():
         op.control_inputs = [conds.get(control, control) for control in op.control_inputs]
     program.targets = [conds.get(op, op) for op in program.targets]
@@ -59,10 +59,10 @@ def _use(program: Program, conds: dict[Operation, Operation]) -> None:
 
 def _sort(region: Region, conds: dict[Operation, Operation]) -> None:
     """Move the Natives and Conds from the end of a region to the positions of their loops."""
-    found = [conds[op] for op in region.operations if op in conds]
-    made = {each for cond in found for each in (cond, cond.inputs[0].op)}
-    old = [op for op in region.operations if op not in made]
-    region.operations = [each for op in old for each in _in_place_of(op, conds.get(op))]
+    sorted_conds = [conds[op] for op in region.operations if op in conds]
+    appended = {operation for cond in sorted_conds for operation in (cond, cond.inputs[0].op)}
+    old = [op for op in region.operations if op not in appended]
+    region.operations = [operation for op in old for operation in _in_place_of(op, conds.get(op))]
 
 
 def _outermost(
@@ -87,8 +87,8 @@ def _either(op: Operation, program: NativeProgram, inputs: list[Tensor]) -> Oper
 
 def _waits(op: Operation) -> list[Operation]:
     """Return the outside control inputs of a loop and of operations inside."""
-    inside = dict.fromkeys([op, *(each for region in op.regions for each in region.walk())])
-    return [c for each in inside for c in each.control_inputs if c not in inside]
+    inside = dict.fromkeys([op, *(inner for region in op.regions for inner in region.walk())])
+    return [c for inner in inside for c in inner.control_inputs if c not in inside]
 
 
 def _in_place_of(op: Operation, cond: Operation | None) -> list[Operation]:

@@ -74,10 +74,10 @@ class ControlLoops:
 
     def forward(self, frame: str, device: DeviceSpec) -> Operation:
         cutter = self.cutter
-        (own,) = cutter.frames.infos[frame].loop_conds
-        if cutter.placement[own] == device:
-            return cutter.copy(own, device)
-        received = cutter.receive(own.outputs[0], device).outputs
+        (loop_cond,) = cutter.frames.infos[frame].loop_conds
+        if cutter.placement[loop_cond] == device:
+            return cutter.copy(loop_cond, device)
+        received = cutter.receive(loop_cond.outputs[0], device).outputs
         return cutter.emit(device, frame, "LoopCond", f"{frame}/control/LoopCond", received, _SIGNAL)
 
     def close(self) -> None:
@@ -94,9 +94,9 @@ class ControlLoops:
 
     def join(self, frame: str, devices: set[DeviceSpec]) -> None:
         cutter = self.cutter
-        own = cutter.frames.infos[frame].loop_conds
+        loop_conds = cutter.frames.infos[frame].loop_conds
         for device in [d for d in cutter.parts if d in devices]:
-            if not own or cutter.placement[own[0]] != device:
+            if not loop_conds or cutter.placement[loop_conds[0]] != device:
                 self.merge(frame, device, cutter.frames.infos[frame].enters[0])
 
     def cycle(self, frame: str, device: DeviceSpec, merge: Operation) -> None:

@@ -27,9 +27,9 @@ def dead_leaders(
     rank = [(depths[_op(value)], number) for number, (value, _, _) in enumerate(channels)]
     groups: dict[Any, list[int]] = {}
     for number, (value, source, destination) in enumerate(channels):
-        frame, found = frames.of_output(_op(value)), predicates[value]
-        if _is_chosen(found, frames, frame):
-            groups.setdefault((frame, source, destination, found), []).append(number)
+        frame, predicate = frames.of_output(_op(value)), predicates[value]
+        if _is_chosen(predicate, frames, frame):
+            groups.setdefault((frame, source, destination, predicate), []).append(number)
     leading = list(range(len(channels)))
     for members in groups.values():
         # Ties go to the lower number.
@@ -58,16 +58,16 @@ def _depths(operations: Sequence[Operation], frames: Frames) -> dict[Operation, 
     depths: dict[Operation, int] = {}
     for _ in frames.infos:  # a fixed point: the longest possible chain of loops, and once more for the root
         depths = _depths_after(operations, frames, ends)
-        found = dict.fromkeys(frames.infos, 0)
+        deepest = dict.fromkeys(frames.infos, 0)
         for op, depth in depths.items():
             if op.role not in LEAVES_FRAME:
-                found[frames.of[op]] = max(found[frames.of[op]], depth)
+                deepest[frames.of[op]] = max(deepest[frames.of[op]], depth)
         for name in reversed(frames.infos):  # inner frames before those around them
             around = frames.infos[name].parent
-            found[around] = max(found[around], found[name])
-        if found == ends:
+            deepest[around] = max(deepest[around], deepest[name])
+        if deepest == ends:
             break
-        ends = found
+        ends = deepest
     return depths
 
 

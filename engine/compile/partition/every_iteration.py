@@ -38,14 +38,14 @@ def _not_in_all(operations: Sequence[Operation]) -> set[Operation]:
     for op in operations:
         sources = [t.op for t in op.inputs]
         if op.role is Role.ENTER:
-            found = not op.attrs["is_constant"]
+            is_rare = not op.attrs["is_constant"]
         elif op.role is Role.MERGE:
             # A Merge with a NextIteration exists in all iterations, whether or not its back edge has been visited.
-            found = all(s in rare and s.role is not Role.NEXT_ITERATION for s in sources)
+            is_rare = all(s in rare and s.role is not Role.NEXT_ITERATION for s in sources)
         elif op.role in LEAVES_FRAME:
-            found = False
+            is_rare = False
         else:
-            found = op.role is Role.NEXT_ITERATION or any(s in rare for s in (*sources, *op.control_inputs))
-        if found:
+            is_rare = op.role is Role.NEXT_ITERATION or any(s in rare for s in (*sources, *op.control_inputs))
+        if is_rare:
             rare.add(op)
     return rare

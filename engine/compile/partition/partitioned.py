@@ -83,7 +83,7 @@ def to_text(partitioned: Partitioned) -> str:
     for device, program in partitioned.programs.items():
         lines += [f"# {device}", text.to_text(program.graph)]
         lines += [f"# {line}".rstrip() for op in program.graph.root.operations for line in _native(op)]
-    lines += [f"# not in a cluster: {each}" for each in sentences(by_reason(partitioned.whole.not_clustered))]
+    lines += [f"# not in a cluster: {sentence}" for sentence in sentences(by_reason(partitioned.whole.not_clustered))]
     return "\n".join([*lines, *map(_line, partitioned.channels)]) + "\n"
 
 

@@ -83,9 +83,9 @@ class Choice:
         spec = _together(asking)
         if spec not in self._allowed:
             self._allowed[spec] = [device for device in self.devices if spec.allows(device)]
-        found = [device for device in self._allowed[spec] if device in able]
-        if found:
-            return found
+        fitting = [device for device in self._allowed[spec] if device in able]
+        if fitting:
+            return fitting
         op = asking[0]
         raise GraphError(
             f"{op.name} cannot run on the device asked for",

@@ -92,9 +92,9 @@ class _Placement:
                 group.device = group.candidates[0]
 
     def device(self, op: Operation) -> DeviceSpec:
-        found = self.of[op].device
-        assert found is not None, op
-        return found
+        device = self.of[op].device
+        assert device is not None, op
+        return device
 
     def settle(self, group: Group, places: Iterable[DeviceSpec | None]) -> None:
         """Put an unplaced group on the first candidate of the group among `places`."""
@@ -148,8 +148,8 @@ class _Placement:
         """Yield devices for a group, the best first: by bytes of data on the device, then by users of the results."""
         sizes: dict[DeviceSpec, int] = {}
         for op in _suppliers(group):
-            if (found := self.origin(op)) is not None:
-                sizes[found] = sizes.get(found, 0) + (0 if group.holds_state else size_of(op.outputs))
+            if (home := self.origin(op)) is not None:
+                sizes[home] = sizes.get(home, 0) + (0 if group.holds_state else size_of(op.outputs))
         most = max(sizes.values(), default=0)
         largest = [device for device in sizes if sizes[device] == most]
         # A tie goes to the preferred device, so that a program which asks for nothing stays on the first one.
@@ -161,8 +161,8 @@ class _Placement:
 
     def origin(self, op: Operation) -> DeviceSpec | None:
         """Return the device of a value's producer; for a loop invariant, of the producer outside the loop."""
-        found = self.of[op].device
-        return self.origin(op.inputs[0].op) if found is None and is_invariant(op) else found
+        device = self.of[op].device
+        return self.origin(op.inputs[0].op) if device is None and is_invariant(op) else device
 
     def take_parts(self) -> None:
         """Move operations taking a part of a value to the value's device, if fewer bytes cross devices then.

@@ -83,9 +83,9 @@ class _Known:
         rule = _rule(op.type)
         # Without a rule, `of` makes new symbols from the static shape, which equal no others.
         if rule is not None and len(op.outputs) == 1 and op.outputs[0].rank is not None:
-            found = rule(self, op)
-            if found is not None and len(found) == op.outputs[0].rank:
-                self._sizes[op.outputs[0]] = _agree(found, op.outputs[0])
+            sizes = rule(self, op)
+            if sizes is not None and len(sizes) == op.outputs[0].rank:
+                self._sizes[op.outputs[0]] = _agree(sizes, op.outputs[0])
 
 
 def _static(tensor: Tensor) -> Sizes:
@@ -128,8 +128,8 @@ def _reduce(known: _Known, op: Operation) -> Sizes:
     x, axis, keepdims = known.of(op.inputs[0]), op.attrs["axis"], op.attrs["keepdims"]
     if x is None:
         return None
-    gone = range(len(x)) if axis is None else [a % len(x) for a in axis]
-    return tuple(1 if i in gone else s for i, s in enumerate(x) if keepdims or i not in gone)
+    axes = range(len(x)) if axis is None else [a % len(x) for a in axis]
+    return tuple(1 if i in axes else s for i, s in enumerate(x) if keepdims or i not in axes)
 
 
 def _filled(known: _Known, op: Operation) -> Sizes:

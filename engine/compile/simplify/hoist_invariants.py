@@ -31,20 +31,20 @@ def hoist_invariants(program: Program) -> Program:
             loop = Loop(op)
             # A loop of unknown length may run no iteration.
             if loop.trip_count():
-                found, read = _invariants(loop, pinned, returned(program, loop.body))
-                _move(found, loop.body, op)
+                invariants, read = _invariants(loop, pinned, returned(program, loop.body))
+                _move(invariants, loop.body, op)
                 substitute(program, read)
     return program
 
 
 def _move(operations: list[Operation], source: Region, loop: Operation) -> None:
     """Move operations without control inputs from a region of a loop to just before the loop."""
-    moving = [op for op in operations if not op.control_inputs]
-    gone = set(moving)
-    source.operations = [op for op in source.operations if op not in gone]
+    free = [op for op in operations if not op.control_inputs]
+    removed = set(free)
+    source.operations = [op for op in source.operations if op not in removed]
     place = loop.region.operations.index(loop)
-    loop.region.operations[place:place] = moving
-    for op in moving:
+    loop.region.operations[place:place] = free
+    for op in free:
         op.region = loop.region
 
 
@@ -52,17 +52,17 @@ def _invariants(
     loop: Loop, pinned: Container[Operation], kept: Counter[Tensor]
 ) -> tuple[list[Operation], dict[Tensor, Tensor]]:
     """Return the invariant operations of a body, and the tensor outside for each read of a saved result."""
-    found: list[Operation] = []
+    invariants: list[Operation] = []
     outside: set[Tensor] = set()
     read: dict[Tensor, Tensor] = {}
     for op in loop.body.operations:
         if op not in pinned and _is_pure(op) and all(t in outside or loop.is_outside(t) for t in op.inputs):
             reads = [_reads(loop, t, kept) for t in op.outputs]
             if None not in reads:
-                found.append(op)
+                invariants.append(op)
                 outside.update(op.outputs)
                 read.update((user, t) for t, users in zip(op.outputs, reads, strict=True) for user in users or ())
-    return found, read
+    return invariants, read
 
 
 def _is_pure(op: Operation) -> bool:
