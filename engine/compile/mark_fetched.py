@@ -43,7 +43,7 @@ def _users(program: Program) -> dict[Operation, list[Operation]]:
 
 
 def _passing(operations: list[Operation], users: dict[Operation, list[Operation]]) -> set[Operation]:
-    """Return the operations between takes and the caller."""
+    """Return the operations that only forward values on their way to the caller."""
     # Greatest fixed point: start with all candidates, drop those with another kind of user, and their sources again.
     passing = {op for op in operations if _computes_nothing(op)}
     work = list(passing)

@@ -48,7 +48,7 @@ ON_CPU = Rules(
 
 
 def _has_cuda_kernel(computation: Computation, given: Dtypes, made: Dtypes, settings: Settings) -> bool:
-    from ...kernels.native.cuda.emitting import can_emit  # only programs for a GPU load what writes CUDA C
+    from ...kernels.native.cuda.emitting import can_emit  # only programs for a GPU load the writer of CUDA C
 
     return can_emit(computation, [*given, *made])
 

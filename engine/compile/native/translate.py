@@ -266,7 +266,7 @@ class _Translator:
     def get(self, op: Operation) -> None:
         """Translate a read of an element of a TensorArray."""
         result = self.new(op.outputs[0].dtype, op.name, op)
-        array, index, *_ = self.values(op.inputs)  # all of them: the flow says what must have been written
+        array, index, *_ = self.values(op.inputs)  # all inputs: the flow orders the read after writes
         shape = op.outputs[0].shape
         known = shape.as_tuple() if shape.is_fully_known else None
         self.add(Code.GET, [array, index, self.count], [result], name=op.name, shape=known)

@@ -62,7 +62,7 @@ def _depths(operations: Sequence[Operation], frames: Frames) -> dict[Operation, 
         for op, depth in depths.items():
             if op.role not in LEAVES_FRAME:
                 deepest[frames.of[op]] = max(deepest[frames.of[op]], depth)
-        for name in reversed(frames.infos):  # inner frames before those around them
+        for name in reversed(frames.infos):  # inner frames before outer ones
             around = frames.infos[name].parent
             deepest[around] = max(deepest[around], deepest[name])
         if deepest == ends:
