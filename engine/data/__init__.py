@@ -1,4 +1,4 @@
-"""Input pipelines: elements from files, arrays and iterables, changed, shuffled and put into batches on their way.
+"""Input pipelines: elements from files, arrays and iterables, transformed, shuffled and batched on their way.
 
 See docs/pipelines.md, and docs/design/0032-pipelines.md.
 """
@@ -23,7 +23,7 @@ from .sources import (
 )
 from .tfrecord import TFRecordWriter, make_example, parse_example
 
-if not TYPE_CHECKING:  # for which a module with it has all names
+if not TYPE_CHECKING:  # a type checker would believe that the module has every name
     __getattr__ = missing_in("data")
 
 __all__ = [
@@ -51,5 +51,5 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """Return the public names, without the modules that they are in."""
+    """Return the public names, without the submodules."""
     return sorted(__all__)

@@ -1,4 +1,4 @@
-"""What users tell of Datasets: counts, and specs of batches."""
+"""Checks of the arguments of Datasets, and specs of batches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .stages.elements import leaves_of, packed
 
 
 def batched_spec(spec: Any, size: int | None, padded: bool) -> Any:
-    """Return the spec of a batch of elements of a spec; None where that is not known."""
+    """Return the spec of a batch of elements of a spec; None if that is unknown."""
 
     def whole(each: TensorSpec) -> TensorSpec:
         shape: Shape = each.shape
@@ -27,7 +27,7 @@ def batched_spec(spec: Any, size: int | None, padded: bool) -> Any:
 
 
 def check_counts(least: int | None = 1, **counts: Any) -> None:
-    """Raise GraphError for what is no integer, or too small."""
+    """Raise GraphError for counts that are no integers, or less than `least`."""
     for name, count in counts.items():
         if not isinstance(count, (int, np.integer)) or isinstance(count, bool) or (least is not None and count < least):
             raise GraphError(
@@ -39,14 +39,14 @@ def check_counts(least: int | None = 1, **counts: Any) -> None:
 
 
 def check_flags(**flags: bool) -> None:
-    """Raise GraphError for what is neither True nor False, as a word is."""
+    """Raise GraphError for flags that are neither True nor False, such as strings."""
     for name, flag in flags.items():
         if not isinstance(flag, (bool, np.bool_)):
             raise GraphError(f"{name} is a switch", wanted="True or False", got=repr(flag), hint=f"{name}=True")
 
 
 def check_shard(num_shards: int, index: int) -> None:
-    """Raise GraphError unless there is a shard of an index."""
+    """Raise GraphError unless `index` is a number of one of `num_shards` shards."""
     check_counts(num_shards=num_shards)
     check_counts(least=0, index=index)
     if index >= num_shards:
@@ -59,7 +59,7 @@ def check_shard(num_shards: int, index: int) -> None:
 
 
 def check_spec(spec: Any) -> None:
-    """Raise GraphError unless a structure is one of TensorSpecs."""
+    """Raise GraphError unless all leaves of a structure are TensorSpecs."""
     if not all(isinstance(each, TensorSpec) for each in leaves_of(spec)):
         raise GraphError(
             "elements are described by TensorSpecs",
@@ -70,7 +70,7 @@ def check_spec(spec: Any) -> None:
 
 
 def checked_calls(function: Callable[..., Any], parallel: int, threads: bool | None, seed: int | None) -> bool | None:
-    """Return whether the calls of a function are to be in threads; GraphError if they cannot be as they are wanted."""
+    """Return whether a function is called in threads; GraphError for arguments that contradict each other."""
     check_counts(parallel=parallel)
     if threads is not None:
         check_flags(threads=threads)
@@ -94,7 +94,7 @@ def checked_calls(function: Callable[..., Any], parallel: int, threads: bool | N
 def checked_buckets(
     boundaries: Sequence[int], batch_sizes: int | Sequence[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the boundaries of buckets, and a batch size for each bucket; GraphError if they do not fit each other."""
+    """Return bucket boundaries and a batch size for each bucket; GraphError if their numbers disagree."""
     bounds = tuple(map(int, boundaries))
     sizes = (batch_sizes,) * (len(bounds) + 1) if isinstance(batch_sizes, int) else batch_sizes
     if list(bounds) != sorted(set(bounds)) or len(sizes) != len(bounds) + 1:

@@ -1,4 +1,4 @@
-"""Datasets: descriptions of input pipelines, and what they are made of."""
+"""Datasets: descriptions of input pipelines, and the methods that extend them."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ MakeStage = Callable[..., Stage]
 
 
 class Dataset:
-    """An input pipeline: where elements come from and what is done with them. It can be gone through many times.
+    """An input pipeline: a source of elements and the transformations of these. A Dataset can be iterated many times.
 
-    Made by the functions of `tagloom.data`, as `from_text`; its methods give new ones, and nothing is read before
-    somebody asks for an element. ``async for element in dataset`` goes through it; `iterator` does so too, and can save
-    its state; `next` gives its elements to a graph.
+    The functions of `tagloom.data`, such as `from_text`, make Datasets; their methods return new ones. Nothing is read
+    before an element is requested. ``async for element in dataset`` iterates over a Dataset; so does `iterator`, whose
+    state can be saved; `next` delivers the elements to a graph.
 
-    Each iteration has a number, counted from 0: `shuffle` has another order in each, and ``map(seed=)`` other random
-    numbers, which are functions of the seed and of that number. A Dataset counts the iterations over itself and over
-    Datasets that are made of it; the iterators of sessions count their own.
+    Each iteration has a number, counted from 0. `shuffle` has another order, and ``map(seed=)`` other random numbers,
+    in each iteration: both are functions of the seed and of that number. A Dataset counts the iterations over itself
+    and over Datasets derived from it; the iterators of sessions count their own.
 
-    Elements are tuples (named ones, too) or dicts of arrays, or single arrays; before they are in a batch they may be
-    whatever a function makes, and lists count as arrays.
+    Elements are tuples (named ones, too) or dicts of arrays, or single arrays; before batching they may be any object
+    that a function returns. Lists count as arrays.
 
     Attributes
     ----------
     element_spec : structure of TensorSpec or None
-        Dtypes and shapes of an element; None if they are not known, as behind a `map` without `output`.
+        Dtypes and shapes of an element; None if unknown, as after a `map` without `output`.
 
     Examples
     --------
@@ -55,7 +55,7 @@ class Dataset:
         self._inputs: tuple[Opens, ...] = tuple(inputs)
         self._parameters = parameters
         self._line = user_source()
-        self._iterations = Iterations()  # over this and, if this draws, over Datasets that are made of it
+        self._iterations = Iterations()  # over this Dataset and, if random, over Datasets derived from it
         self.element_spec: Any = spec
 
     def __repr__(self) -> str:
@@ -63,7 +63,7 @@ class Dataset:
         return f"<Dataset of {spec}>"
 
     def open_stage(self, context: Context) -> Stage:
-        """Return the last stage of a running pipeline, whose stages share `context`; for iterators."""
+        """Open the stages of a pipeline, which share `context`, and return the last one; for iterators."""
         stage = self._make(context, *self._inputs, **self._parameters)
         stage.line = self._line
         return stage
@@ -74,20 +74,20 @@ class Dataset:
     # ---- going through it
 
     def iterator(self, name: str = "pipeline", iteration: int | None = None) -> DatasetIterator:
-        """Return one way through it, of which a state can be saved.
+        """Return an iterator over this Dataset, whose state can be saved.
 
         Parameters
         ----------
         name : str
             Label in error messages.
         iteration : int, optional
-            Number of the iteration, which random orders and ``map(seed=)`` depend on, as that of an epoch; by default
-            the next one, 0 for the first. GraphError if it is no integer of at least 0.
+            Number of the iteration, such as an epoch's, on which random orders and ``map(seed=)`` depend; by default
+            the next number, 0 at first. GraphError for anything except an integer of at least 0.
 
         Returns
         -------
         DatasetIterator
-            Close it, by ``async with`` or `aclose`.
+            To be closed, by ``async with`` or `aclose`.
 
         """
         if iteration is not None:
@@ -95,14 +95,14 @@ class Dataset:
         return DatasetIterator(self, name, self._begin_iteration(iteration), self._begin_iteration)
 
     def open_iterator(self, name: str, iteration: int) -> DatasetIterator:
-        """Return one way through it called `name`, whose `iteration` is counted elsewhere; for sessions."""
+        """Return an iterator called `name`, whose `iteration` the caller counts; for sessions."""
         return DatasetIterator(self, name, iteration)
 
     def _begin_iteration(self, number: int | None) -> int:
         return begin_iteration([self._iterations, *self.drawing_counts()], number)
 
     def drawing_counts(self) -> Iterator[Iterations]:
-        """Yield the counts of the Datasets that this is made of, and its own, of those that draw or may open others."""
+        """Yield the iteration counts of this Dataset and its inputs, where they draw or may open other Datasets."""
         for each in (*self._inputs, self._parameters.get("source")):
             if isinstance(each, Dataset):
                 yield from each.drawing_counts()
@@ -116,38 +116,38 @@ class Dataset:
 
     @public
     def next(self, shared_name: str | None = None, name: str = "iterator") -> Any:
-        """Return an operation's outputs: the next element, each time that a step runs it.
+        """Return the outputs of an operation that takes the next element each time a step runs it.
 
-        The iterator is the session's, which makes it when a step first asks, or a state of it is restored, and closes
-        it at its own end. Its state is a part of ``Session.snapshot()`` and of what a `Checkpointer` saves. Steps that
-        ask at the same time get different elements, first come, first served.
+        The iterator belongs to the session: the session makes it when a step first requests an element, or when a state
+        is restored, and closes it at the session's end. Its state is a part of ``Session.snapshot()`` and of what a
+        `Checkpointer` saves. Concurrent steps get different elements, first come, first served.
 
         Parameters
         ----------
         shared_name : str, optional
-            Calls with one shared name have one iterator in a session; by default the operation's own name.
+            Calls with one shared name share an iterator in a session; by default the operation's own name.
         name : str
             Name of the operations in the graph.
 
         Returns
         -------
         Tensor or structure of them
-            As `element_spec` says.
+            With the dtypes and shapes of `element_spec`.
 
         Raises
         ------
         GraphError
-            If `element_spec` is not known.
+            If `element_spec` is unknown.
         QueueClosed, PipelineError
-            When a step runs it, as of `GraphIterator.next`.
+            When a step runs the operation, as for `GraphIterator.next`.
         OpError
-            When a step runs it, if its iterator is shared with another Dataset.
+            When a step runs the operation, if another Dataset has the iterator's shared name.
         """
         return GraphIterator(self, shared_name, name).next()
 
     @public
     def graph_iterator(self, shared_name: str | None = None, name: str = "iterator") -> GraphIterator:
-        """Return an iterator of a graph that can begin again: for epochs, and for training and validation in one graph.
+        """Return an iterator in a graph that can restart: for epochs, and for training and validation in one graph.
 
         Parameters
         ----------
@@ -163,12 +163,12 @@ class Dataset:
 
     @cached_property
     def components(self) -> Dataset:
-        """The same elements as tuples of arrays: one Dataset, so that operations can share an iterator of it."""
+        """The same elements as tuples of arrays; one Dataset, so that operations can share an iterator of it."""
         return self._then(selecting.CheckStage, self.element_spec, check=self.element_spec, flat=True)
 
     @cached_property
     def graph_sources(self) -> Sources:
-        """The pipelines that iterators of a shared name may go through, of which this is the first."""
+        """The pipelines of all iterators with a shared name; this Dataset is the first."""
         return Sources([self.components])
 
     # ---- one element at a time
@@ -182,24 +182,24 @@ class Dataset:
         threads: bool | None = None,
         seed: int | None = None,
     ) -> Dataset:
-        """Return what a function makes of each element, in the same order.
+        """Return the results of a function for each element, in the same order.
 
         Parameters
         ----------
         function : callable
-            Plain or ``async def``; given an element. It must not change the arrays in it.
+            Plain or ``async def``; called with an element, whose arrays the function must not change.
         output : structure of TensorSpec, optional
-            What it returns; checked, and Python's numbers and lists become arrays of these dtypes.
+            Spec of the results, which are checked; Python's numbers and lists become arrays of these dtypes.
         parallel : int
-            For how many elements it is called at the same time; more than 1 for functions that wait: ``async def``, or
+            Number of elements processed at the same time; more than 1 for functions that wait: ``async def``, or
             in threads, of which a pipeline has 64.
         threads : bool, optional
-            Whether a plain function is called in threads. By default it is called on the event loop until a call takes
+            True to call a plain function in threads. By default calls are on the event loop until one takes
             more than 5 ms, then in threads.
         seed : int, optional
-            If given the function is given a `numpy.random.Generator` as well. What it draws is a function of the seed,
-            the numbers of the iteration and the epoch, and the number of the element: not of how many run at the same
-            time, nor of where a state was saved.
+            If present, the function also receives a `numpy.random.Generator`. Its random numbers depend on the seed,
+            the numbers of the iteration and the epoch, and the number of the element: neither on `parallel` nor on the
+            place at which a state was saved.
 
         Returns
         -------
@@ -217,7 +217,7 @@ class Dataset:
         Parameters
         ----------
         predicate : callable
-            Plain or ``async def``; given an element.
+            Plain or ``async def``; called with an element.
         parallel, threads, seed
             As for `map`.
 
@@ -229,13 +229,13 @@ class Dataset:
         return self._then(mapping.FilterStage, spec, function=predicate, parallel=parallel, threads=threads, seed=seed)
 
     def check(self, spec: Any) -> Dataset:
-        """Return the elements as arrays of given dtypes and shapes; each that does not fit is an error.
+        """Return the elements as arrays of the given dtypes and shapes; an element that does not fit is an error.
 
         Parameters
         ----------
         spec : structure of TensorSpec
-            Tuples and dicts of them. Numbers and lists take the dtype, arrays must have it; bytes become vectors of
-            uint8.
+            Or tuples and dicts of specs. Numbers and lists take the dtype, arrays must have the dtype already; bytes
+            become vectors of uint8.
 
         Returns
         -------
@@ -261,12 +261,12 @@ class Dataset:
         return self._then(selecting.EnumerateStage, spec, start=start)
 
     def ignore_errors(self, log: bool = False) -> Dataset:
-        """Return the elements that can be made; those that can not are left out.
+        """Return the elements without failures; elements that cannot be made are left out.
 
         Parameters
         ----------
         log : bool
-            Whether each is a warning of the logger "tagloom".
+            True to log a warning per omitted element, by the logger "tagloom".
 
         Returns
         -------
@@ -306,18 +306,18 @@ class Dataset:
         return self._then(selecting.SkipStage, self.element_spec, count=count)
 
     def shard(self, num_shards: int, index: int) -> Dataset:
-        """Return one of several parts: the elements whose number divided by `num_shards` leaves `index`.
+        """Return one of several parts: the elements whose number divided by `num_shards` has the remainder `index`.
 
-        Each of several processes takes another part. Do so in front of `shuffle`, or of one with a seed and without
-        reshuffling: otherwise the parts have elements in common. An element that cannot be made counts, and its error
-        is in one part.
+        Each of several processes takes another part. Put `shard` before `shuffle`, or after a `shuffle` with a seed and
+        without reshuffling: otherwise the parts have elements in common. An element that cannot be made counts, and its
+        error is in one part.
 
         Parameters
         ----------
         num_shards : int
-            How many parts there are.
+            Number of parts.
         index : int
-            Which of them, from 0.
+            Number of the part, from 0.
 
         Returns
         -------
@@ -340,12 +340,12 @@ class Dataset:
         return self._then(selecting.ShardStage, self.element_spec, count=num_shards, index=index)
 
     def repeat(self, count: int | None = None) -> Dataset:
-        """Return all elements again and again.
+        """Return all elements repeatedly.
 
         Parameters
         ----------
         count : int, optional
-            How many times; for ever by default.
+            Number of epochs; without end by default.
 
         Returns
         -------
@@ -356,17 +356,17 @@ class Dataset:
         return Dataset(combining.RepeatStage, [], self.element_spec, source=self, count=count)
 
     def shuffle(self, buffer_size: int, seed: int | None = None, reshuffle_each_iteration: bool = True) -> Dataset:
-        """Return the elements in random order: each from a random place of a buffer, where the next one goes.
+        """Return the elements in random order: each from a random slot of a buffer, which the next element refills.
 
         Parameters
         ----------
         buffer_size : int
-            How many elements the buffer has. As many as there are mix them all.
+            Number of elements in the buffer. A buffer as large as the input shuffles all elements uniformly.
         seed : int, optional
-            The order is a function of it, the iteration, the epoch and the elements; by default one is drawn here.
+            The order depends on the seed, the iteration, the epoch and the elements; by default a random seed.
         reshuffle_each_iteration : bool
-            Whether each iteration, and each epoch of a `repeat`, has an order of its own; not where `take` and `skip`
-            divide it.
+            True for another order in each iteration, and each epoch of a `repeat`; use False where `take` and `skip`
+            divide the elements.
 
         Returns
         -------
@@ -381,12 +381,12 @@ class Dataset:
         )
 
     def prefetch(self, buffer_size: int) -> Dataset:
-        """Let the stages before work ahead, while the elements that they have made are used.
+        """Run the earlier stages ahead, while their elements are in use.
 
         Parameters
         ----------
         buffer_size : int
-            How many elements they may be ahead.
+            Number of elements that may be ready ahead.
 
         Returns
         -------
@@ -398,13 +398,13 @@ class Dataset:
     # ---- batches
 
     def batch(self, batch_size: int, drop_remainder: bool = False) -> Dataset:
-        """Return batches: arrays with elements along a new first axis. They must have one structure, dtype and shape.
+        """Return batches: arrays of elements of one structure, dtype and shape along a new first axis.
 
         Parameters
         ----------
         batch_size : int
         drop_remainder : bool
-            Whether a last batch of fewer elements is left out.
+            True to drop a last batch of fewer elements.
 
         Returns
         -------
@@ -421,7 +421,7 @@ class Dataset:
         padding_values : scalar or structure of scalars, optional
             By default zero, the empty string or False.
         drop_remainder : bool
-            Whether a last batch of fewer elements is left out.
+            True to drop a last batch of fewer elements.
 
         Returns
         -------
@@ -450,9 +450,9 @@ class Dataset:
         element_length : callable
             Returns the length of an element.
         bucket_boundaries : sequence of int
-            Increasing; the first bucket is for lengths below the first, the last one for those from the last on.
+            Increasing. The first bucket has lengths below the first boundary, the last bucket those from the last on.
         bucket_batch_sizes : int or sequence of int
-            Of each bucket, one more than boundaries.
+            Batch size of each bucket; there is one bucket more than there are boundaries.
         padding_values, drop_remainder
             As for `padded_batch`.
 
@@ -482,14 +482,14 @@ class Dataset:
         Parameters
         ----------
         function : callable
-            Given an element, as a path; returns a Dataset. It must depend on nothing else, so that a state is
-            restored.
+            Takes an element, such as a path, and returns a Dataset. The result must depend on nothing else, so that a
+            state can be restored.
         cycle_length : int
-            How many Datasets are open at once; 1 for one after the other.
+            Number of open Datasets; 1 to read Datasets in sequence.
         block_length : int
-            How many elements of one come in a row.
+            Number of consecutive elements of a Dataset.
         output : structure of TensorSpec, optional
-            What the elements are; see `check`.
+            Spec of the elements; see `check`.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""Iterators of Datasets in a graph: elements as operations, and operations that begin again."""
+"""Iterators over Datasets in a graph: elements as operations, and operations that restart."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ if TYPE_CHECKING:
 
 
 class GraphIterator:
-    """An iterator of a session, made by :meth:`Dataset.graph_iterator`: its elements are tensors of a graph.
+    """An iterator of a session, made by :meth:`Dataset.graph_iterator`, whose elements are tensors of a graph.
 
-    A session begins its first iteration when a step first asks for an element; `reset` begins the next one. The numbers
-    of iterations, by which `shuffle` and ``map(seed=)`` draw, count from 0 in each session, for each Dataset apart.
-    They and the place in the Dataset are a part of ``Session.snapshot()`` and of what a `Checkpointer` saves.
+    A session begins its first iteration when a step first requests an element; `reset` begins the next one. The numbers
+    of iterations, on which `shuffle` and ``map(seed=)`` depend, count from 0 in each session, separately for each
+    Dataset. The numbers and the position in the Dataset are a part of ``Session.snapshot()`` and of what a
+    `Checkpointer` saves.
 
     Attributes
     ----------
     element_spec : structure of TensorSpec
     reset : Operation
-        Begins the next iteration over the Dataset that the iterator was made of.
+        Begins the next iteration over the iterator's first Dataset.
 
     Examples
     --------
@@ -86,19 +87,20 @@ class GraphIterator:
 
     @public
     def next(self) -> Any:
-        """Return an operation's outputs: the next element, each time that a step runs it.
+        """Return the outputs of an operation that takes the next element each time a step runs it.
 
         Returns
         -------
         Tensor or structure of them
-            As `element_spec` says.
+            With the dtypes and shapes of `element_spec`.
 
         Raises
         ------
         QueueClosed
-            When a step runs it, at the end of the iteration, until a step runs `reset`.
+            When a step runs the operation, at the end of the iteration, until a step runs `reset`.
         PipelineError
-            When a step runs it, if the element cannot be made or does not fit; the next step gets the one behind it.
+            When a step runs the operation, if the element cannot be made or does not fit; the next step gets the next
+            element.
         """
         leaves = leaves_of(self.element_spec)
         op = build(
@@ -112,7 +114,7 @@ class GraphIterator:
 
     @property
     def reset(self) -> Operation:
-        """Operation that begins the next iteration over the Dataset that the iterator was made of."""
+        """Operation that begins the next iteration over the iterator's first Dataset."""
         if self._reset is None:
             with scopes.within(region=self._graph.root, control_inputs=(), name=None):
                 self._reset = self._begin(0, "reset")
@@ -120,12 +122,12 @@ class GraphIterator:
 
     @public
     def begin(self, dataset: Dataset, name: str = "begin") -> Operation:
-        """Return an operation that begins the next iteration over another Dataset, as that for validation.
+        """Return an operation that begins the next iteration over another Dataset, such as one for validation.
 
         Parameters
         ----------
         dataset : Dataset
-            Of an equal `element_spec`. The operations of the iterator give its elements from then on.
+            With an equal `element_spec`. From then on the iterator's operations deliver this Dataset's elements.
         name : str
             Name of the operation.
 
@@ -136,7 +138,7 @@ class GraphIterator:
         Raises
         ------
         GraphError
-            If its elements have another spec.
+            If the Dataset has another spec.
         """
         spec = getattr(dataset, "element_spec", None)
         if spec != self.element_spec:

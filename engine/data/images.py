@@ -1,6 +1,6 @@
-"""Images in pipelines: reading by Pillow (``pip install tagloom[images]``), and random changes by NumPy.
+"""Images in pipelines: decoding by Pillow (``pip install tagloom[images]``), and random changes by NumPy.
 
-Functions that draw take a `numpy.random.Generator`, as ``Dataset.map(f, seed=...)`` gives one to `f`.
+Random functions take a `numpy.random.Generator`, such as ``Dataset.map(f, seed=...)`` passes to `f`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def from_images(files: Files, channels: int = 3, parallel: int = 2) -> Dataset:
     channels : {1, 3, 4}
         Gray, RGB or RGBA.
     parallel : int
-        How many are decoded at the same time.
+        Number of images decoded at the same time.
 
     Returns
     -------
@@ -64,7 +64,7 @@ def from_images(files: Files, channels: int = 3, parallel: int = 2) -> Dataset:
 
 @refuses_misuse
 def decode_image(data: bytes, channels: int = 3) -> Array:
-    """Return the pixels of an image in a format that Pillow knows, as JPEG and PNG.
+    """Return the pixels of an image in a format that Pillow supports, such as JPEG and PNG.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def decode_image(data: bytes, channels: int = 3) -> Array:
     GraphError
         If Pillow is not installed, or for other `channels`.
     OSError
-        If it is no image, or damaged.
+        If the data is no image, or damaged.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def decode_image(data: bytes, channels: int = 3) -> Array:
 
 @refuses_misuse
 def random_crop(image: Array, size: tuple[int, int], rng: np.random.Generator) -> Array:
-    """Return a part of an image from a random place.
+    """Return a part of an image at a random position.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def random_crop(image: Array, size: tuple[int, int], rng: np.random.Generator) -
 
 @refuses_misuse
 def random_flip(image: Array, rng: np.random.Generator) -> Array:
-    """Return an image, or, as often, the image with left and right exchanged.
+    """Return an image, or with probability 1/2 its mirror image, with left and right exchanged.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def random_distort(
     contrast: tuple[float, float] = (0.5, 1.5),
     saturation: tuple[float, float] = (0.5, 1.5),
 ) -> Array:
-    """Return an image with another brightness, contrast and, of RGB, saturation.
+    """Return an image with random changes of brightness, contrast and, for RGB, saturation.
 
     Parameters
     ----------
@@ -179,9 +179,9 @@ def random_distort(
         Of shape [height, width, channels]; uint8, or floats from 0 to 1.
     rng : numpy.random.Generator
     brightness : float
-        The most that is added or taken away, as a part of the range.
+        Largest change, as a fraction of the range of values.
     contrast, saturation : tuple of (float, float)
-        Between which factors distances from the mean of all pixels, and from gray, are stretched.
+        Ranges of the factors by which distances from the mean pixel, and from gray, are multiplied.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Numbers of iterations over Datasets, by which these draw."""
+"""Counts of the iterations over Datasets, on which random orders depend."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ _COUNTING = threading.Lock()  # guards all counts
 
 
 class Iterations:
-    """A count of iterations.
+    """Count of iterations over a Dataset.
 
     Attributes
     ----------
     begun : int
-        The number of the next one.
+        Number of the next iteration.
     """
 
     __slots__ = ("begun",)
@@ -24,7 +24,7 @@ class Iterations:
 
 
 def begin_iteration(counts: Sequence[Iterations], number: int | None) -> int:
-    """Count an iteration and return its number: larger than all that one of the counts has had, unless it is given."""
+    """Count an iteration and return its number: by default larger than all earlier numbers of the counts."""
     with _COUNTING:
         begun = max(each.begun for each in counts)
         number = begun if number is None else number

@@ -1,4 +1,4 @@
-"""A pipeline that runs: its elements one after another, and the state that makes those to come what they are."""
+"""Iterators over Datasets: running pipelines, and the states from which these can resume."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from .stages.elements import ChunkSize, Failure, Item, failure
 from .stages.saved_items import restored_items, saved_items
 from .stages.stage import QUICKLY, Context, Opens, Stage, count_of, end_task
 
-_THREADS = 64  # at most; they are made as they are needed
+_THREADS = 64  # at most; started as needed
 _VERSION = 1
-_dropped: set[asyncio.Task[None]] = set()  # that close what iterators have left
+_dropped: set[asyncio.Task[None]] = set()  # closing tasks of dropped iterators, as loops hold tasks weakly
 
 
 @dataclass(frozen=True, slots=True)
 class Loan:
-    """An element that was given, and may come back.
+    """An element that was delivered and may be returned.
 
     Attributes
     ----------
     number : int
-        Its place among all elements.
+        Position among all elements.
     item : Item
     stage : Stage
-        Of the pipeline that has made it.
+        Last stage of the pipeline that made the element.
     """
 
     number: int
@@ -49,16 +49,16 @@ class Loan:
 
     @property
     def element(self) -> Any:
-        """The element itself."""
+        """The element without its origin."""
         return self.item[0]
 
 
 class DatasetIterator:
-    """One way through a Dataset, of one event loop: made by :meth:`Dataset.iterator`, closed by ``async with``.
+    """An iterator over a Dataset, in one event loop: made by :meth:`Dataset.iterator`, closed by ``async with``.
 
-    Nothing is read before somebody asks. Then a few elements may be made ahead, where they are small and come quickly.
-    Who waits is served first come, first served; a wait that is cancelled takes no element, and work that is under way
-    for it goes on for the next.
+    Nothing is read before the first request. Then a few elements may be made ahead, if they are small and come quickly.
+    Waiting requests are served first come, first served; a cancelled request takes no element, and work in progress for
+    that request serves the next one.
 
     Parameters
     ----------
@@ -66,9 +66,9 @@ class DatasetIterator:
     name : str
         Label in error messages.
     iteration : int
-        Its number among the iterations over the Dataset, on which random orders and numbers depend.
+        Number among the iterations over the Dataset, on which random orders and numbers depend.
     on_iteration : callable, optional
-        Called with the number of an iteration whose state is restored.
+        Called with the iteration number of a restored state.
 
     Attributes
     ----------
@@ -108,14 +108,14 @@ class DatasetIterator:
         self._stage = self._open(dataset, iteration)
         self._chunk = ChunkSize()
         self._ready: deque[Item] = deque()
-        self._back: deque[int] = deque()  # numbers of the first of these, which were given and came back, ascending
-        self._left: list[Item] = []  # what was ready when it was closed
+        self._back: deque[int] = deque()  # ascending numbers of returned loans, which come first in _ready
+        self._left: list[Item] = []  # elements that were ready at the time of closing
         self._line: Line[Attempt] = Line(lambda _: None)
         self._pulling: asyncio.Task[None] | None = None
-        self._closing: set[asyncio.Task[None]] = set()  # stages that a restored state has replaced
+        self._closing: set[asyncio.Task[None]] = set()  # tasks that close stages replaced by a restored state
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ended = False
-        self._closed: BaseException | None = None  # why
+        self._closed: BaseException | None = None  # reason
         self._delivered = 0
 
     def __repr__(self) -> str:
@@ -123,7 +123,7 @@ class DatasetIterator:
 
     def __del__(self) -> None:
         if getattr(self, "_loop", None) is not None and self._closed is None and not self._ended:
-            if self._loop is not None and not self._loop.is_closed():  # its tasks and files end with it all the same
+            if self._loop is not None and not self._loop.is_closed():  # a closed loop has ended the tasks already
                 self._loop.call_soon_threadsafe(_close_dropped, self._stage, self._threads)
             warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=1)
 
@@ -153,25 +153,25 @@ class DatasetIterator:
         Returns
         -------
         object
-            A structure of arrays, or of what the last map has returned.
+            A structure of arrays, or the result of the last map.
 
         Raises
         ------
         QueueClosed
             At the end.
         PipelineError
-            If this element can not be made; the next call gives the one behind it.
+            If this element cannot be made; the next call returns the element after it.
         """
         taken = self.take(self.name)
         return await taken if isinstance(taken, AsyncResult) else taken
 
     def take(self, operation: str) -> Any:
-        """Return the next element if it is there, else the AsyncResult that gives it.
+        """Return the next element if available, else an AsyncResult of the element.
 
         Parameters
         ----------
         operation : str
-            Who asks, for errors.
+            Name of the requesting operation, for errors.
 
         Returns
         -------
@@ -180,12 +180,12 @@ class DatasetIterator:
         return self._take(operation, self._pop)
 
     def take_loan(self, operation: str) -> Any:
-        """Return the next element as a `Loan` if it is there, else the AsyncResult that gives it.
+        """Return the next element as a `Loan` if available, else an AsyncResult of the `Loan`.
 
         Parameters
         ----------
         operation : str
-            Who asks, for errors.
+            Name of the requesting operation, for errors.
 
         Returns
         -------
@@ -194,12 +194,12 @@ class DatasetIterator:
         return self._take(operation, self._lend)
 
     def put_back(self, loan: Loan) -> None:
-        """Let an element be the next one again, in front of all that came behind it.
+        """Return an element to its place before all later elements.
 
         Parameters
         ----------
         loan : Loan
-            What `take_loan` gave; nothing is done if a state was restored since.
+            Result of `take_loan`; ignored if a state was restored since, or the iterator is closed.
         """
         if loan.stage is not self._stage or self._closed is not None:
             return
@@ -210,6 +210,7 @@ class DatasetIterator:
         self._serve()
 
     def _take(self, operation: str, pop: Callable[[], Any]) -> Any:
+        """Return the next element by `pop` if there is one and no request waits, else join the line."""
         self._enter()
         if not self._line:
             if self._ready:
@@ -221,6 +222,7 @@ class DatasetIterator:
         return waiting
 
     def _enter(self) -> None:
+        """Bind the iterator to the running event loop; raise if closed or bound to another loop."""
         loop = asyncio.get_running_loop()
         if self._closed is not None:
             raise self._closed
@@ -236,7 +238,7 @@ class DatasetIterator:
 
     def _lend(self) -> Loan:
         loan = Loan(self._back[0] if self._back else self._delivered, self._ready[0], self._stage)
-        self._pop()  # an error is given for good
+        self._pop()  # raises a failure, which is delivered for good
         return loan
 
     def _pop(self) -> Any:
@@ -257,6 +259,7 @@ class DatasetIterator:
         )
 
     def _go_on(self, attempt: Attempt, pop: Callable[[], Any]) -> Any:
+        """Return the element of a request that has waited; raise its error, or if a restore took the elements."""
         self._line.leave(attempt)
         try:
             if attempt.error is not None:
@@ -275,7 +278,7 @@ class DatasetIterator:
         self._serve()
 
     def _serve(self) -> None:
-        """Wake those for whom there are elements; for the next one, begin to make some."""
+        """Wake requests for which there are elements; for the first of the others, start to make elements."""
         line = self._line
         while (first := line.first_waiting) is not None:
             if line.promised < len(self._ready):
@@ -288,9 +291,9 @@ class DatasetIterator:
                 return
 
     async def _pull(self) -> None:
-        """Make elements until there is a chunk, as long as they come quickly; those who wait get theirs at once.
+        """Make elements until a chunk is full, as long as they come quickly, and serve requests as elements arrive.
 
-        It goes on when they have been cancelled.
+        The task also goes on when all requests have been cancelled: stages need not survive a cancellation.
         """
         stage, most, until = self._stage, self._chunk.most, perf_counter() + QUICKLY
         while not self._ended and len(self._ready) < most:
@@ -298,7 +301,7 @@ class DatasetIterator:
                 chunk = await stage.pull(most - len(self._ready))
             except (Exception, asyncio.CancelledError) as error:
                 if self._pulling is not asyncio.current_task():
-                    raise  # it was ended, or a state was restored
+                    raise  # this task was ended, or a state was restored
                 ended = True
                 what = f"{self.name} has failed: {type(error).__name__}: {error}"
                 chunk = [(failure(what, self._delivered, None, error, hint="see its cause"), None)]
@@ -316,29 +319,28 @@ class DatasetIterator:
         self._serve()
 
     def statistics(self) -> IteratorStatistics:
-        """Return its figures; any thread may ask, and ``session.include_statistics`` takes the iterator."""
+        """Return the iterator's figures, from any thread; ``session.include_statistics`` takes the iterator."""
         closed = self._closed is not None or (self._ended and not self._ready)
         return IteratorStatistics(len(self._ready), self._delivered, len(self._line), closed)
 
     # ---- state
 
     def state(self) -> dict[str, Any]:
-        """Return what makes the elements to come what they are, or those that would have come if it is closed.
+        """Return all that determines the remaining elements; after closing, those that would have come.
 
-        It has the places in files, the numbers of the iteration and of epochs, what random numbers come next, and the
-        elements that stages hold, as in a shuffle buffer. Whoever has taken an element finds it in no state from then
-        on.
+        The state has the positions in files, the numbers of the iteration and of epochs, the states of random numbers,
+        and the elements that stages hold, as in a shuffle buffer. Elements that were taken are in no later state.
 
         Returns
         -------
         dict
-            Tuples, lists and dicts of numbers, strings, bytes and elements; a `Checkpointer` can save it if elements
-            are made of arrays, numbers, strings and bytes.
+            Tuples, lists and dicts of numbers, strings, bytes and elements; a `Checkpointer` can save the dict if its
+            elements are made of arrays, numbers, strings and bytes.
         """
         return made(self.deferred_state())  # type: ignore[no-any-return]
 
     def deferred_state(self) -> dict[str, Any]:
-        """Return the `state`, of which what takes long is `Deferred`: for who writes it in a thread."""
+        """Return the `state` with slow parts `Deferred`, to be written in a thread."""
         return {
             "version": _VERSION,
             "iteration": self.iteration,
@@ -348,17 +350,17 @@ class DatasetIterator:
         }
 
     def restore(self, state: Any) -> None:
-        """Go on where an iterator of an equal Dataset was.
+        """Continue at the position of an iterator over an equal Dataset.
 
         Parameters
         ----------
         state : dict
-            What `state` gave, perhaps in another process.
+            Result of `state`, perhaps in another process.
 
         Raises
         ------
         GraphError
-            If it is that of another pipeline; then nothing has changed.
+            If the state is of another pipeline; then nothing has changed.
         """
         self.prepare(state)()
 
@@ -367,11 +369,11 @@ class DatasetIterator:
         return self.state()
 
     def load_state_dict(self, state: Any) -> None:
-        """Take a `state`, for ``Checkpointer.add``."""
+        """Restore a `state`, for ``Checkpointer.add``."""
         self.restore(state)
 
     def prepare(self, state: Any, dataset: Opens | None = None) -> Callable[[], None]:
-        """Open the stages of a `state`, perhaps of another `dataset`; return a function that goes on with them."""
+        """Open the stages of a `state`, perhaps of another `dataset`; return a function that switches to them."""
         dataset = dataset or self._dataset
         try:
             version, iteration = state["version"], count_of(state.get("iteration", 0))
@@ -399,14 +401,14 @@ class DatasetIterator:
         return change
 
     def begin_again(self, dataset: Opens, iteration: int) -> None:
-        """Begin at the first element of a Dataset.
+        """Restart at the first element of a Dataset.
 
         Parameters
         ----------
         dataset : Dataset
-            Its own, or another of equal `element_spec`.
+            The iterator's own, or another of equal `element_spec`.
         iteration : int
-            Number of the iteration that begins.
+            Number of the new iteration.
         """
         if self._closed is not None:
             raise self._closed
@@ -414,7 +416,7 @@ class DatasetIterator:
         self._replace(self._open(dataset, iteration), iteration, [], 0)
 
     def _replace(self, stage: Stage, iteration: int, ready: list[Item], delivered: int) -> None:
-        """Go on with another stage; a task ends the one before."""
+        """Switch to another stage; a task closes the old one."""
         old, self._stage, self.iteration = self._stage, stage, iteration
         pulling, self._pulling = self._pulling, None
         self._ready, self._delivered, self._ended = deque(ready), delivered, False
@@ -433,7 +435,7 @@ class DatasetIterator:
     # ---- the end
 
     def cancel(self, error: BaseException) -> None:
-        """Let all who wait, and all who ask from now on, raise `error`."""
+        """Make all waiting and later requests raise `error`."""
         self._closed = self._closed or error
         self._left += self._ready
         self._ready.clear()
@@ -441,10 +443,9 @@ class DatasetIterator:
         self._line.fail(lambda _: error)
 
     async def aclose(self) -> None:
-        """End all tasks, wait for threads, close files. Twice is fine.
+        """End all tasks, wait for threads, and close files. A second call has no effect.
 
-        A function that is still in its thread after ``Settings.close_seconds`` ends in the background; a warning is
-        logged.
+        A function still in its thread after ``Settings.close_seconds`` ends in the background; a warning is logged.
         """
         self.cancel(SessionClosed(f"{self.name} was closed", hint="make another iterator of its Dataset"))
         pulling, self._pulling = self._pulling, None
@@ -457,7 +458,7 @@ class DatasetIterator:
 
 
 def _close_dropped(stage: Stage, threads: BlockingCalls) -> None:
-    """Close what an iterator that nobody holds has left."""
+    """Close the stages of an iterator that was dropped without closing."""
     closing = asyncio.get_running_loop().create_task(_close(None, stage))
     _dropped.add(closing)
     closing.add_done_callback(_dropped.discard)

@@ -1,4 +1,4 @@
-"""Where Datasets begin."""
+"""Sources of Datasets."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ def from_iterable(
 ) -> Dataset:
     """Return the elements of an iterable of Python.
 
-    A state of it is how many elements were taken, which are passed over when it is restored; an iterator with
-    ``state_dict()`` and ``load_state_dict(state)`` is asked for its own.
+    The state is the number of elements taken; restoring takes and drops as many. An iterator with ``state_dict()`` and
+    ``load_state_dict(state)`` saves its own state.
 
     Parameters
     ----------
     source : iterable or callable
-        A list, a range; or a function, as a generator function, that is called in each epoch.
+        A list, a range; or a function, such as a generator function, that is called in each epoch.
     output : structure of TensorSpec, optional
-        What elements are; see `Dataset.check`.
+        Spec of the elements; see `Dataset.check`.
     threads : bool, optional
-        Whether its elements are asked for in a thread, as where it reads a disk. By default they are asked for on the
-        event loop until that takes more than 5 ms.
+        True to iterate in a thread, as for elements read from a disk. By default iteration is on the event loop until
+        it takes more than 5 ms.
 
     Returns
     -------
@@ -52,7 +52,7 @@ def from_iterable(
     Raises
     ------
     GraphError
-        If it is neither.
+        If `source` is neither an iterable nor callable.
 
     Examples
     --------
@@ -70,16 +70,16 @@ def from_iterable(
 
 @refuses_misuse
 def from_async(source: Any, *, output: Any = None) -> Dataset:
-    """Return the elements of an asynchronous iterable, as an async generator function.
+    """Return the elements of an asynchronous iterable, such as an async generator function.
 
-    A state of it is as that of `from_iterable`.
+    The state is that of `from_iterable`.
 
     Parameters
     ----------
     source : async iterable or callable
         A function that returns an async iterable is called in each epoch.
     output : structure of TensorSpec, optional
-        What elements are; see `Dataset.check`.
+        Spec of the elements; see `Dataset.check`.
 
     Returns
     -------
@@ -88,7 +88,7 @@ def from_async(source: Any, *, output: Any = None) -> Dataset:
     Raises
     ------
     GraphError
-        If it is neither.
+        If `source` is neither an asynchronous iterable nor callable.
 
     Examples
     --------
@@ -115,7 +115,7 @@ def from_arrays(arrays: Any) -> Dataset:
     Parameters
     ----------
     arrays : structure of array-like
-        A tuple or dict of arrays, or one; all equally long. They must not be changed meanwhile.
+        A tuple or dict of arrays, or a single array; all of one length. The arrays must not be changed meanwhile.
 
     Returns
     -------
@@ -125,7 +125,7 @@ def from_arrays(arrays: Any) -> Dataset:
     Raises
     ------
     ShapeError
-        If they are not equally long.
+        If the arrays differ in length.
 
     Examples
     --------
@@ -151,15 +151,15 @@ def from_arrays(arrays: Any) -> Dataset:
 
 @refuses_misuse
 def from_npz(path: str | os.PathLike[str], names: str | Iterable[str] | None = None) -> Dataset:
-    """Return the slices of the arrays of an ``.npz`` file along axis 0, as dicts by their names.
+    """Return the slices of the arrays of an ``.npz`` file along axis 0, as dicts by array name.
 
-    Shapes and dtypes are read at once, the arrays, in a thread, when an element is asked for.
+    Shapes and dtypes are read at once; the arrays are read in a thread at the first request for an element.
 
     Parameters
     ----------
     path : str or Path
     names : str or iterable of str, optional
-        Of the arrays; all by default.
+        Names of arrays; all by default.
 
     Returns
     -------
@@ -168,9 +168,9 @@ def from_npz(path: str | os.PathLike[str], names: str | Iterable[str] | None = N
     Raises
     ------
     OSError
-        If the file can not be opened.
+        If the file cannot be opened.
     GraphError, ShapeError
-        If it is damaged, it has no array of a name, or they are not equally long.
+        If the file is damaged, an array is missing or has a dtype of no tensor, or the lengths differ.
 
     Examples
     --------
@@ -191,7 +191,7 @@ def from_npz(path: str | os.PathLike[str], names: str | Iterable[str] | None = N
 
 
 def _check_headers(name_of: str, headers: dict[str, tuple[tuple[int, ...], np.dtype[Any]]], wanted: list[str]) -> None:
-    """Raise an error for arrays of an archive that are not there, not equally long or of no tensor's dtype."""
+    """Raise an error for arrays that are missing, differ in length or have a dtype of no tensor."""
     if missing := [name for name in wanted if name not in headers]:
         raise GraphError(
             f"{name_of} has no such arrays", wanted=missing, got=list(headers), hint="see numpy.load(path).files"
@@ -212,7 +212,7 @@ def _check_headers(name_of: str, headers: dict[str, tuple[tuple[int, ...], np.dt
 
 
 def _headers(path: str) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
-    """Return shapes and dtypes of the arrays of an archive; OSError if there is none, GraphError if it is damaged."""
+    """Return shapes and dtypes of an archive's arrays; OSError if the file is missing, GraphError if damaged."""
     found = {}
     with open(path, "rb") as whole:
         try:
@@ -223,7 +223,7 @@ def _headers(path: str) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
                             found[member.removesuffix(".npy")] = read_header(file)
         except UNREADABLE as error:
             raise GraphError(
-                f"an .npz file can not be read: {error}",
+                f"an .npz file cannot be read: {error}",
                 wanted="an archive of arrays, as numpy.savez writes it",
                 got=path,
                 hint="write it again, or look whether it is of another kind",
@@ -238,8 +238,8 @@ def from_files(files: Files) -> Dataset:
     Parameters
     ----------
     files : str, Path or iterable of them
-        Paths, or patterns with ``*``, ``?``, ``[...]`` and ``**``, whose files come in the order of their names. They
-        are looked for, in a thread, when an element is asked for; a pattern that matches nothing is an error then.
+        Paths, or patterns with ``*``, ``?``, ``[...]`` and ``**``, whose files come in the order of their names. Files
+        are searched for, in a thread, at the first request for an element; a pattern without a match is an error then.
 
     Returns
     -------
@@ -263,7 +263,7 @@ def from_files(files: Files) -> Dataset:
 
 @refuses_misuse
 def from_text(files: Files, compression: str = "auto") -> Dataset:
-    """Return the lines of files of text in UTF-8, without their ends and without a byte order mark.
+    """Return the lines of text files in UTF-8, without line ends and without a byte order mark.
 
     Parameters
     ----------
@@ -293,7 +293,7 @@ def from_text(files: Files, compression: str = "auto") -> Dataset:
 
 @refuses_misuse
 def from_tfrecord(files: Files, compression: str = "auto") -> Dataset:
-    """Return the records of TFRecord files; their checksums are looked at.
+    """Return the records of TFRecord files, after checking their checksums.
 
     Parameters
     ----------
@@ -305,7 +305,7 @@ def from_tfrecord(files: Files, compression: str = "auto") -> Dataset:
     Returns
     -------
     Dataset
-        Of bytes; in a graph they are vectors of uint8. See `parse_example`.
+        Of bytes; in a graph, of vectors of uint8. See `parse_example`.
 
     Examples
     --------
@@ -326,7 +326,7 @@ def from_tfrecord(files: Files, compression: str = "auto") -> Dataset:
 def from_fixed_length_records(
     files: Files, record_bytes: int, header_bytes: int = 0, footer_bytes: int = 0, compression: str = "auto"
 ) -> Dataset:
-    """Return the records of files in which all have one length, as those of CIFAR-10.
+    """Return the records of files whose records have one length, such as those of CIFAR-10.
 
     Parameters
     ----------
@@ -334,19 +334,19 @@ def from_fixed_length_records(
         As for `from_files`.
     record_bytes : int
     header_bytes, footer_bytes : int
-        How many bytes in front of the first record, and behind the last one, are passed over in each file.
+        Numbers of bytes to skip before the first and after the last record of each file.
     compression : {'auto', 'gzip', 'zlib', ''}
         By default gzip for paths that end with .gz.
 
     Returns
     -------
     Dataset
-        Of bytes; in a graph they are vectors of uint8. A file that ends within a record gives an error in its place.
+        Of bytes; in a graph, of vectors of uint8. A truncated record at the end of a file is an error in its place.
 
     Raises
     ------
     GraphError
-        If `record_bytes` is less than 1, or another less than 0, or there is no such compression.
+        If `record_bytes` is less than 1, another size less than 0, or the compression unknown.
 
     Examples
     --------
@@ -366,6 +366,7 @@ def from_fixed_length_records(
 
 
 def _records(files: Files, format: str | FixedLayout, unit: str, compression: str, spec: TensorSpec) -> Dataset:
+    """Return the Dataset of the records of files in a format, whose `unit` is named in errors."""
     return Dataset(
         stages.RecordsStage,
         spec=spec,
@@ -378,7 +379,7 @@ def _records(files: Files, format: str | FixedLayout, unit: str, compression: st
 
 @refuses_misuse
 def zip_datasets(*datasets: Dataset) -> Dataset:
-    """Return tuples of an element of each Dataset, as long as all have some.
+    """Return tuples with one element of each Dataset, until the first Dataset ends.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Writing TFRecord files, and the messages that TensorFlow keeps in them, tf.train.Example."""
+"""Writing of TFRecord files, and TensorFlow's messages in them, tf.train.Example."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from ..base.record_files import tfrecord
 from ..ir.misuse import refuses_misuse
 
 Array = np.ndarray[Any, Any]
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # kinds of fields on the wire
-_MOST = 2**63 - 1  # of int64
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types of Protocol Buffers
+_MOST = 2**63 - 1  # largest int64
 _LISTS = {"bytes": 1, "float": 2, "int64": 3}  # fields of a tf.train.Feature
 
 
 class TFRecordWriter:
-    """Writes records into a TFRecord file, as TensorFlow reads them. It blocks; call it in a thread where that matters.
+    """A writer of TFRecord files, as TensorFlow reads them. Its methods block.
 
     Parameters
     ----------
     path : str or Path
     compression : {'auto', 'gzip', 'zlib', ''}
-        By default gzip for a path that ends with .gz. TensorFlow's words, "GZIP" and "ZLIB", are fine.
+        By default gzip for a path that ends with .gz. TensorFlow's words, "GZIP" and "ZLIB", are accepted.
 
     Raises
     ------
     GraphError
-        If there is no such compression.
+        If the compression is unknown.
 
     Examples
     --------
@@ -59,7 +59,7 @@ class TFRecordWriter:
         self.close()
 
     def write(self, record: bytes | bytearray | memoryview) -> None:
-        """Write one record.
+        """Write a record.
 
         Parameters
         ----------
@@ -69,16 +69,16 @@ class TFRecordWriter:
         Raises
         ------
         DtypeError
-            If it is not made of bytes, as a string.
+            If the record has no bytes, as a string has none.
         """
         self._file.write(tfrecord(record))
 
     def flush(self) -> None:
-        """Give what was written to the operating system."""
+        """Pass all written records to the operating system."""
         self._file.flush()
 
     def close(self) -> None:
-        """Close the file; twice is fine."""
+        """Close the file. A second call has no effect."""
         self._file.close()
 
 
@@ -93,12 +93,12 @@ def parse_example(record: bytes) -> dict[str, Array | list[bytes]]:
     Returns
     -------
     dict of str to numpy.ndarray or list of bytes
-        Vectors of int64 or float32; lists of bytes; an empty list for a feature that has no kind.
+        Vectors of int64 or float32; lists of bytes; an empty list for a feature without a kind.
 
     Raises
     ------
     TagloomError
-        If it is no such message.
+        If the record is no such message.
 
     Examples
     --------
@@ -130,7 +130,7 @@ def make_example(features: Mapping[str, Any]) -> bytes:
     Parameters
     ----------
     features : mapping of str to sequence
-        Lists or arrays, of any shape, of integers, floats, bytes or strings, which are written row by row; single
+        Lists or arrays, of any shape, of integers, floats, bytes or strings, written row by row; single
         values count as lists of one.
 
     Returns
@@ -163,7 +163,7 @@ def make_example(features: Mapping[str, Any]) -> bytes:
 
 
 def _fields(message: Any) -> Iterator[tuple[int, Any]]:
-    """Yield the numbers and values of a message's fields; those of 32 and 64 bits as bytes."""
+    """Yield the numbers and values of a message's fields; fields of 32 and 64 bits as bytes."""
     view, place = memoryview(message), 0
     while place < len(view):
         key, place = _varint(view, place)
@@ -185,6 +185,7 @@ def _fields(message: Any) -> Iterator[tuple[int, Any]]:
 
 
 def _varint(view: Any, place: int) -> tuple[int, int]:
+    """Return the integer of variable length at a place, and the place after it; ValueError above 64 bits."""
     value = shift = 0
     while True:
         byte = view[place]
@@ -198,10 +199,11 @@ def _varint(view: Any, place: int) -> tuple[int, int]:
 
 
 def _feature(message: Any) -> Array | list[bytes]:
+    """Return the list of a serialized tf.train.Feature, as an array or list of bytes."""
     for kind, values in _fields(message):
         if kind == _LISTS["bytes"]:
             return [bytes(each) for number, each in _fields(values) if number == 1]
-        parts = [each for number, each in _fields(values) if number == 1]  # packed or one by one
+        parts = [each for number, each in _fields(values) if number == 1]  # packed, or a field each
         if kind == _LISTS["float"]:
             return np.frombuffer(b"".join(parts), "<f4").astype(np.float32)
         if kind == _LISTS["int64"]:
@@ -234,6 +236,7 @@ def _as_varint(value: int) -> bytes:
 
 
 def _serialized(name: str, value: Any) -> bytes:
+    """Return a serialized tf.train.Feature of a value; DtypeError if the value does not fit."""
     texts = _texts(value)
     if texts is not None:
         return _field(_LISTS["bytes"], b"".join(_field(1, each) for each in texts))
@@ -241,6 +244,7 @@ def _serialized(name: str, value: Any) -> bytes:
     if array.dtype.kind in "bui":
         if array.dtype == np.uint64 and array.size and int(array.max()) > _MOST:
             raise _unfit(name, f"integers from {-_MOST - 1} to {_MOST}", int(array.max()))
+        # negative integers are written as their two's complement of 64 bits
         numbers = b"".join(_as_varint(int(each) & 0xFFFFFFFFFFFFFFFF) for each in array)
         return _field(_LISTS["int64"], _field(1, numbers))
     if array.dtype.kind == "f":
@@ -254,7 +258,7 @@ def _serialized(name: str, value: Any) -> bytes:
 
 def _unfit(name: str, wanted: str, got: object) -> DtypeError:
     return DtypeError(
-        f"feature '{name}' can not be in a tf.train.Example",
+        f"feature '{name}' cannot be in a tf.train.Example",
         wanted=wanted,
         got=str(got),
         hint="convert it, or write its bytes",
@@ -262,7 +266,7 @@ def _unfit(name: str, wanted: str, got: object) -> DtypeError:
 
 
 def _numbers(value: Any) -> Array:
-    """Return a vector of the numbers of a value; bfloat16, which NumPy does not know, is widened."""
+    """Return a vector of the numbers of a value; bfloat16, unknown to NumPy, is widened to float32."""
     try:
         array = np.asarray(value).ravel()
     except (ValueError, TypeError):  # rows of different lengths
@@ -271,7 +275,7 @@ def _numbers(value: Any) -> Array:
 
 
 def _texts(value: Any) -> list[bytes] | None:
-    """Return the strings of a value, row by row, in UTF-8; None if it has others, or nothing."""
+    """Return the strings of a value, row by row, in UTF-8; None if the value is empty or has other elements."""
     if isinstance(value, np.ndarray):
         return _texts_of_array(value)
     if isinstance(value, str):

@@ -38,7 +38,7 @@ DAMAGED_MEMBERS = {
 
 @pytest.mark.parametrize("data", DAMAGED_MEMBERS.values(), ids=DAMAGED_MEMBERS)
 def test_arrays_whose_header_is_damaged_are_refused(tmp_path, data):
-    with pytest.raises(tg.GraphError, match="npz file can not be read") as caught:
+    with pytest.raises(tg.GraphError, match="npz file cannot be read") as caught:
         tg.data.from_npz(archive(tmp_path / "a.npz", x=data))
     assert str(tmp_path / "a.npz") in str(caught.value)
 
@@ -46,7 +46,7 @@ def test_arrays_whose_header_is_damaged_are_refused(tmp_path, data):
 @pytest.mark.parametrize("data", [b"", b"hello", array_file(np.arange(3))], ids=["empty", "text", "npy"])
 def test_what_is_no_archive_is_refused(tmp_path, data):
     (tmp_path / "a.npz").write_bytes(data)
-    with pytest.raises(tg.GraphError, match="npz file can not be read"):
+    with pytest.raises(tg.GraphError, match="npz file cannot be read"):
         tg.data.from_npz(tmp_path / "a.npz")
 
 

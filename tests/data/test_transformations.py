@@ -30,7 +30,7 @@ def test_batches_have_the_dtypes_of_literals_and_arrays():
         ([np.zeros(2), np.zeros(2, np.float32)], "different dtypes"),
         ([(1, 2), 3], "different structures"),
         ([{"a": 1}, {"b": 1}], "different structures"),
-        ([b"a", b"b"], "bytes can not be in a batch"),
+        ([b"a", b"b"], "bytes cannot be in a batch"),
     ],
 )
 def test_what_makes_no_batch_is_an_error(elements, text):

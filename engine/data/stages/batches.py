@@ -1,4 +1,4 @@
-"""Stages that put several elements into one: batch, padded_batch, bucket_by_length."""
+"""Stages that join several elements: batch, padded_batch, bucket_by_length."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .elements import Failure, Item, nbytes_of
 from .saved_items import restored_items, saved_items
 from .stage import Context, Opens, Stage, count_of
 
-_LARGE = 1 << 20  # bytes that are copied in a thread
+_LARGE = 1 << 20  # bytes of a batch from which on it is copied in a thread
 
 
 class BatchStage(Stage):
-    """Batches of `size` elements, and at the end one of what is left; from where the first element of each comes."""
+    """Batches of `size` elements, then one of the rest; a batch has the origin of its first element."""
 
     def __init__(
         self, context: Context, source: Opens, size: int, drop_remainder: bool, padded: bool, padding: Any = None
@@ -25,27 +25,28 @@ class BatchStage(Stage):
         super().__init__(context, source)
         self._drop_remainder = drop_remainder
         self._make: Callable[[Sequence[Any]], Any] = partial(padded_batch_of, padding=padding) if padded else batch_of
-        self._gathered: dict[int, list[Item]] = {}  # by bucket; here there is one
+        self._gathered: dict[int, list[Item]] = {}  # by bucket; a plain batch has only bucket 0
         self._failed: deque[Item] = deque()
         self._number = 0
         self._size = size
         self._ended = False
 
     def size_of(self, bucket: int) -> int:
-        """Return how many elements of a bucket are a batch."""
+        """Return the batch size of a bucket."""
         return self._size
 
     def bucket_of(self, item: Item) -> int:
-        """Return the bucket that an element belongs to."""
+        """Return the bucket of an element."""
         return 0
 
     async def pull(self, most: int) -> list[Item]:
-        """Return one batch, or errors of the stages before."""
+        """Return one batch, or errors of the earlier stages."""
         while True:
             if self._failed:
                 return [self._failed.popleft() for _ in range(min(most, len(self._failed)))]
             if (full := self._full()) is not None:
                 made = await self._batch(self._gathered[full])
+                # only after the await, so that a state saved during it has the elements
                 del self._gathered[full]
                 self._number += 1
                 return [made]
@@ -54,7 +55,7 @@ class BatchStage(Stage):
             await self._gather()
 
     def _full(self) -> int | None:
-        """Return a bucket that is to be handed on, if there is one."""
+        """Return a bucket whose batch is complete, or None."""
         for bucket, items in self._gathered.items():
             if len(items) >= self.size_of(bucket) or (self._ended and not self._drop_remainder):
                 return bucket
@@ -62,7 +63,7 @@ class BatchStage(Stage):
 
     @property
     def _missing(self) -> int:
-        """How many elements may be asked for, so that no batch gets too large."""
+        """Number of elements to request, such that no batch gets too large."""
         return self._size - len(self._gathered.get(0, ()))
 
     async def _gather(self) -> None:
@@ -75,18 +76,19 @@ class BatchStage(Stage):
                 self._gathered.setdefault(bucket, []).append(item)
 
     async def _batch(self, items: list[Item]) -> Item:
+        """Return the batch of some items, made in a thread if large, or the failure to make one."""
         elements, origin = [value for value, _ in items], items[0][1]
         try:
             if nbytes_of(elements[0]) * len(elements) > _LARGE:
                 return await self.context.call(self._make, elements), origin
             return self._make(elements), origin
         except Exception as error:
-            what = getattr(error, "what", f"a batch can not be made: {error}")
+            what = getattr(error, "what", f"a batch cannot be made: {error}")
             fields = {name: getattr(error, name, None) for name in ("wanted", "got", "hint")}
             return self.failure(what, self._number, origin, error, **fields), origin
 
     def own_state(self) -> Any:
-        """Return what was gathered."""
+        """Return the gathered elements."""
         return {
             "number": self._number,
             "failed": saved_items(self._failed),
@@ -94,7 +96,7 @@ class BatchStage(Stage):
         }
 
     def load(self, own: Any) -> None:
-        """Go on gathering."""
+        """Continue to gather."""
         self._number = count_of(own["number"])
         self._failed.extend(restored_items(own["failed"]))
         self._gathered = {int(bucket): restored_items(items) for bucket, items in own["gathered"]}
@@ -118,11 +120,11 @@ class BucketStage(BatchStage):
         self._seen = 0
 
     def size_of(self, bucket: int) -> int:
-        """Return how many elements of a bucket are a batch."""
+        """Return the batch size of a bucket."""
         return self._sizes[bucket]
 
     def bucket_of(self, item: Item) -> int:
-        """Return the bucket that an element belongs to; -1 if its length is not known."""
+        """Return the bucket of an element; -1 if its length is unknown."""
         number, self._seen = self._seen, self._seen + 1
         try:
             return bisect_right(self._boundaries, int(self._length(item[0])))
@@ -134,14 +136,14 @@ class BucketStage(BatchStage):
 
     @property
     def _missing(self) -> int:
-        """How many elements may be asked for: as many as the bucket that misses the fewest."""
+        """Number of elements to request: as many as complete the fullest bucket."""
         return min(size - len(self._gathered.get(bucket, ())) for bucket, size in enumerate(self._sizes))
 
     def own_state(self) -> Any:
-        """Return what was gathered, and how many elements have come."""
+        """Return the gathered elements, and the number of elements seen."""
         return {**super().own_state(), "seen": self._seen}
 
     def load(self, own: Any) -> None:
-        """Go on gathering."""
+        """Continue to gather."""
         super().load(own)
         self._seen = count_of(own["seen"])

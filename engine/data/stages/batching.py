@@ -46,6 +46,7 @@ def padded_batch_of(elements: Sequence[Any], padding: Any = None) -> Any:
 
 
 def _joined(elements: Sequence[Any], join: Any, padding: Any) -> Any:
+    """Return the batch of elements: their structure, with columns of leaves joined by a function."""
     first = elements[0]
     wanted = skeleton(first)
     if wanted is None:
@@ -88,6 +89,7 @@ def _stacked(column: Sequence[Any], _: Any) -> Array:
 
 
 def _padded(column: Sequence[Any], padding: Any) -> Array:
+    """Return the batch of a column, filled up with padding to the largest size along each axis."""
     arrays = _arrays(column)
     if isinstance(arrays, np.ndarray):
         return arrays
@@ -110,11 +112,11 @@ def _padded(column: Sequence[Any], padding: Any) -> Array:
 
 
 def _arrays(column: Sequence[Any]) -> list[Array] | Array:
-    """Return the arrays of a column, or, of scalars, the array of all; DtypeError where dtypes differ."""
+    """Return the arrays of a column, or one array of a column of scalars; DtypeError if dtypes differ."""
     first = column[0]
     if isinstance(first, (bytes, bytearray)):
         raise DtypeError(
-            "bytes can not be in a batch",
+            "bytes cannot be in a batch",
             wanted="arrays, numbers or strings",
             got=summary(first),
             hint="decode them in a map before",
@@ -126,11 +128,12 @@ def _arrays(column: Sequence[Any]) -> list[Array] | Array:
     arrays = [each if isinstance(each, np.ndarray) else as_array(each) for each in column]
     if len({array.dtype for array in arrays}) > 1:
         raise _different("dtypes", arrays, "let a map give all elements one dtype")
-    as_dtype(arrays[0].dtype)  # refuses those that are no tensor's
+    as_dtype(arrays[0].dtype)  # raises DtypeError for dtypes of no tensor
     return arrays
 
 
 def _different(what: str, arrays: Sequence[Array], hint: str) -> ShapeError | DtypeError:
+    """Return the error of a column, with its first array and the first array that differs."""
     kind = DtypeError if what == "dtypes" else ShapeError
     other = next(
         each

@@ -1,4 +1,4 @@
-"""Stages that put pipelines one after another, side by side, or into each other: repeat, zip, interleave."""
+"""Stages that join pipelines in sequence, in parallel, or nested: repeat, zip, interleave."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .stage import Context, Opens, Stage, close_all, count_of
 
 
 class RepeatStage(Stage):
-    """A pipeline that begins anew when it has ended, `count` times in all, or for ever if that is None."""
+    """A pipeline that restarts at its end, for `count` epochs in all, or without end if `count` is None."""
 
     def __init__(self, context: Context, source: Opens, count: int | None) -> None:
         super().__init__(context)
@@ -34,7 +34,7 @@ class RepeatStage(Stage):
                 return chunk
             await self._stage.aclose()
             if self._is_empty and self._count is None:
-                self._count = self._epoch  # for ever nothing
+                self._count = self._epoch  # an empty pipeline without end would never return
                 return []
             self._stage = None
             self._epoch += 1
@@ -45,12 +45,12 @@ class RepeatStage(Stage):
         self._is_empty = True
 
     def own_state(self) -> Any:
-        """Return the number of the epoch, and the state of the pipeline in it."""
+        """Return the number of the epoch, and the state of its pipeline."""
         its = None if self._stage is None else self._stage.state()
         return {"epoch": self._epoch, "empty": self._is_empty, "its": its}
 
     def load(self, own: Any) -> None:
-        """Go on within an epoch."""
+        """Continue within an epoch."""
         self._epoch = count_of(own["epoch"])
         if own["its"] is not None:
             self._open()
@@ -59,20 +59,20 @@ class RepeatStage(Stage):
         self._is_empty = bool(own["empty"])
 
     async def aclose(self) -> None:
-        """End the pipeline of this epoch."""
+        """Close the pipeline of this epoch."""
         if self._stage is not None:
             await self._stage.aclose()
 
 
 class ZipStage(Stage):
-    """Tuples of an element of each pipeline, as long as all have some."""
+    """Tuples with one element of each pipeline, until the first pipeline ends."""
 
     def __init__(self, context: Context, *inputs: Opens) -> None:
         super().__init__(context, *inputs)
         self._columns: list[deque[Item]] = [deque() for _ in inputs]
 
     async def pull(self, most: int) -> list[Item]:
-        """Return tuples; an error in the place of one, if there is one in it."""
+        """Return tuples; a failed element replaces its tuple."""
         for source, column in zip(self.inputs, self._columns, strict=True):
             if not column:
                 chunk = await source.pull(most)
@@ -89,17 +89,17 @@ class ZipStage(Stage):
         return tuple(value for value, _ in items), items[0][1]
 
     def own_state(self) -> Any:
-        """Return the elements whose others have not come yet."""
+        """Return the elements whose partners have not arrived."""
         return [saved_items(column) for column in self._columns]
 
     def load(self, own: Any) -> None:
-        """Go on with elements that wait for others."""
+        """Continue with elements that wait for their partners."""
         for column, saved in zip(self._columns, own, strict=True):
             column.extend(restored_items(saved))
 
 
 class _Opened:
-    """The pipeline that a function has made of an element, and elements of it that are ahead of its turn."""
+    """A pipeline that the function made of an element, with elements read before their turn."""
 
     __slots__ = ("ahead", "item", "stage")
 
@@ -110,9 +110,9 @@ class _Opened:
 
 
 class InterleaveStage(Stage):
-    """The elements of pipelines that a function makes of elements, `block` of each of `cycle` in turn.
+    """The elements of pipelines that a function makes of elements, `block` of each of `cycle` pipelines in turn.
 
-    Where one has ended, the next one that is made takes its place.
+    When a pipeline ends, the next new pipeline takes its place.
     """
 
     def __init__(self, context: Context, source: Opens, function: Callable[[Any], Any], cycle: int, block: int) -> None:
@@ -120,14 +120,14 @@ class InterleaveStage(Stage):
         self._function, self._cycle, self._block = function, cycle, block
         self._opened: list[_Opened | None] = [None] * cycle
         self._turn = 0
-        self._given = 0  # elements, in this turn
-        self._number = 0  # elements of the input that were taken
+        self._given = 0  # elements of this turn so far
+        self._number = 0  # elements taken from the input
         self._ended = False
 
     async def pull(self, most: int) -> list[Item]:
-        """Return elements of the pipelines in turn, as far as they are there."""
+        """Return elements of the pipelines in turn, as far as they are available."""
         found: list[Item] = []
-        idle = 0  # places in a row where there is nothing
+        idle = 0  # consecutive empty places
         while idle < self._cycle and len(found) < most:
             opened = self._opened[self._turn]
             if opened is None and self._ended:
@@ -139,7 +139,7 @@ class InterleaveStage(Stage):
                 if self._given == self._block:
                     self._next_turn()
             elif found:
-                break  # for more, one would have to wait
+                break  # more elements may have to be awaited
             elif opened is None:
                 failed = await self._open_next()
                 if failed is not None:
@@ -150,7 +150,7 @@ class InterleaveStage(Stage):
         return found
 
     async def _read(self, opened: _Opened, most: int) -> None:
-        """Take elements from the pipeline whose turn it is; close it at its end."""
+        """Read elements of the pipeline whose turn it is, and close the pipeline at its end."""
         chunk = await opened.stage.pull(most)
         opened.ahead.extend(chunk)
         if not chunk:
@@ -162,7 +162,7 @@ class InterleaveStage(Stage):
         self._turn, self._given = (self._turn + 1) % self._cycle, 0
 
     async def _open_next(self) -> Item | None:
-        """Open the next pipeline in the place whose turn it is; return an error if there is one."""
+        """Open the next pipeline in the place whose turn it is; return the failure, if any."""
         chunk = await self.inputs[0].pull(1)
         if not chunk:
             self._ended = True
@@ -178,6 +178,7 @@ class InterleaveStage(Stage):
         return None
 
     def _open(self, item: Item, number: int) -> _Opened | Failure:
+        """Call the function for an element and open the stages of the resulting Dataset."""
         try:
             made = self._function(item[0])
         except Exception as error:
@@ -195,7 +196,7 @@ class InterleaveStage(Stage):
         return _Opened(item, made.open_stage(self.context))
 
     def own_state(self) -> Any:
-        """Return the elements whose pipelines are open, with the states of these, and whose turn it is."""
+        """Return the elements of open pipelines, the states of these, and the position in the cycle."""
         opened = [
             None
             if each is None
@@ -215,7 +216,7 @@ class InterleaveStage(Stage):
             opened = self._open(item, self._number)
             if isinstance(opened, Failure):
                 raise GraphError(
-                    f"a pipeline can not be opened again: {opened.error.what}",
+                    f"a pipeline cannot be opened again: {opened.error.what}",
                     got=repr(item[0])[:200],
                     hint="let the function of interleave depend on its element alone",
                 ) from opened.error
@@ -224,5 +225,5 @@ class InterleaveStage(Stage):
             self._opened[place] = opened
 
     async def aclose(self) -> None:
-        """End all pipelines that are open."""
+        """Close all open pipelines."""
         await close_all([*(each.stage for each in self._opened if each is not None), *self.inputs])

@@ -1,4 +1,4 @@
-"""Elements as arrays of given dtypes and shapes, or why they are none."""
+"""Conversion of elements to arrays of given dtypes and shapes, or the errors of elements that do not fit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Conform:
-    """Returns the leaves of an element as arrays of a spec's dtypes and shapes; call it with the element.
+    """A function that returns the leaves of an element as arrays of a spec's dtypes and shapes.
 
     Bytes become vectors of uint8; numbers, strings and lists become arrays.
 
@@ -40,7 +40,7 @@ class Conform:
         return [leaf(value) for leaf, value in zip(self._leaves, self._values(element), strict=True)]
 
     def _values(self, element: Any) -> Any:
-        """Return the leaves of an element, in the order of the spec's; quickly where it has one level."""
+        """Return the leaves of an element in the spec's order, with a fast path for structures of one level."""
         if self._keys is not None and type(element) is dict and element.keys() == self._skeleton.keys():
             return [element[key] for key in self._keys]
         if self._keys is None and self._is_flat and type(element) is tuple and len(element) == len(self._leaves):
@@ -53,7 +53,7 @@ class Conform:
 
 
 class _Leaf:
-    """Returns a value as an array of a spec's dtype and shape."""
+    """A function that returns a value as an array of a spec's dtype and shape."""
 
     __slots__ = ("_dims", "_dtype", "_kind", "_least", "_most", "_spec")
 
@@ -61,8 +61,8 @@ class _Leaf:
         self._spec = spec
         self._dtype: np.dtype[Any] = spec.dtype.numpy
         self._dims: tuple[int | None, ...] | None = None if spec.shape.rank is None else spec.shape.dims
-        self._kind: type | None = None  # of Python, that is taken as it is
-        self._least: Any = 0  # of its values, which the dtype can hold
+        self._kind: type | None = None  # Python type of numbers that need no conversion
+        self._least: Any = 0  # bounds of the values that the dtype holds
         self._most: Any = 0
         if self._dims in ((), None):
             integral, floating = spec.dtype.is_integer, spec.dtype.is_floating
@@ -84,6 +84,7 @@ class _Leaf:
         )
 
     def _converted(self, value: Any) -> Array:
+        """Return the array of any other value; DtypeError or ShapeError if it does not fit."""
         if is_structure(value):
             raise _other_structure(self._spec, value)
         try:

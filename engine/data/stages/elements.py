@@ -1,4 +1,4 @@
-"""What travels between the stages of a pipeline: elements with where they come from, or why there is none."""
+"""Items that travel between the stages of a pipeline: elements with their origins, or failures in their places."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ...base.containers import Dicts, Kind, Registered, Sequences, kind_of
 from ...base.errors import PipelineError
 from ...base.nest import rebuild_as
 
-Origin = tuple[str, int] | None  # a file or another source, and the number of the line, record or element there
+Origin = tuple[str, int] | None  # source, such as a file, and number of the line, record or element in the source
 Item = tuple[Any, Origin]  # an element, or the Failure in its place
 
-_LARGEST_CHUNK = 64  # elements that go from stage to stage at once
+_LARGEST_CHUNK = 64  # most elements per call of pull
 _CHUNK_BYTES = 1 << 18
 
 
 class Failure:
-    """What stands in the place of an element that could not be made; it is raised to whoever comes to it."""
+    """Placeholder of an element that could not be made; its error is raised at the consumer."""
 
     __slots__ = ("error",)
 
@@ -30,7 +30,7 @@ class Failure:
 
 
 def described(origin: Origin) -> str | None:
-    """Return where an element comes from, in words."""
+    """Return the origin of an element in words."""
     if origin is None:
         return None
     name, number = origin
@@ -38,19 +38,19 @@ def described(origin: Origin) -> str | None:
 
 
 def failure(what: str, number: int, origin: Origin, error: BaseException | None, **fields: Any) -> Failure:
-    """Return what stands in the place of an element, with an error that says which one it is."""
+    """Return the placeholder of an element that failed, whose error names the element."""
     made = PipelineError(what, element=number, origin=described(origin), **fields)
     made.__cause__ = error
     return Failure(made)
 
 
 def first_of(items: deque[Item], most: int) -> list[Item]:
-    """Take the first of some elements, at most so many."""
+    """Remove and return up to `most` items from the left of a deque."""
     return [items.popleft() for _ in range(min(most, len(items)))]
 
 
 class ChunkSize:
-    """How many elements are asked for at once: more and more, as long as they are small and come quickly."""
+    """Number of elements to request at once: it doubles as long as elements are small and come quickly."""
 
     __slots__ = ("most",)
 
@@ -58,7 +58,7 @@ class ChunkSize:
         self.most = 1
 
     def learn(self, chunk: list[Item]) -> None:
-        """Look at what has come, and at the size of its last element."""
+        """Adapt the size to a chunk that has arrived, by the bytes of its last element."""
         if not chunk:
             return
         size = nbytes_of(chunk[-1][0])
@@ -66,7 +66,7 @@ class ChunkSize:
 
 
 def nbytes_of(element: Any) -> int:
-    """Return about how many bytes an element takes, of arrays and bytes only."""
+    """Return the approximate size of an element in bytes, counting arrays, bytes and strings only."""
     if isinstance(element, (np.ndarray, np.generic)):
         return element.nbytes
     if isinstance(element, (bytes, bytearray, str)):
@@ -90,7 +90,7 @@ class Skeleton:
     ----------
     cls : type
     metadata : object
-        All that makes the container but its children.
+        The container without its children.
     parts : tuple
         The skeletons of the children.
     """
@@ -102,7 +102,7 @@ class Skeleton:
 
 
 def kind_of_element(element: Any) -> Kind | None:
-    """Return the kind of a container; None for a leaf, as lists and deques are that nobody has registered."""
+    """Return the kind of a container; None for a leaf, such as a list or deque of an unregistered class."""
     kind = kind_of(type(element))
     is_array = isinstance(element, (list, deque)) and not isinstance(kind, Registered)
     return None if is_array else kind
@@ -126,7 +126,7 @@ def leaves_of(element: Any) -> list[Any]:
 
 
 def skeleton(element: Any) -> Any:
-    """Return what is equal for elements of one structure."""
+    """Return a value that is equal for elements of one structure."""
     kind = kind_of_element(element)
     if kind is None:
         return None
@@ -139,7 +139,7 @@ def skeleton(element: Any) -> Any:
 
 
 def packed(like: Any, leaves: Iterator[Any]) -> Any:
-    """Return a structure like another, of other leaves."""
+    """Return a structure like another, with new leaves."""
     kind = kind_of_element(like)
     if kind is None:
         return next(leaves)
@@ -150,7 +150,7 @@ def packed(like: Any, leaves: Iterator[Any]) -> Any:
 
 
 def in_order_of(like: Any, element: Any) -> Any:
-    """Return an element of an equal skeleton with the keys of its dicts in the order of another's."""
+    """Return an element with the keys of its dicts in the order of `like`, which has an equal skeleton."""
     if isinstance(like, Skeleton):
         return rebuild_as(element, list(map(in_order_of, like.parts, parts_of(element) or [])))
     kind = kind_of_element(like)
@@ -163,7 +163,7 @@ def in_order_of(like: Any, element: Any) -> Any:
 
 
 def summary(element: Any) -> str:
-    """Return what an element is, shortly."""
+    """Return a short description of an element."""
 
     def leaf(each: Any) -> str:
         if isinstance(each, (np.ndarray, np.generic)):

@@ -1,4 +1,4 @@
-"""Stages that call a function of the user for each element: map and filter."""
+"""Stages that call a user's function for each element: map and filter."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .elements import Failure, Item, first_of
 from .saved_items import restored_items, saved_items
 from .stage import HELD, QUICKLY, SLICE, Context, Opens, Stage, count_of, end_task, is_cancelled
 
-_JOB_SECONDS = 2e-3  # that a thread should be busy with one job, which costs 0.1 ms to hand over
+_JOB_SECONDS = 2e-3  # target duration of a job in a thread; submitting one costs 0.1 ms
 _LARGEST_JOB = 64
 
 
 class _Job:
-    """Elements that a function is called for elsewhere: one in a task, some in a thread."""
+    """Elements whose function calls run elsewhere: one element in a task, or several in a thread."""
 
     __slots__ = ("future", "items")
 
@@ -32,12 +32,12 @@ class _Job:
 
 
 class ApplyStage(Stage):
-    """Calls a function for each element, in order, or for `parallel` of them at the same time; results are in order.
+    """Calls of a function for each element, one at a time or `parallel` at the same time; results keep the order.
 
-    A plain function is called on the event loop, or in threads if it is told to, or has held the loop for long.
+    A plain function is called on the event loop, or in threads if so requested or after a call that took too long.
 
     Elements are first in `_waiting`, then perhaps in a job, and their results in `_done`. They are numbered in the
-    order of coming; `_number` is that of the first without result.
+    order of arrival; `_number` is the number of the first element without a result.
     """
 
     what = "maps"
@@ -62,18 +62,18 @@ class ApplyStage(Stage):
         self._done: deque[Item] = deque()
         self._number = 0
         self._feeding: asyncio.Task[None] | None = None
-        self._ended = False  # the input is
+        self._ended = False  # end of the input
         self._job_size = 1
-        self._running = 0  # jobs that have not ended
-        self._waiter: asyncio.Future[None] | None = None  # of who pulls
+        self._running = 0  # unfinished jobs
+        self._waiter: asyncio.Future[None] | None = None  # woken when the pulling task can continue
         self._closed = False
 
     @abstractmethod
     def finish(self, item: Item, result: Any) -> Item | None:
-        """Return what an element and the function's result give, if anything."""
+        """Return the output of an element and the function's result, or None for no output."""
 
     async def pull(self, most: int) -> list[Item]:
-        """Return results that are there, at least one."""
+        """Return available results, at least one."""
         while not self._done:
             if self._jobs or self._feeding is not None or self._elsewhere:
                 if not await self._by_jobs():
@@ -91,6 +91,7 @@ class ApplyStage(Stage):
     # ---- in the task that pulls
 
     async def _here(self, most: int) -> None:
+        """Call the function in the pulling task, as long as results come quickly."""
         await self.context.clock.breathe()
         if not self._waiting:
             await self._take_in(most)
@@ -104,6 +105,7 @@ class ApplyStage(Stage):
                 result = await self._await(item, self._number)
             else:
                 result = self._call(item, self._number)
+            # only now: a cancelled or saved pull must find the element in _waiting
             self._waiting.popleft()
             self._finish(item, result)
             now = perf_counter()
@@ -121,6 +123,7 @@ class ApplyStage(Stage):
         return self._unawaited(result, item, number) if type(result) is CoroutineType else result
 
     def _unawaited(self, result: CoroutineType[Any, Any, Any], item: Item, number: int) -> Failure:
+        """Return the failure of a plain function that returned a coroutine, such as a lambda around an async one."""
         name = getattr(self._function, "__qualname__", repr(self._function))
         result.close()
         return self.failure(
@@ -142,7 +145,7 @@ class ApplyStage(Stage):
             return self.failed_function(self.what, self._function, item, number, error)
 
     def _random(self, number: int) -> tuple[np.random.Generator, ...]:
-        """Return the generator of an element, a function of its iteration, its epochs and its own number alone."""
+        """Return the generator of an element, which depends on iteration, epochs and element number alone."""
         if self._seed is None:
             return ()
         return (np.random.default_rng(self.context.seeds(self._seed, *self.context.epochs, number)),)
@@ -161,7 +164,7 @@ class ApplyStage(Stage):
     # ---- in tasks and threads
 
     async def _by_jobs(self) -> bool:
-        """Wait until the first job has ended, and all that have ended behind it; say whether there was one."""
+        """Wait for the first job and finish all leading jobs that have ended; return False if there is none."""
         self._advance()
         while not self._jobs or not self._jobs[0].future.done():
             if self._feeding is not None and self._feeding.done():
@@ -179,7 +182,11 @@ class ApplyStage(Stage):
         return True
 
     def _advance(self) -> None:
-        """Begin jobs, and take elements in, as there is room; jobs that have ended early take some, too."""
+        """Start jobs and request elements, as far as there is room.
+
+        Besides `parallel` running jobs, as many may have ended and wait for the first, so that one slow call does not
+        leave the workers idle.
+        """
         if self._closed:
             return
         while self._waiting and self._running < self._parallel and len(self._jobs) < 2 * self._parallel:
@@ -206,6 +213,7 @@ class ApplyStage(Stage):
             self._waiter.set_result(None)
 
     def _begin_job(self) -> None:
+        """Start the next job: a task for one element, or a call in a thread for several."""
         first = self._number + sum(len(job.items) for job in self._jobs)
         count = 1 if self._is_async else min(self._job_size, len(self._waiting))
         items = [self._waiting.popleft() for _ in range(count)]
@@ -222,6 +230,7 @@ class ApplyStage(Stage):
         return [item[0] if type(item[0]) is Failure else await self._await(item, number)]
 
     def _in_thread(self, items: list[Item], first: int) -> list[Any]:
+        """Return the results of a job, and adapt the size of the next ones to its duration."""
         begun = perf_counter()
         results = [
             item[0] if type(item[0]) is Failure else self._call(item, number)
@@ -232,8 +241,9 @@ class ApplyStage(Stage):
         return results
 
     def _end_job(self) -> None:
+        """Finish the first job, which has ended."""
         job = self._jobs.popleft()
-        if job.future.cancelled():  # by the function itself: who closes asks for no result
+        if job.future.cancelled():  # by the function itself, because a closed stage requests no result
             error = asyncio.CancelledError()
             results = [self.failed_function(self.what, self._function, job.items[0], self._number, error)]
         else:
@@ -244,18 +254,18 @@ class ApplyStage(Stage):
     # ---- state
 
     def own_state(self) -> Any:
-        """Return results, elements without one, and the number of the first of those."""
+        """Return results, elements without a result, and the number of the first of these."""
         waiting = [item for job in self._jobs for item in job.items] + list(self._waiting)
         return {"number": self._number, "done": saved_items(self._done), "waiting": saved_items(waiting)}
 
     def load(self, own: Any) -> None:
-        """Go on with the elements that were under way."""
+        """Continue with the elements in progress."""
         self._number = count_of(own["number"])
         self._done.extend(restored_items(own["done"]))
         self._waiting.extend(restored_items(own["waiting"]))
 
     async def aclose(self) -> None:
-        """End all calls that are under way; the threads wait for those in them."""
+        """End all running calls; threads end with their current call."""
         self._closed = True
         await end_task(self._feeding)
         for job in self._jobs:
@@ -264,10 +274,10 @@ class ApplyStage(Stage):
 
 
 class MapStage(ApplyStage):
-    """What a function returns for each element."""
+    """The results of a function for each element."""
 
     def finish(self, item: Item, result: Any) -> Item:
-        """Return the result, which comes from where the element does."""
+        """Return the result, with the origin of the element."""
         return result, item[1]
 
 
@@ -277,7 +287,7 @@ class FilterStage(ApplyStage):
     what = "filters"
 
     def finish(self, item: Item, result: Any) -> Item | None:
-        """Return the element, or nothing."""
+        """Return the element, None, or the failure of a result without a truth value."""
         try:
             return item if result else None
         except Exception as error:
@@ -288,5 +298,5 @@ class FilterStage(ApplyStage):
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Say whether a function is ``async def``, or an object that is called like one."""
+    """Return True for an ``async def`` function, or an object with an ``async def`` call operator."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004

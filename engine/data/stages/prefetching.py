@@ -1,4 +1,4 @@
-"""A stage that is ahead of those behind it."""
+"""A stage that runs earlier stages ahead of later ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .stage import Context, Opens, Stage, end_task
 
 
 class PrefetchStage(Stage):
-    """Takes up to `size` elements ahead, in a task of its own."""
+    """Up to `size` elements read ahead, by a task of the stage's own."""
 
     def __init__(self, context: Context, source: Opens, size: int) -> None:
         super().__init__(context, source)
@@ -25,7 +25,7 @@ class PrefetchStage(Stage):
         self._room = asyncio.Event()
 
     async def pull(self, most: int) -> list[Item]:
-        """Return elements that are there, or the first that comes."""
+        """Return available elements, or wait for the first one."""
         while not self._buffer and not self._ended:
             if self._task is not None and self._task.done():
                 task, self._task = self._task, None
@@ -35,11 +35,13 @@ class PrefetchStage(Stage):
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
         chunk = first_of(self._buffer, most)
+        # wake the task at half, not at each element: fewer and larger chunks
         if 2 * len(self._buffer) <= self._size:
             self._room.set()
         return chunk
 
     async def _fill(self) -> None:
+        """Read elements while the buffer has room, until the end of the input."""
         try:
             while not self._ended:
                 while len(self._buffer) >= self._size:
@@ -58,14 +60,14 @@ class PrefetchStage(Stage):
             self._waiter.set_result(None)
 
     def own_state(self) -> Any:
-        """Return the elements that are ahead."""
+        """Return the elements in the buffer."""
         return saved_items(self._buffer)
 
     def load(self, own: Any) -> None:
-        """Go on with the elements that were ahead."""
+        """Continue with the elements of the buffer."""
         self._buffer.extend(restored_items(own))
 
     async def aclose(self) -> None:
-        """End the task, then the stages before."""
+        """End the task, then close the earlier stages."""
         await end_task(self._task)
         await super().aclose()

@@ -1,4 +1,4 @@
-"""Elements in states: a shuffle buffer of thousands is a few arrays, not thousands of them."""
+"""Elements in states: a shuffle buffer of thousands of elements is saved as a few arrays."""
 
 from __future__ import annotations
 
@@ -12,19 +12,22 @@ import numpy as np
 from ...base.deferred import Deferred
 from .elements import Failure, Item, Origin, failure, in_order_of, is_structure, leaves_of, packed, skeleton
 
-_SMALL = 4096  # bytes of an array up to which it is copied together with others
+_SMALL = 4096  # bytes; larger arrays are saved as they are, not concatenated
 
 
 def saved_items(items: Iterable[Item]) -> Deferred:
-    """Return elements for a state: put together when that is written, since it takes milliseconds for thousands."""
+    """Return elements for a state, `Deferred` until the state is written: thousands of elements take milliseconds.
+
+    The list is copied at once, because the stage goes on while the state is written.
+    """
     return Deferred(partial(_saved, list(items)))
 
 
 def _saved(listed: list[Item]) -> dict[str, Any]:
-    """Return elements for a file; errors as what they say.
+    """Return elements for a file; failures are reduced to their texts.
 
-    Values of one structure are saved leaf by leaf, and small arrays of a leaf in one. Large ones are neither copied nor
-    written to.
+    Values of one structure are saved leaf by leaf, with the small arrays of a leaf concatenated. Large arrays are
+    neither copied nor changed.
     """
     values = [value for value, _ in listed if type(value) is not Failure]
     names = list(dict.fromkeys(origin[0] for _, origin in listed if origin is not None))
@@ -44,6 +47,7 @@ def _said(failed: Failure) -> dict[str, Any]:
 
 
 def _saved_values(values: list[Any]) -> dict[str, Any]:
+    """Return values as columns of leaves if all have one structure, else as they are."""
     if values and not any(map(is_structure, values)):
         return {"like": None, "columns": [_saved_column(values)]}
     if not values or any(skeleton(each) != skeleton(values[0]) for each in values[1:]):
@@ -55,6 +59,7 @@ def _saved_values(values: list[Any]) -> dict[str, Any]:
 
 
 def _saved_column(column: list[Any]) -> dict[str, Any]:
+    """Return the values of a leaf as one array, if they are scalars or small arrays of one dtype."""
     first = column[0]
     dtypes = {getattr(each, "dtype", None) for each in column}
     kinds = set(map(type, column))
@@ -70,7 +75,7 @@ def _saved_column(column: list[Any]) -> dict[str, Any]:
 
 
 def restored_items(saved: Any) -> list[Item]:
-    """Return elements of a state, which may have come from a file."""
+    """Return the elements of a state, which may come from a file."""
     saved = saved.make() if isinstance(saved, Deferred) else saved
     names = [str(each) for each in saved["names"]]
     origins: list[Origin] = [

@@ -1,4 +1,4 @@
-"""Stages that pass some elements on: take, skip, shard, ignore_errors; and enumerate, which counts them, and check."""
+"""Stages that pass some elements on: take, skip, shard, ignore_errors; and enumerate, which numbers them, and check."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from .saved_items import restored_items, saved_items
 from .stage import Context, Opens, Stage, count_of
 
 _logger = logging.getLogger("tagloom")
-_PASSED_OVER = 64  # elements that are asked for at once where some of them are left out
+_PASSED_OVER = 64  # most elements per request where some are dropped
 
 
 class CountingStage(Stage):
-    """A stage whose state is how many elements it has seen."""
+    """A stage whose state is the number of elements seen."""
 
     def __init__(self, context: Context, source: Opens) -> None:
         super().__init__(context, source)
         self._seen = 0
 
     def own_state(self) -> Any:
-        """Return how many elements there were."""
+        """Return the number of elements seen."""
         return self._seen
 
     def load(self, own: Any) -> None:
-        """Go on counting."""
+        """Continue to count."""
         self._seen = count_of(own)
 
 
@@ -50,7 +50,7 @@ class TakeStage(CountingStage):
 
 
 class SkipStage(CountingStage):
-    """The elements behind the first `count`."""
+    """The elements after the first `count`."""
 
     def __init__(self, context: Context, source: Opens, count: int) -> None:
         super().__init__(context, source)
@@ -70,7 +70,7 @@ class SkipStage(CountingStage):
         return await self.inputs[0].pull(most)
 
     def own_state(self) -> Any:
-        """Return how many elements were passed over, and the errors among them that were not handed on."""
+        """Return the number of skipped elements, and errors that were not yet passed on."""
         return {"seen": self._seen, "failed": saved_items(self._failed)}
 
     def load(self, own: Any) -> None:
@@ -80,14 +80,14 @@ class SkipStage(CountingStage):
 
 
 class ShardStage(CountingStage):
-    """The elements whose number, divided by `count`, leaves `index`; errors are numbered as elements are."""
+    """The elements whose number divided by `count` has the remainder `index`; errors are numbered like elements."""
 
     def __init__(self, context: Context, source: Opens, count: int, index: int) -> None:
         super().__init__(context, source)
         self._count, self._index = count, index
 
     async def pull(self, most: int) -> list[Item]:
-        """Return the elements of the shard among the next ones, of which as many are asked for as have `most` of it."""
+        """Return the next elements of the shard; request as many elements as contain `most` of them, up to a limit."""
         while chunk := await self.inputs[0].pull(min(most * self._count, _PASSED_OVER)):
             first = (self._index - self._seen) % self._count
             self._seen += len(chunk)
@@ -117,14 +117,14 @@ class EnumerateStage(CountingStage):
 
 
 class IgnoreErrorsStage(CountingStage):
-    """The elements that could be made."""
+    """The elements without failures."""
 
     def __init__(self, context: Context, source: Opens, log: bool) -> None:
         super().__init__(context, source)
         self._log = log
 
     async def pull(self, most: int) -> list[Item]:
-        """Return elements that are there."""
+        """Return elements, dropping failures."""
         while chunk := await self.inputs[0].pull(most):
             kept = [item for item in chunk if type(item[0]) is not Failure]
             if len(kept) < len(chunk):
@@ -140,7 +140,7 @@ class IgnoreErrorsStage(CountingStage):
 
 
 class CheckStage(CountingStage):
-    """Elements as arrays of the dtypes and shapes of a spec; or, for a graph, tuples of such arrays."""
+    """Elements as arrays of a spec's dtypes and shapes; for a graph, tuples of such arrays."""
 
     def __init__(self, context: Context, source: Opens, check: Any, flat: bool = False) -> None:
         super().__init__(context, source)
@@ -148,10 +148,11 @@ class CheckStage(CountingStage):
         self._flat = flat
 
     async def pull(self, most: int) -> list[Item]:
-        """Return arrays, and errors in the places of elements that do not fit."""
+        """Return arrays, and failures in place of elements that do not fit."""
         return [item if type(item[0]) is Failure else self._checked(item) for item in await self.inputs[0].pull(most)]
 
     def _checked(self, item: Item) -> Item:
+        """Return the item of one element with arrays, or with the failure to conform."""
         number, self._seen = self._seen, self._seen + 1
         element, origin = item
         try:

@@ -1,4 +1,4 @@
-"""A stage that gives elements in random order, from a buffer."""
+"""A stage that returns elements in random order, from a buffer."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .stage import Context, Opens, Stage, count_of
 
 _DRAWN_AT_ONCE = 256
 _ASKED_AT_ONCE = 64
-_WORD, _SIGNIFICAND = 64, 53  # bits of what PCG64 draws, and of a float64
+_WORD, _SIGNIFICAND = 64, 53  # bits of PCG64's random words, and of a float64's significand
 
 
 class Draws:
-    """Random numbers from 0 to 1, of which a state is how many were drawn.
+    """Random numbers in [0, 1), whose state is the number of draws.
 
-    They are made of PCG64's own words, which all versions of NumPy draw alike; its Generator promises no such thing.
+    They are made of PCG64's raw words, which are equal in all versions of NumPy; its Generator has no such guarantee.
     """
 
     __slots__ = ("_ahead", "_bits", "drawn")
@@ -31,8 +31,9 @@ class Draws:
         self.drawn = drawn
 
     def below(self, count: int) -> int:
-        """Return a number from 0 to `count` - 1."""
+        """Return an integer from 0 to `count` - 1."""
         if not self._ahead:
+            # reversed, since pop takes from the end
             words = self._bits.random_raw(_DRAWN_AT_ONCE)[::-1]
             self._ahead = ((words >> np.uint64(_WORD - _SIGNIFICAND)) * 2.0**-_SIGNIFICAND).tolist()
         self.drawn += 1
@@ -40,15 +41,15 @@ class Draws:
 
 
 class ShuffleStage(Stage):
-    """Each element from a random place of a buffer, where the next one of the input goes.
+    """Elements of a buffer in random order; the next element of the input takes the place of each.
 
     Parameters
     ----------
     size : int
-        Of the buffer.
+        Elements in the buffer.
     seed : int
     reshuffle : bool
-        Whether each iteration, and each epoch of a `repeat`, has an order of its own.
+        True for another order in each iteration, and each epoch of a `repeat`.
     """
 
     def __init__(self, context: Context, source: Opens, size: int, seed: int, reshuffle: bool) -> None:
@@ -58,12 +59,12 @@ class ShuffleStage(Stage):
         self._reshuffle = reshuffle
         self._draws = Draws(self._seeds())
         self._buffer: list[Item] = []
-        self._failed: deque[Item] = deque()  # errors that came while the buffer was filled
+        self._failed: deque[Item] = deque()  # errors met while the buffer was filled
 
     async def pull(self, most: int) -> list[Item]:
-        """Return elements; errors of the stages before as they come.
+        """Return elements; failures of earlier stages pass through unshuffled.
 
-        What is drawn depends on the elements alone, not on how many are asked for at once.
+        The order depends on the elements alone, not on the sizes of requests.
         """
         source, buffer = self.inputs[0], self._buffer
         while self._failed or len(buffer) < self._size:
@@ -85,7 +86,7 @@ class ShuffleStage(Stage):
         return found
 
     def _rest(self, most: int) -> list[Item]:
-        """Return elements of the buffer, which nothing comes into any longer."""
+        """Return elements of the buffer after the end of the input."""
         buffer = self._buffer
         found: list[Item] = []
         while buffer and len(found) < most:
@@ -98,7 +99,7 @@ class ShuffleStage(Stage):
         return self.context.seeds(*self._seed) if self._reshuffle else np.random.SeedSequence(self._seed)
 
     def own_state(self) -> Any:
-        """Return the buffer, errors beside it, the seed, and how many numbers were drawn."""
+        """Return the buffer, failures met while filling, the seed, and the number of draws."""
         return {
             "seed": self._seed,
             "drawn": self._draws.drawn,
@@ -107,7 +108,7 @@ class ShuffleStage(Stage):
         }
 
     def load(self, own: Any) -> None:
-        """Go on in the same order."""
+        """Continue in the same order."""
         self._seed = [int(each) for each in own["seed"]]
         self._draws = Draws(self._seeds(), count_of(own["drawn"]))
         self._buffer = restored_items(own["buffer"])

@@ -1,4 +1,4 @@
-"""Where elements come from: Python's iterables, plain and asynchronous, arrays, files of records."""
+"""Sources of elements: Python's iterables, plain and asynchronous, arrays, and files of records."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from .stage import HELD, QUICKLY, SLICE, Context, Stage, count_of, end_task, is_
 
 
 class IterableStage(Stage):
-    """The elements of an iterable, or of what a function returns.
+    """The elements of an iterable, or of an iterable that a function returns.
 
-    A state is how many were taken; an iterator with ``state_dict`` and ``load_state_dict`` gives its own.
+    The state is the number of elements passed on; an iterator with ``state_dict`` and ``load_state_dict`` adds its own.
     """
 
     what = "iterable"
@@ -33,12 +33,12 @@ class IterableStage(Stage):
         self._source = source
         self._threads = threads
         self._iterator: Any = None
-        self._count = 0  # elements that were handed on
-        self._items: deque[Item] = deque()  # that came while others were waited for
-        self._skip = 0  # elements to be passed over, of a state
-        self._has_failed = False  # what was last handed on is an error, the end
-        self._noted: tuple[Any, int] | None = None  # what an iterator said of itself, and how many it had given
-        self._saved: tuple[Any, int] | None = None  # the same of a state, and how many were handed on since
+        self._count = 0  # elements passed on
+        self._items: deque[Item] = deque()  # elements that are ready
+        self._skip = 0  # elements still to be skipped after a state was loaded
+        self._has_failed = False  # the last item passed on was an error, and so the end
+        self._noted: tuple[Any, int] | None = None  # iterator's last state, and its number of elements then
+        self._saved: tuple[Any, int] | None = None  # a loaded iterator state, and elements passed on since
         self._ended = False
         self._gathering = False
 
@@ -47,7 +47,7 @@ class IterableStage(Stage):
         await self.context.clock.breathe()
         failed = await self._begun()
         if failed is not None:
-            return [failed]  # which is none of those that a state counts
+            return [failed]  # does not count in the state
         if not self._items and not self._ended:
             await self._note_and_gather(most)
         chunk = first_of(self._items, most)
@@ -57,7 +57,7 @@ class IterableStage(Stage):
         return chunk
 
     async def _begun(self) -> Item | None:
-        """Come to the element that is next; return an error if that can not be done."""
+        """Make the iterator and skip elements of a loaded state; return an error if that fails."""
         if self._iterator is None and not self._ended:
             try:
                 self._begin()
@@ -67,7 +67,7 @@ class IterableStage(Stage):
         return await self._pass_over() if self._skip and not self._ended else None
 
     async def _pass_over(self) -> Item | None:
-        """Take what a state has handed on; return an error if there is an end before that."""
+        """Skip the elements that a loaded state counts; return an error if the iterable ends earlier."""
         failed = None
         while self._skip and not self._ended:
             await self._note_and_gather(min(self._skip, 64))
@@ -89,19 +89,20 @@ class IterableStage(Stage):
         self._gathering = False
 
     def _note(self) -> tuple[Any, int] | None:
-        """Return what an iterator says of itself before it is waited for, and how many it has given."""
+        """Return the iterator's state before it may be busy, and its number of elements so far."""
         if not self._may_wait or not hasattr(self._iterator, "state_dict"):
             return None
         try:
             return self._iterator.state_dict(), self._count - self._skip
         except Exception:
-            return None  # `state` tells, if anybody asks
+            return None  # own_state raises the error, if the state is requested
 
     @property
     def _may_wait(self) -> bool:
         return bool(self._threads)
 
     def _begin(self) -> None:
+        """Make the iterator, with the state that was loaded for it."""
         self._iterator = self._iterate(self._source)
         if self._iterator is self._source and any(self.context.epochs):
             raise GraphError(
@@ -141,7 +142,7 @@ class IterableStage(Stage):
         return now - begun
 
     def _fail(self, error: BaseException) -> None:
-        """Let an iterator that has raised be over, as it is."""
+        """End the iteration with the error that the iterator raised."""
         self._ended = True
         number = self._count - self._skip + len(self._items)
         what = f"the {self.what} of a pipeline has raised {type(error).__name__}: {error}"
@@ -149,7 +150,7 @@ class IterableStage(Stage):
         self._items.append((self.failure(what, number, ("", number), error, hint=hint), ("", number)))
 
     def own_state(self) -> Any:
-        """Return how many elements were handed on, and what the iterator says, or last said, of itself."""
+        """Return the number of elements passed on, and the iterator's state now or when last known."""
         its, since = None, 0
         if self._saved is not None:
             its, since = self._saved
@@ -161,16 +162,16 @@ class IterableStage(Stage):
         return {"count": self._count, "failed": self._has_failed, "iterator": its, "since": since}
 
     def load(self, own: Any) -> None:
-        """Begin behind those that were handed on."""
+        """Continue after the elements that were passed on."""
         self._count = self._skip = count_of(own["count"])
         self._saved = None if own["iterator"] is None else (own["iterator"], count_of(own["since"]))
         self._has_failed = bool(own["failed"])
 
     def _keep(self) -> None:
-        """Ask an iterator for what a state needs before it is closed."""
+        """Save the iterator's state, which cannot be read after closing."""
         if self._ended or not hasattr(self._iterator, "state_dict"):
             return
-        with suppress(Exception):  # closing goes on
+        with suppress(Exception):  # an iterator without a valid state must be closed all the same
             own = self.own_state()
             self._saved = None if own["iterator"] is None else (own["iterator"], own["since"])
 
@@ -178,21 +179,18 @@ class IterableStage(Stage):
         """Close a generator."""
         self._keep()
         iterator, self._iterator, self._ended = self._iterator, None, True
-        is_idle = not self._gathering  # as against one that a thread goes on with
+        is_idle = not self._gathering  # a thread may still be running the generator
         if is_idle and iterator is not None and iterator is not self._source and hasattr(iterator, "close"):
             iterator.close()
 
 
 def _begins(source: Any, method: str) -> bool:
-    """Say whether a source is a function that returns an iterable, as a class is."""
+    """Return True if a source is a function that returns an iterable; classes count as functions."""
     return isinstance(source, type) or not hasattr(source, method)
 
 
 class AsyncIterableStage(IterableStage):
-    """The elements of an asynchronous iterable, which a task of its own goes through, as far as it is asked to.
-
-    So whatever of asyncio belongs to a task, a timeout or a task group, may be around the user's ``yield``.
-    """
+    """The elements of an asynchronous iterable, taken on demand by one task of the stage's own."""
 
     what = "asynchronous iterable"
 
@@ -215,10 +213,12 @@ class AsyncIterableStage(IterableStage):
         self._asked.set()
         self._reply = asyncio.get_running_loop().create_future()
         if self._task is None:
+            # one task: timeouts and task groups, which belong to a task, may surround the user's ``yield``
             self._task = asyncio.create_task(self._go_through())
         await self._reply
 
     async def _go_through(self) -> None:
+        """Answer requests for elements until the end; then close a generator in the same task."""
         iterator = self._iterator
         try:
             while not self._ended:
@@ -232,7 +232,8 @@ class AsyncIterableStage(IterableStage):
                 await iterator.aclose()
 
     async def _take_some(self, iterator: Any) -> None:
-        until = perf_counter() + QUICKLY  # who was waited for is handed on at once
+        """Append requested elements, at least one unless at the end, as long as they come quickly."""
+        until = perf_counter() + QUICKLY  # an element that took longer is passed on at once
         first = self._count + len(self._items)
         try:
             for number in range(first, first + self._wanted):
@@ -267,14 +268,14 @@ class ArraysStage(Stage):
         self._next = 0
 
     async def pull(self, most: int) -> list[Item]:
-        """Return slices, read-only views."""
+        """Return slices, which are read-only views."""
         await self.context.clock.breathe()
         if self._leaves is None:
             try:
                 self._arrays = await self._read()
             except UNREADABLE as error:
                 self._leaves = []  # the end
-                what = f"the arrays of a pipeline can not be read: {error}"
+                what = f"the arrays of a pipeline cannot be read: {error}"
                 return [(self.failure(what, 0, None, error, hint="repair the file"), None)]
             self._leaves = leaves_of(self._arrays)
         leaves, first = self._leaves, self._next
@@ -292,7 +293,7 @@ class ArraysStage(Stage):
         return self._next
 
     def load(self, own: Any) -> None:
-        """Begin at an index."""
+        """Continue at an index."""
         self._next = count_of(own)
 
 
@@ -316,7 +317,7 @@ def _rows(array: np.ndarray[Any, Any], first: int, stop: int) -> list[Any]:
 
 
 def _packer(structure: Any) -> Callable[[tuple[Any, ...]], Any]:
-    """Return what makes an element of the slices of its leaves."""
+    """Return a function that makes an element of the slices of its leaves."""
     if not is_structure(structure):
         return lambda row: row[0]
     if not any(map(is_structure, parts_of(structure) or [])):
@@ -329,7 +330,7 @@ def _packer(structure: Any) -> Callable[[tuple[Any, ...]], Any]:
 
 
 async def _found(stage: Stage, patterns: tuple[str, ...]) -> tuple[list[str], Item | None]:
-    """Return the files that patterns match; or none, and the error."""
+    """Return the files that match patterns, or an empty list and the error."""
     try:
         return await stage.context.call(matching_files, patterns), None
     except OSError as error:
@@ -338,7 +339,7 @@ async def _found(stage: Stage, patterns: tuple[str, ...]) -> tuple[list[str], It
 
 
 def _found_before(patterns: tuple[str, ...], saved: Any) -> list[str] | None:
-    """Return the files of a state: those that the patterns can match, and no others that whoever made it wants read."""
+    """Return the paths of a state, all of which must match the patterns: a foreign state must not open other files."""
     if saved is None:
         return None
     paths = list(map(str, saved))
@@ -373,20 +374,17 @@ class PathsStage(Stage):
         return [(self._paths[number], ("file", number)) for number in range(first, self._next)]
 
     def own_state(self) -> Any:
-        """Return the paths, if they were looked for, and the next one."""
+        """Return the paths, if known, and the next index."""
         return {"paths": self._paths, "next": self._next}
 
     def load(self, own: Any) -> None:
-        """Go on with paths that were found before."""
+        """Continue with the paths of a state."""
         self._paths = _found_before(self._patterns, own["paths"])
         self._next = count_of(own["next"])
 
 
 class RecordsStage(Stage):
-    """The records of files, read in threads.
-
-    A state is a file, the block in it, and how many of its records were handed on.
-    """
+    """The records of files, read in threads; the state is a file, a block of it, and the records passed on."""
 
     def __init__(
         self, context: Context, patterns: tuple[str, ...], format: str | FixedLayout, unit: str, compression: str
@@ -395,11 +393,11 @@ class RecordsStage(Stage):
         self._patterns, self._format, self._unit, self._compression = patterns, format, unit, compression
         self._paths: list[str] | None = None
         self._file: RecordFile | None = None
-        self._number = 0  # of the file
+        self._number = 0  # index of the file
         self._block = Block([], 0)
-        self._start = 0  # of the block
-        self._before = 0  # records of the file in front of the block
-        self._taken = 0  # of the block
+        self._start = 0  # position of the block
+        self._before = 0  # records of the file before the block
+        self._taken = 0  # records of the block that were passed on
 
     async def pull(self, most: int) -> list[Item]:
         """Return records of one block."""
@@ -433,11 +431,11 @@ class RecordsStage(Stage):
         return f"{self._paths[self._number]}, {self._unit}"
 
     async def _read_block(self) -> None:
-        """Read the block behind those that were handed on, or the one that a state is in."""
-        behind = bool(self._block.records)
-        start = self._block.end if behind else self._start
+        """Read the next block, or the block at the position of a loaded state."""
+        has_block = bool(self._block.records)
+        start = self._block.end if has_block else self._start
         block = await self.context.call(self._read, start)
-        if behind:
+        if has_block:
             self._before += len(self._block.records)
             self._start, self._taken = start, 0
         self._block = block
@@ -457,11 +455,11 @@ class RecordsStage(Stage):
 
     def _failed(self, error: Exception, number: int) -> Item:
         origin = (self._place(), number + 1)
-        hint = "repair the file; ignore_errors() goes on behind what can not be read"
-        return self.failure(f"a {self._unit} can not be read: {error}", number, origin, error, hint=hint), origin
+        hint = "repair the file; ignore_errors() continues after the part that cannot be read"
+        return self.failure(f"a {self._unit} cannot be read: {error}", number, origin, error, hint=hint), origin
 
     def own_state(self) -> Any:
-        """Return the files, if they were looked for, and the place in them."""
+        """Return the files, if known, and the position in them."""
         return {
             "paths": self._paths,
             "file": self._number,
@@ -471,7 +469,7 @@ class RecordsStage(Stage):
         }
 
     def load(self, own: Any) -> None:
-        """Go on at a place."""
+        """Continue at a position."""
         self._paths = _found_before(self._patterns, own["paths"])
         self._number, self._start = count_of(own["file"]), count_of(own["start"], ENDED)
         self._before, self._taken = count_of(own["before"]), count_of(own["taken"])
@@ -482,12 +480,12 @@ class RecordsStage(Stage):
             file.close()
 
     async def aclose(self) -> None:
-        """Close the file that is open."""
+        """Close the open file."""
         self._close()
 
 
 def as_patterns(files: Any) -> tuple[str, ...]:
-    """Return paths and patterns, of one or several, as text; GraphError for anything else."""
+    """Return one or several paths and patterns as text; GraphError for other objects."""
     try:
         listed = [files] if isinstance(files, (str, bytes, os.PathLike)) else list(files)
         return tuple(map(os.fsdecode, listed))

@@ -1,4 +1,4 @@
-"""What a stage of a running pipeline is, and what the stages of one have in common."""
+"""The interface of the stages of a running pipeline, and helpers that all stages share."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from .elements import Failure, Item, Origin, failure
 
 _logger = logging.getLogger("tagloom")
 
-SLICE = 1e-3  # seconds for which a pipeline may hold the event loop, and after which a chunk is handed on as it is
-QUICKLY = SLICE / 4  # seconds in which a chunk is gathered where that may mean to wait
-HELD = 5e-3  # seconds in one call behind which the next ones go to threads
+SLICE = 1e-3  # seconds for which a pipeline may hold the event loop; afterwards a partial chunk is passed on
+QUICKLY = SLICE / 4  # seconds for gathering a chunk whose elements may have to be awaited
+HELD = 5e-3  # seconds of a call on the event loop, from which on later calls go to threads
 
 
 class Clock:
-    """When a pipeline last let the event loop go on."""
+    """The time at which a pipeline last yielded to the event loop."""
 
     __slots__ = ("_rested",)
 
@@ -34,30 +34,30 @@ class Clock:
         self._rested = perf_counter()
 
     async def breathe(self) -> None:
-        """Let others have their turn if they have waited for long."""
+        """Yield to the event loop if it has waited for longer than `SLICE`."""
         if perf_counter() - self._rested > SLICE:
             await asyncio.sleep(0)
             self._rested = perf_counter()
 
 
 class Opens(Protocol):
-    """What stages are made by: a Dataset."""
+    """An object that opens stages: a Dataset."""
 
     def open_stage(self, context: Context) -> Stage:
-        """Return its last stage, on those before."""
+        """Open all stages of the pipeline and return the last one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the stages of a running pipeline share.
+    """State shared by the stages of a running pipeline.
 
     Attributes
     ----------
     threads : callable
-        Calls a function in a thread; returns a future.
+        Calls a function in a thread and returns a future.
     clock : Clock
     epochs : tuple of int
-        How often each `repeat` around a stage has begun anew.
+        For each `repeat` around a stage, the number of its epoch.
     iteration : int
         Number of the iteration over the Dataset that this pipeline runs for.
     """
@@ -68,33 +68,33 @@ class Context:
     iteration: int = 0
 
     def at_epoch(self, number: int) -> Context:
-        """Return what the stages that a `repeat` opens share."""
+        """Return the context of the stages that a `repeat` opens for an epoch."""
         return replace(self, epochs=(*self.epochs, number))
 
     def seeds(self, *entropy: int) -> np.random.SeedSequence:
-        """Return the seeds of some numbers and of this iteration, as another iteration's never are.
+        """Return the seed sequence of some numbers and of this iteration; no two iterations share a sequence.
 
-        The first iteration has no key, so that it draws what it drew before iterations were counted.
+        The first iteration has no spawn key: its random numbers are the same as before iterations were counted.
         """
         return np.random.SeedSequence(entropy, spawn_key=(self.iteration,) if self.iteration else ())
 
     async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call what blocks in a thread; when cancelled, its end is waited for all the same."""
+        """Call a blocking function in a thread; even when cancelled, wait for the end of the call."""
         call = self.threads(function, *arguments)
         await until_ended(call)
         return call.result()
 
 
 class Stage:
-    """One stage of a running pipeline; those before it are its inputs.
+    """One stage of a running pipeline, with earlier stages as inputs.
 
-    Whatever it has taken from them and not handed on is in its fields wherever it awaits: `state` may be asked then.
-    One task at a time pulls.
+    At every ``await``, all elements taken from the inputs and not yet passed on are in the stage's fields, because
+    `state` may be called then. One task at a time pulls.
 
     Attributes
     ----------
     line : Source or None
-        The user's, which has asked for it.
+        The user's line that added the stage.
 
     Parameters
     ----------
@@ -109,14 +109,14 @@ class Stage:
         self.inputs: list[Stage] = [each.open_stage(context) for each in inputs]
 
     async def pull(self, most: int) -> list[Item]:
-        """Return the next elements, at most so many and at least one, but none at the end.
+        """Return at least one and at most `most` of the next elements; an empty list at the end.
 
-        What can be had at once is handed on without waiting for more.
+        Available elements are returned at once, without waiting for more.
         """
         raise NotImplementedError
 
     def state(self) -> dict[str, Any]:
-        """Return what makes the elements to come what they are: tuples, lists and dicts of plain values and arrays."""
+        """Return all that determines the remaining elements: tuples, lists and dicts of plain values and arrays."""
         return {
             "stage": type(self).__name__,
             "own": self.own_state(),
@@ -124,7 +124,7 @@ class Stage:
         }
 
     def restore(self, state: Any) -> None:
-        """Give a stage that was just made a state; GraphError if that is another stage's."""
+        """Load a state into a new stage; GraphError for the state of another kind of stage."""
         if state["stage"] != type(self).__name__ or len(state["inputs"]) != len(self.inputs):
             raise GraphError(
                 "this is the state of another pipeline",
@@ -137,11 +137,11 @@ class Stage:
         self.load(state["own"])
 
     def failure(self, what: str, number: int, origin: Origin, error: BaseException | None, **fields: Any) -> Failure:
-        """Return what stands in the place of an element, with an error that says which one it is."""
+        """Return the placeholder of an element that failed, whose error names the element."""
         return failure(what, number, origin, error, source=self.line, **fields)
 
     def failed_function(self, what: str, function: Any, item: Item, number: int, error: BaseException) -> Failure:
-        """Return what stands in the place of an element for which a user's function has raised."""
+        """Return the placeholder of an element for which the user's function raised an exception."""
         name = getattr(function, "__qualname__", repr(function))
         return self.failure(
             f"{name}, which {what} elements, has raised {type(error).__name__}: {error}",
@@ -152,19 +152,19 @@ class Stage:
         )
 
     def own_state(self) -> Any:
-        """Return the state without that of the inputs."""
+        """Return the state except that of the inputs."""
         return None
 
     def load(self, own: Any) -> None:
-        """Take what `own_state` gave."""
+        """Load the result of `own_state`."""
 
     async def aclose(self) -> None:
-        """End tasks, close files; nobody pulls any longer. Twice is fine."""
+        """End tasks and close files after the last pull. A second call has no effect."""
         await close_all(self.inputs)
 
 
 def count_of(saved: Any, least: int = 0) -> int:
-    """Return a number of a state, which may have come from a file; ValueError if it counts nothing."""
+    """Return a count from a state, which may come from a file; ValueError if smaller than `least`."""
     count = int(saved)
     if count < least:
         raise ValueError(f"{count} is less than {least}")
@@ -172,7 +172,7 @@ def count_of(saved: Any, least: int = 0) -> int:
 
 
 async def close_all(stages: Iterable[Stage]) -> None:
-    """Close stages, each of them: what one raises is raised then, the first of several."""
+    """Close all stages, then raise the first exception of any of them."""
     failed: BaseException | None = None
     for each in stages:
         try:
@@ -187,15 +187,15 @@ async def close_all(stages: Iterable[Stage]) -> None:
 
 
 def is_cancelled() -> bool:
-    """Say whether the running task was asked to end, as against a function of the user that has cancelled itself."""
+    """Return True if the running task was cancelled from outside, not by the user's function."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 async def end_task(task: asyncio.Future[Any] | None) -> None:
-    """Cancel a task and wait for its end, whatever that is; a cancellation meanwhile is raised then.
+    """Cancel a task and wait for its end, whatever the outcome; raise a cancellation of the caller afterwards.
 
-    A function or generator of the user that has not ended after ``Settings.close_seconds`` goes on by itself.
+    A user's function or generator that is still running after ``Settings.close_seconds`` is left alone.
     """
     if task is None:
         return
