@@ -15,7 +15,7 @@ from .stages.elements import leaves_of, packed
 
 
 def batched_spec(spec: Any, size: int | None, padded: bool) -> Any:
-    """Return the spec of a batch of elements of a spec; None if that is unknown."""
+    """Return the spec of a batch of elements of a spec; None for an unknown spec."""
 
     def whole(each: TensorSpec) -> TensorSpec:
         shape: Shape = each.shape
@@ -27,7 +27,7 @@ def batched_spec(spec: Any, size: int | None, padded: bool) -> Any:
 
 
 def check_counts(least: int | None = 1, **counts: Any) -> None:
-    """Raise GraphError for counts that are no integers, or less than `least`."""
+    """Raise GraphError for counts below `least`, and for objects other than integers."""
     for name, count in counts.items():
         if not isinstance(count, (int, np.integer)) or isinstance(count, bool) or (least is not None and count < least):
             raise GraphError(
@@ -46,7 +46,7 @@ def check_flags(**flags: bool) -> None:
 
 
 def check_shard(num_shards: int, index: int) -> None:
-    """Raise GraphError unless `index` is a number of one of `num_shards` shards."""
+    """Raise GraphError unless `index` numbers a shard among `num_shards`."""
     check_counts(num_shards=num_shards)
     check_counts(least=0, index=index)
     if index >= num_shards:
@@ -70,7 +70,7 @@ def check_spec(spec: Any) -> None:
 
 
 def checked_calls(function: Callable[..., Any], parallel: int, threads: bool | None, seed: int | None) -> bool | None:
-    """Return whether a function is called in threads; GraphError for arguments that contradict each other."""
+    """Return whether a function is called in threads; GraphError for contradictory arguments."""
     check_counts(parallel=parallel)
     if threads is not None:
         check_flags(threads=threads)

@@ -1,4 +1,4 @@
-"""Datasets: descriptions of input pipelines, and the methods that extend them."""
+"""Datasets: descriptions of input pipelines, and their methods for transformations."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Dataset:
     state can be saved; `next` delivers the elements to a graph.
 
     Each iteration has a number, counted from 0. `shuffle` has another order, and ``map(seed=)`` other random numbers,
-    in each iteration: both are functions of the seed and of that number. A Dataset counts the iterations over itself
-    and over Datasets derived from it; the iterators of sessions count their own.
+    in each iteration: both depend on the seed and the number. A Dataset counts the iterations over itself
+    and over derived Datasets; the iterators of sessions count their own.
 
-    Elements are tuples (named ones, too) or dicts of arrays, or single arrays; before batching they may be any object
-    that a function returns. Lists count as arrays.
+    Elements are tuples (also named tuples) or dicts of arrays, or single arrays; before batching they may be any
+    objects. Lists count as arrays.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class Dataset:
         return f"<Dataset of {spec}>"
 
     def open_stage(self, context: Context) -> Stage:
-        """Open the stages of a pipeline, which share `context`, and return the last one; for iterators."""
+        """Open the stages of a pipeline, with a shared `context`, and return the last stage; for iterators."""
         stage = self._make(context, *self._inputs, **self._parameters)
         stage.line = self._line
         return stage
@@ -116,16 +116,16 @@ class Dataset:
 
     @public
     def next(self, shared_name: str | None = None, name: str = "iterator") -> Any:
-        """Return the outputs of an operation that takes the next element each time a step runs it.
+        """Return the outputs of an operation by which each step takes the next element.
 
         The iterator belongs to the session: the session makes it when a step first requests an element, or when a state
-        is restored, and closes it at the session's end. Its state is a part of ``Session.snapshot()`` and of what a
-        `Checkpointer` saves. Concurrent steps get different elements, first come, first served.
+        is restored, and closes the iterator at the session's end. Its state is saved by ``Session.snapshot()`` and by a
+        `Checkpointer`. Concurrent steps get different elements, first come, first served.
 
         Parameters
         ----------
         shared_name : str, optional
-            Calls with one shared name share an iterator in a session; by default the operation's own name.
+            Calls with the same shared name share an iterator in a session; by default the operation's own name.
         name : str
             Name of the operations in the graph.
 
@@ -147,7 +147,7 @@ class Dataset:
 
     @public
     def graph_iterator(self, shared_name: str | None = None, name: str = "iterator") -> GraphIterator:
-        """Return an iterator in a graph that can restart: for epochs, and for training and validation in one graph.
+        """Return an iterator in a graph with restarts: for epochs, and for training and validation in the same graph.
 
         Parameters
         ----------
@@ -163,7 +163,7 @@ class Dataset:
 
     @cached_property
     def components(self) -> Dataset:
-        """The same elements as tuples of arrays; one Dataset, so that operations can share an iterator of it."""
+        """The same elements as tuples of arrays; a single Dataset, such that operations can share an iterator."""
         return self._then(selecting.CheckStage, self.element_spec, check=self.element_spec, flat=True)
 
     @cached_property
@@ -191,10 +191,10 @@ class Dataset:
         output : structure of TensorSpec, optional
             Spec of the results, which are checked; Python's numbers and lists become arrays of these dtypes.
         parallel : int
-            Number of elements processed at the same time; more than 1 for functions that wait: ``async def``, or
+            Number of elements processed at the same time; more than 1 for waiting functions: ``async def``, or
             in threads, of which a pipeline has 64.
         threads : bool, optional
-            True to call a plain function in threads. By default calls are on the event loop until one takes
+            True to call a plain function in threads. By default calls are on the event loop until a call takes
             more than 5 ms, then in threads.
         seed : int, optional
             If present, the function also receives a `numpy.random.Generator`. Its random numbers depend on the seed,
@@ -229,7 +229,7 @@ class Dataset:
         return self._then(mapping.FilterStage, spec, function=predicate, parallel=parallel, threads=threads, seed=seed)
 
     def check(self, spec: Any) -> Dataset:
-        """Return the elements as arrays of the given dtypes and shapes; an element that does not fit is an error.
+        """Return the elements as arrays of the given dtypes and shapes; other elements are errors.
 
         Parameters
         ----------
@@ -261,7 +261,7 @@ class Dataset:
         return self._then(selecting.EnumerateStage, spec, start=start)
 
     def ignore_errors(self, log: bool = False) -> Dataset:
-        """Return the elements without failures; elements that cannot be made are left out.
+        """Return the elements without failures.
 
         Parameters
         ----------
@@ -306,11 +306,11 @@ class Dataset:
         return self._then(selecting.SkipStage, self.element_spec, count=count)
 
     def shard(self, num_shards: int, index: int) -> Dataset:
-        """Return one of several parts: the elements whose number divided by `num_shards` has the remainder `index`.
+        """Return a part of several: the elements whose number divided by `num_shards` has the remainder `index`.
 
         Each of several processes takes another part. Put `shard` before `shuffle`, or after a `shuffle` with a seed and
-        without reshuffling: otherwise the parts have elements in common. An element that cannot be made counts, and its
-        error is in one part.
+        without reshuffling: otherwise the parts have elements in common. A failed element counts, and its error is in a
+        single part.
 
         Parameters
         ----------
@@ -373,7 +373,7 @@ class Dataset:
         Dataset
         """
         check_counts(buffer_size=buffer_size)
-        seed = secrets.randbits(63) if seed is None else seed
+        seed = secrets.randbits(63) if seed is None else seed  # here, so that all iterators have one seed
         check_counts(least=0, seed=seed)
         check_flags(reshuffle_each_iteration=reshuffle_each_iteration)
         return self._then(
@@ -386,7 +386,7 @@ class Dataset:
         Parameters
         ----------
         buffer_size : int
-            Number of elements that may be ready ahead.
+            Largest number of elements made ahead.
 
         Returns
         -------
@@ -398,7 +398,7 @@ class Dataset:
     # ---- batches
 
     def batch(self, batch_size: int, drop_remainder: bool = False) -> Dataset:
-        """Return batches: arrays of elements of one structure, dtype and shape along a new first axis.
+        """Return batches: arrays of elements of equal structure, dtype and shape along a new first axis.
 
         Parameters
         ----------
@@ -450,9 +450,9 @@ class Dataset:
         element_length : callable
             Returns the length of an element.
         bucket_boundaries : sequence of int
-            Increasing. The first bucket has lengths below the first boundary, the last bucket those from the last on.
+            Increasing. The first bucket has lengths below the first boundary, the last bucket all from the last on.
         bucket_batch_sizes : int or sequence of int
-            Batch size of each bucket; there is one bucket more than there are boundaries.
+            Batch sizes of all buckets; there are n + 1 buckets for n boundaries.
         padding_values, drop_remainder
             As for `padded_batch`.
 
@@ -477,13 +477,13 @@ class Dataset:
     def interleave(
         self, function: Callable[[Any], Any], cycle_length: int = 1, block_length: int = 1, *, output: Any = None
     ) -> Dataset:
-        """Return the elements of the Datasets that a function makes of elements, some of each in turn.
+        """Return the elements of the Datasets made by a function of elements, some of each in turn.
 
         Parameters
         ----------
         function : callable
-            Takes an element, such as a path, and returns a Dataset. The result must depend on nothing else, so that a
-            state can be restored.
+            Takes an element, such as a path, and returns a Dataset. The result must depend on nothing else, for states
+            to be restored.
         cycle_length : int
             Number of open Datasets; 1 to read Datasets in sequence.
         block_length : int

@@ -1,4 +1,4 @@
-"""Iterators over Datasets in a graph: elements as operations, and operations that restart."""
+"""Iterators over Datasets in a graph: elements as operations, and operations for restarts."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ class GraphIterator:
 
     A session begins its first iteration when a step first requests an element; `reset` begins the next one. The numbers
     of iterations, on which `shuffle` and ``map(seed=)`` depend, count from 0 in each session, separately for each
-    Dataset. The numbers and the position in the Dataset are a part of ``Session.snapshot()`` and of what a
-    `Checkpointer` saves.
+    Dataset. The numbers and the position in the Dataset are saved by ``Session.snapshot()`` and by a `Checkpointer`.
 
     Attributes
     ----------
@@ -74,8 +73,10 @@ class GraphIterator:
             )
         self.element_spec: Any = dataset.element_spec
         self._scope = scoped_name(name)
+        # operations with one shared name must number their Datasets alike
         self._sources = dataset.graph_sources if shared_name is not None else Sources([dataset.components])
         self._graph = scopes.get_default_graph()
+        # in the root region, so that loops and branches share one handle
         with scopes.within(region=self._graph.root, control_inputs=(), name=self._scope):
             self._handle: Tensor = apply(
                 "IteratorHandle", name="handle", shared_name=shared_name or self._scope, dataset=self._sources
@@ -87,7 +88,7 @@ class GraphIterator:
 
     @public
     def next(self) -> Any:
-        """Return the outputs of an operation that takes the next element each time a step runs it.
+        """Return the outputs of an operation by which each step takes the next element.
 
         Returns
         -------
@@ -114,7 +115,7 @@ class GraphIterator:
 
     @property
     def reset(self) -> Operation:
-        """Operation that begins the next iteration over the iterator's first Dataset."""
+        """Operation to begin the next iteration over the iterator's first Dataset."""
         if self._reset is None:
             with scopes.within(region=self._graph.root, control_inputs=(), name=None):
                 self._reset = self._begin(0, "reset")
@@ -122,7 +123,7 @@ class GraphIterator:
 
     @public
     def begin(self, dataset: Dataset, name: str = "begin") -> Operation:
-        """Return an operation that begins the next iteration over another Dataset, such as one for validation.
+        """Return an operation to begin the next iteration over another Dataset, such as for validation.
 
         Parameters
         ----------

@@ -26,6 +26,7 @@ class Iterations:
 def begin_iteration(counts: Sequence[Iterations], number: int | None) -> int:
     """Count an iteration and return its number: by default larger than all earlier numbers of the counts."""
     with _COUNTING:
+        # a Dataset may be a part of several others, each with iterations of its own
         begun = max(each.begun for each in counts)
         number = begun if number is None else number
         for each in counts:

@@ -32,7 +32,7 @@ _dropped: set[asyncio.Task[None]] = set()  # closing tasks of dropped iterators,
 
 @dataclass(frozen=True, slots=True)
 class Loan:
-    """An element that was delivered and may be returned.
+    """A delivered element, which may be returned.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Loan:
         Position among all elements.
     item : Item
     stage : Stage
-        Last stage of the pipeline that made the element.
+        Last stage of the element's pipeline.
     """
 
     number: int
@@ -57,8 +57,8 @@ class DatasetIterator:
     """An iterator over a Dataset, in one event loop: made by :meth:`Dataset.iterator`, closed by ``async with``.
 
     Nothing is read before the first request. Then a few elements may be made ahead, if they are small and come quickly.
-    Waiting requests are served first come, first served; a cancelled request takes no element, and work in progress for
-    that request serves the next one.
+    Waiting requests are served first come, first served; a cancelled request takes no element, and its work in progress
+    serves the next request.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ class DatasetIterator:
         self._on_iteration = on_iteration
         self._dataset = dataset
         self._threads = BlockingCalls(_THREADS, "tagloom-data")
-        self._context = copy_context()
+        self._context = copy_context()  # the creator's, for the user's functions
         self._stage = self._open(dataset, iteration)
         self._chunk = ChunkSize()
         self._ready: deque[Item] = deque()
@@ -124,6 +124,7 @@ class DatasetIterator:
     def __del__(self) -> None:
         if getattr(self, "_loop", None) is not None and self._closed is None and not self._ended:
             if self._loop is not None and not self._loop.is_closed():  # a closed loop has ended the tasks already
+                # the garbage collector may run in any thread
                 self._loop.call_soon_threadsafe(_close_dropped, self._stage, self._threads)
             warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=1)
 
@@ -160,7 +161,7 @@ class DatasetIterator:
         QueueClosed
             At the end.
         PipelineError
-            If this element cannot be made; the next call returns the element after it.
+            If this element cannot be made; the next call returns its successor.
         """
         taken = self.take(self.name)
         return await taken if isinstance(taken, AsyncResult) else taken
@@ -210,7 +211,7 @@ class DatasetIterator:
         self._serve()
 
     def _take(self, operation: str, pop: Callable[[], Any]) -> Any:
-        """Return the next element by `pop` if there is one and no request waits, else join the line."""
+        """Return the next element by `pop` if available and no request waits, else join the line."""
         self._enter()
         if not self._line:
             if self._ready:
@@ -237,6 +238,7 @@ class DatasetIterator:
             self._loop = loop
 
     def _lend(self) -> Loan:
+        # a returned loan keeps its old number, so that a second return finds its old place
         loan = Loan(self._back[0] if self._back else self._delivered, self._ready[0], self._stage)
         self._pop()  # raises a failure, which is delivered for good
         return loan
@@ -259,7 +261,7 @@ class DatasetIterator:
         )
 
     def _go_on(self, attempt: Attempt, pop: Callable[[], Any]) -> Any:
-        """Return the element of a request that has waited; raise its error, or if a restore took the elements."""
+        """Return the element of a woken request; raise its error, or an error if a restore took the elements."""
         self._line.leave(attempt)
         try:
             if attempt.error is not None:
@@ -281,6 +283,7 @@ class DatasetIterator:
         """Wake requests for which there are elements; for the first of the others, start to make elements."""
         line = self._line
         while (first := line.first_waiting) is not None:
+            # woken requests run later and have not taken their elements: these are promised
             if line.promised < len(self._ready):
                 line.wake(first)
             elif self._ended:
@@ -293,7 +296,7 @@ class DatasetIterator:
     async def _pull(self) -> None:
         """Make elements until a chunk is full, as long as they come quickly, and serve requests as elements arrive.
 
-        The task also goes on when all requests have been cancelled: stages need not survive a cancellation.
+        The task also goes on when all requests have been cancelled; its elements serve later requests.
         """
         stage, most, until = self._stage, self._chunk.most, perf_counter() + QUICKLY
         while not self._ended and len(self._ready) < most:
@@ -301,6 +304,7 @@ class DatasetIterator:
                 chunk = await stage.pull(most - len(self._ready))
             except (Exception, asyncio.CancelledError) as error:
                 if self._pulling is not asyncio.current_task():
+                    # `_pulling` is this task unless the iterator has ended or replaced it
                     raise  # this task was ended, or a state was restored
                 ended = True
                 what = f"{self.name} has failed: {type(error).__name__}: {error}"
@@ -326,10 +330,10 @@ class DatasetIterator:
     # ---- state
 
     def state(self) -> dict[str, Any]:
-        """Return all that determines the remaining elements; after closing, those that would have come.
+        """Return the state of the pipeline, from which another iterator can continue; available after closing, too.
 
         The state has the positions in files, the numbers of the iteration and of epochs, the states of random numbers,
-        and the elements that stages hold, as in a shuffle buffer. Elements that were taken are in no later state.
+        and the elements held by stages, as in a shuffle buffer. Elements already taken are in no later state.
 
         Returns
         -------
@@ -373,11 +377,12 @@ class DatasetIterator:
         self.restore(state)
 
     def prepare(self, state: Any, dataset: Opens | None = None) -> Callable[[], None]:
-        """Open the stages of a `state`, perhaps of another `dataset`; return a function that switches to them."""
+        """Open the stages of a `state`, perhaps of another `dataset`; return a function to switch to them."""
         dataset = dataset or self._dataset
         try:
             version, iteration = state["version"], count_of(state.get("iteration", 0))
             stage = self._open(dataset, iteration)
+            # a state may come from a damaged or foreign file: wrong types and keys are its fault
             ready, delivered = restored_items(state["ready"]), count_of(state["delivered"])
             stage.restore(state["stage"])
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
@@ -392,6 +397,7 @@ class DatasetIterator:
                 "the state of a pipeline has another version", wanted=_VERSION, got=version, hint="make it anew"
             )
 
+        # in two phases: several iterators can be restored together, or none of them
         def change() -> None:
             self._dataset = dataset
             self._replace(stage, iteration, ready, delivered)
@@ -437,6 +443,7 @@ class DatasetIterator:
     def cancel(self, error: BaseException) -> None:
         """Make all waiting and later requests raise `error`."""
         self._closed = self._closed or error
+        # kept for a state saved after closing
         self._left += self._ready
         self._ready.clear()
         self._back.clear()
@@ -452,13 +459,14 @@ class DatasetIterator:
         try:
             await _close(pulling, self._stage)
             for each in list(self._closing):
+                # unlike await, wait does not raise the task's exception
                 await asyncio.wait([each])
         finally:
             await self._threads.aclose(DEFAULTS.close_seconds)
 
 
 def _close_dropped(stage: Stage, threads: BlockingCalls) -> None:
-    """Close the stages of an iterator that was dropped without closing."""
+    """Close the stages of an iterator dropped without closing."""
     closing = asyncio.get_running_loop().create_task(_close(None, stage))
     _dropped.add(closing)
     closing.add_done_callback(_dropped.discard)

@@ -38,12 +38,12 @@ def from_iterable(
     Parameters
     ----------
     source : iterable or callable
-        A list, a range; or a function, such as a generator function, that is called in each epoch.
+        A list, a range; or a function, such as a generator function, to be called in each epoch.
     output : structure of TensorSpec, optional
         Spec of the elements; see `Dataset.check`.
     threads : bool, optional
-        True to iterate in a thread, as for elements read from a disk. By default iteration is on the event loop until
-        it takes more than 5 ms.
+        True to iterate in a thread, as for elements read from a disk. By default iteration is on the event loop until a
+        call takes more than 5 ms.
 
     Returns
     -------
@@ -72,12 +72,12 @@ def from_iterable(
 def from_async(source: Any, *, output: Any = None) -> Dataset:
     """Return the elements of an asynchronous iterable, such as an async generator function.
 
-    The state is that of `from_iterable`.
+    For the state see `from_iterable`.
 
     Parameters
     ----------
     source : async iterable or callable
-        A function that returns an async iterable is called in each epoch.
+        An async iterable, or a function to be called for a new one in each epoch.
     output : structure of TensorSpec, optional
         Spec of the elements; see `Dataset.check`.
 
@@ -115,7 +115,7 @@ def from_arrays(arrays: Any) -> Dataset:
     Parameters
     ----------
     arrays : structure of array-like
-        A tuple or dict of arrays, or a single array; all of one length. The arrays must not be changed meanwhile.
+        A tuple or dict of arrays, or a single array; all of equal length. The arrays must not be changed meanwhile.
 
     Returns
     -------
@@ -191,7 +191,7 @@ def from_npz(path: str | os.PathLike[str], names: str | Iterable[str] | None = N
 
 
 def _check_headers(name_of: str, headers: dict[str, tuple[tuple[int, ...], np.dtype[Any]]], wanted: list[str]) -> None:
-    """Raise an error for arrays that are missing, differ in length or have a dtype of no tensor."""
+    """Raise an error for missing arrays, different lengths, or dtypes of no tensor."""
     if missing := [name for name in wanted if name not in headers]:
         raise GraphError(
             f"{name_of} has no such arrays", wanted=missing, got=list(headers), hint="see numpy.load(path).files"
@@ -214,6 +214,7 @@ def _check_headers(name_of: str, headers: dict[str, tuple[tuple[int, ...], np.dt
 def _headers(path: str) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
     """Return shapes and dtypes of an archive's arrays; OSError if the file is missing, GraphError if damaged."""
     found = {}
+    # outside of the try block: a missing file is an OSError, a damaged one a GraphError
     with open(path, "rb") as whole:
         try:
             with zipfile.ZipFile(whole) as archive:
@@ -326,7 +327,7 @@ def from_tfrecord(files: Files, compression: str = "auto") -> Dataset:
 def from_fixed_length_records(
     files: Files, record_bytes: int, header_bytes: int = 0, footer_bytes: int = 0, compression: str = "auto"
 ) -> Dataset:
-    """Return the records of files whose records have one length, such as those of CIFAR-10.
+    """Return the records of files with records of equal length, such as CIFAR-10's.
 
     Parameters
     ----------
@@ -379,7 +380,7 @@ def _records(files: Files, format: str | FixedLayout, unit: str, compression: st
 
 @refuses_misuse
 def zip_datasets(*datasets: Dataset) -> Dataset:
-    """Return tuples with one element of each Dataset, until the first Dataset ends.
+    """Return tuples of an element of each Dataset, until the first Dataset ends.
 
     Parameters
     ----------

@@ -131,7 +131,7 @@ def make_example(features: Mapping[str, Any]) -> bytes:
     ----------
     features : mapping of str to sequence
         Lists or arrays, of any shape, of integers, floats, bytes or strings, written row by row; single
-        values count as lists of one.
+        values count as lists of length 1.
 
     Returns
     -------
@@ -185,7 +185,7 @@ def _fields(message: Any) -> Iterator[tuple[int, Any]]:
 
 
 def _varint(view: Any, place: int) -> tuple[int, int]:
-    """Return the integer of variable length at a place, and the place after it; ValueError above 64 bits."""
+    """Return the integer of variable length at a place, and the next place; ValueError above 64 bits."""
     value = shift = 0
     while True:
         byte = view[place]
@@ -195,7 +195,7 @@ def _varint(view: Any, place: int) -> tuple[int, int]:
             return value, place
         shift += 7
         if shift > 63:
-            raise ValueError("a number of more than 64 bits")
+            raise ValueError("a number of more than 64 bits")  # ten bytes of 7 bits each
 
 
 def _feature(message: Any) -> Array | list[bytes]:
@@ -208,6 +208,7 @@ def _feature(message: Any) -> Array | list[bytes]:
             return np.frombuffer(b"".join(parts), "<f4").astype(np.float32)
         if kind == _LISTS["int64"]:
             numbers = [n for each in parts for n in ([each] if isinstance(each, int) else _varints(each))]
+            # two's complement: -1 arrives as 2**64 - 1
             return np.array(numbers, np.uint64).astype(np.int64)
     return []
 
@@ -248,6 +249,7 @@ def _serialized(name: str, value: Any) -> bytes:
         numbers = b"".join(_as_varint(int(each) & 0xFFFFFFFFFFFFFFFF) for each in array)
         return _field(_LISTS["int64"], _field(1, numbers))
     if array.dtype.kind == "f":
+        # an overflow is found below, and reported with the name of the feature
         with np.errstate(over="ignore"):
             floats = array.astype("<f4")
         if not np.array_equal(np.isinf(floats), np.isinf(array)):

@@ -1,4 +1,4 @@
-"""Stages that join several elements: batch, padded_batch, bucket_by_length."""
+"""Stages for joining several elements: batch, padded_batch, bucket_by_length."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LARGE = 1 << 20  # bytes of a batch from which on it is copied in a thread
 
 
 class BatchStage(Stage):
-    """Batches of `size` elements, then one of the rest; a batch has the origin of its first element."""
+    """Batches of `size` elements, and a last batch of the rest, with the origins of their first elements."""
 
     def __init__(
         self, context: Context, source: Opens, size: int, drop_remainder: bool, padded: bool, padding: Any = None
@@ -40,7 +40,7 @@ class BatchStage(Stage):
         return 0
 
     async def pull(self, most: int) -> list[Item]:
-        """Return one batch, or errors of the earlier stages."""
+        """Return a batch, or errors of the earlier stages."""
         while True:
             if self._failed:
                 return [self._failed.popleft() for _ in range(min(most, len(self._failed)))]
@@ -76,7 +76,7 @@ class BatchStage(Stage):
                 self._gathered.setdefault(bucket, []).append(item)
 
     async def _batch(self, items: list[Item]) -> Item:
-        """Return the batch of some items, made in a thread if large, or the failure to make one."""
+        """Return the batch of some items, made in a thread if large, or its failure."""
         elements, origin = [value for value, _ in items], items[0][1]
         try:
             if nbytes_of(elements[0]) * len(elements) > _LARGE:

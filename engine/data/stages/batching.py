@@ -99,9 +99,11 @@ def _padded(column: Sequence[Any], padding: Any) -> Array:
     if len({array.shape for array in arrays}) == 1:
         return np.stack(arrays)
     largest = [max(sizes) for sizes in zip(*(array.shape for array in arrays), strict=True)]
+    # NumPy's strings of variable width cannot be filled with 0
     is_text = first.dtype.kind == "T"
     filling = ("" if is_text else 0) if padding is None else padding
     batch = np.full((len(arrays), *largest), filling, first.dtype)
+    # a fast path for sequences, the usual case
     if len(largest) == 1:
         for row, array in zip(batch, arrays, strict=True):
             row[: len(array)] = array
@@ -112,7 +114,7 @@ def _padded(column: Sequence[Any], padding: Any) -> Array:
 
 
 def _arrays(column: Sequence[Any]) -> list[Array] | Array:
-    """Return the arrays of a column, or one array of a column of scalars; DtypeError if dtypes differ."""
+    """Return the arrays of a column, or a single array of a column of scalars; DtypeError if dtypes differ."""
     first = column[0]
     if isinstance(first, (bytes, bytearray)):
         raise DtypeError(
@@ -121,6 +123,7 @@ def _arrays(column: Sequence[Any]) -> list[Array] | Array:
             got=summary(first),
             hint="decode them in a map before",
         )
+    # all at once: NumPy finds the common dtype, and a thousand small arrays take long
     if type(first) in (int, float, bool, str, complex):
         return as_array(list(column))
     if isinstance(first, np.generic) and all(type(each) is type(first) for each in column):
@@ -133,7 +136,7 @@ def _arrays(column: Sequence[Any]) -> list[Array] | Array:
 
 
 def _different(what: str, arrays: Sequence[Array], hint: str) -> ShapeError | DtypeError:
-    """Return the error of a column, with its first array and the first array that differs."""
+    """Return the error of a column, with its first array and the first different array."""
     kind = DtypeError if what == "dtypes" else ShapeError
     other = next(
         each

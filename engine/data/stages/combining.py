@@ -1,4 +1,4 @@
-"""Stages that join pipelines in sequence, in parallel, or nested: repeat, zip, interleave."""
+"""Stages for pipelines in sequence, in parallel, or nested: repeat, zip, interleave."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .stage import Context, Opens, Stage, close_all, count_of
 
 
 class RepeatStage(Stage):
-    """A pipeline that restarts at its end, for `count` epochs in all, or without end if `count` is None."""
+    """A pipeline with restarts at its end, for `count` epochs in all, or without end if `count` is None."""
 
     def __init__(self, context: Context, source: Opens, count: int | None) -> None:
         super().__init__(context)
@@ -23,7 +23,7 @@ class RepeatStage(Stage):
         self._is_empty = True  # so far, in this epoch
 
     async def pull(self, most: int) -> list[Item]:
-        """Return elements of one epoch."""
+        """Return elements of the current epoch."""
         while self._count is None or self._epoch < self._count:
             if self._stage is None:
                 self._open()
@@ -65,7 +65,7 @@ class RepeatStage(Stage):
 
 
 class ZipStage(Stage):
-    """Tuples with one element of each pipeline, until the first pipeline ends."""
+    """Tuples of an element of each pipeline, until the first pipeline ends."""
 
     def __init__(self, context: Context, *inputs: Opens) -> None:
         super().__init__(context, *inputs)
@@ -93,13 +93,13 @@ class ZipStage(Stage):
         return [saved_items(column) for column in self._columns]
 
     def load(self, own: Any) -> None:
-        """Continue with elements that wait for their partners."""
+        """Continue with elements whose partners have not arrived."""
         for column, saved in zip(self._columns, own, strict=True):
             column.extend(restored_items(saved))
 
 
 class _Opened:
-    """A pipeline that the function made of an element, with elements read before their turn."""
+    """A pipeline made by the function, with elements read before their turn."""
 
     __slots__ = ("ahead", "item", "stage")
 
@@ -110,7 +110,7 @@ class _Opened:
 
 
 class InterleaveStage(Stage):
-    """The elements of pipelines that a function makes of elements, `block` of each of `cycle` pipelines in turn.
+    """The elements of pipelines made by a function of elements, `block` of each of `cycle` pipelines in turn.
 
     When a pipeline ends, the next new pipeline takes its place.
     """
@@ -145,6 +145,7 @@ class InterleaveStage(Stage):
                 if failed is not None:
                     return [failed]
             else:
+                # about this pipeline's share of the request: elements ahead of their turn stay in memory
                 await self._read(opened, -(-most // self._cycle))
                 idle = 0
         return found

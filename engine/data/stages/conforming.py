@@ -1,4 +1,4 @@
-"""Conversion of elements to arrays of given dtypes and shapes, or the errors of elements that do not fit."""
+"""Conversion of elements to arrays of given dtypes and shapes, with errors for misfits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Conform:
-    """A function that returns the leaves of an element as arrays of a spec's dtypes and shapes.
+    """A callable for conversion of an element to its leaves as arrays of a spec's dtypes and shapes.
 
     Bytes become vectors of uint8; numbers, strings and lists become arrays.
 
@@ -40,7 +40,7 @@ class Conform:
         return [leaf(value) for leaf, value in zip(self._leaves, self._values(element), strict=True)]
 
     def _values(self, element: Any) -> Any:
-        """Return the leaves of an element in the spec's order, with a fast path for structures of one level."""
+        """Return the leaves of an element in the spec's order, with a fast path for structures of a single level."""
         if self._keys is not None and type(element) is dict and element.keys() == self._skeleton.keys():
             return [element[key] for key in self._keys]
         if self._keys is None and self._is_flat and type(element) is tuple and len(element) == len(self._leaves):
@@ -53,7 +53,7 @@ class Conform:
 
 
 class _Leaf:
-    """A function that returns a value as an array of a spec's dtype and shape."""
+    """A callable for conversion of a value to an array of a spec's dtype and shape."""
 
     __slots__ = ("_dims", "_dtype", "_kind", "_least", "_most", "_spec")
 
@@ -84,7 +84,7 @@ class _Leaf:
         )
 
     def _converted(self, value: Any) -> Array:
-        """Return the array of any other value; DtypeError or ShapeError if it does not fit."""
+        """Return the array of any other value; DtypeError or ShapeError for a misfit."""
         if is_structure(value):
             raise _other_structure(self._spec, value)
         try:

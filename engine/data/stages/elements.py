@@ -1,4 +1,4 @@
-"""Items that travel between the stages of a pipeline: elements with their origins, or failures in their places."""
+"""Items between the stages of a pipeline: elements with their origins, or failures in their places."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CHUNK_BYTES = 1 << 18
 
 
 class Failure:
-    """Placeholder of an element that could not be made; its error is raised at the consumer."""
+    """Placeholder of an element without a value; the error is raised at the consumer."""
 
     __slots__ = ("error",)
 
@@ -38,7 +38,7 @@ def described(origin: Origin) -> str | None:
 
 
 def failure(what: str, number: int, origin: Origin, error: BaseException | None, **fields: Any) -> Failure:
-    """Return the placeholder of an element that failed, whose error names the element."""
+    """Return the placeholder of a failed element, whose error names the element."""
     made = PipelineError(what, element=number, origin=described(origin), **fields)
     made.__cause__ = error
     return Failure(made)
@@ -50,7 +50,7 @@ def first_of(items: deque[Item], most: int) -> list[Item]:
 
 
 class ChunkSize:
-    """Number of elements to request at once: it doubles as long as elements are small and come quickly."""
+    """Number of elements to request at once, doubled as long as elements are small and come quickly."""
 
     __slots__ = ("most",)
 
@@ -58,7 +58,7 @@ class ChunkSize:
         self.most = 1
 
     def learn(self, chunk: list[Item]) -> None:
-        """Adapt the size to a chunk that has arrived, by the bytes of its last element."""
+        """Adapt the size to an arrived chunk, by the bytes of its last element."""
         if not chunk:
             return
         size = nbytes_of(chunk[-1][0])
@@ -84,7 +84,7 @@ def nbytes_of(element: Any) -> int:
 
 @dataclass(frozen=True)
 class Skeleton:
-    """Class, metadata and parts of a container, equal for elements of one structure.
+    """Class, metadata and parts of a container, equal for elements of equal structure.
 
     Attributes
     ----------
@@ -126,7 +126,7 @@ def leaves_of(element: Any) -> list[Any]:
 
 
 def skeleton(element: Any) -> Any:
-    """Return a value that is equal for elements of one structure."""
+    """Return a value to compare structures by: equal for elements of equal structure."""
     kind = kind_of_element(element)
     if kind is None:
         return None

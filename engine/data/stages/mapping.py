@@ -1,4 +1,4 @@
-"""Stages that call a user's function for each element: map and filter."""
+"""Stages with calls of a user's function for each element: map and filter."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LARGEST_JOB = 64
 
 
 class _Job:
-    """Elements whose function calls run elsewhere: one element in a task, or several in a thread."""
+    """Elements whose function calls run elsewhere: a single element in a task, or several in a thread."""
 
     __slots__ = ("future", "items")
 
@@ -32,9 +32,9 @@ class _Job:
 
 
 class ApplyStage(Stage):
-    """Calls of a function for each element, one at a time or `parallel` at the same time; results keep the order.
+    """Calls of a function for elements, in sequence or `parallel` at the same time; results keep the order.
 
-    A plain function is called on the event loop, or in threads if so requested or after a call that took too long.
+    A plain function is called on the event loop, or in threads if so requested or after a call took too long.
 
     Elements are first in `_waiting`, then perhaps in a job, and their results in `_done`. They are numbered in the
     order of arrival; `_number` is the number of the first element without a result.
@@ -73,7 +73,7 @@ class ApplyStage(Stage):
         """Return the output of an element and the function's result, or None for no output."""
 
     async def pull(self, most: int) -> list[Item]:
-        """Return available results, at least one."""
+        """Return available results; wait for the first if there are none."""
         while not self._done:
             if self._jobs or self._feeding is not None or self._elsewhere:
                 if not await self._by_jobs():
@@ -123,8 +123,9 @@ class ApplyStage(Stage):
         return self._unawaited(result, item, number) if type(result) is CoroutineType else result
 
     def _unawaited(self, result: CoroutineType[Any, Any, Any], item: Item, number: int) -> Failure:
-        """Return the failure of a plain function that returned a coroutine, such as a lambda around an async one."""
+        """Return the failure of a plain function whose result is a coroutine, such as a lambda around an async call."""
         name = getattr(self._function, "__qualname__", repr(self._function))
+        # else Python warns of a coroutine that was never awaited
         result.close()
         return self.failure(
             f"{name}, which {self.what} elements, has returned a coroutine",
@@ -152,6 +153,7 @@ class ApplyStage(Stage):
 
     def _finish(self, item: Item, result: Any) -> None:
         self._number += 1
+        # a failure passes through filter and map alike
         made = (result, item[1]) if type(result) is Failure else self.finish(item, result)
         if made is not None:
             self._done.append(made)
@@ -164,7 +166,7 @@ class ApplyStage(Stage):
     # ---- in tasks and threads
 
     async def _by_jobs(self) -> bool:
-        """Wait for the first job and finish all leading jobs that have ended; return False if there is none."""
+        """Wait for the first job and finish all leading jobs with results; return False if there is none."""
         self._advance()
         while not self._jobs or not self._jobs[0].future.done():
             if self._feeding is not None and self._feeding.done():
@@ -184,7 +186,7 @@ class ApplyStage(Stage):
     def _advance(self) -> None:
         """Start jobs and request elements, as far as there is room.
 
-        Besides `parallel` running jobs, as many may have ended and wait for the first, so that one slow call does not
+        Besides `parallel` running jobs, as many may have ended and wait for the first: a single slow call does not
         leave the workers idle.
         """
         if self._closed:
@@ -205,6 +207,7 @@ class ApplyStage(Stage):
     def _ran(self, future: asyncio.Future[Any]) -> None:
         self._running -= 1
         self._advance()
+        # results keep the order: only the first job can wake the pulling task
         if self._jobs and self._jobs[0].future.done():
             self._wake()
 
@@ -213,7 +216,7 @@ class ApplyStage(Stage):
             self._waiter.set_result(None)
 
     def _begin_job(self) -> None:
-        """Start the next job: a task for one element, or a call in a thread for several."""
+        """Start the next job: a task for a single element, or a call in a thread for several."""
         first = self._number + sum(len(job.items) for job in self._jobs)
         count = 1 if self._is_async else min(self._job_size, len(self._waiting))
         items = [self._waiting.popleft() for _ in range(count)]
@@ -237,6 +240,7 @@ class ApplyStage(Stage):
             for number, item in enumerate(items, first)
         ]
         each = (perf_counter() - begun) / len(items)
+        # several threads may write at the same time; any of their estimates will do
         self._job_size = max(1, min(2 * self._job_size, _LARGEST_JOB, int(_JOB_SECONDS / max(each, 1e-7))))
         return results
 
@@ -266,6 +270,7 @@ class ApplyStage(Stage):
 
     async def aclose(self) -> None:
         """End all running calls; threads end with their current call."""
+        # first: callbacks of ending jobs must not start new ones
         self._closed = True
         await end_task(self._feeding)
         for job in self._jobs:

@@ -1,4 +1,4 @@
-"""A stage that runs earlier stages ahead of later ones."""
+"""A stage for running earlier stages ahead of later ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class PrefetchStage(Stage):
         self._room = asyncio.Event()
 
     async def pull(self, most: int) -> list[Item]:
-        """Return available elements, or wait for the first one."""
+        """Return available elements; wait for the first if there are none."""
         while not self._buffer and not self._ended:
             if self._task is not None and self._task.done():
                 task, self._task = self._task, None
@@ -52,6 +52,7 @@ class PrefetchStage(Stage):
                 self._buffer.extend(chunk)
                 self._ended = not chunk
                 self._wake()
+        # even after an error: the pulling task must wake to raise it
         finally:
             self._wake()
 

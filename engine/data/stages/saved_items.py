@@ -26,7 +26,7 @@ def saved_items(items: Iterable[Item]) -> Deferred:
 def _saved(listed: list[Item]) -> dict[str, Any]:
     """Return elements for a file; failures are reduced to their texts.
 
-    Values of one structure are saved leaf by leaf, with the small arrays of a leaf concatenated. Large arrays are
+    Values of equal structure are saved leaf by leaf, with the small arrays of a leaf concatenated. Large arrays are
     neither copied nor changed.
     """
     values = [value for value, _ in listed if type(value) is not Failure]
@@ -43,23 +43,25 @@ def _saved(listed: list[Item]) -> dict[str, Any]:
 
 def _said(failed: Failure) -> dict[str, Any]:
     error = failed.error
+    # without the cause: a user's exception may hold anything
     return {"what": error.what, "number": error.element, "hint": error.hint}
 
 
 def _saved_values(values: list[Any]) -> dict[str, Any]:
-    """Return values as columns of leaves if all have one structure, else as they are."""
+    """Return values as columns of leaves if their structures are equal, else as they are."""
     if values and not any(map(is_structure, values)):
         return {"like": None, "columns": [_saved_column(values)]}
     if not values or any(skeleton(each) != skeleton(values[0]) for each in values[1:]):
         return {"values": values}
     first = values[0]
+    # equal dicts may differ in the order of their keys
     columns = zip(*(leaves_of(in_order_of(first, each)) for each in values), strict=True)
     like = packed(first, iter([None] * len(leaves_of(first))))
     return {"like": like, "columns": [_saved_column(list(column)) for column in columns]}
 
 
 def _saved_column(column: list[Any]) -> dict[str, Any]:
-    """Return the values of a leaf as one array, if they are scalars or small arrays of one dtype."""
+    """Return the values of a leaf as one array, for scalars and small arrays of equal dtype."""
     first = column[0]
     dtypes = {getattr(each, "dtype", None) for each in column}
     kinds = set(map(type, column))

@@ -1,4 +1,4 @@
-"""Stages that pass some elements on: take, skip, shard, ignore_errors; and enumerate, which numbers them, and check."""
+"""Stages for passing some elements on: take, skip, shard, ignore_errors; also enumerate and check."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class SkipStage(CountingStage):
         return await self.inputs[0].pull(most)
 
     def own_state(self) -> Any:
-        """Return the number of skipped elements, and errors that were not yet passed on."""
+        """Return the number of skipped elements, and errors not yet passed on."""
         return {"seen": self._seen, "failed": saved_items(self._failed)}
 
     def load(self, own: Any) -> None:
@@ -89,6 +89,7 @@ class ShardStage(CountingStage):
     async def pull(self, most: int) -> list[Item]:
         """Return the next elements of the shard; request as many elements as contain `most` of them, up to a limit."""
         while chunk := await self.inputs[0].pull(min(most * self._count, _PASSED_OVER)):
+            # index in the chunk of the shard's next element
             first = (self._index - self._seen) % self._count
             self._seen += len(chunk)
             if found := chunk[first :: self._count]:
@@ -148,11 +149,11 @@ class CheckStage(CountingStage):
         self._flat = flat
 
     async def pull(self, most: int) -> list[Item]:
-        """Return arrays, and failures in place of elements that do not fit."""
+        """Return arrays, and failures in place of misfits."""
         return [item if type(item[0]) is Failure else self._checked(item) for item in await self.inputs[0].pull(most)]
 
     def _checked(self, item: Item) -> Item:
-        """Return the item of one element with arrays, or with the failure to conform."""
+        """Return an item with arrays, or with the failure to conform."""
         number, self._seen = self._seen, self._seen + 1
         element, origin = item
         try:

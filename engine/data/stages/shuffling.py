@@ -13,7 +13,7 @@ from .stage import Context, Opens, Stage, count_of
 
 _DRAWN_AT_ONCE = 256
 _ASKED_AT_ONCE = 64
-_WORD, _SIGNIFICAND = 64, 53  # bits of PCG64's random words, and of a float64's significand
+_WORD, _SIGNIFICAND = 64, 53  # bits of PCG64's random words, and of a float64's significand, for exact numbers
 
 
 class Draws:
@@ -26,7 +26,7 @@ class Draws:
 
     def __init__(self, seeds: np.random.SeedSequence, drawn: int = 0) -> None:
         self._bits = np.random.PCG64(seeds)
-        self._bits.advance(drawn)
+        self._bits.advance(drawn)  # in logarithmic time, instead of drawing again
         self._ahead: list[float] = []
         self.drawn = drawn
 

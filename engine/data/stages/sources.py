@@ -21,7 +21,7 @@ from .stage import HELD, QUICKLY, SLICE, Context, Stage, count_of, end_task, is_
 
 
 class IterableStage(Stage):
-    """The elements of an iterable, or of an iterable that a function returns.
+    """The elements of an iterable, or of a function's result.
 
     The state is the number of elements passed on; an iterator with ``state_dict`` and ``load_state_dict`` adds its own.
     """
@@ -57,7 +57,7 @@ class IterableStage(Stage):
         return chunk
 
     async def _begun(self) -> Item | None:
-        """Make the iterator and skip elements of a loaded state; return an error if that fails."""
+        """Make the iterator and skip elements of a loaded state; return an error if this fails."""
         if self._iterator is None and not self._ended:
             try:
                 self._begin()
@@ -67,7 +67,7 @@ class IterableStage(Stage):
         return await self._pass_over() if self._skip and not self._ended else None
 
     async def _pass_over(self) -> Item | None:
-        """Skip the elements that a loaded state counts; return an error if the iterable ends earlier."""
+        """Skip the elements counted by a loaded state; return an error if the iterable ends earlier."""
         failed = None
         while self._skip and not self._ended:
             await self._note_and_gather(min(self._skip, 64))
@@ -76,7 +76,7 @@ class IterableStage(Stage):
             self._items.clear()
             await self.context.clock.breathe()
         left, self._skip = self._skip, 0
-        if left == 0 or (left == 1 and failed is not None and self._has_failed):
+        if left == 0 or (left == 1 and failed is not None and self._has_failed):  # the state ended with this error
             return None
         what = f"the {self.what} of a pipeline has ended {left} elements before the place that it was at"
         hint = "let it give the same elements again"
@@ -89,7 +89,7 @@ class IterableStage(Stage):
         self._gathering = False
 
     def _note(self) -> tuple[Any, int] | None:
-        """Return the iterator's state before it may be busy, and its number of elements so far."""
+        """Return the iterator's state before a wait, during which it is busy, and its number of elements so far."""
         if not self._may_wait or not hasattr(self._iterator, "state_dict"):
             return None
         try:
@@ -102,7 +102,7 @@ class IterableStage(Stage):
         return bool(self._threads)
 
     def _begin(self) -> None:
-        """Make the iterator, with the state that was loaded for it."""
+        """Make the iterator, and load its state if there is one."""
         self._iterator = self._iterate(self._source)
         if self._iterator is self._source and any(self.context.epochs):
             raise GraphError(
@@ -126,7 +126,7 @@ class IterableStage(Stage):
             self._threads = self._take(most) > HELD and self._threads is None
 
     def _take(self, most: int) -> float:
-        """Take elements as long as they come quickly; return the seconds that this took."""
+        """Take elements as long as they come quickly; return the duration in seconds."""
         begun = now = perf_counter()
         first = self._count + len(self._items)
         try:
@@ -142,7 +142,7 @@ class IterableStage(Stage):
         return now - begun
 
     def _fail(self, error: BaseException) -> None:
-        """End the iteration with the error that the iterator raised."""
+        """End the iteration with an error raised by the iterator."""
         self._ended = True
         number = self._count - self._skip + len(self._items)
         what = f"the {self.what} of a pipeline has raised {type(error).__name__}: {error}"
@@ -153,16 +153,16 @@ class IterableStage(Stage):
         """Return the number of elements passed on, and the iterator's state now or when last known."""
         its, since = None, 0
         if self._saved is not None:
-            its, since = self._saved
+            its, since = self._saved  # loaded, and not yet used
         elif self._gathering or self._items or self._skip:
             if self._noted is not None:
-                its, since = self._noted[0], self._count - self._noted[1]
+                its, since = self._noted[0], self._count - self._noted[1]  # the iterator is busy, or ahead
         elif hasattr(self._iterator, "state_dict"):
             its = self._iterator.state_dict()
         return {"count": self._count, "failed": self._has_failed, "iterator": its, "since": since}
 
     def load(self, own: Any) -> None:
-        """Continue after the elements that were passed on."""
+        """Continue after the elements passed on."""
         self._count = self._skip = count_of(own["count"])
         self._saved = None if own["iterator"] is None else (own["iterator"], count_of(own["since"]))
         self._has_failed = bool(own["failed"])
@@ -185,12 +185,12 @@ class IterableStage(Stage):
 
 
 def _begins(source: Any, method: str) -> bool:
-    """Return True if a source is a function that returns an iterable; classes count as functions."""
+    """Return True if a source is a function to call for an iterable; classes count as functions."""
     return isinstance(source, type) or not hasattr(source, method)
 
 
 class AsyncIterableStage(IterableStage):
-    """The elements of an asynchronous iterable, taken on demand by one task of the stage's own."""
+    """The elements of an asynchronous iterable, taken on demand by a single task of the stage's own."""
 
     what = "asynchronous iterable"
 
@@ -312,12 +312,12 @@ def _load(path: str, names: list[str]) -> dict[str, np.ndarray[Any, Any]]:
 
 def _rows(array: np.ndarray[Any, Any], first: int, stop: int) -> list[Any]:
     part = array[first:stop]
-    part.flags.writeable = False
+    part.flags.writeable = False  # a view: the user's own array stays as it is
     return list(part)
 
 
 def _packer(structure: Any) -> Callable[[tuple[Any, ...]], Any]:
-    """Return a function that makes an element of the slices of its leaves."""
+    """Return a function from the slices of leaves to an element."""
     if not is_structure(structure):
         return lambda row: row[0]
     if not any(map(is_structure, parts_of(structure) or [])):
@@ -330,7 +330,7 @@ def _packer(structure: Any) -> Callable[[tuple[Any, ...]], Any]:
 
 
 async def _found(stage: Stage, patterns: tuple[str, ...]) -> tuple[list[str], Item | None]:
-    """Return the files that match patterns, or an empty list and the error."""
+    """Return the files matched by patterns, or an empty list and the error."""
     try:
         return await stage.context.call(matching_files, patterns), None
     except OSError as error:
@@ -355,7 +355,7 @@ def _found_before(patterns: tuple[str, ...], saved: Any) -> list[str] | None:
 
 
 class PathsStage(Stage):
-    """The paths of the files that patterns match."""
+    """The paths of files matched by patterns."""
 
     def __init__(self, context: Context, patterns: tuple[str, ...]) -> None:
         super().__init__(context)
@@ -400,7 +400,7 @@ class RecordsStage(Stage):
         self._taken = 0  # records of the block that were passed on
 
     async def pull(self, most: int) -> list[Item]:
-        """Return records of one block."""
+        """Return records of the current block."""
         await self.context.clock.breathe()
         while self._taken >= len(self._block.records):
             if self._paths is None:
@@ -485,7 +485,7 @@ class RecordsStage(Stage):
 
 
 def as_patterns(files: Any) -> tuple[str, ...]:
-    """Return one or several paths and patterns as text; GraphError for other objects."""
+    """Return a path or pattern, or several, as text; GraphError for other objects."""
     try:
         listed = [files] if isinstance(files, (str, bytes, os.PathLike)) else list(files)
         return tuple(map(os.fsdecode, listed))

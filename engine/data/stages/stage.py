@@ -1,4 +1,4 @@
-"""The interface of the stages of a running pipeline, and helpers that all stages share."""
+"""The interface of the stages of a running pipeline, and their shared helpers."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ class Clock:
         self._rested = perf_counter()
 
     async def breathe(self) -> None:
-        """Yield to the event loop if it has waited for longer than `SLICE`."""
+        """Yield to the event loop after `SLICE` without a pause."""
         if perf_counter() - self._rested > SLICE:
             await asyncio.sleep(0)
             self._rested = perf_counter()
 
 
 class Opens(Protocol):
-    """An object that opens stages: a Dataset."""
+    """An object whose stages can be opened: a Dataset."""
 
     def open_stage(self, context: Context) -> Stage:
-        """Open all stages of the pipeline and return the last one."""
+        """Open all stages of the pipeline and return the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Context:
     epochs : tuple of int
         For each `repeat` around a stage, the number of its epoch.
     iteration : int
-        Number of the iteration over the Dataset that this pipeline runs for.
+        Number of this pipeline's iteration over the Dataset.
     """
 
     threads: Callable[..., LongCall]
@@ -68,7 +68,7 @@ class Context:
     iteration: int = 0
 
     def at_epoch(self, number: int) -> Context:
-        """Return the context of the stages that a `repeat` opens for an epoch."""
+        """Return the context for the stages of an epoch of a `repeat`."""
         return replace(self, epochs=(*self.epochs, number))
 
     def seeds(self, *entropy: int) -> np.random.SeedSequence:
@@ -81,20 +81,21 @@ class Context:
     async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a blocking function in a thread; even when cancelled, wait for the end of the call."""
         call = self.threads(function, *arguments)
+        # a thread may change the stage, so that nothing may follow while it runs
         await until_ended(call)
         return call.result()
 
 
 class Stage:
-    """One stage of a running pipeline, with earlier stages as inputs.
+    """A stage of a running pipeline, with earlier stages as inputs.
 
     At every ``await``, all elements taken from the inputs and not yet passed on are in the stage's fields, because
-    `state` may be called then. One task at a time pulls.
+    `state` may be called then. A single task at a time pulls.
 
     Attributes
     ----------
     line : Source or None
-        The user's line that added the stage.
+        The user's line by which the stage was added.
 
     Parameters
     ----------
@@ -116,7 +117,7 @@ class Stage:
         raise NotImplementedError
 
     def state(self) -> dict[str, Any]:
-        """Return all that determines the remaining elements: tuples, lists and dicts of plain values and arrays."""
+        """Return the state from which a new pipeline continues: tuples, lists and dicts of plain values and arrays."""
         return {
             "stage": type(self).__name__,
             "own": self.own_state(),
@@ -137,7 +138,7 @@ class Stage:
         self.load(state["own"])
 
     def failure(self, what: str, number: int, origin: Origin, error: BaseException | None, **fields: Any) -> Failure:
-        """Return the placeholder of an element that failed, whose error names the element."""
+        """Return the placeholder of a failed element, whose error names the element."""
         return failure(what, number, origin, error, source=self.line, **fields)
 
     def failed_function(self, what: str, function: Any, item: Item, number: int, error: BaseException) -> Failure:
@@ -152,7 +153,7 @@ class Stage:
         )
 
     def own_state(self) -> Any:
-        """Return the state except that of the inputs."""
+        """Return the state of this stage without its inputs."""
         return None
 
     def load(self, own: Any) -> None:
@@ -195,7 +196,7 @@ def is_cancelled() -> bool:
 async def end_task(task: asyncio.Future[Any] | None) -> None:
     """Cancel a task and wait for its end, whatever the outcome; raise a cancellation of the caller afterwards.
 
-    A user's function or generator that is still running after ``Settings.close_seconds`` is left alone.
+    A user's function or generator still running after ``Settings.close_seconds`` is left alone.
     """
     if task is None:
         return
