@@ -1,11 +1,11 @@
-"""The steps of fused operations: one table of what each means, and what the kernels in C and in CUDA C make of it.
+"""The steps of fused operations: a table of their meanings, and of their forms in C and in CUDA C.
 
 A fused operation is a list of steps over registers. Registers are first the inputs, then the constants, then the result
 of each step. All registers have the same rows (the dimensions before the last, ``batch_dims``), and each has a width of
-its own: the last dimension, or 0 for one number. An input that does not have all rows (``has_rows``) is one row, or one
-number, that stands for all rows.
+its own: the last dimension, or 0 for a scalar. An input without all rows (``has_rows`` is false) is a single row, or a
+scalar, repeated for all rows.
 
-A new step is a row of `STEPS`; `tests/kernels/step_cases.py` wants a case for it.
+A new step is a row of `STEPS`, with a case in `tests/kernels/step_cases.py`.
 
 See docs/design/0005-loops-made-fast.md and docs/design/0018-the-house.md.
 """
@@ -21,37 +21,37 @@ import numpy as np
 
 from .elementary.functions import elementary_function
 
-# A step as attributes hold it: its name, the registers that it takes, and, of some moves, columns.
+# A step in attributes: its name, its operand registers, and, for some moves, columns.
 Step = tuple[str, tuple[int, ...], tuple[int, ...]]
-Dims = tuple[Any, ...]  # dimensions of an array, or of a static shape, of which some may be None
-# meaning(xp, operands, columns, batch_dims) gives the result as an array of the library `xp`.
+Dims = tuple[Any, ...]  # dimensions of an array, or of a static shape, whose unknown dimensions are None
+# meaning(xp, operands, columns, batch_dims) returns the result as an array of the library `xp`.
 Meaning = Callable[[Any, Sequence[Any], Sequence[int], Dims], Any]
 
 
 class StepKind(Enum):
-    """How the elements of a step's result come from those of its operands."""
+    """Dependence of the elements of a step's result on those of its operands."""
 
-    ELEMENTWISE = auto()  # each from the elements at its place
-    COMPARE = auto()  # elementwise too, with a result of truth values, which do not leave the fused operation
+    ELEMENTWISE = auto()  # each from the operands' elements at the same place
+    COMPARE = auto()  # elementwise too, with truth values as results, which stay within the fused operation
     REDUCE = auto()  # a column: each element from all elements of its row
-    MOVE = auto()  # each is an element of an operand, at another column
+    MOVE = auto()  # each is an operand's element, at another column
 
 
 class StepCode(Enum):
-    """Which function of `kernels/cpu/steps.pxd` runs a step."""
+    """The function of `kernels/cpu/steps.pxd` that runs a step."""
 
-    APPLY = auto()  # an inner loop: of the step's ufunc, or our own for `where`
+    APPLY = auto()  # an inner loop: of the step's ufunc, or ours for `where`
     SIGMOID = auto()
-    SUM = auto()  # a ufunc's inner loop that joins the elements of each row, beginning with 0
+    SUM = auto()  # a ufunc's inner loop folds each row, starting from 0
     MEAN = auto()
-    EXTREME = auto()  # the same, beginning with the row's first element
+    EXTREME = auto()  # the same, starting from the row's first element
     SLICE = auto()
     CONCAT = auto()
     BROADCAST = auto()
 
 
 class RowLoop(NamedTuple):
-    """A reduction in CUDA C: what each thread of a row begins with, and the struct of `prelude.cu` that joins two."""
+    """A reduction in CUDA C: the initial value of each thread, and the struct of `prelude.cu` for joining two."""
 
     begin: str
     join: str
@@ -59,23 +59,23 @@ class RowLoop(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StepOp:
-    """A step that fused operations may contain.
+    """A step for fused operations.
 
     Attributes
     ----------
     name : str
     arity : int or None
-        Number of operands; None where there may be any number.
+        Number of operands; None for any number.
     kind : StepKind
     numpy : callable
-        Its meaning: ``numpy(xp, operands, columns, batch_dims)`` with `xp` the array library.
+        The step's meaning: ``numpy(xp, operands, columns, batch_dims)`` with `xp` the array library.
     ufunc : str or None
-        The ufunc whose inner loop the C kernel runs. Of a reduction, the ufunc that joins two elements.
+        The ufunc whose inner loop the C kernel runs. For a reduction, the ufunc joins two elements.
     code : StepCode
-        What the C kernel does.
+        The C kernel's function.
     cuda : str or RowLoop or None
-        Of an elementwise step the expression in CUDA C, with ``{}`` for each operand. A move has none: it says which
-        columns are read.
+        For an elementwise step the expression in CUDA C, with ``{}`` for each operand. None for a move, which only
+        changes the columns to read.
     """
 
     name: str
@@ -88,12 +88,12 @@ class StepOp:
 
     @property
     def is_elementwise(self) -> bool:
-        """Whether each element comes from the elements at its place."""
+        """True if each element depends on the operands' elements at the same place only."""
         return self.kind in (StepKind.ELEMENTWISE, StepKind.COMPARE)
 
 
 def _ufunc(name: str, arity: int, cuda: str, kind: StepKind = StepKind.ELEMENTWISE) -> StepOp:
-    """Return the row of a step that is a ufunc, by the ufunc's name."""
+    """Return the row of a step by its ufunc's name."""
     return StepOp(
         name, arity, kind, lambda xp, operands, *_: elementary_function(xp, name)(*operands), name, StepCode.APPLY, cuda
     )
@@ -104,7 +104,7 @@ def _compare(name: str, cuda: str) -> StepOp:
 
 
 def _reduce(name: str, ufunc: str, code: StepCode, cuda: RowLoop) -> StepOp:
-    """Return the row of a reduction, which is a function of array libraries by the same name."""
+    """Return the row of a reduction, a function of the same name in array libraries."""
 
     def meaning(xp: Any, operands: Sequence[Any], *_: Any) -> Any:
         return getattr(xp, name)(operands[0], axis=-1, keepdims=True)
@@ -125,7 +125,7 @@ def _where(xp: Any, operands: Sequence[Any], *_: Any) -> Any:
 
 
 def _slice(xp: Any, operands: Sequence[Any], columns: Sequence[int], _: Dims) -> Any:
-    """Return the columns from the first of `columns` to before the second."""
+    """Return the columns from the first of `columns` up to the second."""
     return operands[0][..., slice(*columns)]
 
 
@@ -135,9 +135,9 @@ def _concat(xp: Any, operands: Sequence[Any], *_: Any) -> Any:
 
 
 def _broadcast(xp: Any, operands: Sequence[Any], columns: Sequence[int], batch_dims: Dims) -> Any:
-    """Return a column, or one number, at all of `columns`."""
+    """Return a column, or a scalar, at all of `columns`."""
     (operand,) = operands
-    if isinstance(operand, np.generic):  # a number of the host, which other libraries do not broadcast
+    if isinstance(operand, np.generic):  # a scalar of the host, which device libraries do not broadcast
         return xp.full((*batch_dims, columns[1]), operand, dtype=operand.dtype)
     return xp.broadcast_to(operand, (*(operand.shape[:-1] or batch_dims), columns[1]))
 
@@ -186,29 +186,29 @@ STEPS = {row.name: row for row in _ROWS}
 
 
 def can_be_register(dims: Dims) -> bool:
-    """Say whether a value of these static dimensions can be made in a fused operation: its width known, none empty."""
+    """Return True if a value of static dimensions may be made in a fused operation: known width, not empty."""
     return bool(dims) and bool(dims[-1]) and 0 not in dims
 
 
 def has_all_rows(dims: Dims, batch_dims: Dims) -> bool:
-    """Say whether an array has all rows of a fused operation; dimensions that are not known count as the same."""
+    """Return True if an array has all rows of a fused operation; unknown dimensions count as equal."""
     return bool(dims) and dims[:-1] == batch_dims
 
 
 def stands_for_all_rows(dims: Dims, batch_dims: Dims) -> bool:
-    """Say whether an array is one row, or one number, that NumPy would repeat for all rows."""
+    """Return True if an array is a single row, or a scalar, to be repeated for all rows."""
     return len(dims) <= len(batch_dims) + 1 and all(d == 1 for d in dims[:-1])
 
 
 def find_batch_dims(inputs: Iterable[tuple[Dims, bool]], otherwise: Dims) -> Dims:
-    """Return the dimensions before the last, from the first input that has all rows.
+    """Return the dimensions before the last, from the first input with all rows.
 
     Parameters
     ----------
     inputs : iterable of (dimensions, bool)
-        Of each input, and whether it has all rows.
+        Dimensions of each input, and whether the input has all rows.
     otherwise : tuple
-        What is known of them where no input has all rows.
+        Result if no input has all rows.
     """
     return next((dims[:-1] for dims, has_rows in inputs if has_rows and dims), otherwise)
 
@@ -220,16 +220,16 @@ def result_width(step: StepOp, widths: Sequence[int], have_rows: Sequence[bool],
     ----------
     step : StepOp
     widths : sequence of int
-        Of its operands, 0 for one number.
+        Widths of the operands, 0 for a scalar.
     have_rows : sequence of bool
-        Whether each operand has all rows.
+        For each operand, True if all rows are present.
     columns : sequence of int
-        Of the step.
+        Columns of the step.
 
     Raises
     ------
     ValueError
-        If the operands do not go together, or the result would not have all rows.
+        If the operands' widths are incompatible, or the result would not have all rows.
     """
     width = _width(step, widths, have_rows, columns)
     if width <= 0:
@@ -238,7 +238,7 @@ def result_width(step: StepOp, widths: Sequence[int], have_rows: Sequence[bool],
 
 
 def _width(step: StepOp, widths: Sequence[int], have_rows: Sequence[bool], columns: Sequence[int]) -> int:
-    """Return the width of a step's result, 0 if the operands do not go together."""
+    """Return the width of a step's result, 0 for incompatible operands."""
     if step.is_elementwise:
         return max(widths) if any(have_rows) and len(set(widths) - {0, 1}) <= 1 else 0
     if step.code is StepCode.BROADCAST:

@@ -1,1 +1,1 @@
-"""What all kernels stand on: values, the tables of a plan, frames, conversion, cost; no memory pool, no numerics."""
+"""Foundations of all kernels: values, plan tables, frames, conversion, cost; no memory pool, no numerics."""

@@ -1,4 +1,4 @@
-"""C kernels; each file registers its own when it is imported."""
+"""C kernels; importing a file registers its kernels."""
 
 from . import (  # noqa: F401
     concat_transpose,

@@ -1,3 +1,3 @@
-"""CUDA C kernels, compiled at run time by NVRTC through the array library: what several launches would do, in one."""
+"""CUDA C kernels, compiled at run time by NVRTC through the array library: one launch instead of several."""
 
-from . import fused, rows  # noqa: F401  # which register their kernels
+from . import fused, rows  # noqa: F401  # register their kernels

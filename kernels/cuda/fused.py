@@ -1,4 +1,4 @@
-"""The kernel of the operation ``Fused``, written for what its inputs turn out to be.
+"""The kernel of the operation ``Fused``, written for the shapes of its inputs.
 
 See docs/design/0017-cuda-kernels.md.
 """
@@ -17,12 +17,12 @@ from .registry import register
 from .writing import NAME, Input, find_widths, has_reductions, is_flat, write_fused
 
 Shape = tuple[int, ...]
-_MOST_SHAPES = 256  # of inputs that are prepared for, before all are forgotten
-_MOST_PARAMETERS = 500  # of 8 bytes, in the 4 KiB that all GPUs have for them
+_MOST_SHAPES = 256  # most sets of input shapes with a kernel, before all are dropped
+_MOST_PARAMETERS = 500  # of 8 bytes each, within the 4 KiB of parameters on all GPUs
 
 
 class Launch(NamedTuple):
-    """A kernel for inputs of certain shapes, and the shapes of its results; None where those are empty."""
+    """A kernel for inputs of certain shapes, and the shapes of its results; no function for empty results."""
 
     function: Function | None
     grid: Grid
@@ -31,18 +31,18 @@ class Launch(NamedTuple):
 
 
 class FusedKernel:
-    """Runs all steps by one kernel.
+    """A kernel for all steps of a fused operation.
 
     Parameters
     ----------
     xp : module
         An array library that compiles CUDA C.
     attrs : mapping
-        Of the operation.
+        Attributes of the operation.
     dtype : dtype
-        Of all arrays.
+        Dtype of all arrays.
     otherwise : callable
-        The kernel for inputs that are not what the operation was made for.
+        The kernel for inputs of unexpected shapes.
     """
 
     takes_scalars = True
@@ -59,7 +59,7 @@ class FusedKernel:
         self._launches: dict[tuple[Shape | None, ...], Launch | None] = {}
 
     def __call__(self, *arrays: Any) -> Any:
-        """Return the results, or the only one.
+        """Return the results, or the only result.
 
         Parameters
         ----------
@@ -82,7 +82,7 @@ class FusedKernel:
         return self._launches[shapes]
 
     def _prepared(self, shapes: tuple[Shape | None, ...]) -> Launch | None:
-        """Return what to launch, None if shapes do not fit the steps, or they are too much for a kernel."""
+        """Return the launch for inputs of some shapes; None for misfits, or too many for a kernel."""
         given = [(shape or (), has_rows) for shape, has_rows in zip(shapes, self._has_rows, strict=True)]
         batch_dims = find_batch_dims(given, self._batch_dims)
         if None in batch_dims or not all(_fits(dims, batch_dims, has_rows) for dims, has_rows in given):
@@ -106,8 +106,8 @@ class FusedKernel:
     def _written(self, inputs: Sequence[Input], widths: Sequence[int], batch_dims: Shape) -> Launch:
         """Write and compile the kernel."""
         rows, widest = math.prod(batch_dims), max(widths)
-        elements = rows * widest  # as many as any array has
-        if is_flat(self._steps, inputs):  # every element is a row
+        elements = rows * widest  # size of the largest array
+        if is_flat(self._steps, inputs):  # each element becomes a row of its own
             inputs = [each._replace(width=min(each.width, 1)) for each in inputs]
             rows, widest = elements, 1
         code = write_fused(self._steps, inputs, self._results)
@@ -117,7 +117,7 @@ class FusedKernel:
 
 
 def _fits(shape: Shape, batch_dims: Shape, has_rows: bool) -> bool:
-    """Say whether an input is what the operation was made for: all rows, or one that stands for all."""
+    """Return True if an input has the expected shape: all rows, or a single row repeated for all."""
     return has_all_rows(shape, batch_dims) if has_rows else stands_for_all_rows(shape, batch_dims)
 
 
@@ -125,6 +125,6 @@ def _fits(shape: Shape, batch_dims: Shape, has_rows: bool) -> bool:
 def _find_fused(
     xp: Any, type: str, attrs: Mapping[str, Any], dtype: np.dtype[Any], otherwise: Callable[..., Any]
 ) -> FusedKernel | None:
-    """Return the kernel of Fused, if all its steps are known here."""
+    """Return the kernel of Fused, or None if a step is unknown here."""
     known = all(name in STEPS for name, *_ in attrs["steps"])
     return FusedKernel(xp, attrs, dtype, otherwise) if known else None

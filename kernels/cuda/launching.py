@@ -1,4 +1,4 @@
-"""Compiles CUDA C by NVRTC through the array library, once for each dtype, and launches what comes of it.
+"""Compilation of CUDA C by NVRTC through the array library, once for each dtype, and grids for launches.
 
 See docs/design/0017-cuda-kernels.md.
 """
@@ -15,9 +15,9 @@ import numpy as np
 from tagloom.base.errors import GraphError
 
 FEW, MANY = 256, 1024  # threads of a block
-WIDE = 2048  # columns of a row from which on many threads work on it
-WIDEST = 1 << 16  # columns of a row that one block should still go along
-MOST_BLOCKS = 1 << 13  # whose threads go on with what is left: more than any device has at once
+WIDE = 2048  # columns of a row from which on a block has MANY threads
+WIDEST = 1 << 16  # most columns of a row for a single block
+MOST_BLOCKS = 1 << 13  # threads loop over the rest: more blocks than any device runs at once
 REALS = {"f": "float", "d": "double"}
 Function = Callable[..., None]
 _Type = np.dtype[Any]
@@ -25,14 +25,14 @@ _FOLDER = Path(__file__).parent
 
 
 class Grid(NamedTuple):
-    """Blocks, and threads of each block: those of a row, and rows."""
+    """Number of blocks, and threads of a block: along a row, and rows."""
 
     blocks: tuple[int]
     threads: tuple[int, int]
 
 
 def can_compile(xp: Any) -> bool:
-    """Say whether an array library compiles CUDA C."""
+    """Return True if an array library compiles CUDA C."""
     return hasattr(xp, "RawModule")
 
 
@@ -43,9 +43,9 @@ def source(name: str) -> str:
 
 
 def options(dtype: _Type, elements: int, grid: Grid) -> tuple[str, ...]:
-    """Return how to compile for arrays of a dtype, of which the largest has so many elements.
+    """Return the compiler options for arrays of a dtype, of which the largest has `elements` elements.
 
-    Products and sums are rounded each for itself, as they are by the operations that a kernel stands for.
+    Products and sums are rounded separately (no fused multiply-add), as by the separate operations of a kernel.
     """
     defined = {"REAL": REALS[dtype.char], "INDEX": _index(elements), "THREADS": math.prod(grid.threads)}
     return (*(f"-D{name}={value}" for name, value in defined.items()), "--fmad=false")
@@ -56,7 +56,7 @@ def _index(elements: int) -> str:
 
 
 def count(number: int, elements: int) -> np.generic:
-    """Return a number as kernels take it that are compiled for so many elements."""
+    """Return a number as an index of kernels for so many elements."""
     return np.uint32(number) if _index(elements) == "unsigned" else np.uint64(number)
 
 
@@ -66,32 +66,33 @@ def find_function(xp: Any, code: str, name: str, dtype: _Type, elements: int, gr
     Raises
     ------
     GraphError
-        If it can not be compiled.
+        If compilation fails.
     """
     return _function(xp, code, name, options(dtype, elements, grid))
 
 
 @functools.lru_cache(1024)
 def _function(xp: Any, code: str, name: str, options: tuple[str, ...]) -> Function:
+    """Return a kernel by name, compiled once per source and options; the cache holds 1024."""
     try:
         return xp.RawModule(code=source("prelude.cu") + code, options=options).get_function(name)  # type: ignore[no-any-return]
     except MemoryError:
         raise
-    except Exception as error:  # CuPy's own, or that it misses NVRTC
+    except Exception as error:  # CuPy's compile error, or an ImportError without NVRTC
         raise GraphError(
-            "a kernel in CUDA C can not be compiled",
+            "a kernel in CUDA C cannot be compiled",
             got=str(error),
             hint="Settings(native=False) computes with the array library's kernels instead",
         ) from error
 
 
 def over_elements(elements: int) -> Grid:
-    """Return a grid whose threads have an element each, or several."""
+    """Return a grid with a thread per element, or for several elements if there are many."""
     return Grid((min(-(-elements // FEW), MOST_BLOCKS),), (FEW, 1))
 
 
 def over_rows(rows: int, width: int) -> Grid:
-    """Return a grid that has as many threads to a row as it has columns, if a block does: a power of two."""
+    """Return a grid with as many threads per row as columns, rounded up to a power of two, within a block."""
     threads = FEW if width <= WIDE else MANY
     lanes = min(threads, 1 << (max(width, 1) - 1).bit_length())
     together = threads // lanes
@@ -99,5 +100,5 @@ def over_rows(rows: int, width: int) -> Grid:
 
 
 def contiguous(xp: Any, arrays: Sequence[Any]) -> list[Any]:
-    """Return arrays as they lie in memory row by row, and scalars as they are."""
+    """Return arrays in row-major order, and scalars unchanged."""
     return [x if isinstance(x, np.generic) else xp.ascontiguousarray(x) for x in arrays]

@@ -1,8 +1,8 @@
-"""Which operations have a kernel in CUDA C, by type and dtype.
+"""Registry of the operations with a kernel in CUDA C, by type and dtype.
 
-As with the kernels in C for CPUs, the definition block of an operation gives its meaning; a kernel computes the same in
-one launch, and leaves to the definition's what it was not made for. The file of a kernel registers what finds it;
-importing this package imports those files.
+As for the C kernels of CPUs, the definition of an operation fixes its meaning; a kernel computes the same in a single
+launch, and leaves unsupported inputs to the definition's kernel. The file of a kernel registers its finder; importing
+this package imports those files.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from .launching import REALS, can_compile
 
 
 class Compiled(Protocol):
-    """A kernel in CUDA C, called with arrays of a library and, where it takes them, NumPy scalars.
+    """A kernel in CUDA C, called with arrays of a library and, if `takes_scalars`, NumPy scalars.
 
     Attributes
     ----------
     takes_scalars : bool
     on_host : frozenset of int or None
-        Of one that chooses for itself which inputs it wants in the host's memory, these; it runs whatever it is given.
+        Numbers of the inputs to pass in the host's memory, for a kernel with a choice of its own, which accepts all
+        inputs; None to follow the operation's definition.
     """
 
     takes_scalars: bool
@@ -39,9 +40,9 @@ _any_dtype: set[str] = set()
 
 
 def register(*types: str, any_dtype: bool = False) -> Callable[[Find], Find]:
-    """Have the decorated function asked for the kernel of operations of these types.
+    """Register the decorated finder for the kernels of operations of some types.
 
-    It is asked about results that float, of one or two words of 4 bytes, unless it is for those of any dtype.
+    The finder is called for floating-point results of 4 or 8 bytes, or with `any_dtype` for all dtypes.
     """
 
     def add(find: Find) -> Find:
@@ -63,17 +64,17 @@ def registered_types() -> frozenset[str]:
 def find_compiled(
     xp: Any, type: str, attrs: Mapping[str, Any], outputs: Sequence[np.dtype[Any]], otherwise: Callable[..., Any]
 ) -> Compiled | None:
-    """Return the compiled kernel of an operation, None if there is none.
+    """Return the compiled kernel of an operation, or None.
 
     Parameters
     ----------
     xp : module
-        The array library whose arrays it takes and gives.
+        The library of the input and output arrays.
     type, attrs
-        Of the operation.
+        Type and attributes of the operation.
     outputs : sequence of dtype
     otherwise : callable
-        Its kernel by definition, with attributes.
+        The definition's kernel, with attributes.
     """
     find = _finders.get(type)
     if find is None or not can_compile(xp) or not (type in _any_dtype or outputs[0].char in REALS):

@@ -1,4 +1,4 @@
-"""Kernels of the operations on rows: softmax, its logarithm, and the cross-entropies."""
+"""Kernels of row operations: softmax, its logarithm, and cross-entropies."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ NAMES = {"Softmax": "softmax", "LogSoftmax": "log_softmax", "SoftmaxCrossEntropy
 
 
 class RowKernel:
-    """A kernel that goes along the last dimension.
+    """A kernel along the last dimension.
 
     Parameters
     ----------
     xp : module
         An array library that compiles CUDA C.
     name : str
-        Of the kernel, in ``rows.cu``.
+        Name of the kernel, in ``rows.cu``.
     dtype : dtype
-        Of all arrays.
+        Dtype of all arrays.
     axis : int
-        Where the operation goes along.
+        Axis of the operation.
     otherwise : callable
-        The kernel for other axes, for rows that are too wide for one block, and for nothing at all.
+        The kernel for other axes, rows too wide for a block, and empty arrays.
     """
 
     takes_scalars = False
@@ -43,7 +43,7 @@ class RowKernel:
         Parameters
         ----------
         *arrays : array of the library
-            Of one shape.
+            Arrays of equal shape.
         """
         shape = arrays[0].shape
         is_last = self._axis in (-1, len(shape) - 1)
@@ -55,14 +55,14 @@ class RowKernel:
 
 
 class SparseKernel:
-    """The cross-entropy of class numbers, which are checked where they are used; the host waits for that.
+    """The cross-entropy of class numbers, checked on the device; the host waits for the result of the check.
 
     Parameters
     ----------
     xp, dtype
-        As of `RowKernel`.
+        As for `RowKernel`.
     otherwise : callable
-        The kernel for what `RowKernel` leaves to it too, and for labels that are wrong: it says so.
+        The kernel for the exceptions of `RowKernel`, and for wrong labels, about which it raises the error.
     """
 
     takes_scalars = False
@@ -77,6 +77,7 @@ class SparseKernel:
             return self._otherwise(labels, logits)
         loss, wrong = self._xp.empty(labels.shape, self._dtype), self._xp.zeros((), np.int32)
         launch(self._xp, f"sparse_{labels.dtype}", [labels, logits], [loss, wrong], self._dtype)
+        # int() waits for the device
         return self._otherwise(labels, logits) if int(wrong) else loss
 
 
@@ -85,7 +86,7 @@ def _has_rows(x: Any) -> bool:
 
 
 def launch(xp: Any, name: str, arrays: Sequence[Any], made: Sequence[Any], dtype: np.dtype[Any]) -> None:
-    """Run a kernel of ``rows.cu`` over the rows of the last of its inputs."""
+    """Run a kernel of ``rows.cu`` over the rows of its last input."""
     size, width = arrays[-1].size, arrays[-1].shape[-1]
     rows = size // width
     grid = over_rows(rows, width)
@@ -95,7 +96,7 @@ def launch(xp: Any, name: str, arrays: Sequence[Any], made: Sequence[Any], dtype
 
 @register(*NAMES)
 def _find_rows(xp: Any, type: str, attrs: Mapping[str, Any], dtype: np.dtype[Any], otherwise: Kernel) -> RowKernel:
-    """Return the kernel of a softmax or of a cross-entropy of probabilities."""
+    """Return the kernel of a softmax, or of a cross-entropy of probabilities."""
     return RowKernel(xp, NAMES[type], dtype, attrs["axis"], otherwise)
 
 

@@ -1,9 +1,9 @@
-"""CUDA C of fused elementwise operations: one function for what an operation ``Fused`` does.
+"""CUDA C of fused elementwise operations: a single function for an operation ``Fused``.
 
-What steps and registers are stands in ``kernels/steps.py``. The columns of a register are cut into pieces where a
-concat below it changes from one operand to the next. So column c of a piece needs one column of each operand, and one
-thread computes it for all pieces of one length: of an LSTM's gates, all that belongs to a unit. Nothing is kept between
-threads but the result of a reduction; what is needed on both sides of one is computed again.
+Steps and registers are defined in ``kernels/steps.py``. The columns of a register are cut into pieces where a concat
+among its inputs changes to the next operand. So column c of a piece depends on a single column of each operand, and one
+thread computes column c for all pieces of equal length: of an LSTM's gates, everything for a unit. Threads share only
+the results of reductions; values needed both before and after a reduction are computed twice.
 
 See docs/design/0017-cuda-kernels.md.
 """
@@ -21,16 +21,16 @@ NAME = "fused"
 
 
 class Input(NamedTuple):
-    """What one input is.
+    """Description of an input.
 
     Attributes
     ----------
     width : int
-        Its last dimension; 0 for one number.
+        The last dimension; 0 for a scalar.
     has_rows : bool
-        Whether it has all rows. If not, it has one for all.
+        True if all rows are present, False for a single row repeated for all.
     is_value : bool
-        Whether the number itself is given, not where it is.
+        True if the scalar is passed by value, not by address.
     """
 
     width: int
@@ -39,14 +39,14 @@ class Input(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Some columns of a register: in a loop over them, or the first as a number of the row.
+    """Some columns of a register: a loop over columns, or a scalar of the row.
 
     Attributes
     ----------
     register, start : int
-        Which, and the column that it begins with.
+        The register, and the first column.
     is_row : bool
-        Whether it is one number, the same for all threads of a row.
+        True for a scalar shared by all threads of a row.
     """
 
     register: int
@@ -55,12 +55,12 @@ class Piece(NamedTuple):
 
 
 def find_widths(steps: Sequence[Step], inputs: Sequence[Input]) -> list[int]:
-    """Return the width of each register: first the inputs, then one for each step.
+    """Return the width of each register: first the inputs, then the results of the steps.
 
     Raises
     ------
     ValueError
-        If the operands of a step do not go together.
+        If the operands of a step are incompatible.
     """
     widths = [each.width for each in inputs]
     have_rows = [each.has_rows for each in inputs] + [True] * len(steps)
@@ -71,36 +71,38 @@ def find_widths(steps: Sequence[Step], inputs: Sequence[Input]) -> list[int]:
 
 
 def has_reductions(steps: Sequence[Step]) -> bool:
-    """Say whether the threads of a row work together."""
+    """Return True if the threads of a row cooperate in a reduction."""
     return any(STEPS[name].kind is StepKind.REDUCE for name, *_ in steps)
 
 
 def is_flat(steps: Sequence[Step], inputs: Sequence[Input]) -> bool:
-    """Say whether rows do not matter: elements at the same places of inputs of one width become one."""
+    """Return True if rows do not matter: all operations are elementwise, on inputs of equal width with all rows."""
     elementwise = all(STEPS[name].is_elementwise for name, *_ in steps)
     widths = {each.width for each in inputs if each.width}
     return elementwise and len(widths) == 1 and all(each.has_rows for each in inputs if each.width)
 
 
 def write_fused(steps: Sequence[Step], inputs: Sequence[Input], results: Sequence[int], inside: bool = False) -> str:
-    """Return CUDA C of the function ``fused(rows, inputs..., results...)``; it wants what is in ``prelude.cu``.
+    """Return CUDA C of the function ``fused(rows, inputs..., results...)``, to be compiled after ``prelude.cu``.
 
     Parameters
     ----------
-    steps : sequence of (name, registers it takes, columns)
-        As the attribute of the operation.
+    steps : sequence of (name, operand registers, columns)
+        The attribute of the operation.
     inputs : sequence of Input
-        The first registers; constants among them.
+        The first registers, including constants.
     results : sequence of int
-        Registers that are written out.
+        Registers to write to memory.
     inside : bool
-        Whether it is not a kernel but a function of one, ``NAME<T>``, which all threads of its only block call: others
-        of its instructions write what this one reads.
+        True to write a device function ``NAME<T>`` instead of a kernel. All threads of a kernel's only block call the
+        function; as other instructions write its inputs, pointers are not declared ``__restrict__``.
     """
     return _Writer(steps, inputs, results, inside).write()
 
 
 class _Writer:
+    """The CUDA C of one fused operation while it is written."""
+
     def __init__(self, steps: Sequence[Step], inputs: Sequence[Input], results: Sequence[int], inside: bool) -> None:
         self.inside = inside
         self.steps = steps
@@ -109,9 +111,10 @@ class _Writer:
         self.widths = find_widths(steps, inputs)
         self.cuts = self._all_cuts()
         self.lines: list[str] = []
-        self.row: dict[Piece, str] = {}  # what is known of the row, and its name
+        self.row: dict[Piece, str] = {}  # names of the row's scalars that are computed
 
     def write(self) -> str:
+        """Return the text of the function."""
         loops = self._by_length(enumerate(self.results))
         if has_reductions(self.steps):
             self.lines = ["EACH_ROW(r, rows) {"]
@@ -133,7 +136,7 @@ class _Writer:
         yield from (f"T* {alone}y{k}" for k in range(len(self.results)))
 
     def _all_cuts(self) -> list[list[int]]:
-        """Return for each register the columns at which its pieces begin, and its width."""
+        """Return the first columns of the pieces of each register, followed by its width."""
         found = [[0, max(each.width, 1)] for each in self.inputs]
         for at, (name, operands, columns) in enumerate(self.steps, len(self.inputs)):
             step, width = STEPS[name], max(self.widths[at], 1)
@@ -142,17 +145,18 @@ class _Writer:
                 inner = (b - columns[0] for b in found[operands[0]])
             elif step.code is StepCode.CONCAT:
                 inner = (start + b for start, i in self._side_by_side(operands) for b in found[i])
+            # reductions and broadcasts read no column at the same place: they need no inner cuts
             elif step.is_elementwise:
                 inner = (b for i in operands if self.widths[i] == width for b in found[i])
             found.append(sorted({0, width, *(b for b in inner if 0 < b < width)}))
         return found
 
     def _side_by_side(self, operands: Sequence[int]) -> Iterator[tuple[int, int]]:
-        """Yield each operand of a concat behind the column where it begins."""
+        """Yield the first column of each operand of a concat, with the operand."""
         return zip(accumulate((self.widths[i] for i in operands), initial=0), operands)
 
     def _by_length(self, registers: Iterable[tuple[int, int]]) -> dict[int, list[tuple[int, Piece]]]:
-        """Return the pieces of numbered registers by their length, each behind the number."""
+        """Return the pieces of numbered registers by length, each with its register's number."""
         found: dict[int, list[tuple[int, Piece]]] = defaultdict(list)
         for number, register in registers:
             for start, stop in pairwise(self.cuts[register]):
@@ -160,7 +164,7 @@ class _Writer:
         return found
 
     def _add_flat_loop(self, length: int, pieces: list[tuple[int, Piece]]) -> None:
-        """Compute and store pieces where each thread does a column of all of them."""
+        """Compute and store pieces of equal length, a column of all of them per thread."""
         self.row = {}
         self.lines.append(f"EACH_ELEMENT(i, rows * {length}) {{")
         self.lines.append(f"Index r = i / {length}, c = i % {length};" if length > 1 else "Index r = i;")
@@ -168,7 +172,7 @@ class _Writer:
         self.lines += [*computed, *map(self._stored, pieces, names), "}"]
 
     def _add_loop(self, length: int, pieces: list[tuple[int, Piece]], used: Callable[..., str]) -> None:
-        """Compute pieces of a row and use them, where the threads of the row do some columns each."""
+        """Compute and use pieces of a row, whose columns are distributed over the threads of the row."""
         computed, names = self._computed([piece for _, piece in pieces])
         self.lines += [f"EACH_COLUMN(c, {length}) {{", *computed, *map(used, pieces, names), "}"]
 
@@ -177,7 +181,7 @@ class _Writer:
         return f"y{k}[{_index(self.widths[register], True, start, is_row)}] = {name};"
 
     def _computed(self, pieces: list[Piece]) -> tuple[list[str], list[str]]:
-        """Return lines that compute pieces, and their names; what is the same in all columns is added to the row."""
+        """Return lines to compute pieces, and their names; scalars of the row are added to the row instead."""
         lines: list[str] = []
         names: dict[Piece, str] = {}
         both = ChainMap(names, self.row)
@@ -190,10 +194,11 @@ class _Writer:
         return lines, [both[piece] for piece in pieces]
 
     def _needed(self, pieces: Iterable[Piece]) -> list[Piece]:
-        """Return pieces and all that they are computed from, in that order, but for what reductions need."""
+        """Return pieces and all their inputs in order of computation, excluding the inputs of reductions."""
         needed: dict[int, set[Piece]] = defaultdict(set)
         for piece in pieces:
             needed[piece.register].add(piece)
+        # operands have smaller numbers than results, so that one pass backwards finds all
         for register in range(len(self.widths) - 1, -1, -1):
             for piece in needed[register]:
                 for operand in self._operands(piece):
@@ -201,7 +206,7 @@ class _Writer:
         return [piece for register in sorted(needed) for piece in sorted(needed[register])]
 
     def _operands(self, piece: Piece) -> list[Piece]:
-        """Return what a piece is made from at once."""
+        """Return the immediate inputs of a piece."""
         if piece.register < len(self.inputs):
             return []
         name, operands, columns = self.steps[piece.register - len(self.inputs)]
@@ -219,7 +224,7 @@ class _Writer:
         return Piece(register, 0 if is_one else start, is_row or is_one)
 
     def _named(self, piece: Piece, names: Mapping[Piece, str]) -> tuple[list[str], str]:
-        """Return lines that compute a piece, none if that needs none, and what it is called."""
+        """Return lines to compute a piece, perhaps none, and the piece's name."""
         at = piece.register - len(self.inputs)
         if at < 0 and self.inputs[piece.register].is_value:
             return [], f"x{piece.register}"
@@ -239,7 +244,7 @@ class _Writer:
         return [f"{kind} {name} = {step.cuda.format(*operands)};"], name
 
     def _reduced(self, step: StepOp, loop: RowLoop, register: int, name: str) -> str:
-        """Add the loops of a reduction to the row; return the line that ends it."""
+        """Add the loops of a reduction to the row; return the final line."""
         begin, join = loop
         self.lines.append(f"T {name}_own = {begin};")
         for length, pieces in self._by_length([(0, register)]).items():
@@ -249,7 +254,7 @@ class _Writer:
 
 
 def _indented(lines: Iterable[str]) -> str:
-    """Return C with each line as far in as it has open braces before it."""
+    """Return C with each line indented by the number of open braces."""
     text, depth = "", 0
     for line in lines:
         depth -= line == "}"
@@ -259,7 +264,7 @@ def _indented(lines: Iterable[str]) -> str:
 
 
 def _index(width: int, has_rows: bool, start: int, is_row: bool) -> str:
-    """Return C of where a column is that begins a piece, or (not `is_row`) is `c` behind."""
+    """Return C of the index of a piece's first column, or (not `is_row`) of column `c` of the piece."""
     row = ("r" if width <= 1 else f"r * {width}") if has_rows else ""
     columns = [str(start) if start else "", "c" if width > 1 and not is_row else ""]
     return " + ".join(filter(None, [row, *columns])) or "0"

@@ -1,1 +1,1 @@
-"""Elementary functions, where our own are faster than NumPy's."""
+"""Elementary functions, where ours are faster than NumPy's."""

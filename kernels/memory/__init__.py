@@ -1,1 +1,1 @@
-"""The memory of a device: the pool that array data comes from, its counts and limit, and saved values that may move."""
+"""Device memory: the pool for array data, its counts and limit, and saved values that may move."""

@@ -1,7 +1,7 @@
-"""What a region of operations is as a program: registers, and instructions that follow one another.
+"""Regions of operations as programs: registers, and a sequence of instructions.
 
-`NativeProgram` is data, made by ``engine/compile/native``; ``kernels/native/compiled.pyx`` gives it a form in C. See
-docs/design/0025-native-loops.md.
+`NativeProgram` is data, made by ``engine/compile/native``; ``kernels/native/compiled.pyx`` translates programs to C
+structs. See docs/design/0025-native-loops.md.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from typing import Any
 
 import numpy as np
 
-MOST_BYTES = 1 << 13  # of a value that a cluster takes or computes; copies of larger ones cost what tokens do
+MOST_BYTES = 1 << 13  # of a value in a cluster: copies of larger values cost as much as tokens save
 
 
 class Code(IntEnum):
-    """What an instruction does.
+    """Kind of an instruction.
 
-    COMPUTE: an operation. MOVE: give registers the values of others, all at once; the first time it runs it decides on
-    the shapes of what it gives. COUNT: add one to an int64. JUMP, UNLESS: go on at the target, always or if the input
-    is false. SELECT: go on at the target that the input numbers, or at the last; a bool numbers two. PUSH: write a
-    value to the slot of a series that an integer numbers. READ: give what is in the slot of a series that an integer
-    numbers; where there is nothing, zeros of the shape that a third input is, if there is one. ADD_PRODUCT: add the
-    product of two matrices, the first transposed, to a ProductSum. GET, PUT: read or write the element of a TensorArray
-    that an integer numbers. NEST: write the slots of a series from one number to another, as a series, to the slot of
-    another that a count numbers. READ_NESTED: as READ, of the series that is in the slot that the second input numbers.
+    COMPUTE: an operation. MOVE: copy values between registers, all at once; the first run fixes the shapes of the
+    outputs. COUNT: add one to an int64. JUMP, UNLESS: continue at the target, always or if the input is false. SELECT:
+    continue at the target numbered by the input, or at the last target; a bool chooses between two. PUSH: write a value
+    to the slot of a series numbered by an integer. READ: read the slot of a series numbered by an integer; an empty
+    slot reads as zeros of the shape in a third input, if present. ADD_PRODUCT: add the product of two matrices, the
+    first transposed, to a ProductSum. GET, PUT: read or write the element of a TensorArray numbered by an integer.
+    NEST: write a range of slots of a series, as a series of its own, to the slot of another series numbered by a count.
+    READ_NESTED: READ from the series in the slot numbered by the second input.
     """
 
     COMPUTE = 0
@@ -46,20 +46,20 @@ class Code(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Computation:
-    """An operation that an instruction computes.
+    """An operation for a COMPUTE instruction.
 
     Attributes
     ----------
     name, type : str
-        Of the operation in the user's graph.
+        Name and type of the operation in the user's graph.
     attrs : mapping
-        Its attributes.
+        The operation's attributes.
     ufunc : str or None
-        The NumPy ufunc that it is.
+        The equivalent NumPy ufunc.
     shape_only : bool
-        Whether the result depends on the shape of its input alone.
+        True if the result depends on the input's shape alone.
     reads : tuple of int
-        Inputs of which a kernel must know the values before it can say what it will do.
+        Inputs whose values a kernel needs for its plan.
     """
 
     name: str
@@ -71,39 +71,39 @@ class Computation:
     stateful: bool = field(default=False, init=False)
 
     def to_attribute(self) -> tuple[Any, ...]:
-        """Return the computation as tuples, strings and what its attributes are."""
+        """Return the computation as tuples, strings and attribute values."""
         return self.name, self.type, tuple(self.attrs.items()), self.ufunc, self.shape_only, self.reads
 
     @classmethod
     def from_attribute(cls, attribute: tuple[Any, ...]) -> Computation:
-        """Return the computation that tuples stand for."""
+        """Return the computation of an attribute."""
         name, type_, attrs, *rest = attribute
         return cls(name, type_, dict(attrs), *rest)
 
 
 @dataclass(slots=True)
 class Instruction:
-    """One step of a program.
+    """An instruction of a program.
 
     Attributes
     ----------
     code : Code
     inputs, outputs : tuple of int
-        Registers; of a MOVE as many of both.
+        Registers; a MOVE has equally many inputs and outputs.
     last : tuple of bool
-        For each input, whether nothing reads the register's value after this.
+        For each input, True if the register's value is not read again.
     targets : tuple of int
-        Instructions.
+        Numbers of instructions.
     computation : Computation or None
-        Of a COMPUTE.
+        Operation of a COMPUTE.
     name : str
-        Of the operation that it comes from, where that shows.
+        Name of the original operation, if used in errors or statistics.
     is_maybe : bool
-        Of a READ, whether there may be nothing in the slot; then nobody looks at what it gives.
+        For a READ, True if the slot may be empty; then the output is not used.
     is_last : bool
-        Of a READ, whether it is the only one of the slot, which may then be released.
+        For a READ, True if no other READ has the slot, which may then be released.
     shape : tuple of int or None
-        Of what a GET gives, if that is known.
+        Shape of a GET's output, if known.
     """
 
     code: Code
@@ -125,7 +125,7 @@ class Instruction:
 
     @classmethod
     def from_attribute(cls, attribute: tuple[Any, ...]) -> Instruction:
-        """Return the instruction that tuples stand for."""
+        """Return the instruction of an attribute."""
         code, inputs, outputs, last, targets, computation, *rest = attribute
         made = None if computation is None else Computation.from_attribute(computation)
         return cls(Code[code], inputs, outputs, last, targets, made, *rest)
@@ -138,25 +138,25 @@ class NativeProgram:
     Attributes
     ----------
     name : str
-        Of the operation that owns the region.
+        Name of the region's operation.
     registers : tuple of (str, numpy.dtype or None)
-        Name and dtype of each; None for a series, or another object.
+        Name and dtype of each register; no dtype for a series, or another object.
     inputs, outputs : tuple of int
-        Registers that come from outside, and those that are results.
+        Registers with the arguments, and with the results.
     constants : mapping of int to numpy.ndarray
         Registers with the same value in all runs.
     trips : tuple of (int, int, int) or None
-        How often the outermost loop runs, about, if that is known when it begins: registers with the initial value and
-        the limit of a counter, and by how much it changes.
+        Source of the approximate trip count of the outermost loop, if known at its start: registers with the initial
+        value and the limit of a counter, and the counter's increment.
     instructions : tuple of Instruction
-        The program ends behind the last one.
+        The program ends after the last instruction.
     reuse : bool
-        Whether a result may lie where an input lay that nothing reads any more.
+        True if a result may take over the memory of an input after its last use.
     compile_after : float or None
-        Seconds that the program runs step by step before it is compiled; None for never.
+        Seconds of interpretation before the program is compiled; None for never.
     is_cluster : bool
-        Whether it has no loop, and a run is kept for other inputs of the same shapes, which are copied to memory of its
-        own.
+        True for a program without a loop, whose run is reused for inputs of the same shapes; the inputs are copied to
+        the run's own memory.
     """
 
     name: str
@@ -189,7 +189,7 @@ class NativeProgram:
 
     @classmethod
     def from_attribute(cls, attribute: tuple[Any, ...]) -> NativeProgram:
-        """Return the program that an attribute stands for."""
+        """Return the program of an attribute."""
         name, registers, inputs, outputs, constants, instructions, trips, *rest = attribute
         return cls(
             name,
@@ -203,7 +203,7 @@ class NativeProgram:
         )
 
     def to_text(self) -> str:
-        """Return the program as text, one instruction a line."""
+        """Return the program as text, with an instruction per line."""
         return "\n".join(self._lines())
 
     def __str__(self) -> str:
@@ -222,6 +222,7 @@ class NativeProgram:
         yield f"  return {self._names(self.outputs)}"
 
     def _text(self, each: Instruction) -> str:
+        """Return an instruction as text."""
         inputs, outputs = self._names(each.inputs), self._names(each.outputs)
         if each.computation is not None:
             return f"{outputs} = {each.computation.type}({inputs})"

@@ -1,4 +1,4 @@
-"""Native programs as CUDA C: a loop whose operations only compute is one kernel, launched once."""
+"""Native programs in CUDA C: a loop of pure operations is one kernel, launched once."""
 
 from . import (  # noqa: F401  which register emitters, instructions, and the kernel
     arrays,

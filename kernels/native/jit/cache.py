@@ -1,9 +1,9 @@
-"""Compiled code on disk, so that another process need not compile it again.
+"""Compiled code on disk, for reuse by other processes.
 
-The directory is ``$TAGLOOM_CACHE``, or ``tagloom`` in ``$XDG_CACHE_HOME`` or ``~/.cache``; with an empty
-``$TAGLOOM_CACHE`` nothing is kept. A file is named by all that its code depends on, and holds a digest of that name and
-the code. What was cut off, changed, renamed, or is another user's is not loaded. Files appear whole, so that any number
-of threads and processes may share a directory.
+The directory is ``$TAGLOOM_CACHE``, or ``tagloom`` in ``$XDG_CACHE_HOME`` or ``~/.cache``; an empty ``$TAGLOOM_CACHE``
+disables the cache. A file's name is a digest of everything its code depends on; the file holds a digest of name and
+code. Truncated, changed or renamed files, and files of other users, are not loaded. Files appear whole by renaming, so
+that any number of threads and processes may share a directory.
 """
 
 from __future__ import annotations
@@ -15,34 +15,34 @@ import os
 import tempfile
 from pathlib import Path
 
-MOST_FILES = 512  # the oldest go
+MOST_FILES = 512  # beyond, the oldest files are removed
 
 _MAGIC = b"tagloom object 1\n"
 _logger = logging.getLogger("tagloom")
 
 
 def directory() -> Path | None:
-    """Return where code is kept, or None if it is not."""
+    """Return the directory of the cache, or None if disabled."""
     given = os.environ.get("TAGLOOM_CACHE")
     if given is not None:
         return Path(given) if given else None
-    with contextlib.suppress(RuntimeError):  # nobody's home
+    with contextlib.suppress(RuntimeError):  # this user has no home directory
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tagloom"
     return None
 
 
 def key_of(*parts: str) -> str:
-    """Return the name of code that depends on some texts."""
+    """Return a digest of texts, as the name of code that depends on them."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 def load(key: str) -> bytes | None:
-    """Return the code of a name; None if it is not there, or not as it was stored by this user."""
+    """Return the code of a name; None unless present, intact and written by this user."""
     folder = directory()
     if folder is None:
         return None
     try:
-        # At each look at the file others may take the interpreter's lock, so there are few.
+        # Each system call releases the interpreter's lock, so that there are few.
         handle = os.open(folder / f"{key}.o", os.O_RDONLY)
         try:
             found = os.fstat(handle)
@@ -58,7 +58,7 @@ def load(key: str) -> bytes | None:
 
 
 def store(key: str, code: bytes) -> None:
-    """Keep code; where that is not possible, it is not kept."""
+    """Write code to the cache; if impossible, log a debug message."""
     folder = directory()
     if folder is None:
         return
@@ -82,12 +82,12 @@ def _digest(key: str, code: bytes) -> bytes:
 
 
 def _is_ours(found: os.stat_result) -> bool:
-    """Whether a file is this user's, and nobody else may write to it."""
+    """Return True if a file belongs to this user, and no other user may write to it."""
     return not hasattr(os, "getuid") or (found.st_uid == os.getuid() and not found.st_mode & 0o022)
 
 
 def _drop_oldest(folder: Path) -> None:
-    """Remove files where there are too many; others may do so at the same time."""
+    """Remove the oldest files if there are too many; other processes may do the same."""
     files = [entry for entry in os.scandir(folder) if entry.name.endswith((".o", ".new"))]
     if len(files) <= MOST_FILES:
         return
@@ -95,6 +95,7 @@ def _drop_oldest(folder: Path) -> None:
     for entry in files:
         with contextlib.suppress(OSError):
             ages.append((entry.stat().st_mtime, entry.path))
+    # down to three quarters, so that the next stores need not remove any
     for _, path in sorted(ages)[: len(ages) - MOST_FILES * 3 // 4]:
         with contextlib.suppress(OSError):
             os.unlink(path)

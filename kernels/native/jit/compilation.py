@@ -1,4 +1,4 @@
-"""Machine code for the steps of runs, by LLVM, which is an extra: ``pip install tagloom[jit]``."""
+"""Machine code for the steps of runs, by LLVM, an extra: ``pip install tagloom[jit]``."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _compiling = Hold(10.0)
 
 
 class Level(NamedTuple):
-    """How much LLVM does.
+    """An optimization level of LLVM.
 
     Attributes
     ----------
     name : str
     passes : tuple of str
-        Of its passes those that matter here: the others would find little, and take three quarters of the time.
+        The useful passes of LLVM: all others find little, and take three quarters of the time.
     code : int
-        Of what selects instructions: 0 is quick.
+        Level of the code generator; 0 is quick.
     """
 
     name: str
@@ -44,23 +44,23 @@ FULL = Level("fully", ("sroa", "instruction_combine", "simplify_cfg"), 2)
 
 
 class Compilation:
-    """The code for runs with one signature: not there yet, there, or never.
+    """The code for runs with one signature: pending, ready, or impossible.
 
-    The first code is made in a fifth of the time, and runs until the other is there.
+    The first code is compiled in a fifth of the time, and runs until the optimized code is ready.
 
     Parameters
     ----------
     name : str
-        Of the loop.
+        Name of the loop.
     steps : list of ListedStep
     layout : Layout
 
     Attributes
     ----------
     address : int
-        Of the code; 0 until it is there.
+        Address of the code; 0 until ready.
     is_over : bool
-        Whether there will be no other.
+        True if no further code will come.
     """
 
     def __init__(self, name: str, steps: list[ListedStep], layout: Layout) -> None:
@@ -70,12 +70,12 @@ class Compilation:
         self._steps = steps
         self._layout = layout
         self._key: str = ""
-        self._text: str | None = None  # of the module, while it is wanted
-        self._seconds: float = 0.0  # that it took so far
-        self._libraries: list[Any] = []  # own the code, which may run
+        self._text: str | None = None  # text of the module until the last compilation
+        self._seconds: float = 0.0  # duration so far
+        self._libraries: list[Any] = []  # own the code, which may be running
 
     def begin(self, at_once: bool) -> None:
-        """Compile, now and fully, or on a thread of the event loop's."""
+        """Compile fully now, or on a thread of the event loop."""
         if at_once:
             self.compile(FULL)
         else:
@@ -83,10 +83,10 @@ class Compilation:
             _lines.setdefault(loop, _Line()).add(self, loop)
 
     def compile(self, level: Level) -> None:
-        """Load the code, or compile it at a level; if that fails, the steps are walked over as before.
+        """Load the code, or compile it at a level; after a failure, the steps are interpreted as before.
 
-        A process that was forked while a thread of its parent compiled, for longer than a fork waits, never gets the
-        locks of LLVM and of its modules: it walks over the steps.
+        If a process is forked while a thread of its parent compiles, for longer than a fork waits, LLVM's locks and
+        those of its modules stay locked in the child: the child interprets the steps.
         """
         if _compiling.was_broken:
             self.is_over = True
@@ -95,6 +95,8 @@ class Compilation:
             self._compile(level)
 
     def _compile(self, level: Level) -> None:
+        """Load the code from the disk cache, or write, compile, link and store it; log a failure."""
+        # the logged duration includes earlier levels
         begun = time.perf_counter() - self._seconds
         try:
             if self._text is None:
@@ -111,23 +113,23 @@ class Compilation:
             if self.is_over:
                 cache.store(self._key, code)
         except Exception:
-            _logger.warning("%s can not be compiled and runs step by step", self._name, exc_info=True)
+            _logger.warning("%s cannot be compiled and runs step by step", self._name, exc_info=True)
             self.is_over = True
         if self.is_over:
             self._text = None
         self._seconds = time.perf_counter() - begun
 
     def _take(self, code: bytes, begun: float, how: str) -> None:
-        """Have runs use some code from now on."""
+        """Link some code, for use by runs from now on."""
         self._libraries.append(_linker.link(code))
         self.address = self._libraries[-1]["run"]
         _logger.debug("%s %s in %.4f s", self._name, how, time.perf_counter() - begun)
 
 
 class _Line:
-    """What an event loop waits for to be compiled: one after the other on one of its threads, first codes first.
+    """The compilations of an event loop, in sequence on one of its threads, quick ones first.
 
-    On several threads they would wait for each other: LLVM, as Python calls it, and Python itself take one at a time.
+    Several threads would only wait for each other: llvmlite and Python take one thread at a time.
     """
 
     def __init__(self) -> None:
@@ -136,18 +138,18 @@ class _Line:
         self._is_busy = False
 
     def add(self, compilation: Compilation, loop: asyncio.AbstractEventLoop) -> None:
-        """Have something compiled."""
+        """Queue a compilation."""
         with self._lock:
             self._waiting[QUICK].append(weakref.ref(compilation))
             begins, self._is_busy = not self._is_busy, True
         if begins:
             try:
                 loop.run_in_executor(None, self._work)
-            except RuntimeError:  # the event loop has let go of its threads: there is little left to run
+            except RuntimeError:  # the event loop has shut its executor down and will end soon
                 self._is_busy, compilation.is_over = False, True
 
     def _work(self) -> None:
-        """Compile all that anybody still has."""
+        """Compile all queued compilations that are still referenced."""
         while True:
             with self._lock:
                 level = QUICK if self._waiting[QUICK] else FULL
@@ -159,7 +161,7 @@ class _Line:
                 compilation.compile(level)
                 if not compilation.is_over:
                     self._waiting[FULL].append(weakref.ref(compilation))
-                del compilation  # unless somebody else has it, it goes now
+                del compilation  # a compilation without other references is freed now
 
 
 _lines: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Line] = weakref.WeakKeyDictionary()
@@ -172,7 +174,7 @@ def _text_of(what: Any) -> str:
 
 @cache_result
 def _names_of(dtype: Any) -> tuple[str, str]:
-    """Return what tells a dtype from others; NumPy makes its name up each time."""
+    """Return the names that identify a dtype, cached because NumPy computes them each time."""
     return dtype.str, dtype.name
 
 
@@ -194,9 +196,9 @@ def build(text: str, level: Level = FULL) -> bytes:
 
 
 class _Linker:
-    """What puts object files into memory, the same for many: to begin one takes longer than what it does for a code.
+    """Linker of object files into memory, shared because its start takes longer than linking a code.
 
-    One remembers the names of all that it has linked, 10 KB each, so that after some there is another.
+    A linker keeps the names of all linked codes, 10 KB each, and is therefore replaced after `MOST` codes.
     """
 
     MOST = 64
@@ -207,7 +209,7 @@ class _Linker:
         self._linked: int = 0
 
     def link(self, code: bytes) -> Any:
-        """Return a library with the code of an object file, whose function ``run`` lives as long as the library."""
+        """Return a library with the code of an object file; its function ``run`` lives as long as the library."""
         llvm = _llvm()
         library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process().export_symbol("run")
         with self._lock:
@@ -227,7 +229,7 @@ strand_in_children(_linker)
 
 @cache_result
 def _llvm() -> Any:
-    """Return LLVM, which takes a moment to be loaded: once a process, when a loop wants it."""
+    """Return LLVM, loaded at the first use in a process because that takes a moment."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
@@ -244,7 +246,7 @@ def _host() -> tuple[str, str, str]:
 
 @cache_result
 def _compiler() -> str:
-    """Return a digest of what code depends on but the steps: what writes it, what compiles it, and the processor."""
+    """Return a digest of all that code depends on except its steps: our sources, LLVM's version, the processor."""
     import llvmlite
 
     here = Path(__file__).parent
@@ -255,6 +257,6 @@ def _compiler() -> str:
 
 @cache_result
 def _machine(level: int) -> Any:
-    """Return what selects instructions for this processor; llvmlite sees to it that one thread at a time does."""
+    """Return LLVM's code generator for this processor; llvmlite's lock admits one thread at a time."""
     triple, cpu, features = _host()
     return _llvm().Target.from_triple(triple).create_target_machine(cpu=cpu, features=features, opt=level, jit=True)

@@ -1,11 +1,11 @@
-"""The steps of a run as LLVM's intermediate representation.
+"""The steps of a run in LLVM's intermediate representation.
 
-A function walks over the steps as `_walk` in ``run.pyx`` does, and may take over from it, or hand over to it,
-wherever steps are suspended. Memory that all steps see as a whole, and no work does, is a value of the function while
-that runs. Few elements at once, products of a few, and fused operations are computed in line, or by functions of the
-code's own; all else is called as the steps say. All addresses are read from the steps, none is part of the code.
+The function interprets steps as `_walk` in ``run.pyx`` does, and each can take over from the other wherever steps are
+suspended. Memory that all steps access as a whole, and no deferred work accesses, becomes a value of the function.
+Inline are operations on few elements, small products, and fused operations (these also in functions of their own); all
+else is called through the steps. All addresses are read from the steps, none is part of the code.
 
-No flag lets LLVM reorder, contract or ignore anything of floating-point numbers.
+No flag permits LLVM to reorder, contract or ignore floating-point operations.
 
 See docs/design/0026-compiled-loops.md.
 """
@@ -24,10 +24,10 @@ from .products import SmallProduct
 from .rules import rule_of
 from .types import Value, element_of, element_type, lanes_of, like, size_of, vector_of, zero
 
-FEW = 64  # elements that are computed in line
-LANES = 16  # of these, at most, at once, unless they are a value
-LONGEST = 0.001  # seconds that Python is held without a pause, about
-PAUSE = 0.00001  # seconds: with what it takes to fall asleep enough for another thread to wake up
+FEW = 64  # most elements computed inline
+LANES = 16  # most lanes of a vector, except for values of the function
+LONGEST = 0.001  # approximate seconds between pauses without Python's lock
+PAUSE = 0.00001  # seconds: long enough for another thread to wake up
 _COUNTING = (StepCode.GO_BACK, StepCode.GO_UNLESS)
 _ACTING = (StepCode.PUSH_ROW, StepCode.READ_ROW, StepCode.ADD_ROWS, StepCode.CALL)
 
@@ -41,7 +41,7 @@ class _Emitter(Memory):
     def __init__(self, steps: Sequence[ListedStep], layout: Layout) -> None:
         super().__init__(steps, layout)
         self.written: set[int] = {number for step in steps for number in writes_to(step)}
-        self.functions: list[str] = []  # that `run` calls, or has called
+        self.functions: list[str] = []  # functions called by `run`, or by a team of threads
         self.counting = [i for i, step in enumerate(steps) if step.code in _COUNTING]
         self.resumes = sorted(
             {s.target for s in steps if s.code == StepCode.GO_BACK}
@@ -49,7 +49,10 @@ class _Emitter(Memory):
         )
 
     def module(self) -> str:
-        """Write the function, with pauses, so that other threads that want Python have it soon."""
+        """Write the function and return the module.
+
+        Pauses release Python's lock, which other threads may be waiting for.
+        """
         leaders = self._leaders()
         begin = self._entry()
         held_since = perf_counter()
@@ -69,7 +72,7 @@ class _Emitter(Memory):
         return "\n".join([*declared, *self.functions, head, *lines, "}", ""])
 
     def _leaders(self) -> set[int]:
-        """Return the steps that others go on at."""
+        """Return the first steps of basic blocks: targets of jumps, steps after jumps, and points of resumption."""
         found = {0, *self.resumes}
         for i, step in enumerate(self.steps):
             if step.code in (StepCode.GO, StepCode.GO_BACK, StepCode.GO_UNLESS):
@@ -84,7 +87,7 @@ class _Emitter(Memory):
     # The frame
 
     def _entry(self) -> str:
-        """Write what is in front of all steps but for the jump to the first of them, which is returned."""
+        """Write the code before the first step, and return the final jump to the step where the run resumes."""
         self.early.append("entry:")
         with self.up_front():
             for held in self.values.values():
@@ -107,7 +110,7 @@ class _Emitter(Memory):
         return self.let(type_, f"load {type_}, {place}")
 
     def _exit(self) -> None:
-        """Put back what the function holds, and say how it ends."""
+        """Write held values, counters and position back to memory, and return the status."""
         self.lines.append("exit:")
         for number, held in self.values.items():
             if number in self.written:
@@ -122,13 +125,13 @@ class _Emitter(Memory):
         self.add(f"ret {status}")
 
     def _leave(self, status: Status, at: int) -> None:
-        """End with a status; `at` is the step to go on with."""
+        """End the function with a status; `at` is the step to resume at."""
         self.add(f"store i32 {int(status)}, ptr %status")
         self.add(f"store i32 {at}, ptr %at")
         self.add("br label %exit")
 
     def _leave_if(self, condition: Value, status: Status, at: int) -> None:
-        """End if a condition holds."""
+        """End the function if a condition holds."""
         leaves, stays = self.label("leave"), self.label("stay")
         self.add(f"br {condition}, label %{leaves}, label %{stays}")
         self.lines.append(f"{leaves}:")
@@ -138,6 +141,7 @@ class _Emitter(Memory):
     # Steps
 
     def _step(self, i: int, step: ListedStep) -> None:
+        """Write a step."""
         code = step.code
         if code == StepCode.APPLY:
             self._apply(i, step)
@@ -163,7 +167,7 @@ class _Emitter(Memory):
             self._go(i, step)
 
     def _go(self, i: int, step: ListedStep) -> None:
-        """Go on at another step."""
+        """Continue at another step."""
         if step.code == StepCode.GO:
             self.add(f"br label %s{step.target}")
         elif step.code == StepCode.GO_UNLESS:
@@ -174,6 +178,7 @@ class _Emitter(Memory):
             self.add(f"br label %s{step.target}")
         elif step.code == StepCode.GO_BACK:
             self._add_to(f"%count{i}", 1)
+            # the budget of iterations: a long loop must yield to its event loop
             left = self._add_to("%left", -1)
             self._leave_if(self.let("i1", f"icmp sle {left}, 0"), Status.SUSPENDED, step.target)
             self.add(f"br label %s{step.target}")
@@ -192,6 +197,7 @@ class _Emitter(Memory):
         return self.let(like("i1", value.type), f"icmp ne {value}, {zero(value.type)}")
 
     def _copy(self, i: int, step: ListedStep) -> None:
+        """Copy an operand: between held values, by up to eight bytes, or by memcpy."""
         target, source = self.held(i, 0), self.held(i, 1)
         if target is not None and source is not None and target.in_cell == source.in_cell:
             self.write(i, 0, self.convert(self.read(i, 1, source.type), target.type, target.in_cell))
@@ -204,7 +210,7 @@ class _Emitter(Memory):
             self._copy_bytes(self.operand(i, 0), self.operand(i, 1), step.amount)
 
     def _copy_bits(self, i: int, type_: str) -> None:
-        """Copy up to eight bytes, between a cell, another value, or memory of any alignment."""
+        """Copy up to eight bytes between cells, other held values, and memory of any alignment."""
         source, target = self.held(i, 1), self.held(i, 0)
         if source is None:
             bits = self.let(type_, f"load {type_}, {self.operand(i, 1)}, align 1")
@@ -225,7 +231,7 @@ class _Emitter(Memory):
         self._leave_if(self.let("i1", f"icmp {test} {value}, 0"), Status.GAVE_UP, i)
 
     def _act(self, i: int, step: ListedStep) -> None:
-        """Call what a step does."""
+        """Call an acting step, and leave according to its verdict."""
         act, place = self.field(i, self.layout.act), self.place(i, 0)
         self.spill(step)
         verdict = self.let("i32", f"call i32 {act.name}({place})")
@@ -238,7 +244,7 @@ class _Emitter(Memory):
         return self.let("i1", f"icmp eq {value}, {int(number)}")
 
     def _work(self, i: int, step: ListedStep) -> None:
-        """Call what a kernel has left, or multiply small matrices."""
+        """Run a kernel's deferred work, inline for small products and fused operations."""
         if step.product is not None and step.product.is_small:
             SmallProduct(self, i, step.product, self.written).write()
             return
@@ -256,13 +262,13 @@ class _Emitter(Memory):
             self.write(i, 0, bits if held is None else self.convert(bits, held.type, held.in_cell))
 
     def _compute(self, i: int) -> Value:
-        """Call what a kernel has left; return the address of its arguments."""
+        """Call a kernel's deferred work; return the address of its arguments."""
         compute, arguments = self.field(i, self.layout.compute), self.field(i, self.layout.arguments)
         self.add(f"call void {compute.name}({arguments}, i32 0, i32 1)")
         return arguments
 
     def _fused(self, i: int, fused: Fused) -> None:
-        """Write loops of a fused operation; if it has several blocks, in a function that several threads may call."""
+        """Write the loops of a fused operation; several blocks go to a function, shared by several threads."""
         arguments = self.field(i, self.layout.arguments)
         if fused.block == fused.rows:
             FusedLoops(self, self.layout.fused, arguments, fused).write()
@@ -277,7 +283,7 @@ class _Emitter(Memory):
         if not fused.is_shared:
             self.add(f"call void @part{i}({arguments}, i32 0, i32 1)")
             return
-        size, given, place = self.layout.shared  # the team shares this function, in place of the kernel's
+        size, given, place = self.layout.shared  # the team runs this function instead of the kernel's
         shared = self.local(f"[{size // 8} x i64]")
         self._copy_bytes(shared, arguments, given)
         self.add(f"store ptr @part{i}, {self.let('ptr', f'getelementptr i8, {shared}, i64 {place}')}")
@@ -287,7 +293,7 @@ class _Emitter(Memory):
 
     @contextmanager
     def _unless(self, i: int, step: ListedStep, quick: Value) -> Iterator[None]:
-        """Write what does for a step in line, which is called unless a condition holds."""
+        """Write the inline form of a step, and a call for the case that a condition does not hold."""
         inline, called, done = self.label("quick"), self.label("called"), self.label("done")
         self.add(f"br {quick}, label %{inline}, label %{called}")
         self.lines.append(f"{called}:")
@@ -304,7 +310,7 @@ class _Emitter(Memory):
         return self.let(type_, f"load {type_}, {place}")
 
     def _push_row(self, i: int, step: ListedStep) -> None:
-        """Write a row of the block of a series that was written to last."""
+        """Write a row to the current block of a series."""
         first, slots, data, written = self.layout.block
         writer, index = self.operand(i, 0), self.read(i, 2, "i64")
         at = self.let("i64", f"sub {index}, {self._load_at(writer, first, 'i64').name}")
@@ -320,13 +326,14 @@ class _Emitter(Memory):
             self.add(f"store i8 1, {flag}")
 
     def _read_row(self, i: int, step: ListedStep) -> None:
-        """Read the row of a series that is there."""
+        """Read a row of a series, if present."""
         rows, count, is_last = self.layout.reader
         reader, index = self.operand(i, 0), self.read(i, 2, f"i{8 * step.sizes[2]}")
         if index.type != "i64":
             index = self.let("i64", f"sext {index} to i64")
         is_in = self.let("i1", f"icmp ult {index}, {self._load_at(reader, count, 'i64').name}")
         safe = self.let("i64", f"select {is_in}, {index}, i64 0")
+        # without a branch: an index out of range reads a valid address, whose value is ignored
         none = self.let("ptr", f"select {is_in}, {self._load_at(reader, rows, 'ptr')}, {reader}")
         place = self.let("ptr", f"getelementptr ptr, {none}, {safe}")
         row = self.let("ptr", f"load ptr, {place}")
@@ -341,7 +348,7 @@ class _Emitter(Memory):
             self.add(f"store {kept}, {place}")
 
     def _point_to(self, i: int, num_places: int, row: Value) -> None:
-        """Say to all that see a row where it is."""
+        """Store a row's address, plus an offset, in all places that refer to the row."""
         size, at, offset = self.layout.place
         for k in range(num_places):
             address, shift = self._known_place(i, k * size + at, "ptr"), self._known_place(i, k * size + offset, "i64")
@@ -349,7 +356,7 @@ class _Emitter(Memory):
             self.add(f"store {place}, {address}")
 
     def _known_place(self, i: int, offset: int, type_: str) -> Value:
-        """Load a field of a step's places, which stays the same."""
+        """Load a constant field of a step's places."""
         key = "place", i, offset, type_
         if key not in self.known:
             places = self.field(i, self.layout.places)
@@ -358,7 +365,7 @@ class _Emitter(Memory):
         return self.known[key]
 
     def _add_rows(self, i: int, step: ListedStep) -> None:
-        """Gather rows of both factors of a sum of products, as long as nothing is multiplied."""
+        """Append rows to both factors of a sum of products, until a product is due."""
         gathered, quick, *factors = self.layout.sum
         sum_ = self.operand(i, 0)
         rows = self._load_at(sum_, gathered, "i64")
@@ -367,7 +374,7 @@ class _Emitter(Memory):
             for k, factor in enumerate(factors, 1):
                 offset = self.let("i64", f"mul {rows}, {step.sizes[k] // step.amount}")
                 place = self.let("ptr", f"getelementptr i8, {self._load_at(sum_, factor, 'ptr')}, {offset}")
-                if k == len(factors) and step.num_places is not None:  # they are there already
+                if k == len(factors) and step.num_places is not None:  # written in place already
                     self._point_to(
                         i, step.num_places, self.let("ptr", f"getelementptr i8, {place}, i64 {step.sizes[k]}")
                     )
@@ -377,7 +384,7 @@ class _Emitter(Memory):
             self.add(f"store {self.let('i64', f'add {rows}, {step.amount}')}, {place}")
 
     def _copy_out(self, i: int, k: int, target: Value, size: int) -> None:
-        """Copy what an operand is to an address."""
+        """Copy an operand to an address."""
         held = self.held(i, k)
         if held is None:
             self._copy_bytes(target, self.operand(i, k), size)
@@ -386,7 +393,7 @@ class _Emitter(Memory):
         self.add(f"store {self.read(i, k, type_)}, {target}, align {size_of(element_of(type_))}")
 
     def _copy_in(self, i: int, k: int, source: Value, size: int) -> None:
-        """Copy what is at an address to an operand."""
+        """Copy bytes at an address to an operand."""
         held = self.held(i, k)
         if held is None:
             self._copy_bytes(self.operand(i, k), source, size)
@@ -401,7 +408,7 @@ class _Emitter(Memory):
     # Elements
 
     def _apply(self, i: int, step: ListedStep) -> None:
-        """Compute a few elements, or call the inner loop."""
+        """Compute few elements inline, or call the inner loop."""
         types = [element_type(dtype) for dtype in step.dtypes]
         rule = rule_of(step) if types and all(types) and step.amount <= FEW and _are_in_order(step) else None
         signed = bool(types) and step.dtypes[0].kind == "i"
@@ -426,7 +433,7 @@ class _Emitter(Memory):
         self.fill(step)
 
     def _load(self, i: int, k: int, type_: str, at: int, lanes: int) -> Value:
-        """Return elements of an operand, from number `at` on; one without a stride is the same for all."""
+        """Return elements of an operand, from number `at` on; stride 0 repeats a single element."""
         step = self.steps[i]
         if step.amount == 1 or step.strides[k] == 0:
             return self.splat(self.read(i, k, type_), lanes)
@@ -442,7 +449,7 @@ class _Emitter(Memory):
 
 
 def _are_in_order(step: ListedStep) -> bool:
-    """Whether each operand's elements lie side by side, or it is one element for all; the result's lie side by side."""
+    """Return True if results are contiguous, and each operand is contiguous or a single repeated element."""
     if step.amount == 1:
         return True
     sizes = [dtype.itemsize for dtype in step.dtypes]

@@ -1,9 +1,8 @@
-"""Fused operations as loops over vectors, in which what one step makes is a value that the next ones take.
+"""Fused operations as loops over vectors, with the results of steps in registers.
 
-Steps for which there is a rule are computed where somebody wants their results; slices are loads from other columns,
-and a column that stands for all others is computed by elements. What has no rule is called, as
-``kernels/cpu/steps.pxd`` does: before that, its operands are written to memory, in a loop that does so for all calls
-whose operands are known by then. Of a sigmoid only exp is called.
+Steps with a rule are computed at their uses; slices are loads from other columns, and a column repeated over a row is
+computed by elements. Steps without a rule are calls, as in ``kernels/cpu/steps.pxd``, whose operands are first written
+to memory: one loop writes the operands of all calls that are ready. For a sigmoid, only exp is called.
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ ZERO = Value("0", "i64")
 
 
 class Target(NamedTuple):
-    """Where a loop writes the elements of a register.
+    """Destination of the elements of a register in a loop.
 
     Attributes
     ----------
     register : int
     to : int
-        The register in whose memory they go,
+        The register in whose memory the elements go,
     column : int
-        from which column of that on.
+        and their first column.
     negated : bool
-        Whether the elements are negated.
+        True to negate the elements.
     """
 
     register: int
@@ -48,12 +47,12 @@ def _number(number: int) -> Value:
 
 
 def can_be_loops(fused: Fused) -> bool:
-    """Say whether all steps of a fused operation are of kinds that are known here."""
+    """Return True if all steps of a fused operation are supported here."""
     return bool(element_type(fused.dtype)) and all(map(_is_known, *zip(*_with_operands(fused), strict=True)))
 
 
 def _with_operands(fused: Fused) -> Iterator[tuple[str, int, list[int], list[bool]]]:
-    """Yield of each step its name, its width, and of its operands the widths, and which are truth values."""
+    """Yield each step's name, its width, its operands' widths, and whether each operand has truth values."""
     first = len(fused.widths) - len(fused.steps)
     compares = {i for i, (name, _, _) in enumerate(fused.steps, first) if STEPS[name].kind is StepKind.COMPARE}
     for i, (name, operands, _) in enumerate(fused.steps, first):
@@ -65,13 +64,13 @@ def _is_known(name: str, width: int, widths: list[int], truths: list[bool]) -> b
         return False
     if _is_lazy(name):
         return True
-    if STEPS[name].is_elementwise:  # it is called once, over all elements
+    if STEPS[name].is_elementwise:  # a single call over all elements, so without repeated columns
         return all(w in (0, width) for w in widths)
     return True
 
 
 def _is_lazy(name: str) -> bool:
-    """Whether what a step makes is computed where it is wanted."""
+    """Return True if a step is computed at its uses."""
     return name in ("slice", "broadcast") or _has_rule(name)
 
 
@@ -80,15 +79,15 @@ def _has_rule(name: str) -> bool:
 
 
 class FusedLoops:
-    """The loops and calls of one fused operation.
+    """The loops and calls of a fused operation.
 
     Parameters
     ----------
     to : Writer
-        What they are written to.
+        Destination of the code.
     layout : FusedLayout
     arguments : Value
-        The address of what the operation left to be done.
+        The address of the operation's deferred work.
     fused : Fused
     """
 
@@ -102,24 +101,24 @@ class FusedLoops:
         self.type: str = element_type(fused.dtype)
         self.lanes: int = VECTOR_BYTES // size_of(self.type)
         self.in_memory: set[int] = set(range(self.first))
-        self.exps: set[int] = set()  # sigmoids of which the memory holds exp of the negated operand
+        self.exps: set[int] = set()  # sigmoids whose memory holds exp(-x) of their operands
         self.layout: FusedLayout = layout
         self.registers: Value = self._field(arguments, self.layout.registers)
         self.steps: Value = self._field(arguments, self.layout.steps)
         self.places: dict[int, Value] = {}
-        self.values: dict[tuple[int, int], Value] = {}  # of the loop that is written: by register and column
-        self.index: dict[int, Value] = {}  # where in a row, or in all of them, by the width of rows
+        self.values: dict[tuple[int, int], Value] = {}  # values in the current loop, by register and column
+        self.index: dict[int, Value] = {}  # index of the current element, by the width of rows
         self.row: Value = ZERO
         self.column: Value = ZERO
         self.width: int = 1  # columns of the loop
-        self.at: int = 1  # lanes
+        self.at: int = 1  # lanes of the current vectors
 
     def _field(self, struct: Value, offset: int, type_: str = "ptr") -> Value:
         place = self.to.let("ptr", f"getelementptr i8, {struct}, i64 {offset}")
         return self.to.let(type_, f"load {type_}, {place}")
 
     def write(self) -> None:
-        """Write all of it."""
+        """Write all loops and calls."""
         waiting = [i for i in range(self.first, len(self.widths)) if not _is_lazy(self._step(i)[0])]
         while waiting:
             ready = [i for i in waiting if not self._wants(i).intersection(waiting)]
@@ -134,7 +133,7 @@ class FusedLoops:
         return self.fused.steps[i - self.first]
 
     def _wants(self, i: int) -> set[int]:
-        """Return the registers that must be computed before a step, those of lazy steps but for their own operands."""
+        """Return the registers needed before a call: its operands, and through lazy steps the operands of these."""
         found: set[int] = set()
         left = list(self._step(i)[1])
         while left:
@@ -147,7 +146,7 @@ class FusedLoops:
         return found
 
     def _write_operands(self, ready: Sequence[int], later: Sequence[int]) -> None:
-        """Write to memory what calls read, and all parts of concatenations."""
+        """Write the operands of calls, and all parts of concatenations, to memory."""
         targets = []
         for i in ready:
             name, operands, _ = self._step(i)
@@ -163,13 +162,13 @@ class FusedLoops:
         self._write_targets(list(dict.fromkeys(targets)), later)
 
     def _finish_what_is_cut(self) -> None:
-        """Compute sigmoids of which slices are wanted: each element is computed once, and where it is read from."""
+        """Finish sigmoids with slices, so that each element is computed only once."""
         cut = {k for name, operands, _ in self.fused.steps if name == "slice" for k in operands}
         targets = [Target(i, i) for i in sorted(self.exps & cut - self.in_memory)]
         self._write_targets(targets, [])
 
     def _call(self, i: int) -> None:
-        """Call the inner loop of a step over whole registers, or for each row that it reduces."""
+        """Call the inner loop of a step over whole registers, or for each row of a reduction."""
         name, operands, _ = self._step(i)
         size = size_of(self.type)
         if STEPS[name].kind is StepKind.REDUCE:
@@ -189,7 +188,7 @@ class FusedLoops:
         to.add(f"call void {loop.name}({pointers}, {number}, {steps}, {last})")
 
     def _reduce(self, i: int, name: str, operand: int) -> None:
-        """Join the elements of each row, as `_fold` in ``kernels/cpu/steps.pxd``."""
+        """Fold the elements of each row, as `_fold` in ``kernels/cpu/steps.pxd``."""
         to, size, width = self.to, size_of(self.type), self.widths[operand]
         made, elements = self._place(i), self._place(operand)
         with self._loop(ZERO, self.rows, 1) as row:
@@ -218,14 +217,16 @@ class FusedLoops:
     # Loops
 
     def _write_targets(self, targets: Sequence[Target], later: Sequence[int]) -> None:
-        """Write loops for targets, one for all of one width; what later steps want is written too where it comes up."""
+        """Write a loop for all targets of each width, storing also values that later steps need."""
         for width in dict.fromkeys(abs(self.widths[each.register]) for each in targets):
             chosen = [each for each in targets if abs(self.widths[each.register]) == width]
             self._write_loops(chosen, width, set().union(self.results, *(self._wants(i) for i in later)))
 
     def _write_loops(self, targets: Sequence[Target], width: int, wanted: set[int]) -> None:
+        """Write the loops for targets of one width: over rows, and in each over vectors and remaining elements."""
         self._look_up(sorted(self._seen_in(targets) | self.results))
         rows, whole = self.rows, _number(width)
+        # as one long row, without partial vectors at the ends of rows
         if self._is_dense(targets, width):
             rows, whole = _number(1), self._times(self.rows, width)
         vectors = self._whole_vectors(whole, width)
@@ -240,7 +241,7 @@ class FusedLoops:
     def _write_body(
         self, targets: Sequence[Target], width: int, wanted: set[int], row: Value, column: Value, lanes: int
     ) -> set[int]:
-        """Compute and store the elements at one place; return what registers are in memory when the loop is over."""
+        """Compute and store elements at the current place; return the registers in memory after the loop."""
         self.values, self.index = {}, {}
         self.width, self.row, self.column, self.at = width, row, column, lanes
         for target in targets:
@@ -260,14 +261,14 @@ class FusedLoops:
         return i >= self.first and STEPS[self._step(i)[0]].kind is StepKind.COMPARE
 
     def _value(self, i: int, shift: int) -> Value:
-        """Return the elements of a register at the place, from another column on by a shift."""
+        """Return the elements of a register at the current place, shifted by some columns."""
         if (i, shift) not in self.values:
             is_column = abs(self.widths[i]) == 1 != self.width and i not in self.in_memory | self.exps
             self.values[i, shift] = self._column(i) if is_column else self._computed(i, shift)
         return self.values[i, shift]
 
     def _column(self, i: int) -> Value:
-        """Return the one element that a row of a register has, for all columns, computed as in a loop over one."""
+        """Return a row's only element, repeated for all columns, computed as in a loop over a single column."""
         here = self.values, self.index, self.width, self.column, self.at
         self.values, self.index, self.width, self.column, self.at = {}, {}, 1, ZERO, 1
         value = self._value(i, 0)
@@ -275,6 +276,7 @@ class FusedLoops:
         return self.to.splat(value, self.at)
 
     def _computed(self, i: int, shift: int) -> Value:
+        """Return the elements of a register: loaded, finished from exp, or computed by the step's rule."""
         if i in self.in_memory or i in self.exps:
             value = self._load(i, shift)
             return self._finished(value) if i not in self.in_memory else value
@@ -291,16 +293,17 @@ class FusedLoops:
         return made
 
     def _finished(self, value: Value) -> Value:
-        """Return 1 / (1 + x)."""
+        """Return the sigmoid 1 / (1 + x) of x = exp(-operand)."""
         one = self.to.splat(Value("1.0", self.type), self.at)
         total = self.to.let(value.type, f"fadd {one}, {value.name}")
         return self.to.let(value.type, f"fdiv {one}, {total.name}")
 
     def _load(self, i: int, shift: int) -> Value:
+        """Return loaded elements: a scalar or a row's only element is repeated for all lanes."""
         width = self.widths[i]
         if width == 0:
             return self.to.splat(self.to.let(self.type, f"load {self.type}, {self._place(i)}"), self.at)
-        if abs(width) == 1 != self.width:  # one element for all columns
+        if abs(width) == 1 != self.width:  # a single element for all columns
             place = self.to.let("ptr", f"getelementptr {self.type}, {self._place(i)}, {self._row_of(width)}")
             return self.to.splat(self.to.let(self.type, f"load {self.type}, {place}"), self.at)
         type_ = vector_of(self.type, self.at)
@@ -311,7 +314,7 @@ class FusedLoops:
         self.to.add(f"store {value}, {self._element(i, column)}, align {size_of(self.type)}")
 
     def _element(self, i: int, shift: int) -> Value:
-        """Return where the element of a register is that the loop is at, or one some columns on."""
+        """Return the address of a register's element at the current place, shifted by some columns."""
         width = self.widths[i]
         if width not in self.index:
             self.index[width] = self.to.let("i64", f"add {self._row_of(width)}, {self.column.name}")
@@ -319,22 +322,22 @@ class FusedLoops:
         return self.to.let("ptr", f"getelementptr {self.type}, {place}, i64 {shift}") if shift else place
 
     def _row_of(self, width: int) -> Value:
-        """Return where the row begins that the loop is at."""
+        """Return the index at which the current row begins."""
         return self.to.let("i64", f"mul {self.row}, {max(width, 0)}")
 
     def _place(self, i: int) -> Value:
-        """Return where the elements of a register are."""
+        """Return the address of a register's elements."""
         if i not in self.places:
             self.places[i] = self._field(self.registers, i * self.layout.register_size + self.layout.data)
         return self.places[i]
 
     def _look_up(self, registers: Sequence[int]) -> None:
-        """Find in front of a loop where the elements of registers are."""
+        """Load the addresses of registers before a loop."""
         for i in registers:
             self._place(i)
 
     def _seen_in(self, targets: Sequence[Target]) -> set[int]:
-        """Return the registers that a loop for targets sees."""
+        """Return the registers read or written by a loop for targets."""
         seen = {each.to for each in targets}
         left = [each.register for each in targets]
         while left:
@@ -345,13 +348,13 @@ class FusedLoops:
         return seen
 
     def _is_dense(self, targets: Sequence[Target], width: int) -> bool:
-        """Whether all that a loop sees lies side by side, in all rows."""
+        """Return True if a loop reads and writes all registers contiguously, across rows."""
         seen = self._seen_in(targets)
         names = [self._step(k)[0] for k in seen if k not in self.in_memory and k not in self.exps]
         return all(self.widths[k] in (0, width) for k in seen) and not {"slice", "broadcast"}.intersection(names)
 
     def _whole_vectors(self, count: Value, width: int) -> Value:
-        """Return how many of some elements, which are rows of a width, vectors compute."""
+        """Return the number of elements in whole vectors, among rows of a width."""
         if count.name.isdigit():
             return _number(int(count.name) // self.lanes * self.lanes)
         return count if width % self.lanes == 0 else self.to.let("i64", f"and {count}, {-self.lanes}")
@@ -363,7 +366,7 @@ class FusedLoops:
 
     @contextmanager
     def _loop(self, begin: Value, end: Value, by: int) -> Iterator[Value]:
-        """Write a loop over an index, if it may be more than once around."""
+        """Write a loop over an index; no loop is needed for at most a single iteration."""
         are_known = begin.name.isdigit() and end.name.isdigit()
         if are_known and int(end.name) - int(begin.name) <= by:
             yield begin
@@ -385,7 +388,7 @@ class FusedLoops:
 
 
 class FusedPart(FusedLoops):
-    """A function that computes a part of the rows of a fused operation, block after block, in memory of its own.
+    """A function for a part of the rows of a fused operation, block by block, with scratch memory on the stack.
 
     Parameters
     ----------
@@ -398,7 +401,7 @@ class FusedPart(FusedLoops):
         self.scratch: int = 0  # bytes
 
     def function(self, name: str) -> str | None:
-        """Return the function, of type `Compute`; None if the memory that it wants is too much for a stack."""
+        """Return the function, of type `Compute`; None if its scratch memory exceeds the limit for a stack."""
         to = self.to
         begin, end = self._bound("%part"), self._bound(to.let("i32", "add i32 %part, 1").name)
         data = {i: self._place_of_all(i) for i in (*range(self.first), *self.results)}
@@ -417,7 +420,7 @@ class FusedPart(FusedLoops):
         )
 
     def _bound(self, part: str) -> Value:
-        """Return the row that a part begins with, as `_run_part` in ``kernels/cpu/fused.pyx`` cuts them."""
+        """Return the first row of a part, by the same division as `_run_part` in ``kernels/cpu/fused.pyx``."""
         number, parts = (self.to.let("i64", f"sext i32 {name} to i64") for name in (part, "%parts"))
         return self.to.let("i64", f"sdiv {self._times(number, self.fused.rows)}, {parts.name}")
 
@@ -425,10 +428,10 @@ class FusedPart(FusedLoops):
         return super()._place(i)
 
     def _look_up(self, registers: Sequence[int]) -> None:
-        pass  # what is there is known, and only what is written to gets room on the stack
+        pass  # addresses of inputs are known, and only written registers need scratch memory
 
     def _place(self, i: int) -> Value:
-        """Return where the elements of a register are in the rows of a block."""
+        """Return the address of a register's elements for the rows of a block."""
         if i not in self.places:
             count = self.fused.block * abs(self.widths[i])
             self.scratch += count * size_of(self.type)

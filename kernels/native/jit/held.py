@@ -1,4 +1,4 @@
-"""The values of a function for steps: which there are, of which types, and which steps write to them."""
+"""The held values of a function for steps: their numbers, their types, and the steps that write them."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from .types import element_type, size_of, vector_of
 
 @dataclass(slots=True)
 class Held:
-    """Memory of the steps that is a value of the function.
+    """Memory of the steps held as a value by the function.
 
     Attributes
     ----------
     number : int
-        Which value it is.
+        Number of the value.
     type : str
-        Of an element, or of a vector of all elements.
+        LLVM's type of an element, or of a vector of all elements.
     step, operand : int
-        Where the address is found: an operand of a step,
+        Source of the address: an operand of a step,
     is_factor : bool
-        or a matrix of its product.
+        or, if true, a matrix of the step's product.
     in_cell : bool
-        Whether it is an element in a cell, which has eight bytes.
+        True for an element in a cell of eight bytes.
     """
 
     number: int
@@ -37,12 +37,12 @@ class Held:
 
     @property
     def name(self) -> str:
-        """The variable of the function, which LLVM makes registers of."""
+        """The function's variable, which LLVM turns into registers."""
         return f"%value{self.number}"
 
 
 def find_values(steps: Sequence[ListedStep]) -> dict[int, Held]:
-    """Return the values by number; what one is copied to has the same type, as far as no step wants another."""
+    """Return the values by number; copies share their types, as far as no step requires another."""
     types: dict[int, str] = {}
     for step in steps:
         for number, type_ in _types_of(step):
@@ -50,7 +50,7 @@ def find_values(steps: Sequence[ListedStep]) -> dict[int, Held]:
                 types.setdefault(number, type_)
     _spread(types, [s.values[:2] for s in steps if s.code in (StepCode.COPY, StepCode.COPY_8) and _is_alike(s)])
     found: dict[int, Held] = {}
-    for held in chain(_operands(steps), _factors(steps)):  # operands first: they say what lies in a cell
+    for held in chain(_operands(steps), _factors(steps)):  # operands first: only they know of cells
         number = held.number
         if number not in found:
             found[number] = held
@@ -74,11 +74,13 @@ def _factors(steps: Sequence[ListedStep]) -> Iterator[Held]:
 
 
 def _is_alike(step: ListedStep) -> bool:
-    """Whether both sides of a copy are values of one kind."""
+    """Return True if both sides of a copy are values of the same kind."""
     return min(step.values[:2]) >= 0 and step.in_cells[0] == step.in_cells[1]
 
 
 def _spread(types: dict[int, str], copies: list[tuple[int, ...]]) -> None:
+    """Propagate types along copies, in both directions."""
+    # forwards and backwards: most chains of copies are found in either order
     for _ in range(2):
         for target, source in copies:
             if target in types or source in types:
@@ -89,7 +91,7 @@ def _spread(types: dict[int, str], copies: list[tuple[int, ...]]) -> None:
 
 
 def _types_of(step: ListedStep) -> Iterator[tuple[int, str]]:
-    """Yield the values that a step takes for elements of a type, with the types."""
+    """Yield the values used by a step as elements of a type, with the types."""
     if step.product is not None and step.product.is_small:
         product, type_ = step.product, element_type(step.dtypes[1])
         whole = product.rows * product.columns
@@ -101,7 +103,7 @@ def _types_of(step: ListedStep) -> Iterator[tuple[int, str]]:
 
 
 def _elements_of(step: ListedStep) -> list[str]:
-    """Return the types of the elements of a step's operands, as far as the step tells."""
+    """Return the element types of a step's operands, as far as known from the step."""
     if step.code == StepCode.APPLY:
         return [element_type(dtype) for dtype in step.dtypes]
     if step.code == StepCode.ADD_ONE:

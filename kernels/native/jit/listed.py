@@ -1,4 +1,4 @@
-"""The steps of a run as code for them sees them: without addresses."""
+"""Steps of a run in the form used for code: without addresses."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 from ...steps import Step
 
 CONSTANT = -2  # in place of a value's number: an element that no step changes
-ELSEWHERE = -1  # an address of which nothing else is known, or none
+ELSEWHERE = -1  # in place of a value's number: an address without further knowledge, or none
 
 
 class StepCode(IntEnum):
-    """What a step does; ``kernels/native/run.pxd`` says more."""
+    """Kind of a step; ``kernels/native/run.pxd`` describes each."""
 
     APPLY = 0
     WORK = 1
@@ -36,7 +36,7 @@ class StepCode(IntEnum):
 
 
 class Status(IntEnum):
-    """How a run stands."""
+    """State of a run."""
 
     SUSPENDED = 0
     DONE = 1
@@ -45,7 +45,7 @@ class Status(IntEnum):
 
 
 class Verdict(IntEnum):
-    """What a step that acts says."""
+    """Result of an acting step."""
 
     NO = 0
     YES = 1
@@ -53,7 +53,7 @@ class Verdict(IntEnum):
 
 
 class FusedLayout(NamedTuple):
-    """Where fields lie of what a fused operation left, in bytes: FUSED_LAYOUT of ``kernels/cpu/fused_works.pyx``."""
+    """Offsets in bytes in a fused operation's deferred work: FUSED_LAYOUT of ``kernels/cpu/fused_works.pyx``."""
 
     registers: int
     steps: int
@@ -65,7 +65,7 @@ class FusedLayout(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Where fields of structs lie, in bytes, and the size of a step."""
+    """Offsets of struct fields, in bytes, and the size of a step."""
 
     step: int
     operands: int
@@ -82,32 +82,32 @@ class Layout(NamedTuple):
     declined: int
     result: int
     factors: tuple[int, int, int, int]  # of a Product: both factors, the product, the total
-    block: tuple[int, int, int, int]  # of a Writer: first slot, slots, data, which are written
-    reader: tuple[int, int, int]  # of a Reader: rows, how many, whether this is the last read
-    place: tuple[int, int, int]  # of a Place: its size, the address that it is written to, the offset in the row
+    block: tuple[int, int, int, int]  # of a Writer: first slot, slots, data, flags of written slots
+    reader: tuple[int, int, int]  # of a Reader: rows, their number, flag of the last read
+    place: tuple[int, int, int]  # of a Place: its size, the address to update, the offset in the row
     fused: FusedLayout
-    shared: tuple[int, int, int]  # of the arguments of a shared work: size, that of what is given, the function's place
-    sum: tuple[int, int, int, int]  # of a Sum: rows, most of them without a product, data of both factors
+    shared: tuple[int, int, int]  # of a shared work's arguments: size, size of the copied part, function
+    sum: tuple[int, int, int, int]  # of a Sum: rows, most rows before a product, data of both factors
 
 
 class Product(NamedTuple):
-    """A product of matrices that a step computes: as `Product` in ``kernels/cpu/linear.pxd``, without addresses.
+    """A product of matrices in a step: as `Product` in ``kernels/cpu/linear.pxd``, without addresses.
 
     Attributes
     ----------
     rows, columns, inner : int
     transposed_a, transposed_b : bool
-        Whether a factor is stored with its rows as columns.
+        True if a factor is stored transposed.
     adds : bool
-        Whether the product is added to what is there.
+        True to add the product to the destination.
     copies : bool
-        Whether a total is copied there first.
+        True to copy a total to the destination first.
     is_small : bool
-        Whether it is one of a few elements, which is computed in line.
+        True for a product of few elements, computed inline.
     is_fused : bool
-        Whether multiplications are fused with additions.
+        True if multiplications are fused with additions.
     factors : tuple of int
-        The numbers of the values that both factors, the product and the total are, or `ELSEWHERE`.
+        The value numbers of both factors, the product and the total, or `ELSEWHERE`.
     """
 
     rows: int
@@ -123,20 +123,20 @@ class Product(NamedTuple):
 
 
 class Fused(NamedTuple):
-    """A fused operation that a step computes, without addresses.
+    """A fused operation in a step, without addresses.
 
     Attributes
     ----------
     dtype : numpy.dtype
-        Of all elements but truth values.
+        Of all elements except truth values.
     rows : int
     block : int
-        Rows that are computed at a time; all of them, if they are few.
+        Rows computed at a time; all if few.
     is_shared : bool
-        Whether several threads compute them.
+        True if several threads share the rows.
     widths : tuple of int
-        Of the registers: inputs, constants, and what each step makes; 0 of one number, less than 0 of one row that
-        stands for all.
+        Widths of the registers: inputs, constants, and the steps' results; 0 for a scalar, negative for a single row
+        repeated for all.
     results : tuple of int
         Registers that are outputs.
     steps : tuple of (str, tuple of int, tuple of int)
@@ -153,32 +153,32 @@ class Fused(NamedTuple):
 
 
 class ListedStep(NamedTuple):
-    """What code for a step depends on.
+    """Properties of a step that determine its code.
 
     Attributes
     ----------
     code : StepCode
     target, targets : int, tuple of int
-        Steps.
+        Numbers of steps.
     amount : int
-        Of elements, or bytes: the `count` of `StepCode`.
+        Number of elements, or bytes: the `count` of `StepCode`.
     strides : tuple of int
-        Bytes, by operand.
+        Strides in bytes, by operand.
     values : tuple of int
-        By operand, the number of the value that it is, `CONSTANT`, or `ELSEWHERE`.
+        By operand, the value's number, `CONSTANT`, or `ELSEWHERE`.
     sizes : tuple of int
-        Bytes that are seen, by operand.
+        Accessed bytes, by operand.
     in_cells : tuple of bool
-        By operand, whether it is an element in a cell, which has eight bytes.
+        By operand, True for an element in a cell of eight bytes.
     name : str
-        Of an inner loop: the ufunc, or the operation in small letters.
+        Name of an inner loop: the ufunc's, or the operation's in lower case.
     dtypes : tuple of numpy.dtype
-        Of the operands of an inner loop, or a product.
+        Dtypes of the operands of an inner loop, or a product.
     product : Product or None
     num_places : int or None
-        Of a step that says where a row is: how many addresses it writes; None of one that copies the row.
+        Number of addresses to update with a row's place; None for a step that copies the row.
     moving : int
-        A bit for each operand whose address such a step writes.
+        Bit set of the operands whose addresses such a step updates.
     fused : Fused or None
     """
 

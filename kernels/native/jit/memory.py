@@ -1,4 +1,4 @@
-"""What a function for steps reads and writes: fields of steps, what lies at their addresses, values of its own."""
+"""Memory of a function for steps: fields of steps, memory at their addresses, and the function's own values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .writer import Writer
 
 
 class Memory(Writer):
-    """The memory of steps.
+    """The memory that steps read and write.
 
     Parameters
     ----------
@@ -21,7 +21,7 @@ class Memory(Writer):
     Attributes
     ----------
     values : dict of int to Held
-        By number.
+        Held values by number.
     """
 
     def __init__(self, steps: Sequence[ListedStep], layout: Layout) -> None:
@@ -29,10 +29,10 @@ class Memory(Writer):
         self.steps: Sequence[ListedStep] = steps
         self.layout: Layout = layout
         self.values: dict[int, Held] = find_values(steps)
-        self.known: dict[tuple[str, int, int, str], Value] = {}  # what these load
+        self.known: dict[tuple[str, int, int, str], Value] = {}  # loads at the start of the function, by field
 
     def field(self, i: int, offset: int, type_: str = "ptr") -> Value:
-        """Return a field of a step that no step changes."""
+        """Return a constant field of a step."""
         key = "field", i, offset, type_
         if key not in self.known:
             with self.up_front():
@@ -40,11 +40,12 @@ class Memory(Writer):
         return self.known[key]
 
     def place(self, i: int, offset: int) -> Value:
-        """Return where a field of a step is."""
+        """Return the address of a field of a step."""
         return self.let("ptr", f"getelementptr i8, ptr %steps, i64 {i * self.layout.step + offset}")
 
     def operand(self, i: int, k: int) -> Value:
         """Return the address of an operand."""
+        # a row's place changes while the function runs: read it each time
         if self.steps[i].moving >> k & 1:
             return self.let("ptr", f"load ptr, {self.place(i, self.layout.operands + 8 * k)}")
         return self.field(i, self.layout.operands + 8 * k)
@@ -60,11 +61,11 @@ class Memory(Writer):
         return self.known[key]
 
     def held(self, i: int, k: int) -> Held | None:
-        """Return the value that an operand is, if it is one."""
+        """Return the held value of an operand, or None for other memory."""
         return self.values.get(self.steps[i].values[k])
 
     def read(self, i: int, k: int, type_: str) -> Value:
-        """Return the element, or the elements of a value, that an operand is."""
+        """Return an operand's element or elements."""
         held = self.held(i, k)
         if held is not None:
             return self.convert(self.let(held.type, f"load {held.type}, ptr {held.name}"), type_, held.in_cell)
@@ -81,7 +82,7 @@ class Memory(Writer):
         return self.known[key]
 
     def write(self, i: int, k: int, value: Value) -> None:
-        """Make an element, or the elements of a value, what an operand is."""
+        """Store an element, or elements, to an operand."""
         held = self.held(i, k)
         if held is not None:
             self.add(f"store {self.convert(value, held.type, held.in_cell)}, ptr {held.name}")
@@ -89,7 +90,7 @@ class Memory(Writer):
             self.add(f"store {value}, {self.operand(i, k)}, align {size_of(element_of(value.type))}")
 
     def convert(self, value: Value, type_: str, in_cell: bool) -> Value:
-        """Return a value as another type that has the same bytes."""
+        """Return a value as another type with the same bytes."""
         if value.type == type_:
             return value
         if in_cell:
@@ -97,12 +98,12 @@ class Memory(Writer):
         return self.let(type_, f"bitcast {value} to {type_}")
 
     def spill(self, step: ListedStep) -> None:
-        """Put the values that a step sees where it looks for them."""
+        """Store the held values of a step to memory, before a call reads them."""
         for held in self._seen(step):
             self.put_back(held)
 
     def fill(self, step: ListedStep) -> None:
-        """Take the values that a step may have changed."""
+        """Load the held values of a step from memory, after a call may have changed them."""
         for held in self._seen(step):
             self.take(held)
 
@@ -110,14 +111,14 @@ class Memory(Writer):
         return [self.values[number] for number in sorted({n for n in step.values if n >= 0})]
 
     def put_back(self, held: Held) -> None:
-        """Store a value where it is while the function does not run."""
+        """Store a held value to its memory outside the function."""
         value = self.let(held.type, f"load {held.type}, ptr {held.name}")
         if held.in_cell:
             value = self.to_bits(value)
         self.add(f"store {value}, {self._home(held)}, align {size_of(element_of(value.type))}")
 
     def take(self, held: Held) -> None:
-        """Load a value from where it is while the function does not run."""
+        """Load a held value from its memory outside the function."""
         type_ = "i64" if held.in_cell else held.type
         value = self.let(type_, f"load {type_}, {self._home(held)}, align {size_of(element_of(type_))}")
         if held.in_cell:
@@ -125,5 +126,5 @@ class Memory(Writer):
         self.add(f"store {value}, ptr {held.name}")
 
     def _home(self, held: Held) -> Value:
-        """Return where a value is while the function does not run."""
+        """Return the address of a held value's memory outside the function."""
         return self.factor(held.step, held.operand) if held.is_factor else self.operand(held.step, held.operand)

@@ -1,4 +1,4 @@
-"""Products of a few elements in line, on vectors over rows and columns."""
+"""Small products inline, as vectors over rows and columns."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from .listed import Product
 from .memory import Memory
 from .types import Value, element_type, lanes_of, vector_of, zero
 
-LANES = 16  # of sums that are computed at once, at most, or else those of a row
+LANES = 16  # most sums computed at once, unless a row has more
 
 
 class SmallProduct:
-    """A product, or what it is added to, as `multiply_few` in ``kernels/cpu/product.h`` computes it.
+    """A product, or a sum of product and total, computed as by `multiply_few` in ``kernels/cpu/product.h``.
 
     Parameters
     ----------
     to : Memory
-        What it is written to.
+        Destination of the code.
     i : int
-        The step that multiplies.
+        Number of the multiplying step.
     product : Product
     written : set of int
-        The values that steps write to.
+        The values written by steps.
     """
 
     def __init__(self, to: Memory, i: int, product: Product, written: AbstractSet[int]) -> None:
@@ -34,7 +34,7 @@ class SmallProduct:
         self.type: str = element_type(to.steps[i].dtypes[1])
 
     def write(self) -> None:
-        """Write all of it."""
+        """Write the code of the product."""
         product = self.product
         rows, columns, inner = product.rows, product.columns, product.inner
         left, right = self._matrix(0, rows * inner), self._matrix(1, inner * columns)
@@ -52,7 +52,7 @@ class SmallProduct:
         self._store(self.to.join(made))
 
     def _sum(self, places: Sequence[tuple[int, int]], left: Value, right: Value, sums: Value) -> Value:
-        """Return sums of products at some rows and columns, each one chain that begins with a sum."""
+        """Return sums of products at some rows and columns, each a chain of additions to an initial sum."""
         to, product = self.to, self.product
         for k in range(product.inner):
             x = [k * product.rows + r if product.transposed_a else r * product.inner + k for r, _ in places]
@@ -66,7 +66,7 @@ class SmallProduct:
         return sums
 
     def _pick(self, k: int, matrix: Value, lanes: Sequence[int]) -> Value:
-        """Return elements of a factor: of one that stays the same, they are picked once."""
+        """Return elements of a factor; elements of a constant factor are picked once, before the loop."""
         number = self.product.factors[k]
         if number not in self.to.values or number in self.written:
             return self.to.pick(matrix, lanes)

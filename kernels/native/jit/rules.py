@@ -1,7 +1,7 @@
-"""What inner loops compute of an element, or of a vector of elements, as LLVM's intermediate representation.
+"""Rules that compute inner loops for an element, or a vector of elements, in LLVM's intermediate representation.
 
-A rule returns None where it says nothing of such elements; then the inner loop is called. Results are those of the
-inner loops to the last bit.
+A rule returns None for types that it does not cover; then the inner loop is called. Results equal those of the inner
+loops to the last bit.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ _Rule = Callable[[Writer, Sequence[Value], str, bool], "Value | None"]
 
 
 def _binary(floats: str | None = None, integers: str | None = None) -> _Rule:
+    """Return the rule of an instruction with two operands, for floats, integers or both."""
+
     def rule(to: Writer, values: Sequence[Value], type_: str, signed: bool) -> Value | None:
         text = floats if is_float(type_) else integers
         if text is None or values[0].type != type_:
@@ -26,6 +28,8 @@ def _binary(floats: str | None = None, integers: str | None = None) -> _Rule:
 
 
 def _compare(floats: str, signed_test: str, unsigned_test: str) -> _Rule:
+    """Return the rule of a comparison, by LLVM's conditions for floats, signed and unsigned integers."""
+
     def rule(to: Writer, values: Sequence[Value], type_: str, signed: bool) -> Value:
         test = f"icmp {signed_test if signed else unsigned_test}"
         if is_float(values[0].type):
@@ -37,6 +41,8 @@ def _compare(floats: str, signed_test: str, unsigned_test: str) -> _Rule:
 
 
 def _of_floats(name: str) -> _Rule:
+    """Return the rule of an intrinsic function for floats."""
+
     def rule(to: Writer, values: Sequence[Value], type_: str, signed: bool) -> Value | None:
         return to.call(type_, name, *values) if is_float(type_) else None
 
@@ -44,7 +50,7 @@ def _of_floats(name: str) -> _Rule:
 
 
 def _extreme(name: str) -> _Rule:
-    """Of integers; which of two zeros or NaNs it is the inner loops know."""
+    """Return the rule of a maximum or minimum of integers; inner loops decide between zeros and NaNs of floats."""
 
     def rule(to: Writer, values: Sequence[Value], type_: str, signed: bool) -> Value | None:
         return to.call(type_, ("s" if signed else "u") + name, *values) if not is_float(type_) else None
@@ -74,12 +80,13 @@ def _squared_difference(to: Writer, values: Sequence[Value], type_: str, signed:
 
 
 def _unless_zero(text: str, which: int) -> _Rule:
-    """Of floats: an operation that gives 0 where one of its operands is 0."""
+    """Return the rule of an operation on floats whose result is 0 where operand `which` is 0."""
 
     def rule(to: Writer, values: Sequence[Value], type_: str, signed: bool) -> Value | None:
         result = _binary(text)(to, values, type_, signed)
         if result is None:
             return None
+        # une is true for NaN: only zeros are replaced
         truth = to.let(like("i1", type_), f"fcmp une {values[which]}, {zero(type_)}")
         return to.let(type_, f"select {truth}, {result}, {type_} {zero(type_)}")
 
@@ -87,7 +94,7 @@ def _unless_zero(text: str, which: int) -> _Rule:
 
 
 def _logical(text: str) -> _Rule:
-    """Of truth values."""
+    """Return the rule of an operation on truth values."""
 
     def rule(to: Writer, values: Sequence[Value], type_: str, signed: bool) -> Value | None:
         if any(v.type != type_ for v in values):
@@ -116,14 +123,14 @@ def _where(to: Writer, values: Sequence[Value], type_: str, signed: bool) -> Val
 
 
 def _cast(to: Writer, values: Sequence[Value], type_: str, signed: bool) -> Value | None:
-    """From integers and truth values, and between floating-point types."""
+    """Convert integers and truth values to any type, and floats to floats."""
     (value,) = values
     source, target = element_of(value.type), element_of(type_)
     if source == target:
         return value
     if is_float(source):
         if not is_float(target):
-            return None  # C does not say which one it is of a number that is too large
+            return None  # C leaves the result undefined for a number that is too large
         return to.let(type_, f"{'fpext' if target == 'double' else 'fptrunc'} {value} to {type_}")
     if is_float(target):
         return to.let(type_, f"{'sitofp' if signed else 'uitofp'} {value} to {type_}")
@@ -132,7 +139,7 @@ def _cast(to: Writer, values: Sequence[Value], type_: str, signed: bool) -> Valu
 
 
 def _floor(gives_rest: bool) -> _Rule:
-    """Divide integers, none of which is zero, to the floor."""
+    """Return the rule of an integer division that rounds down, or of its remainder, for divisors other than zero."""
 
     def rule(to: Writer, values: Sequence[Value], type_: str, signed: bool) -> Value | None:
         if is_float(values[0].type):
@@ -146,10 +153,11 @@ def _floor(gives_rest: bool) -> _Rule:
 
 
 def _floor_signed(to: Writer, x: Value, y: Value, type_: str, gives_rest: bool) -> Value:
+    """Divide signed integers, or return the remainder, with corrections from truncation to rounding down."""
     truth, nothing = like("i1", type_), zero(type_)
     one = to.splat(Value("1", element_of(type_)), lanes_of(type_))
     minus_one = to.let(type_, f"sub {type_} {nothing}, {one.name}")
-    by_minus_one = to.let(truth, f"icmp eq {y}, {minus_one.name}")  # the processor traps where that overflows
+    by_minus_one = to.let(truth, f"icmp eq {y}, {minus_one.name}")  # the smallest integer by -1 overflows, and traps
     divisor = to.let(type_, f"select {by_minus_one}, {one}, {y}")
     rest = to.let(type_, f"srem {x}, {divisor.name}")
     left = to.let(truth, f"icmp ne {rest}, {nothing}")
@@ -206,17 +214,17 @@ _RULES: dict[str, _Rule] = {
 _NOT_OF_FLOATS = frozenset(
     ("floor_div", "floor_mod", "bitwise_and", "bitwise_or", "bitwise_xor", "maximum", "minimum", "cast")
 )
-_OF_TRUTH_VALUES = frozenset(name for name in _RULES if name.startswith("logical_"))  # any byte but 0 is true
+_OF_TRUTH_VALUES = frozenset(name for name in _RULES if name.startswith("logical_"))  # any byte except 0 is true
 _OF_MIXED = frozenset(("where", "cast"))  # dtypes
 
 
 def rule_named(name: str) -> _Rule | None:
-    """Return what computes elements that are floating-point numbers, or None where that is an inner loop."""
+    """Return the rule of a function for floats, or None if its inner loop is called."""
     return None if name in _NOT_OF_FLOATS else _RULES.get(name)
 
 
 def rule_of(step: ListedStep) -> _Rule | None:
-    """Return what computes the elements of an inner loop, or None where that is the loop itself."""
+    """Return the rule of a step, or None if its inner loop is called."""
     inputs = step.dtypes[:-1]
     if step.name in _OF_MIXED:
         return _RULES[step.name] if step.dtypes[-1].kind != "b" or step.name == "where" else None

@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Value(NamedTuple):
-    """What an instruction takes: a name or a literal, and its type."""
+    """An operand of an instruction: a name or a literal, and its type."""
 
     name: str
     type: str
@@ -25,7 +25,7 @@ def element_type(dtype: np.dtype[Any]) -> str:
 
 
 def is_float(type_: str) -> bool:
-    """Whether elements are floating-point numbers."""
+    """Return True for types of floating-point numbers."""
     return element_of(type_) in ("float", "double")
 
 
@@ -34,12 +34,12 @@ def vector_of(type_: str, lanes: int) -> str:
 
 
 def element_of(type_: str) -> str:
-    """Return the type of the elements of a vector, or of one."""
+    """Return the element type of a vector type; an element type is its own."""
     return type_.rstrip(">").rpartition(" ")[2]
 
 
 def like(type_: str, vector: str) -> str:
-    """Return a type of as many lanes as another."""
+    """Return the type with as many lanes as another."""
     return vector.replace(element_of(vector), type_)
 
 
@@ -55,7 +55,7 @@ def zero(type_: str) -> str:
 
 
 def suffix(type_: str) -> str:
-    """Return a type as the names of intrinsic functions have it."""
+    """Return the suffix of a type in names of intrinsic functions."""
     element = {"float": "f32", "double": "f64"}.get(element_of(type_), element_of(type_))
     return f"v{type_[1:].split(' ')[0]}{element}" if "x" in type_ else element
 

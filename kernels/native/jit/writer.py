@@ -1,4 +1,4 @@
-"""Instructions of LLVM's intermediate representation, written one after the other."""
+"""A writer of instructions in LLVM's intermediate representation."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ class Writer:
     ----------
     lines : list of str
     early : list of str
-        Instructions in front of all others.
+        Instructions before all others.
     intrinsics : set of str
-        Declarations of the intrinsic functions that it calls.
+        Declarations of the called intrinsic functions.
     """
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.early: list[str] = []
         self.intrinsics: set[str] = set()
-        self.count: int = 0  # names given
+        self.count: int = 0  # names in use
 
     def add(self, line: str) -> None:
         """Write an instruction."""
@@ -47,18 +47,18 @@ class Writer:
 
     @contextmanager
     def up_front(self) -> Iterator[None]:
-        """Write in front of all else."""
+        """Write to the start of the function."""
         lines, self.lines = self.lines, self.early
         yield
         self.lines = lines
 
     def local(self, type_: str) -> Value:
-        """Return room for a variable."""
+        """Return the address of a new local variable."""
         with self.up_front():
             return self.let("ptr", f"alloca {type_}")
 
     def local_array(self, type_: str, values: Sequence[Value]) -> Value:
-        """Return where some values lie side by side."""
+        """Return the address of a new local array of values."""
         array = self.local(f"[{len(values)} x {type_}]")
         for k, value in enumerate(values):
             self.add(f"store {value}, {self.let('ptr', f'getelementptr {type_}, {array}, i64 {k}')}")
@@ -70,33 +70,33 @@ class Writer:
         return f"{name}{self.count}"
 
     def to_bits(self, value: Value) -> Value:
-        """Return the eight bytes that a cell holds for an element."""
+        """Return an element as the eight bytes of a cell."""
         if is_float(value.type):
             bits = f"i{8 * size_of(value.type)}"
             value = self.let(bits, f"bitcast {value} to {bits}")
         return value if value.type == "i64" else self.let("i64", f"zext {value} to i64")
 
     def from_bits(self, value: Value, type_: str) -> Value:
-        """Return the element that eight bytes of a cell hold."""
+        """Return the element in the eight bytes of a cell."""
         bits = f"i{8 * size_of(type_)}"
         if bits != "i64":
             value = self.let(bits, f"trunc {value} to {bits}")
         return value if bits == type_ else self.let(type_, f"bitcast {value} to {type_}")
 
     def load(self, pointer: Value, type_: str, at: int, lanes: int) -> Value:
-        """Load elements that lie side by side."""
+        """Load adjacent elements."""
         place = self.let("ptr", f"getelementptr {type_}, {pointer}, i64 {at}")
         vector = vector_of(type_, lanes)
         return self.let(vector, f"load {vector}, {place}, align {size_of(type_)}")
 
     def store(self, pointer: Value, value: Value, at: int) -> None:
-        """Store elements side by side."""
+        """Store adjacent elements."""
         element = element_of(value.type)
         place = self.let("ptr", f"getelementptr {element}, {pointer}, i64 {at}")
         self.add(f"store {value}, {place}, align {size_of(element)}")
 
     def splat(self, value: Value, lanes: int) -> Value:
-        """Return an element as often as there are lanes."""
+        """Return an element repeated for all lanes."""
         if lanes == 1:
             return value
         vector = vector_of(value.type, lanes)
@@ -104,7 +104,7 @@ class Writer:
         return self.pick(one, [0] * lanes)
 
     def pick(self, value: Value, lanes: Sequence[int]) -> Value:
-        """Return some lanes of a vector; one alone as an element."""
+        """Return some lanes of a vector; a single lane as an element."""
         if "x" not in value.type:
             return self.splat(value, len(lanes))
         if len(lanes) == 1:
@@ -114,7 +114,7 @@ class Writer:
         return self.let(vector_of(element_of(value.type), len(lanes)), text)
 
     def join(self, values: Sequence[Value]) -> Value:
-        """Return the elements of vectors of one type as one vector."""
+        """Return the elements of vectors of equal type as a single vector."""
         whole, lanes = values[0], lanes_of(values[0].type)
         for number, value in enumerate(values[1:], 1):
             count, element = number * lanes, element_of(value.type)
@@ -129,6 +129,6 @@ class Writer:
         return whole
 
     def _widen(self, value: Value, lanes: int) -> Value:
-        """Return a vector that begins with an element."""
+        """Return a vector with an element as its first lane."""
         vector = vector_of(value.type, lanes)
         return self.let(vector, f"insertelement {vector} poison, {value}, i64 0")
