@@ -167,7 +167,7 @@ def test_labels_are_checked_and_the_host_waits_once(label):
 
 
 def test_what_can_not_be_compiled_says_what_to_try():
-    with pytest.raises(GraphError, match="can not be compiled") as caught:
+    with pytest.raises(GraphError, match="cannot be compiled") as caught:
         launching.find_function(xp, "KERNEL wrong(Index n) { n = }", "wrong", np.dtype("f"), 1, Grid((1,), (256, 1)))
     assert "expected" in str(caught.value.got)
     assert "native=False" in caught.value.hint

@@ -107,7 +107,7 @@ def test_what_is_too_large_is_not_written():
         written(tanh_loop, a=(1000, 1000), w=(1000, 1000))
     with pytest.raises(NotWritten, match="multiplications"):
         written(tanh_loop, a=(200, 300), w=(300, 300))
-    with pytest.raises(NotWritten, match="can not be multiplied"):
+    with pytest.raises(NotWritten, match="cannot be multiplied"):
         written(tanh_loop, a=(2, 3), w=(4, 3))
 
 

@@ -281,7 +281,7 @@ async def test_a_failing_compiler_is_said_once(graph, caplog, monkeypatch):
         for _ in range(3):
             assert await session.run(y) == [10]
     (record,) = [r for r in caplog.records if r.levelno == logging.WARNING]
-    assert record.message == "while can not be compiled and runs step by step"
+    assert record.message == "while cannot be compiled and runs step by step"
 
 
 async def test_a_long_program_is_not_compiled(graph, caplog):

@@ -1,4 +1,4 @@
-"""Operations that move elements of arrays, and those about shapes, in kernels of native programs."""
+"""Moves of array elements, and operations on shapes, in kernels of native programs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _sizes(array: np.ndarray[Any, Any]) -> Shape:
 
 @emits("Shape", "Size", "Rank")
 def _about_shape(w: Writer, computation: Computation, values: Sequence[Value], each: Instruction) -> None:
-    """Note what is known while the kernel is written."""
+    """Compute the result while the kernel is written."""
     (value,) = values
     found = {"Shape": value.shape, "Size": value.size, "Rank": len(value.shape)}[computation.type]
     w.values[each.outputs[0]] = w.constant(np.asarray(found, w.dtype_of(each.outputs[0])))
@@ -65,7 +65,7 @@ def _fill(w: Writer, computation: Computation, values: Sequence[Value], each: In
 
 @emits("Unreduce", shapes=(1,))
 def _unreduce(w: Writer, computation: Computation, values: Sequence[Value], each: Instruction) -> None:
-    """Repeat the elements of a reduction's result along the axes that it reduced."""
+    """Repeat the elements of a reduction's result along the reduced axes."""
     shape, y = _sizes(w.known(each.inputs[1])), values[0]
     axis = computation.attrs["axis"]
     gone = {a % len(shape) for a in range(len(shape))} if axis is None else {a % len(shape) for a in axis}
@@ -77,6 +77,7 @@ def _unreduce(w: Writer, computation: Computation, values: Sequence[Value], each
 
 @emits("Concat")
 def _concat(w: Writer, computation: Computation, values: Sequence[Value], each: Instruction) -> None:
+    """Copy each value to its part of the result."""
     axis = computation.attrs["axis"] % len(values[0].shape)
     before, after = values[0].shape[:axis], values[0].shape[axis + 1 :]
     if any((v.shape[:axis], v.shape[axis + 1 :]) != (before, after) for v in values):
@@ -105,7 +106,7 @@ def _split(w: Writer, computation: Computation, values: Sequence[Value], each: I
 
 
 def _cut(w: Writer, computation: Computation, x: Value, sizes: Sequence[int], each: Instruction) -> None:
-    """Copy parts of some sizes."""
+    """Copy parts of some sizes along an axis."""
     axis = computation.attrs["axis"] % len(x.shape)
     if sum(sizes) != x.shape[axis] or min(sizes) < 0:
         raise NotWritten(f"{computation.name} cuts {x.shape[axis]} into {list(sizes)}")
@@ -141,7 +142,7 @@ def _strided_slice(w: Writer, computation: Computation, values: Sequence[Value],
 
 
 def _spread(spec: Sequence[Any], rank: int) -> Iterator[Any]:
-    """Yield what is done to each dimension, and where there are new ones."""
+    """Yield the treatment of each dimension, with the ellipsis expanded, and None for new dimensions."""
     parts = list(spec) if any(part is Ellipsis for part in spec) else [*spec, Ellipsis]
     used = sum(part is not None and part is not Ellipsis for part in parts)
     for part in parts:
@@ -159,7 +160,7 @@ def _bound(bound: Any, bounds: Iterator[Value]) -> int | None:
 
 
 def _index(w: Writer, part: Any, bounds: Iterator[Value], size: int, stride: int) -> str:
-    """Return C of where an index begins."""
+    """Return C of the offset of an index."""
     if isinstance(part, (int, np.integer)):
         if not -size <= part < size:
             raise NotWritten("an index is out of range")
@@ -188,6 +189,7 @@ def _gather(w: Writer, computation: Computation, values: Sequence[Value], each: 
         return
     number = indices.at(f"i / {inner} % {indices.size}")
     row = f"(i / {inner * indices.size} * {size}LL + index) * {inner} + i % {inner}"
+    # all threads must reach the next barrier: a bad index reads element 0, and the run gives up later
     check = f"if (index < 0 || index >= {size}) {{ {w.fail_later()}; index = 0; }}"
     lines = [f"long long index = {number};", check, f"{made.code}[i] = {x.code}[{row}];"]
     w.each(made.size, lines if size else [f"{w.fail_later()};"])

@@ -1,7 +1,7 @@
-"""TensorArrays of which a program on a GPU reads and writes elements, as rows of an array.
+"""TensorArrays whose elements are read and written by a program on a GPU, as rows of an array.
 
-A run notes in memory of its own what it does. The TensorArrays change when it is over, so that one that gives up has
-done nothing to them.
+A run records its accesses in memory of its own. The TensorArrays change at the end of the run, so that a run that gives
+up leaves them unchanged.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from ..program import Code, NativeProgram
 from .values import NotWritten
 from .written import Given
 
-_FEWEST = 16  # elements that there is room for once an array grows
-_THERE, _FREE = 1, 2  # of an element: it has a value; nothing was done to it
+_FEWEST = 16  # smallest number of additional elements when an array grows
+_THERE, _FREE = 1, 2  # flags of an element: has a value; was neither read nor written
 
 
 class Shelf:
@@ -29,16 +29,17 @@ class Shelf:
     array : Elements
     program : NativeProgram
     register : int
-        Of its handle.
+        Register of the handle.
     trips : int or None
-        How often the loop runs, about.
+        Approximate number of iterations.
 
     Attributes
     ----------
     array : Elements
     given : Given
     done : array
-        Two rows, of reads and writes: for each element, from 1 on, the instruction and the iteration that did it.
+        Two rows, for reads and writes: for each element, the instruction and the iteration of its access as a number
+        from 1, or 0.
     """
 
     def __init__(self, xp: Any, array: Elements, program: NativeProgram, register: int, trips: int | None) -> None:
@@ -58,15 +59,16 @@ class Shelf:
 
     @property
     def masks(self) -> list[Any]:
-        """What is to be copied to the host when the run is over."""
+        """Arrays to copy to the host at the end of the run."""
         return [self.done]
 
     def make_rows(self, shape: tuple[int, ...]) -> None:
-        """Make rows for elements of a shape, with what is there; NotWritten if elements may not have it."""
+        """Allocate rows for elements of a shape, with present values; NotWritten if the shape is not accepted."""
         if self._names[Code.PUT] and not self.array.takes(shape):
             raise NotWritten(f"elements of shape {list(shape)} may not be written")
         values = [value for value, *_ in self._before]
         whole = self.array.whole
+        # elements that are only read need no copy
         if not self._names[Code.PUT] and whole is not None and len(whole) == len(values):
             self._rows = self._xp.ascontiguousarray(whole)
             return
@@ -77,7 +79,7 @@ class Shelf:
             self._rows[self._xp.asarray(np.array(there))] = rows
 
     def grow(self) -> None:
-        """Make room for as many elements more."""
+        """Add room for as many elements as there are, and some."""
         before, done, count, self._state = self._rows, self.done, self._count, None
         self._count = 2 * count + _FEWEST
         self._rows = self._xp.empty((self._count, *before.shape[1:]), dtype=before.dtype)
@@ -85,26 +87,26 @@ class Shelf:
         self._rows[:count], self.done[:, :count] = before, done
 
     def arguments(self) -> list[Any]:
-        """Return how a kernel is given it."""
+        """Return the kernel arguments of this TensorArray."""
         if self._state is None:
             self._state = self._xp.asarray(self._states())
         return [self._rows, np.int64(self._count), self._state, self.done]
 
     def _states(self) -> np.ndarray[Any, Any]:
-        """Return what the elements are before the run."""
+        """Return the flags of the elements before the run."""
         states = np.full(self._count, _FREE, np.uint8)
         for i, (value, shape, reader) in enumerate(self._before):
             states[i] = _THERE * (value is not None) + _FREE * (shape is None and reader is None)
         return states
 
     def is_as_found(self) -> bool:
-        """Say whether nobody else did anything to the TensorArray since the run began."""
+        """Return True unless the TensorArray was changed by others during the run."""
         now = [_seen(each) for each in self.array.elements]
         same = (a[0] is b[0] and a[1:] == b[1:] for a, b in zip(now, self._before, strict=False))
         return len(now) == len(self._before) and all(same) and not self.array.closed
 
     def close(self, masks: Sequence[np.ndarray[Any, Any]]) -> None:
-        """Do to the TensorArray what the run did."""
+        """Apply the run's changes to the TensorArray."""
         (done,) = masks
         written = np.flatnonzero(done[1])
         if len(written):
@@ -120,7 +122,7 @@ class Shelf:
             element.value = None if self.array.clear_after_read else element.value
 
     def _shape(self) -> tuple[int, ...] | None:
-        """Return the shape of all elements, None if none is known."""
+        """Return the common shape of all elements, or None if unknown."""
         values = [value for value, *_ in self._before if value is not None]
         if any(not isinstance(value, (self._xp.ndarray, np.ndarray)) for value in values):
             raise NotWritten("the elements of a TensorArray may be elsewhere")
@@ -130,7 +132,7 @@ class Shelf:
         return shapes.pop() if shapes else self.array.exact
 
     def _who(self, code: Code, mark: int) -> tuple[str, int]:
-        """Return the operation, and its iteration."""
+        """Return the operation of a mark, and its iteration."""
         names = self._names[code]
         return names[int(mark - 1) % len(names)], int(mark - 1) // len(names)
 
@@ -140,6 +142,6 @@ def _seen(element: Any) -> tuple[Any, Any, Any]:
 
 
 def _names(program: NativeProgram, register: int, code: Code) -> list[str]:
-    """Return the operations that do something with a TensorArray, in order."""
+    """Return the names of operations with accesses of a kind to a TensorArray, in order."""
     found: Sequence[Any] = program.instructions
     return [each.name for each in found if each.code is code and each.inputs[0] == register]

@@ -63,7 +63,7 @@ _REALS = {
 
 
 def result_shape(values: Sequence[Value]) -> Shape:
-    """Return the shape that values broadcast to."""
+    """Return the broadcast shape of values."""
     return joint_shape([each.shape for each in values])
 
 
@@ -136,7 +136,7 @@ def _cast(w: Writer, computation: Computation, values: Sequence[Value], each: In
 
 
 def _divides(integers: str, reals: str, type: str) -> None:
-    """Write a division that rounds down; one of integers by 0 is an error."""
+    """Register a division that rounds down; division of integers by 0 is an error."""
 
     def emit(w: Writer, computation: Computation, values: Sequence[Value], each: Instruction) -> None:
         if values[0].dtype.kind == "f":
@@ -145,6 +145,7 @@ def _divides(integers: str, reals: str, type: str) -> None:
             w.fail_if(f"{values[1].code} == 0")
             w.map(each.outputs[0], result_shape(values), f"{integers}({{}}, {{}})", values)
         else:
+            # a thread cannot leave alone: it notes the error, and divides by a harmless value
             checked = f"({{1}} == 0 ? ({w.fail_later()}, {{1}}) : {{1}})"
             w.map(each.outputs[0], result_shape(values), f"{integers}({{0}}, {checked})", values)
 

@@ -1,7 +1,7 @@
-"""Which operations have a form in a kernel of a native program, by type or ufunc.
+"""Registry of the operations with a form in kernels of native programs, by type or ufunc.
 
-An emitter adds lines for one instruction to a kernel while it is written. The file of an emitter registers it; the
-package imports those files.
+An emitter adds the lines of an instruction to a kernel while it is written. The file of an emitter registers it, on
+import by the package.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ufuncs: dict[str, tuple[Emit, str]] = {}
 
 
 def does(code: Code) -> Callable[[Do], Do]:
-    """Have the decorated function write instructions: ``do(writer, number, instruction)``."""
+    """Register the decorated function for instructions of a code: ``do(writer, number, instruction)``."""
 
     def add(do: Do) -> Do:
         _instructions[code] = do
@@ -37,20 +37,20 @@ def does(code: Code) -> Callable[[Do], Do]:
 
 
 def find_instruction(code: Code) -> Do:
-    """Return what writes instructions."""
+    """Return the writer of an instruction code."""
     return _instructions[code]
 
 
 def emits(*types: str, kinds: str = "biuf", shapes: tuple[int, ...] = ()) -> Callable[[Emit], Emit]:
-    """Have the decorated function write operations of these types.
+    """Register the decorated function as emitter of operations of these types.
 
     Parameters
     ----------
     *types : str
     kinds : str
-        Of the dtypes of their inputs and outputs, as NumPy's ``dtype.kind``.
+        Supported dtypes of inputs and outputs, as NumPy's ``dtype.kind``.
     shapes : tuple of int
-        Inputs that decide on shapes, so that their values must be known when a kernel is written.
+        Inputs that determine shapes, whose values must be known when a kernel is written.
     """
 
     def add(emit: Emit) -> Emit:
@@ -61,20 +61,20 @@ def emits(*types: str, kinds: str = "biuf", shapes: tuple[int, ...] = ()) -> Cal
 
 
 def emit_ufunc(name: str, kinds: str, emit: Emit) -> None:
-    """Have a function write what a ufunc does with inputs of some kinds of dtypes, unless another one does already."""
+    """Register an emitter of a ufunc for inputs of some kinds of dtypes, unless one is registered."""
     for kind in kinds:
         _ufuncs.setdefault(f"{name} {kind}", (emit, kind))
 
 
 def find_emitter(type: str, ufunc: str | None, kind: str) -> Emit | None:
-    """Return what writes an operation whose first input is of a kind of dtypes, None if nothing does."""
+    """Return the emitter of an operation, by the kind of its first input's dtype, or None."""
     if type in _emitters:
         return _emitters[type][0]
     return _ufuncs.get(f"{ufunc} {kind}", (None, ""))[0]
 
 
 def can_emit(computation: Computation, dtypes: Sequence[np.dtype[Any]]) -> bool:
-    """Say whether an operation with these dtypes, first those of its inputs, has a form in a kernel."""
+    """Return True if an operation with dtypes, first those of its inputs, has a form in a kernel."""
     if not all(map(has_type, dtypes)):
         return False
     emit, kinds, shapes = _emitters.get(computation.type, (None, "", ()))
@@ -85,5 +85,5 @@ def can_emit(computation: Computation, dtypes: Sequence[np.dtype[Any]]) -> bool:
 
 
 def shape_inputs(type: str) -> tuple[int, ...]:
-    """Return the inputs of an operation that decide on shapes."""
+    """Return the inputs of an operation that determine shapes."""
     return _emitters[type][2] if type in _emitters else ()

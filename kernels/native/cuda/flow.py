@@ -1,4 +1,4 @@
-"""Instructions of control flow, and moves, in kernels of native programs."""
+"""Control flow and moves in kernels of native programs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _compute(w: Writer, i: int, each: Instruction) -> None:
 
 @does(Code.MOVE)
 def _move(w: Writer, i: int, each: Instruction) -> None:
-    """Give registers the values of others, all at once: by way of other memory where one is overwritten before."""
+    """Copy registers to registers, all at once: sources overwritten by an earlier copy are saved first."""
     pairs = [pair for pair in zip(each.inputs, each.outputs, strict=True) if pair[0] != pair[1]]
     sources = [w.value(source) for source, _ in pairs]
     targets = [w.make(target, value.shape) for (_, target), value in zip(pairs, sources, strict=True)]
@@ -49,7 +49,7 @@ def _set_aside(w: Writer, name: str, source: Value) -> Value:
 
 
 def _move_elements(w: Writer, pairs: Sequence[tuple[Value, Value]]) -> None:
-    """Give variables the values of others, copies of those that are overwritten."""
+    """Copy variables to variables, through temporaries for overwritten sources."""
     codes = {target.code for _, target in pairs}
     aside = [k for k, (source, _) in enumerate(pairs) if source.code in codes]
     w.lines += ["{"] * bool(aside)
@@ -67,7 +67,7 @@ def _count(w: Writer, i: int, each: Instruction) -> None:
 
 @does(Code.JUMP)
 def _jump(w: Writer, i: int, each: Instruction) -> None:
-    """Go on elsewhere; a launch may end where it is the next iteration."""
+    """Jump; a launch may end before the next iteration."""
     (target,) = each.targets
     if target <= i:
         w.check_failures(i)
@@ -79,7 +79,7 @@ def _jump(w: Writer, i: int, each: Instruction) -> None:
 
 @does(Code.UNLESS)
 def _unless(w: Writer, i: int, each: Instruction) -> None:
-    """Leave a loop; all threads know whether."""
+    """Leave a loop; the condition is the same in all threads."""
     w.wait_if_needed()
     w.lines += [f"if (!{w.value(each.inputs[0]).code}) {{", f"{_counters(w, each.name)[0]} += 1;"]
     _go_to(w, str(each.targets[0]))
@@ -88,7 +88,7 @@ def _unless(w: Writer, i: int, each: Instruction) -> None:
 
 @does(Code.SELECT)
 def _select(w: Writer, i: int, each: Instruction) -> None:
-    """Go on at the target that an element numbers, or at the last; a bool that is true numbers the second."""
+    """Jump to the target numbered by an element, or to the last; true numbers the second."""
     choice, last = w.value(each.inputs[0]).code, len(each.targets) - 1
     chosen = str(each.targets[last])
     for k in reversed(range(last)):
@@ -102,7 +102,7 @@ def _go_to(w: Writer, target: str) -> None:
 
 
 def _counters(w: Writer, loop: str) -> tuple[str, str]:
-    """Return the variables that count how often a loop ended, and how often it went on."""
+    """Return the variables that count a loop's exits and its further iterations."""
     place = list(w.made.loops).index(loop) if loop in w.made.loops else len(w.made.loops)
     names = f"ended{place}", f"back{place}"
     if loop not in w.made.loops:

@@ -1,4 +1,4 @@
-"""Fused operations in kernels of native programs: a function of all their steps."""
+"""Fused operations in kernels of native programs: a function for all their steps."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _fused(w: Writer, computation: Computation, values: Sequence[Value], each: I
     widths = _widths(computation, inputs)
     made = [w.make(r, (*batch_dims, widths[i])) for r, i in zip(each.outputs, results, strict=True)]
     rows, flat = math.prod(batch_dims), is_flat(steps, inputs)
-    if flat:  # every element is a row
+    if flat:  # each element becomes a row of its own
         rows, inputs = made[0].size, [each._replace(width=min(each.width, 1)) for each in inputs]
     for value in values:
         w.uses(value, each_own=flat)
@@ -52,7 +52,7 @@ def _inputs(values: Sequence[Value], has_rows: Sequence[bool]) -> list[Input]:
 
 
 def _widths(computation: Computation, inputs: Sequence[Input]) -> list[int]:
-    """Return the width of each register; NotWritten if the inputs do not go together, or rows are too wide."""
+    """Return the width of each register; NotWritten for incompatible inputs, or rows too wide."""
     steps = computation.attrs["steps"]
     try:
         widths = find_widths(steps, inputs)
@@ -64,7 +64,7 @@ def _widths(computation: Computation, inputs: Sequence[Input]) -> list[int]:
 
 
 def _batch_dims(computation: Computation, values: Sequence[Value]) -> Shape:
-    """Return the dimensions of all rows; NotWritten if inputs are not what the operation was made for."""
+    """Return the dimensions of all rows; NotWritten for inputs of unexpected shapes."""
     attrs = computation.attrs
     given = [(value.shape, has_rows) for value, has_rows in zip(values, attrs["has_rows"], strict=True)]
     batch_dims = find_batch_dims(given, attrs["batch_dims"])

@@ -1,4 +1,4 @@
-"""What native programs are given on a GPU: how a kernel is given it, and what is done to it when a run is over."""
+"""Inputs of native programs on a GPU: their form as kernel arguments, and their changes at the end of a run."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from .written import Given
 
 
 class Taken:
-    """An input in a run.
+    """An input of a run.
 
     Attributes
     ----------
     given : Given
     masks : list of array
-        What is to be copied to the host when the run is over, for `close`.
+        Arrays to copy to the host at the end of the run, for `close`.
     """
 
     def __init__(self, given: Given, *arguments: Any) -> None:
@@ -35,15 +35,15 @@ class Taken:
         self._arguments = list(arguments)
 
     def arguments(self) -> list[Any]:
-        """Return how a kernel is given it."""
+        """Return the kernel arguments of this input."""
         return self._arguments
 
     def is_as_found(self) -> bool:
-        """Say whether nobody else changed it meanwhile."""
+        """Return True unless the input was changed by others during the run."""
         return True
 
     def close(self, masks: Sequence[np.ndarray[Any, Any]]) -> None:
-        """Do to it what the run did."""
+        """Apply the run's changes to the input."""
 
 
 class TakenSum(Taken):
@@ -62,7 +62,7 @@ class TakenSum(Taken):
 
 
 def take(xp: Any, program: NativeProgram, k: int, value: Any, on_host: bool, trips: int | None) -> Taken | Shelf:
-    """Return an input of a program.
+    """Return an input of a program in its form for a run.
 
     Parameters
     ----------
@@ -72,9 +72,9 @@ def take(xp: Any, program: NativeProgram, k: int, value: Any, on_host: bool, tri
         Number of the input.
     value : array of the library, NumPy scalar or array, Series, ProductSum, Elements, or another object
     on_host : bool
-        Whether its value is known.
+        True if the value is known to the host, and becomes a part of the kernel.
     trips : int or None
-        How often the loop runs, about.
+        Approximate number of iterations.
     """
     if on_host:
         array = np.asarray(value)
@@ -93,14 +93,19 @@ def take(xp: Any, program: NativeProgram, k: int, value: Any, on_host: bool, tri
 
 
 def open_shelves(taken: Mapping[int, Taken | Shelf], shapes: Mapping[int, tuple[int, ...]]) -> None:
-    """Make the rows of TensorArrays of which the shape is known now; NotWritten if one may not have it, or comes twice.
+    """Allocate the rows of TensorArrays, whose shapes are known now.
 
     Parameters
     ----------
     taken : mapping of int to Taken or Shelf
         By register.
     shapes : mapping of int to tuple
-        Of elements, by register of the handle.
+        Shapes of elements, by register of the handle.
+
+    Raises
+    ------
+    NotWritten
+        If a TensorArray does not accept its shape, or is given twice.
     """
     shelves = {register: each for register, each in taken.items() if isinstance(each, Shelf)}
     if len({id(each.array) for each in shelves.values()}) < len(shelves):
@@ -110,7 +115,7 @@ def open_shelves(taken: Mapping[int, Taken | Shelf], shapes: Mapping[int, tuple[
 
 
 def host_inputs(program: NativeProgram) -> frozenset[int]:
-    """Return which inputs of a program decide on shapes."""
+    """Return the numbers of a program's inputs whose values determine shapes."""
     wanted: set[int] = set()
     for each in program.instructions:
         if each.code is Code.READ:
@@ -121,7 +126,7 @@ def host_inputs(program: NativeProgram) -> frozenset[int]:
 
 
 def count_trips(program: NativeProgram, inputs: Sequence[Any]) -> int | None:
-    """Return how often the outermost loop runs, about, if that is known now."""
+    """Return the approximate trip count of the outermost loop, if known now."""
     if program.trips is None:
         return None
     begin, limit, change = program.trips
@@ -133,14 +138,14 @@ def count_trips(program: NativeProgram, inputs: Sequence[Any]) -> int | None:
 
 
 def _is_accessed(program: NativeProgram, register: int) -> bool:
-    """Say whether elements of a TensorArray are read or written."""
+    """Return True if elements of a TensorArray are read or written."""
     return any(each.code in (Code.GET, Code.PUT) and each.inputs[0] == register for each in program.instructions)
 
 
 def _take_series(xp: Any, series: Series) -> Taken:
-    """Return what a series holds as rows; NotWritten if it holds nothing, or what is not alike.
+    """Return the contents of a series as rows; NotWritten if empty or not uniform.
 
-    What a native program has written is rows already; what the step machine has is joined.
+    Series of native programs have rows already; values of the step machine are stacked.
     """
     if series.rows is not None:
         return _rows(series.rows, series.num_rows, series.rows_there)
@@ -158,7 +163,7 @@ def _take_series(xp: Any, series: Series) -> Taken:
 
 
 def _take_nested(xp: Any, indices: list[int], parts: list[Series]) -> Taken:
-    """Return parts of the rows of one series, by where they begin and end; a slot without one has none."""
+    """Return parts of a series' rows, by their bounds; an empty slot has none."""
     parent = parts[0].parent
     if parent is None or parent.rows is None or any(each.parent is not parent for each in parts):
         raise NotWritten("a series holds series of which the rows do not lie together")
@@ -170,7 +175,7 @@ def _take_nested(xp: Any, indices: list[int], parts: list[Series]) -> Taken:
 
 
 def _joined(xp: Any, indices: list[int], values: list[Any]) -> Taken:
-    """Return values as rows, with what lies between them."""
+    """Return values as rows, with arbitrary rows for the empty slots between."""
     array = xp.stack([xp.asarray(each) for each in values])
     count = indices[-1] + 1
     if count == len(values):
@@ -179,6 +184,7 @@ def _joined(xp: Any, indices: list[int], values: list[Any]) -> Taken:
     place[indices] = range(len(indices))
     there = np.zeros(count, np.uint8)
     there[indices] = 1
+    # empty slots repeat the first row: their flags keep it unread
     return _rows(array[xp.asarray(place)], count, xp.asarray(there))
 
 

@@ -1,4 +1,4 @@
-"""The kernel of the operation ``Native`` on a GPU: the program written for what its inputs turn out to be."""
+"""The kernel of the operation ``Native`` on a GPU, written for the shapes of its inputs."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .values import NotWritten
 from .writer import write
 from .written import Given, Written
 
-_MOST_SIGNATURES = 8  # that a program is compiled for
-_MOST_PARAMETERS = 500  # of 8 bytes, in the 4 KiB that all GPUs have for them
-_MOST_MISSES = 6  # that count
+_MOST_SIGNATURES = 8  # most kinds of inputs with a kernel of their own
+_MOST_PARAMETERS = 500  # of 8 bytes each, within the 4 KiB of parameters on all GPUs
+_MOST_MISSES = 6  # after as many failures in a row, the number of skipped runs stays the same
 
 
 class NativeKernel:
-    """Runs a loop by one kernel.
+    """A kernel that runs a whole loop.
 
     Parameters
     ----------
@@ -32,16 +32,16 @@ class NativeKernel:
         An array library that compiles CUDA C.
     program : NativeProgram
     otherwise : callable
-        Says that the program did not run.
+        Returns the results of a program that did not run.
 
     Attributes
     ----------
     takes_scalars : bool
-        Numbers of the host are given by value.
+        True: scalars of the host are passed by value.
     on_host : frozenset of int
-        Inputs that decide on shapes: they are wanted in the host's memory.
+        Inputs that determine shapes, to be passed in the host's memory.
     reason : str or None
-        Why the program did not run the last time.
+        The reason why the program did not run the last time.
     """
 
     takes_scalars = True
@@ -55,7 +55,7 @@ class NativeKernel:
         self._misses, self._skips = 0, 0
 
     def __call__(self, *inputs: Any) -> Any:
-        """Return a Run that was launched; or that there is none, as `otherwise` does.
+        """Return a launched Run; or the result of `otherwise` if the program cannot run.
 
         Parameters
         ----------
@@ -71,20 +71,21 @@ class NativeKernel:
             return self._otherwise(*inputs)
 
     def give_up(self, reason: str) -> None:
-        """Leave a run to the step machine, and so the next ones, the more of them the more often this happens."""
+        """Leave a run to the step machine, and after repeated failures also the next 2, 6, 14, ... runs."""
         self.reason = reason
         self._misses = min(self._misses + 1, _MOST_MISSES)
         self._skips = (1 << self._misses) - 2
 
     def succeed(self) -> None:
-        """Note that a run came to its end."""
+        """Reset the count of failures after a completed run."""
         self.reason, self._misses = None, 0
 
     def refusal(self, inputs: Sequence[Any]) -> Any:
-        """Return results that say that the program did not run."""
+        """Return the results of a program that did not run."""
         return self._otherwise(*inputs)
 
     def _begun(self, inputs: Sequence[Any]) -> Run:
+        """Return a run of the inputs, launched; NotWritten if there is no kernel for the inputs."""
         trips = count_trips(self.program, inputs)
         hosts = self.on_host or frozenset()
         taken = [take(self._xp, self.program, k, v, k in hosts, trips) for k, v in enumerate(inputs)]
@@ -96,7 +97,7 @@ class NativeKernel:
         return run
 
     def _kernel(self, given: Mapping[int, Given]) -> tuple[Written, Function, list[Any]]:
-        """Return the kernel for such inputs, which is kept; or raise again why there is none."""
+        """Return the cached kernel for such inputs; raise the cached reason if there is none."""
         key = tuple(each.key for each in given.values())
         if key not in self._kernels:
             if len(self._kernels) >= _MOST_SIGNATURES:
@@ -108,6 +109,7 @@ class NativeKernel:
         return found
 
     def _compiled(self, given: Mapping[int, Given]) -> tuple[Written, Function, list[Any]] | NotWritten:
+        """Write and compile a kernel; return the reason if the program cannot be written."""
         try:
             written = write(self.program, given)
         except NotWritten as reason:

@@ -1,4 +1,4 @@
-"""Products of matrices in kernels of native programs."""
+"""Matrix products in kernels of native programs."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from .values import NotWritten, Value, c_type, row_strides
 if TYPE_CHECKING:
     from .writer import Writer
 
-MOST_MULTIPLICATIONS = 1 << 21  # of one product: more are done faster by all blocks of a device
+MOST_MULTIPLICATIONS = 1 << 21  # of a product: larger products are faster on all blocks of a device
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A matrix of a product.
+    """A factor of a product.
 
     Attributes
     ----------
     value : Value
     size, along, inner : int
-        The size of the dimension that the result has; from one element to the next along that, and along the other.
+        Size of the dimension shared with the result; strides along that dimension and along the inner one, in elements.
     """
 
     value: Value
@@ -54,7 +54,7 @@ def _matmul_add(w: Writer, computation: Computation, values: Sequence[Value], ea
 
 
 def _product(w: Writer, computation: Computation, values: Sequence[Value], each: Instruction) -> None:
-    """Multiply matrices, and add what is given besides."""
+    """Multiply matrices, and add further inputs."""
     left = _operand(values[0], along=int(computation.attrs["transpose_a"]))
     right = _operand(values[1], along=1 - int(computation.attrs["transpose_b"]))
     made = w.make(each.outputs[0], (left.size, right.size))
@@ -66,7 +66,7 @@ def _product(w: Writer, computation: Computation, values: Sequence[Value], each:
 
 
 def _operand(value: Value, along: int) -> Operand:
-    """Return a factor of which one dimension is that of the result."""
+    """Return a factor, whose dimension `along` belongs to the result."""
     if len(value.shape) != 2:
         raise NotWritten("a product is of batches of matrices")
     strides = row_strides(value.shape)
@@ -74,10 +74,10 @@ def _operand(value: Value, along: int) -> Operand:
 
 
 def _multiply(w: Writer, made: Value, a: Operand, b: Operand, end: str) -> None:
-    """Multiply matrices, each thread computes elements of the result; `end` is C of what is added to one."""
+    """Multiply matrices, each thread for elements of its own; `end` is C to add to an element."""
     inner = a.value.size // max(1, a.size)
     if (a.size, b.size) != made.shape or a.size * inner != a.value.size or inner * b.size != b.value.size:
-        raise NotWritten(f"shapes {list(a.value.shape)} and {list(b.value.shape)} can not be multiplied")
+        raise NotWritten(f"shapes {list(a.value.shape)} and {list(b.value.shape)} cannot be multiplied")
     if made.size * inner > MOST_MULTIPLICATIONS:
         raise NotWritten(f"a product has {a.size} x {inner} x {b.size} multiplications")
     w.uses(a.value, each_own=False)

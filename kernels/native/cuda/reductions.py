@@ -15,15 +15,15 @@ from .written import threads_for
 if TYPE_CHECKING:
     from .writer import Writer
 
-MOST_READ = 1 << 18  # elements of an array that is reduced
+MOST_READ = 1 << 18  # most elements of a reduced array
 _WARP = 32
-_TOGETHER = 64  # elements from which on all threads reduce them to one
+_TOGETHER = 64  # elements from which on all threads compute one result together
 
 
 def lanes_for(rows: int, columns: int, are_neighbours: bool = True) -> int:
-    """Return how many threads go along a row together, a power of two, where one block has all the rows.
+    """Return the number of threads for each row, a power of two, if a single block has all the rows.
 
-    Those of a warp where the elements of a row are neighbours in memory, and more where there are threads to spare.
+    A warp's worth where the elements of a row are adjacent in memory, and more where threads are to spare.
     """
     spare = threads_for(rows * columns) // (1 << max(0, rows - 1).bit_length())
     return max(1, min(1 << max(0, columns - 1).bit_length(), max(spare, _WARP if are_neighbours else 1)))
@@ -35,7 +35,7 @@ def _axes(computation: Computation, rank: int) -> list[int]:
 
 
 def _reduce(join: str, begin: str, *types: str, kinds: str) -> None:
-    """Write reductions of some types; each begins with `begin` and joins elements by a struct."""
+    """Register emitters of reductions, with an initial value in C and a struct for joining two elements."""
 
     def emit(w: Writer, computation: Computation, values: Sequence[Value], each: Instruction) -> None:
         (x,) = values
@@ -72,18 +72,18 @@ def _sum_to(w: Writer, computation: Computation, values: Sequence[Value], each: 
 
 
 def reduce(w: Writer, register: int, x: Value, kept: Shape, shape: Shape, join: str, begin: str, divided: str) -> None:
-    """Join the elements of an array where another shape has 1.
+    """Join the elements of an array along the dimensions where `kept` has 1.
 
     Parameters
     ----------
     w : Writer
     register : int
-        Of the result.
+        Register of the result.
     x : Value
     kept, shape : tuple of int
-        That of `x` with 1 where it is reduced; that of the result.
+        Shape of `x` with 1 in place of reduced dimensions; shape of the result.
     join, begin, divided : str
-        C of what joins two, of what is begun with ("" for the first element), and what is done in the end.
+        C of the struct for joining two, of the initial value ("" for the first element), and of the final division.
     """
     if x.size > MOST_READ:
         raise NotWritten(f"{w.name_of(register)} is reduced from {x.size} elements")
@@ -97,13 +97,13 @@ def reduce(w: Writer, register: int, x: Value, kept: Shape, shape: Shape, join: 
 
 @dataclass(frozen=True, slots=True)
 class _Reduction:
-    """A reduction while it is written; by how many threads each result is depends on the sizes."""
+    """A reduction while it is written; its sizes decide on the number of threads for each result."""
 
     w: Writer
     made: Value
     x: Value
-    outer: Strided  # where the first element of each result is
-    within: Strided  # and the others behind that
+    outer: Strided  # first elements of the results
+    within: Strided  # offsets of a result's elements from the first
     join: str
     begin: str
     divided: str
@@ -129,33 +129,33 @@ class _Reduction:
         return f"    total = {self.join}::of(total, {element});"
 
     def _alone(self, count: int) -> list[str]:
-        """Return C by which a thread joins all elements of a result."""
+        """Return C for a thread that joins all elements of a result."""
         return [self._total(), f"for (int k = {0 if self.begin else 1}; k < {count}; k++)", self._join()]
 
     def _by_each_for_itself(self, count: int) -> None:
-        """Let all threads compute an element that each of them has."""
+        """Compute an element redundantly in all threads."""
         self.w.lines += ["{", *self._alone(count), f"{self.made.code} = total{self.divided};", "}"]
         self.w.note_elements(1, cost=count)
 
     def _by_some(self, count: int, lanes: int) -> None:
-        """Let some threads join the elements of each result."""
+        """Compute each result by some threads together."""
         w, lane = self.w, f"threadIdx.x % {lanes}u"
         w.uses(self.made, each_own=False, written=True)
         w.lines += [f"EACH_BY({lanes}u, i, {self.made.size}) {{", self._total()]
         w.lines += [f"for (int k = {lane}; k < {count}; k += {lanes})", self._join()]
         w.lines += [f"total = over_row<{self.join}>(total, {lane}, {lanes}u);"]
         w.lines += [f"if ({lane} == 0)", f"    {self.made.code}[i] = total{self.divided};", "}"]
-        w.note_elements(self.x.size, cost=1)  # so there are as many threads as that
+        w.note_elements(self.x.size, cost=1)  # for as many threads
 
     def _together(self, count: int) -> None:
-        """Let all threads join elements to one."""
+        """Compute the only result by all threads together."""
         w, made = self.w, self.made
         w.uses(made, written=True)
         w.line("{")
         w.line(self._total("0"))
         w.each(count, [f"total = {self.join}::of(total, {self.x.at(self.within.index('i'))});"])
         w.line(f"total = over_row<{self.join}>(total, threadIdx.x, blockDim.x){self.divided};")
-        w.pending.clear()  # who reduces waits
+        w.pending.clear()  # over_row synchronizes the threads
         if made.is_element:
             w.line(f"{made.code} = total;")
         else:

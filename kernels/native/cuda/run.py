@@ -1,4 +1,4 @@
-"""One run of a native program on a GPU, launch after launch."""
+"""A run of a native program on a GPU, in one or more launches."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from .written import Saved, Written
 if TYPE_CHECKING:
     from .kernel import NativeKernel
 
-_LAUNCH = 2e7  # nanoseconds that a launch should take at most, if they are estimated well
-_FIRST_ROOM = 256  # slots of a series of which nobody knows how long it gets
-_MOST_ROOM = 1 << 26  # bytes that are taken for one before it is known that they are needed
-Copied = np.ndarray[Any, Any]  # from the device's memory
+_LAUNCH = 2e7  # target limit for the estimated nanoseconds of a launch
+_FIRST_ROOM = 256  # slots of a series of unknown length
+_MOST_ROOM = 1 << 26  # most bytes allocated for a series ahead of need
+Copied = np.ndarray[Any, Any]  # copy of an array in the device's memory
 Call = Callable[..., Any]
 SUSPENDED, ENDED, GAVE_UP, NO_ROOM = range(4)
 
 
 class Room:
-    """Rows for what a program saves.
+    """Rows for a saved series of a program.
 
     Attributes
     ----------
     saved : Saved
     rows : array
     is_written : array or None
-        For each row; None where all are up to the last.
+        Flags of written rows; None if all rows are written in order.
     """
 
     def __init__(self, xp: Any, saved: Saved, slots: int) -> None:
@@ -41,7 +41,7 @@ class Room:
         self.is_written: Any = xp.zeros((slots,), dtype=np.uint8) if saved.count is None else None
 
     def grow(self) -> None:
-        """Make room for as many rows more."""
+        """Double the number of rows."""
         slots = len(self.rows)
         larger = Room(self._xp, self.saved, 2 * slots)
         larger.rows[:slots] = self.rows
@@ -51,17 +51,17 @@ class Room:
             self.is_written = larger.is_written
 
     def arguments(self) -> list[Any]:
-        """Return how a kernel is given it."""
+        """Return the kernel arguments of this series."""
         return [self.rows, np.int64(len(self.rows)), *([] if self.is_written is None else [self.is_written])]
 
     @property
     def masks(self) -> list[Any]:
-        """What is to be copied to the host for `fill`."""
+        """Arrays to copy to the host for `fill`."""
         written = [] if self.is_written is None else [self.is_written]
         return [*written, self.rows] if self.saved.is_for_host else written
 
     def fill(self, found: dict[int, Series], state: Copied, masks: list[Copied], call: Call) -> None:
-        """Put what was saved into its series, one of those of the run, by register."""
+        """Put the saved rows into the series of this register, among the run's series by register."""
         series = found[self.saved.register]
         count = len(self.rows) if self.saved.count is None else int(state[self.saved.count])
         is_written = None if self.saved.count is not None else masks[0]
@@ -75,7 +75,7 @@ class Room:
 
 
 class Run:
-    """A run: what it computes with, and what it leaves in memory between two launches.
+    """A run: its arguments, and its state between launches.
 
     Parameters
     ----------
@@ -83,16 +83,16 @@ class Run:
     xp : module
     written : Written
     function : callable
-        Of `find_function`.
+        Result of `find_function`.
     constants : list of array
     taken : list of Taken or Shelf
     inputs : sequence
-        Of the operation.
+        Inputs of the operation.
 
     Attributes
     ----------
     state : array
-        Where it is, and its elements of no dimensions; to be copied to the host after each launch.
+        Status, position, and variables of the program; to be copied to the host after each launch.
     """
 
     def __init__(
@@ -121,39 +121,40 @@ class Run:
 
     @property
     def masks(self) -> list[Any]:
-        """What is to be copied to the host when it is over, for `results`."""
+        """Arrays to copy to the host at the end, for `results`."""
         return [mask for each in (*self._rooms.values(), *self._taken) for mask in each.masks]
 
     def launch(self) -> None:
-        """Run it for a while."""
+        """Launch the kernel for about the target time."""
         budget = np.int64(max(1, _LAUNCH // max(100, self.written.cost)))
         given = [argument for each in (*self._taken, *self._rooms.values()) for argument in each.arguments()]
         arguments = self.state, budget, self._memory, *self._constants, *given, *self._made.values()
         self._function((1,), (self.written.threads, 1), arguments)
 
     def goes_on(self, state: Copied) -> bool:
-        """Launch it once more if it is not over; say whether."""
+        """Launch again unless the run is over; return True if launched."""
         if state[0] not in (SUSPENDED, NO_ROOM):
             return False
         if state[0] == NO_ROOM:
+            # state[2] is the register of the series or TensorArray without room
             self._growing[int(state[2])].grow()
         self.launch()
         return True
 
     @staticmethod
     def is_done(state: Copied) -> bool:
-        """Whether it came to its end."""
+        """Return True if the program has reached its end."""
         return bool(state[0] == ENDED)
 
     def results(self, state: Copied, masks: Sequence[Copied], call: Call) -> Any:
-        """Return true and the results; or false, if it gave up.
+        """Return True and the results; or False, if the run gave up.
 
         Parameters
         ----------
         state, masks : numpy.ndarray
-            Copies of the attributes, of `masks` if it is done.
+            Copies of the attributes; of `masks` only if the run is done.
         call : callable
-            Calls a function as the device wants it, as this one is called.
+            Calls a function in the device's context, in which this method is called, too.
         """
         if not self.is_done(state):
             return self._refusal("an operation wants to raise an error")
@@ -173,7 +174,7 @@ class Run:
         return self.kernel.refusal(self.inputs)
 
     def counts(self, state: Copied) -> dict[str, tuple[int, int]]:
-        """Return how often each loop ran, and the iterations that it began."""
+        """Return for each loop the number of exits, and of iterations begun."""
         words = self.written.loops.items()
         return {name: (int(state[end]), int(state[end]) + int(state[back])) for name, (end, back) in words}
 
@@ -197,6 +198,6 @@ def _next(masks: Iterator[Copied], each: Room | Taken | Shelf) -> list[Copied]:
 
 
 def _slots(saved: Saved, trips: int | None) -> int:
-    """Return for how many slots there is room at first."""
+    """Return the initial number of slots of a series."""
     nbytes = max(1, int(np.prod(saved.shape, dtype=np.int64)) * saved.dtype.itemsize)
     return max(1, min(_FIRST_ROOM if trips is None else trips, _MOST_ROOM // nbytes))

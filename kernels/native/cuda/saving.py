@@ -1,7 +1,7 @@
-"""Saved values in kernels of native programs: rows of series, one for each slot.
+"""Saved values in kernels of native programs: series as arrays with a row per slot.
 
-What runs of a loop in the loop save are rows of one series, run behind run; the series around it has, for each run,
-where its rows begin and end.
+The saved values of an inner loop are rows of a single series, in the order of the loop's runs; the surrounding series
+has the bounds of each run's rows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .written import Saved
 if TYPE_CHECKING:
     from .writer import Writer
 
-_BOUNDS = Value(np.dtype(np.int64), (2,), "")  # of a run of a loop in the loop
+_BOUNDS = Value(np.dtype(np.int64), (2,), "")  # of a run of an inner loop
 
 
 @does(Code.PUSH)
@@ -37,14 +37,14 @@ def _push(w: Writer, i: int, each: Instruction) -> None:
 
 @does(Code.NEST)
 def _nest(w: Writer, i: int, each: Instruction) -> None:
-    """Write where the rows of a run begin and end."""
+    """Write the bounds of the rows of an inner loop's run."""
     (register,), (first, end, slot, rows) = each.outputs, each.inputs
     place = _place(w, i, _series(w, register, _BOUNDS, slot, i, rows), slot)
     w.each(1, [f"{place}[0] = {w.value(first).code};", f"{place}[1] = {w.value(end).code};"])
 
 
 def _place(w: Writer, i: int, saved: Saved, slot: int) -> str:
-    """Return C of where the row of a slot begins; without room, come back here when there is some."""
+    """Return C of the address of a slot's row; without room, leave and resume at this instruction."""
     register, index = saved.register, w.value(slot).code
     w.fail_if(f"{index} < 0")
     w.lines += [f"if ({index} >= n{register}) {{", f"state[2] = {register};", f"LEAVE(NO_ROOM, {i})", "}"]
@@ -54,12 +54,13 @@ def _place(w: Writer, i: int, saved: Saved, slot: int) -> str:
 
 
 def _series(w: Writer, register: int, value: Value, slot: int, i: int, nested: int | None = None) -> Saved:
-    """Return a series that is written, with parameters for it; the first value decides on the shape."""
+    """Return a written series, declared with parameters at its first use; the first value fixes the shape."""
     found = [saved for saved in w.made.saved if saved.register == register]
     if found:
         return found[0]
     same = [each for each in w.program.instructions if each.outputs == (register,)]
     counters = {r for each in w.program.instructions if each.code is Code.COUNT for r in each.outputs}
+    # slots numbered by a counter are all written, so that their flags can be omitted
     is_full = slot in counters and i not in w.branches and len(same) == 1
     saved = Saved(register, value.shape, value.dtype, w.made.elements[slot] if is_full else None, nested)
     w.made.saved.append(saved)
@@ -70,7 +71,7 @@ def _series(w: Writer, register: int, value: Value, slot: int, i: int, nested: i
 
 @does(Code.READ)
 def _read(w: Writer, i: int, each: Instruction) -> None:
-    """Let a register hold a row; where there is none, zeros if their shape is given."""
+    """Load a row to a register; empty slots read as zeros if a shape is given."""
     series, slot, *shape = each.inputs
     index, given = w.value(slot).code, w.given[series]
     if given.kind != "series":
@@ -82,7 +83,7 @@ def _read(w: Writer, i: int, each: Instruction) -> None:
 
 @does(Code.READ_NESTED)
 def _read_nested(w: Writer, i: int, each: Instruction) -> None:
-    """Let a register hold a row of one run of a loop in a loop."""
+    """Load a row of a run of an inner loop to a register."""
     series, run, slot, *shape = each.inputs
     number, index, given = w.value(run).code, w.value(slot).code, w.given[series]
     if given.kind != "nested series":
@@ -93,7 +94,7 @@ def _read_nested(w: Writer, i: int, each: Instruction) -> None:
 
 
 def _read_row(w: Writer, each: Instruction, place: str, is_there: str, is_written: str, shape: list[int]) -> None:
-    """Let a register hold the row at a place; of one that may not be written nobody looks at what it is."""
+    """Load a row at a place to a register; an empty slot fails unless its value is not used."""
     (register,), series = each.outputs, each.inputs[0]
     given = w.given[series]
     assert given.dtype is not None
@@ -109,6 +110,7 @@ def _read_row(w: Writer, each: Instruction, place: str, is_there: str, is_writte
 
 
 def _read_or_zeros(w: Writer, register: int, row: Value, is_there: str, shape: int) -> None:
+    """Copy a row to a register, or zeros for an empty slot."""
     if tuple(map(int, w.known(shape))) != row.shape:
         raise NotWritten(f"{w.name_of(register)} has values of several shapes")
     made = w.make(register, row.shape)

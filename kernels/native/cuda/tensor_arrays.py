@@ -1,6 +1,6 @@
-"""Elements of TensorArrays in kernels of native programs: rows, with notes of who read and wrote them.
+"""Elements of TensorArrays in kernels of native programs: rows, with marks of their readers and writers.
 
-Whatever is special (an element that is not there, or is written twice) is left to the step machine.
+Special cases (a missing element, or a second write) are left to the step machine.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @does(Code.GET)
 def _get(w: Writer, i: int, each: Instruction) -> None:
-    """Let a register hold an element."""
+    """Load an element to a register."""
     (handle, slot, count), (register,) = each.inputs, each.outputs
     given, index, shape = w.given[handle], w.value(slot).code, w.element_shapes.get(handle)
     if given.dtype is None or given.dtype != w.dtype_of(register) or shape is None:
@@ -27,6 +27,7 @@ def _get(w: Writer, i: int, each: Instruction) -> None:
     marks = _marks(w, handle)
     w.uses(marks, each_own=False)
     w.fail_if(f"{index} < 0 || {index} >= n{handle}")
+    # the element was there before the run, or this run has written it
     w.fail_if(f"!(b{handle}[{index}] & 1 || d{handle}[n{handle} + {index}])")
     if "kept" not in given.kind:
         w.fail_if(f"d{handle}[{index}]")
@@ -42,7 +43,7 @@ def _get(w: Writer, i: int, each: Instruction) -> None:
 
 @does(Code.PUT)
 def _put(w: Writer, i: int, each: Instruction) -> None:
-    """Write an element to which nothing was done yet."""
+    """Write an element not written or read before."""
     handle, slot, source, count = each.inputs
     value, index, given = w.value(source), w.value(slot).code, w.given[handle]
     if given.dtype != value.dtype or w.element_shapes.setdefault(handle, value.shape) != value.shape:
@@ -51,6 +52,7 @@ def _put(w: Writer, i: int, each: Instruction) -> None:
     w.fail_if(f"{index} < 0" + f" || {index} >= n{handle}" * ("growing" not in given.kind))
     w.lines += [f"if ({index} >= n{handle}) {{", f"state[2] = {handle};", f"LEAVE(NO_ROOM, {i})", "}"]
     w.uses(marks, each_own=False)
+    # the element was unused before the run, and this run has neither read nor written it
     w.fail_if(f"!(b{handle}[{index}] & 2) || d{handle}[{index}] || d{handle}[n{handle} + {index}]")
     _mark(w, marks, f"d{handle}[n{handle} + {index}]", each, w.value(count).code)
     w.uses(value)
@@ -59,12 +61,12 @@ def _put(w: Writer, i: int, each: Instruction) -> None:
 
 
 def _marks(w: Writer, handle: int) -> Value:
-    """Return the notes of what was done to elements."""
+    """Return the marks of elements."""
     return Value(np.dtype(np.int64), (1,), f"d{handle}", f"d{handle}")
 
 
 def _mark(w: Writer, marks: Value, place: str, each: Instruction, count: str) -> None:
-    """Note which instruction does it, in which iteration."""
+    """Record the instruction and the iteration of an access."""
     same = [
         k
         for k, other in enumerate(w.program.instructions)

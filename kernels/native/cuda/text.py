@@ -1,4 +1,4 @@
-"""The source of a kernel, from what was written of it."""
+"""The source of a kernel, from the parts that were written."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from .writer import Writer
 
 NAME = "native"
-_HEADER = 3  # words of the state in front of the variables
+_HEADER = 3  # words of the state before the variables
 
 
 def text_of(w: Writer) -> tuple[str, int]:
-    """Return the source, which wants ``native.cu`` in front, and the number of the kernel's parameters."""
+    """Return the source, to be compiled after ``native.cu``, and the number of the kernel's parameters."""
     used = set(re.findall(r"\ba\d+\b", "\n".join(w.lines)))
     constants = [f"static __device__ const {text}" for name, text in w.arrays.items() if name in used]
     functions = [text.replace("NAME", name, 1) for text, name in w.functions.items()]
@@ -34,17 +34,17 @@ def _parameters(w: Writer) -> Iterator[str]:
 
 
 def _opening(w: Writer) -> Iterator[str]:
-    """Yield what a launch begins with."""
+    """Yield the lines at the start of a launch."""
     yield "int status = SUSPENDED, pc = (int)state[1];"
     yield from ["bool failed = false;"] * w.may_fail
     for word, (kind, name) in enumerate(w.variables, _HEADER):
         yield f"{kind} {name} = *(const {kind}*)(state + {word});"
     yield from w.pointers
-    yield "__syncthreads();"  # all have read the state before one writes it
+    yield "__syncthreads();"  # all threads read the state before any writes to it
 
 
 def _closing(w: Writer) -> Iterator[str]:
-    """Yield what a launch ends with."""
+    """Yield the lines at the end of a launch."""
     yield from ("leave:", "if (threadIdx.x == 0) {", "state[0] = status;", "state[1] = pc;")
     for word, (kind, name) in enumerate(w.variables, _HEADER):
         yield f"*({kind}*)(state + {word}) = {name};"
@@ -52,7 +52,7 @@ def _closing(w: Writer) -> Iterator[str]:
 
 
 def _indented(lines: Sequence[str]) -> Iterator[str]:
-    """Yield lines, each as far in as it has open braces before it."""
+    """Yield lines, each indented by the number of open braces."""
     depth = 0
     for line in lines:
         depth -= line.startswith("}")

@@ -1,4 +1,4 @@
-"""What registers of a native program hold while its kernel is written, and where elements of arrays are."""
+"""Values of registers while a kernel is written, and positions of elements in arrays."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ TYPES = {
 
 
 class NotWritten(Exception):
-    """Why a program can not be written for the arrays of a run."""
+    """The reason why a program cannot be written for the arrays of a run."""
 
 
 def has_type(dtype: np.dtype[Any] | None) -> bool:
-    """Say whether elements of a dtype are written in CUDA C here."""
+    """Return True if elements of a dtype have a type in CUDA C here."""
     return dtype is not None and _char(dtype) in TYPES
 
 
 def c_type(dtype: np.dtype[Any]) -> str:
-    """Return the type of elements of a dtype."""
+    """Return the C type of elements of a dtype."""
     return TYPES[_char(dtype)]
 
 
@@ -44,7 +44,7 @@ def _char(dtype: np.dtype[Any]) -> str:
 
 
 def cast(dtype: np.dtype[Any], text: str) -> str:
-    """Return C of a number as one of a dtype."""
+    """Return C of a number converted to a dtype."""
     return f"(({c_type(dtype)})({text}))"
 
 
@@ -55,6 +55,7 @@ def literal(value: Any) -> str:
         return cast(dtype, _real(float(value)))
     number = int(value)
     if dtype.kind != "b" and number == np.iinfo(dtype).min < 0:
+        # C has no literal for the smallest integer: its absolute value overflows
         return cast(dtype, f"{number + 1}LL - 1")
     suffix = {"u": "ULL", "i": "LL"}.get(dtype.kind, "")
     return cast(dtype, f"{number}{suffix}")
@@ -68,18 +69,18 @@ def _real(number: float) -> str:
 
 @dataclass(slots=True)
 class Value:
-    """What a register holds.
+    """The value of a register.
 
     Attributes
     ----------
     dtype, shape
-        Of the array; one of no dimensions is an element, which each thread has.
+        Of the array; an array without dimensions is an element, which each thread holds.
     code : str
-        C of the element, or of where the array begins.
+        C of the element, or of the array's address.
     memory : str
-        What the array lies in, the same for all that may overlap; "" for what no instruction writes.
+        Name of the array's memory, the same for all arrays that may overlap; "" for memory never written.
     known : numpy.ndarray or None
-        Its value, if that is the same in all runs of the kernel.
+        The value, if the same in all runs of the kernel.
     """
 
     dtype: np.dtype[Any]
@@ -95,26 +96,26 @@ class Value:
 
     @property
     def is_element(self) -> bool:
-        """Whether it has no dimensions."""
+        """True for a value without dimensions."""
         return not self.shape
 
     def at(self, index: str) -> str:
-        """Return C of the element at a place, in the order of memory."""
+        """Return C of the element at an index, in the order of memory."""
         return self.code if self.is_element else f"{self.code}[{index}]"
 
 
 @dataclass(frozen=True, slots=True)
 class Strided:
-    """Elements of an array as an array of another shape has them.
+    """A view of an array's elements as an array of another shape.
 
     Attributes
     ----------
     shape : tuple of int
-        Of that array.
+        Shape of the view.
     strides : tuple of int
-        From one to the next along each dimension, in elements.
+        Distances along each dimension, in elements.
     offset : str
-        C of where the first one is.
+        C of the index of the first element.
     """
 
     shape: Shape
@@ -123,11 +124,11 @@ class Strided:
 
     @property
     def is_plain(self) -> bool:
-        """Whether all elements follow each other from the first on."""
+        """True if the view has all elements in order from the first."""
         return self.offset == "0" and _joined(self.shape, self.strides) in ([], [(math.prod(self.shape), 1)])
 
     def index(self, i: str) -> str:
-        """Return C of where element `i` is, counted in the order of the array's own."""
+        """Return C of the array's index of the view's element `i`, counted in row-major order."""
         terms, inner = [self.offset] if self.offset != "0" else [], 1
         parts = _joined(self.shape, self.strides)
         for k, (size, stride) in enumerate(reversed(parts), 1):
@@ -140,7 +141,7 @@ class Strided:
 
 
 def _joined(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
-    """Return sizes and strides, those of dimensions that can be gone along as one joined."""
+    """Return sizes and strides, with adjacent dimensions of compatible strides joined."""
     parts: list[tuple[int, int]] = []
     for size, stride in zip(shape, strides, strict=True):
         if size == 1:
@@ -153,12 +154,12 @@ def _joined(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int
 
 
 def row_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the strides of an array whose rows follow each other."""
+    """Return the strides of an array in row-major order, in elements."""
     return tuple(math.prod(shape[k + 1 :]) for k in range(len(shape)))
 
 
 def broadcast(value: Value, shape: Shape) -> Strided:
-    """Return the elements of a value as those of a shape; NotWritten if it does not broadcast to that."""
+    """Return a view of a value in a larger shape; NotWritten if the shapes are incompatible."""
     if joint_shape([value.shape, shape]) != shape:
         raise NotWritten(f"shape {list(value.shape)} does not go with {list(shape)}")
     missing = len(shape) - len(value.shape)
@@ -167,7 +168,7 @@ def broadcast(value: Value, shape: Shape) -> Strided:
 
 
 def joint_shape(shapes: Sequence[Shape]) -> Shape:
-    """Return what shapes broadcast to; NotWritten if they do not go together."""
+    """Return the broadcast shape of several; NotWritten if they are incompatible."""
     try:
         return tuple(np.broadcast_shapes(*shapes))
     except ValueError as error:

@@ -1,8 +1,9 @@
-"""A native program as CUDA C, for arrays of certain shapes: one kernel, run by one block of threads.
+"""A native program as CUDA C, for arrays of certain shapes: a single kernel, run by a single block of threads.
 
-Elements of no dimensions are variables that all threads compute alike, so that all go the same way; elements of arrays
-are shared out, number i to thread i modulo their number. Between instructions the threads wait for each other only
-where one may see elements that were another thread's. See docs/design/0028-native-loops-on-cuda.md.
+Elements without dimensions are variables that all threads compute alike, so that all threads take the same branches;
+elements of arrays are distributed, number i to thread i modulo the number of threads. Between instructions the threads
+wait for each other only before a thread may access elements of another thread. See
+docs/design/0028-native-loops-on-cuda.md.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from .text import text_of
 from .values import NotWritten, Shape, Strided, Value, broadcast, c_type, literal
 from .written import Given, Written, threads_for
 
-MOST_ELEMENTS = 1 << 17  # of an array that a program makes: more are computed faster by all blocks of a device
+MOST_ELEMENTS = 1 << 17  # of an array in a program: larger arrays are faster on all blocks of a device
 _ALIGNMENT = 16  # bytes
-_SMALL = 64  # elements of a constant that stands in the source
-HEADER = 3  # words of the state in front of the elements: how it ended, where to go on, which series has no room
+_SMALL = 64  # most elements of a constant in the source
+HEADER = 3  # words of the state before the elements: status, next block, register without room
 
 
 def write(program: NativeProgram, given: Mapping[int, Given]) -> Written:
-    """Return the kernel of a program for what it is given, by register.
+    """Return the kernel of a program for arguments by register.
 
     Raises
     ------
     NotWritten
-        If an instruction can not be written for the shapes there are.
+        If an instruction cannot be written for these shapes.
     """
     return Writer(program, given).write()
 
@@ -49,13 +50,13 @@ class Writer:
     values : dict of int to Value
         By register.
     lines : list of str
-        Of the program, to which what writes an instruction adds.
+        Lines of the program, extended by each instruction.
     parameters : list of str
-        Of the kernel, for what is given and what is saved.
+        Parameters of the kernel, for arguments and saved series.
     pending : dict of str to set of (bool, bool)
-        By memory, how it was seen since the threads last waited: whether it was written, and each by its own thread.
+        By memory, the accesses since the last barrier: written or read, and own elements or any.
     branches : set of int
-        Instructions that may be left out.
+        Instructions that may be skipped.
     """
 
     def __init__(self, program: NativeProgram, given: Mapping[int, Given]) -> None:
@@ -64,13 +65,13 @@ class Writer:
         self.made: Written = Written()
         self.values: dict[int, Value] = {}
         self.lines: list[str] = []
-        self.functions: dict[str, str] = {}  # by text, the name of a function of the source
-        self.arrays: dict[str, str] = {}  # by name, constants in the source
+        self.functions: dict[str, str] = {}  # names of functions, by text
+        self.arrays: dict[str, str] = {}  # constants in the source, by name
         self.parameters: list[str] = []
-        self.pointers: list[str] = []  # into memory that nobody sees
-        self.variables: list[tuple[str, str]] = []  # types and names of what the state holds
+        self.pointers: list[str] = []  # declarations of pointers to intermediate arrays
+        self.variables: list[tuple[str, str]] = []  # types and names of the variables in the state
         self.pending: dict[str, set[tuple[bool, bool]]] = {}
-        self.element_shapes: dict[int, Shape] = {}  # by handle of a TensorArray
+        self.element_shapes: dict[int, Shape] = {}  # by register of a TensorArray's handle
         self.may_fail: bool = False
         self.widest: int = 1
         self.branches = _branches(program.instructions)
@@ -98,14 +99,14 @@ class Writer:
     # ---- values
 
     def _take_inputs(self) -> None:
-        """Make values of what comes from outside."""
+        """Create the values of constants and inputs."""
         for register, constant in self.program.constants.items():
             self.values[register] = self.constant(np.asarray(constant))
         for register in self.program.inputs:
             self._take(register, self.given[register])
 
     def _take(self, register: int, given: Given) -> None:
-        """Make a value of one input, and parameters for it."""
+        """Create the value of an input, with parameters."""
         if given.value is not None:
             self.values[register] = self.constant(given.value)
         if given.value is not None or given.dtype is None:
@@ -126,21 +127,21 @@ class Writer:
             self._take_elements(register, given, f"{kind}* {name}")
 
     def _take_series(self, register: int, given: Given, rows: str) -> None:
-        """Make parameters for a series: rows, how many, which are written; where those of a run begin and end."""
+        """Declare parameters of a series: rows, their number, flags of written rows, bounds of inner runs."""
         self.parameters += [rows, f"long long n{register}"]
         self.parameters += [f"const unsigned char* w{register}"] * given.is_masked
         if given.kind == "nested series":
             self.parameters += [f"const long long* t{register}", f"long long m{register}"]
 
     def _take_elements(self, register: int, given: Given, rows: str) -> None:
-        """Make parameters for a TensorArray: rows, how many, what they were before, and what is done to them."""
+        """Declare parameters of a TensorArray: rows, their number, flags before the run, accesses in the run."""
         if "new" not in given.kind:
             self.element_shapes[register] = given.shape
         self.parameters += [rows, f"long long n{register}", f"const unsigned char* b{register}"]
         self.parameters.append(f"long long* d{register}")
 
     def constant(self, array: np.ndarray[Any, Any]) -> Value:
-        """Return a value that is always the same."""
+        """Return a constant value."""
         if array.ndim == 0:
             return Value(array.dtype, (), literal(array[()]), known=array)
         if 0 < array.size <= _SMALL:
@@ -153,28 +154,28 @@ class Writer:
         return Value(array.dtype, array.shape, name, known=array)
 
     def value(self, register: int) -> Value:
-        """Return what a register holds."""
+        """Return the value of a register."""
         return self.values[register]
 
     def dtype_of(self, register: int) -> np.dtype[Any]:
-        """Return the dtype of a register that holds an array."""
+        """Return the dtype of an array's register."""
         dtype = self.program.registers[register][1]
         assert dtype is not None
         return dtype
 
     def known(self, register: int) -> np.ndarray[Any, Any]:
-        """Return what a register holds if that is the same in all runs of the kernel."""
+        """Return a register's known value; NotWritten if the value may change between runs."""
         found = self.values[register].known
         if found is None:
             raise NotWritten(f"{self.name_of(register)} decides on a shape, and changes")
         return found
 
     def name_of(self, register: int) -> str:
-        """Return what a register is called."""
+        """Return the name of a register."""
         return self.program.registers[register][0] or f"%{register}"
 
     def alias(self, register: int, value: Value, shape: Shape) -> None:
-        """Let a register hold the elements of another, in another shape."""
+        """Make a register a view of another's elements, in another shape."""
         if bool(shape) == value.is_element:  # an element becomes an array, or an array an element
             self.copy(register, value, Strided(shape, (0,) * len(shape)))
             return
@@ -182,7 +183,7 @@ class Writer:
         self.values[register] = Value(value.dtype, shape, value.code, value.memory, known)
 
     def make(self, register: int, shape: Shape) -> Value:
-        """Return what a register will hold: a variable, or an array in memory; the same one each time."""
+        """Return the destination of a register: a variable, or an array in memory; the same each time."""
         found = self.values.get(register)
         if found is not None:
             if found.shape != shape:
@@ -206,13 +207,13 @@ class Writer:
         return Value(dtype, shape, self.memory(name, dtype, math.prod(shape)), name)
 
     def memory(self, name: str, dtype: np.dtype[Any], size: int) -> str:
-        """Take memory that nobody sees; return its name."""
+        """Allocate intermediate memory; return the name of its pointer."""
         self.pointers.append(f"{c_type(dtype)}* const {name} = ({c_type(dtype)}*)(memory + {self.made.nbytes});")
         self.made.nbytes += -(-size * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
         return name
 
     def state(self, kind: str, name: str) -> int:
-        """Declare a variable that is kept between launches; return its word of the state."""
+        """Declare a variable kept between launches; return its word of the state."""
         self.variables.append((kind, name))
         return HEADER + len(self.variables) - 1
 
@@ -223,14 +224,15 @@ class Writer:
         self.lines.append(text)
 
     def uses(self, value: Value, each_own: bool = True, written: bool = False) -> None:
-        """Note that the next line sees a value, and wait where it would see elements of other threads too early.
+        """Record an access of the next line, after a barrier if elements of other threads may not be ready.
 
         Parameters
         ----------
         value : Value
         each_own : bool
-            Whether thread i sees the elements of which the number is i modulo the number of threads.
+            True if thread i accesses only elements whose number is i modulo the number of threads.
         written : bool
+            True for a write.
         """
         if not value.memory:
             return
@@ -240,27 +242,27 @@ class Writer:
         self.pending.setdefault(value.memory, set()).add((written, each_own))
 
     def wait(self) -> None:
-        """Let all threads come here before one goes on."""
+        """Add a barrier for all threads."""
         self.line("__syncthreads();")
         self.pending.clear()
 
     def wait_if_needed(self) -> None:
-        """Let all threads come here, if anything was done to arrays."""
+        """Add a barrier if arrays were accessed since the last."""
         if self.pending:
             self.wait()
 
     def each(self, count: int, lines: Sequence[str], cost: float = 1.0) -> None:
-        """Add a loop over elements `i`, of which each thread does its own."""
+        """Add a loop over elements `i`, distributed over the threads."""
         self.note_elements(count, cost)
         self.lines += [f"EACH(i, {count})", *(["{", *lines, "}"] if len(lines) > 1 else [f"    {lines[0]}"])]
 
     def note_elements(self, count: int, cost: float) -> None:
-        """Note that the next line goes through so many elements."""
+        """Record the size of the next line's loop, for the number of threads and the cost."""
         self.widest = max(self.widest, count)
         self.made.cost += 700 + (60 + 20 * cost) * -(-count // threads_for(count))
 
     def map(self, register: int, shape: Shape, expression: str, operands: Sequence[Value]) -> None:
-        """Compute each element of a result from those at the same place of operands, which are broadcast.
+        """Compute each element of a result from the elements of broadcast operands at the same place.
 
         Parameters
         ----------
@@ -286,33 +288,33 @@ class Writer:
         self.assign(made, source.at(view.index("i")))
 
     def assign(self, made: Value, text: str) -> None:
-        """Give an element its value, or each element `i` of an array."""
+        """Assign to an element, or to each element `i` of an array."""
         if made.is_element:
             self.line(f"{made.code} = {text};")
         else:
             self.each(made.size, [f"{made.code}[i] = {text};"])
 
     def fail_if(self, condition: str) -> None:
-        """Give up where a condition of elements holds, which is the same for all threads."""
+        """Give up if a condition on elements holds, which is the same in all threads."""
         self.lines += [f"if ({condition})", "    LEAVE(GAVE_UP, pc)"]
 
     def fail_later(self) -> str:
-        """Return C by which a thread says that the run is to be given up."""
+        """Return C by which a single thread requests to give up the run."""
         self.may_fail = True
         return "failed = true"
 
     def check_failures(self, i: int) -> None:
-        """Give up if a thread found a reason."""
+        """Give up if any thread has requested to."""
         if self.may_fail:
             self.lines += ["if (__syncthreads_or(failed))", f"    LEAVE(GAVE_UP, {i})"]
             self.pending.clear()
 
     def function(self, text: str) -> str:
-        """Return the name of a function of the source; `text` has it as ``NAME``."""
+        """Return the name of a function of the source; `text` has the name ``NAME``."""
         return self.functions.setdefault(text, f"function_{len(self.functions)}")
 
     def begin_block(self, i: int) -> None:
-        """Begin what is jumped to, or where a launch may go on."""
+        """Begin a block: a target of jumps, or a point of resumption."""
         self.wait_if_needed()
         self.line(f"case {i}:")
 
@@ -327,7 +329,7 @@ class Writer:
 
 
 def _leaders(instructions: Sequence[Instruction]) -> set[int]:
-    """Return the instructions at which a block begins: what is jumped to, what follows a jump, what may want room."""
+    """Return the first instructions of blocks: jump targets, successors of jumps, and accesses that may lack room."""
     found = {0, *(target for each in instructions for target in each.targets)}
     for i, each in enumerate(instructions):
         if each.code in (Code.PUSH, Code.PUT, Code.NEST):
@@ -338,7 +340,7 @@ def _leaders(instructions: Sequence[Instruction]) -> set[int]:
 
 
 def _branches(instructions: Sequence[Instruction]) -> set[int]:
-    """Return the instructions that are in a branch, and so may be left out."""
+    """Return the instructions within branches, which may be skipped."""
     found: set[int] = set()
     for i, each in enumerate(instructions):
         if each.code is Code.SELECT:

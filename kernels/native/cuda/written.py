@@ -1,4 +1,4 @@
-"""What a kernel of a native program is given, and what it must be given: data, without arrays."""
+"""Descriptions of a native program's kernel and its arguments: data, without arrays."""
 
 from __future__ import annotations
 
@@ -9,26 +9,25 @@ import numpy as np
 
 from .values import Shape
 
-_FEW, _MANY = 256, 1024  # threads of a block, and those for larger arrays
+_FEW, _MANY = 256, 1024  # threads of a block, and of a block for larger arrays
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a program is given in a register.
+    """Description of an argument in a register.
 
     Attributes
     ----------
     kind : str
-        'array' of the device, 'element' by value, 'known' as part of the kernel, 'series' of rows, 'nested series' of
-        those of loops in the loop, 'sum' of products, 'elements' of a TensorArray ('kept' if reading does not clear
-        them, 'new' if nothing says what shape they have, 'growing' if there may be more), or 'handle', which is not
-        looked at.
+        'array' of the device, 'element' by value, 'known' as a part of the kernel, 'series' of rows, 'nested series' of
+        rows of inner loops, 'sum' of products, 'elements' of a TensorArray (with 'kept' if reads do not clear elements,
+        'new' if their shape is unknown, 'growing' if their number may grow), or 'handle' for unused objects.
     shape, dtype
         Of the array, or of a row.
     value : numpy.ndarray or None
-        What is known.
+        The known value.
     is_masked : bool
-        Whether there are slots of a series in which there is nothing.
+        True if slots of a series may be empty.
     """
 
     kind: str
@@ -39,24 +38,24 @@ class Given:
 
     @property
     def key(self) -> Any:
-        """What runs for which a kernel was written have in common."""
+        """Key of the kernels for equal descriptions."""
         value = self.value if self.value is None else self.value.tobytes()
         return self.kind, self.shape, self.dtype and self.dtype.char, value, self.is_masked
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A series that a program writes.
+    """A series written by a program.
 
     Attributes
     ----------
     register : int
     shape, dtype
-        Of what is in a slot.
+        Of a slot.
     count : int or None
-        The word of the state that has the number of slots written; None where some may be left out.
+        The word of the state with the number of written slots; None if slots may be skipped.
     nested : int or None
-        Of one whose slots are series, the register of that which has their rows: a slot is where some begin and end.
+        For a series whose slots are series, the register of the series with their rows: a slot has the bounds of rows.
     """
 
     register: int
@@ -67,38 +66,38 @@ class Saved:
 
     @property
     def is_for_host(self) -> bool:
-        """Whether the host looks at it: where rows begin and end, and numbers that it computes with."""
+        """True if the host uses the rows: bounds of rows, and integers or truth values for its computations."""
         return self.nested is not None or (not self.shape and self.dtype.kind in "biu")
 
 
 @dataclass(slots=True)
 class Written:
-    """A kernel, and what it must be given.
+    """A kernel, and a description of its arguments.
 
     Attributes
     ----------
     code : str
     constants : list of numpy.ndarray
-        Arrays that do not stand in the source.
+        Arrays too large for the source.
     elements : dict of int to int
-        By register, the word of the state that an element is in.
+        By register, the word of the state with the element.
     words : int
-        Of the state.
+        Size of the state.
     nbytes : int
-        Of the memory for what the program makes and nobody sees.
+        Size of the memory for intermediate arrays.
     results : dict of int to (shape, dtype)
-        By register, the arrays that are results.
+        Arrays of results, by register.
     saved : list of Saved
     loops : dict of str to (int, int)
-        By loop, the words that count how often it ended, and how often it went on.
+        By loop, the words with the numbers of exits and of further iterations.
     cost : float
-        About the nanoseconds of an iteration.
+        Approximate nanoseconds of an iteration.
     threads : int
-        Of the block.
+        Threads of the block.
     element_shapes : dict of int to tuple
-        Of the TensorArrays, by register of the handle.
+        Shapes of the TensorArrays' elements, by register of the handle.
     parameters : int
-        Of the kernel.
+        Number of the kernel's parameters.
     """
 
     code: str = ""
@@ -116,6 +115,6 @@ class Written:
 
 
 def threads_for(widest: int) -> int:
-    """Return how many threads a block has for arrays of up to so many elements: a power of two."""
+    """Return the number of threads, a power of two, of a block for arrays up to a size."""
     most = _MANY if widest > 16 * _FEW else _FEW
     return max(32, min(most, 1 << max(0, widest - 1).bit_length()))
