@@ -240,6 +240,7 @@ def result_width(step: StepOp, widths: Sequence[int], have_rows: Sequence[bool],
 def _width(step: StepOp, widths: Sequence[int], have_rows: Sequence[bool], columns: Sequence[int]) -> int:
     """Return the width of a step's result, 0 for incompatible operands."""
     if step.is_elementwise:
+        # scalars and columns (widths 0 and 1) are repeated
         return max(widths) if any(have_rows) and len(set(widths) - {0, 1}) <= 1 else 0
     if step.code is StepCode.BROADCAST:
         return columns[1] if widths[0] == 0 or (widths[0] == 1 and have_rows[0]) else 0

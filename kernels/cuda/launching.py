@@ -52,6 +52,7 @@ def options(dtype: _Type, elements: int, grid: Grid) -> tuple[str, ...]:
 
 
 def _index(elements: int) -> str:
+    # half the range of 32 bits, so that an index plus the stride of a grid does not wrap
     return "unsigned" if elements < 1 << 31 else "size_t"
 
 

@@ -129,6 +129,7 @@ class _Writer:
         return _indented([head, "{", *self.lines, "}"])
 
     def _parameters(self) -> Iterator[str]:
+        # within a kernel an argument may be another instruction's result: no __restrict__
         alone = "" if self.inside else "__restrict__ "
         yield "Index rows"
         for i, each in enumerate(self.inputs):
@@ -232,6 +233,7 @@ class _Writer:
         step = STEPS[self.steps[at][0]] if at >= 0 else None
         if step is not None and step.kind is StepKind.MOVE:
             return [], operands[0]
+        # w for a scalar of the row, v for a value of the column
         name = f"{'w' if piece.is_row else 'v'}{piece.register}_{piece.start}"
         if step is None:
             each = self.inputs[piece.register]

@@ -30,6 +30,7 @@ def _about_shape(w: Writer, computation: Computation, values: Sequence[Value], e
 @emits("Reshape", shapes=(1,))
 def _reshape(w: Writer, computation: Computation, values: Sequence[Value], each: Instruction) -> None:
     sizes = _sizes(w.known(each.inputs[1]))
+    # NumPy resolves -1 and checks the sizes
     shape = np.broadcast_to(np.int8(0), values[0].shape).reshape(sizes).shape
     w.alias(each.outputs[0], values[0], shape)
 

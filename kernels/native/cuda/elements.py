@@ -114,10 +114,12 @@ class Shelf:
         elements = self.array.elements
         for i in written:
             element = elements[i]
+            # with an ellipsis the value is an array, even without dimensions
             element.value, element.shape = self._rows[int(i), ...], self._rows.shape[1:]
             element.writer = self._who(Code.PUT, done[1, i])
         for i in np.flatnonzero(done[0]):
             element = elements[i]
+            # errors name the first reader
             element.reader = element.reader or self._who(Code.GET, done[0, i])
             element.value = None if self.array.clear_after_read else element.value
 

@@ -52,6 +52,7 @@ def _move_elements(w: Writer, pairs: Sequence[tuple[Value, Value]]) -> None:
     """Copy variables to variables, through temporaries for overwritten sources."""
     codes = {target.code for _, target in pairs}
     aside = [k for k, (source, _) in enumerate(pairs) if source.code in codes]
+    # a scope for the temporaries: several moves may use equal names
     w.lines += ["{"] * bool(aside)
     for k in aside:
         w.line(f"{c_type(pairs[k][0].dtype)} t{k} = {pairs[k][0].code};")
@@ -97,6 +98,7 @@ def _select(w: Writer, i: int, each: Instruction) -> None:
 
 
 def _go_to(w: Writer, target: str) -> None:
+    # a block begins without pending accesses, whichever jump leads there
     w.wait_if_needed()
     w.lines += [f"pc = {target};", "break;"]
 

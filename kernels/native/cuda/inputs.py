@@ -134,6 +134,7 @@ def count_trips(program: NativeProgram, inputs: Sequence[Any]) -> int | None:
     found: list[Any] = [values.get(begin), values.get(limit)]
     if any(not isinstance(each, (np.generic, np.ndarray)) or each.ndim for each in found):
         return None
+    # rounded up, with one to spare: too few slots cost another launch
     return max(0, int((float(found[1]) - float(found[0])) / change)) + 2
 
 

@@ -113,11 +113,13 @@ class NativeKernel:
         try:
             written = write(self.program, given)
         except NotWritten as reason:
+            # cached like a kernel: writing would fail again for equal inputs
             return reason
         if written.parameters > _MOST_PARAMETERS:
             return NotWritten(f"it has {written.parameters} arrays")
         grid = Grid((1,), (written.threads, 1))
         code = _source() + written.code
+        # 1 element: indices of 32 bits, since the arrays of a program are small
         function = find_function(self._xp, code, NAME, np.dtype(np.float32), 1, grid)
         return written, function, [self._xp.asarray(each) for each in written.constants]
 

@@ -72,6 +72,7 @@ def _mark(w: Writer, marks: Value, place: str, each: Instruction, count: str) ->
         for k, other in enumerate(w.program.instructions)
         if other.code is each.code and other.inputs[0] == each.inputs[0]
     ]
+    # marks begin at 1, because 0 stands for no access
     number = next(k for k, at in enumerate(same) if w.program.instructions[at] is each)
     w.uses(marks, each_own=False, written=True)
     w.each(1, [f"{place} = {count} * {len(same)} + {number + 1};"])

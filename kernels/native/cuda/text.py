@@ -17,6 +17,7 @@ _HEADER = 3  # words of the state before the variables
 
 def text_of(w: Writer) -> tuple[str, int]:
     """Return the source, to be compiled after ``native.cu``, and the number of the kernel's parameters."""
+    # constants that only determined shapes do not occur in the lines
     used = set(re.findall(r"\ba\d+\b", "\n".join(w.lines)))
     constants = [f"static __device__ const {text}" for name, text in w.arrays.items() if name in used]
     functions = [text.replace("NAME", name, 1) for text, name in w.functions.items()]
@@ -37,6 +38,7 @@ def _opening(w: Writer) -> Iterator[str]:
     """Yield the lines at the start of a launch."""
     yield "int status = SUSPENDED, pc = (int)state[1];"
     yield from ["bool failed = false;"] * w.may_fail
+    # a word of 8 bytes for each variable, whatever its type
     for word, (kind, name) in enumerate(w.variables, _HEADER):
         yield f"{kind} {name} = *(const {kind}*)(state + {word});"
     yield from w.pointers

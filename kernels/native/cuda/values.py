@@ -62,6 +62,7 @@ def literal(value: Any) -> str:
 
 
 def _real(number: float) -> str:
+    # C has no literals for NaN and infinities
     if math.isnan(number):
         return "infinity() - infinity()"
     return repr(number) if math.isfinite(number) else f"{'-' * (number < 0)}infinity()"

@@ -120,7 +120,7 @@ class Writer:
             self.values[register] = Value(given.dtype, given.shape, name if given.shape else f"{name}[0]")
         elif given.kind == "sum":
             self.parameters.append(f"{kind}* {name}")
-            self.values[register] = Value(given.dtype, given.shape, name, name)
+            self.values[register] = Value(given.dtype, given.shape, name, name)  # a memory, as the program writes it
         elif "series" in given.kind:
             self._take_series(register, given, f"const {kind}* {name}")
         else:
@@ -237,6 +237,7 @@ class Writer:
         if not value.memory:
             return
         before = self.pending.get(value.memory, set())
+        # reads do not conflict, nor do accesses of each thread to its own elements
         if any((written or was_written) and not (each_own and was_own) for was_written, was_own in before):
             self.wait()
         self.pending.setdefault(value.memory, set()).add((written, each_own))
@@ -259,6 +260,7 @@ class Writer:
     def note_elements(self, count: int, cost: float) -> None:
         """Record the size of the next line's loop, for the number of threads and the cost."""
         self.widest = max(self.widest, count)
+        # nanoseconds, estimated: a fixed part, and a part for each round of the threads
         self.made.cost += 700 + (60 + 20 * cost) * -(-count // threads_for(count))
 
     def map(self, register: int, shape: Shape, expression: str, operands: Sequence[Value]) -> None:
@@ -296,6 +298,7 @@ class Writer:
 
     def fail_if(self, condition: str) -> None:
         """Give up if a condition on elements holds, which is the same in all threads."""
+        # no barrier is left waiting, because all threads leave together
         self.lines += [f"if ({condition})", "    LEAVE(GAVE_UP, pc)"]
 
     def fail_later(self) -> str:

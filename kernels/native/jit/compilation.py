@@ -140,6 +140,7 @@ class _Line:
     def add(self, compilation: Compilation, loop: asyncio.AbstractEventLoop) -> None:
         """Queue a compilation."""
         with self._lock:
+            # weak: code for a dropped loop is not worth its compilation
             self._waiting[QUICK].append(weakref.ref(compilation))
             begins, self._is_busy = not self._is_busy, True
         if begins:

@@ -233,6 +233,7 @@ class _Emitter(Memory):
     def _act(self, i: int, step: ListedStep) -> None:
         """Call an acting step, and leave according to its verdict."""
         act, place = self.field(i, self.layout.act), self.place(i, 0)
+        # the called function reads and writes memory, not the values of this one
         self.spill(step)
         verdict = self.let("i32", f"call i32 {act.name}({place})")
         self.fill(step)
@@ -418,6 +419,7 @@ class _Emitter(Memory):
             lanes = step.amount if whole else min(LANES, 1 << (step.amount - at).bit_length() - 1)
             values = [self._load(i, k, type_, at, lanes) for k, type_ in enumerate(types[:-1])] if rule else []
             made = rule(self, values, vector_of(types[-1], lanes), signed) if rule else None
+            # on the first vector only: a rule covers all vectors or none
             if made is None:
                 self._call_loop(i, step)
                 return

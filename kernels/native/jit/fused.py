@@ -199,6 +199,7 @@ class FusedLoops:
             if STEPS[name].code is StepCode.EXTREME:
                 begin = to.let(self.type, f"load {self.type}, {first}")
             to.add(f"store {begin}, {place}")
+            # as in a ufunc's reduction, result and first operand are one element, with stride 0
             self._call_loop(i, [place, first, place], [0, size, 0], _number(width))
             if STEPS[name].code is StepCode.MEAN:
                 self._divide(place, width)
@@ -415,6 +416,7 @@ class FusedPart(FusedLoops):
         if self.scratch > MOST_SCRATCH:
             return None
         head = f"define internal void @{name}(ptr noundef %arguments, i32 noundef %part, i32 noundef %parts)"
+        # probe-stack touches each page of the frame, so that an overflow hits the guard page
         return "\n".join(
             [f'{head} nounwind "probe-stack"="inline-asm" {{', "entry:", *to.early, *to.lines, "  ret void", "}"]
         )

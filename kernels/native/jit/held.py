@@ -62,6 +62,7 @@ def _operands(steps: Sequence[ListedStep]) -> Iterator[Held]:
     for i, step in enumerate(steps):
         for k, number in enumerate(step.values):
             if number >= 0:
+                # bytes, unless a step knows the type
                 default = "i64" if step.in_cells[k] else f"<{step.sizes[k]} x i8>"
                 yield Held(number, default, i, k, False, step.in_cells[k])
 

@@ -67,6 +67,7 @@ def _negative(to: Writer, values: Sequence[Value], type_: str, signed: bool) -> 
 def _absolute(to: Writer, values: Sequence[Value], type_: str, signed: bool) -> Value | None:
     if is_float(type_):
         return to.call(type_, "fabs", *values)
+    # false: the smallest integer stays as it is, instead of undefined
     return to.call(type_, "abs", *values, more=", i1 false") if signed else None
 
 
@@ -114,6 +115,7 @@ def _logical_not(to: Writer, values: Sequence[Value], type_: str, signed: bool) 
 
 
 def _is_nan(to: Writer, values: Sequence[Value], type_: str, signed: bool) -> Value | None:
+    # unordered with itself
     return _compare("uno", "", "")(to, [values[0], values[0]], type_, signed) if is_float(values[0].type) else None
 
 

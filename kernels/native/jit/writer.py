@@ -122,6 +122,7 @@ class Writer:
                 whole = whole if number > 1 else self._widen(whole, len(values))
                 whole = self.let(whole.type, f"insertelement {whole}, {value}, i64 {number}")
                 continue
+            # shufflevector takes vectors of equal length; the padding is not selected
             wide = self.pick(value, [min(i, lanes - 1) for i in range(count)])
             mask = ", ".join(f"i32 {i}" for i in range(count + lanes))
             text = f"shufflevector {whole}, {wide}, <{count + lanes} x i32> <{mask}>"
