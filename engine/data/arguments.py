@@ -29,6 +29,7 @@ def batched_spec(spec: Any, size: int | None, padded: bool) -> Any:
 def check_counts(least: int | None = 1, **counts: Any) -> None:
     """Raise GraphError for counts below `least`, and for objects other than integers."""
     for name, count in counts.items():
+        # bool is a subclass of int, but no count
         if not isinstance(count, (int, np.integer)) or isinstance(count, bool) or (least is not None and count < least):
             raise GraphError(
                 f"{name} is out of range",

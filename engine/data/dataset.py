@@ -432,7 +432,7 @@ class Dataset:
     def _batch(self, size: int, drop: bool, padded: bool, padding: Any) -> Dataset:
         check_counts(batch_size=size)
         check_flags(drop_remainder=drop)
-        spec = batched_spec(self.element_spec, size if drop else None, padded)
+        spec = batched_spec(self.element_spec, size if drop else None, padded)  # None: the last may be smaller
         return self._then(batches.BatchStage, spec, size=size, drop_remainder=drop, padded=padded, padding=padding)
 
     def bucket_by_length(

@@ -118,7 +118,7 @@ class GraphIterator:
         """Operation to begin the next iteration over the iterator's first Dataset."""
         if self._reset is None:
             with scopes.within(region=self._graph.root, control_inputs=(), name=None):
-                self._reset = self._begin(0, "reset")
+                self._reset = self._begin(0, "reset")  # source 0 is the first Dataset
         return self._reset
 
     @public

@@ -255,7 +255,7 @@ class DatasetIterator:
     def _end(self, operation: str) -> QueueClosed:
         return QueueClosed(
             f"{self.name} has no element left",
-            got=f"the end, behind {self._delivered} elements",
+            got=f"the end, after {self._delivered} elements",
             operation=operation,
             hint="catch QueueClosed as the end of the data, or let the pipeline repeat()",
         )

@@ -203,7 +203,7 @@ def _check_headers(name_of: str, headers: dict[str, tuple[tuple[int, ...], np.dt
             got={name: headers[name][0] for name in wanted},
             hint="choose some by names=",
         )
-    if refused := [name for name in wanted if headers[name][1].kind in "OVMm"]:
+    if refused := [name for name in wanted if headers[name][1].kind in "OVMm"]:  # objects, structs, dates, times
         raise GraphError(
             f"arrays of {name_of} are of dtypes that no tensor has",
             got={name: str(headers[name][1]) for name in refused},

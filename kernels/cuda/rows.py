@@ -46,6 +46,7 @@ class RowKernel:
             Arrays of equal shape.
         """
         shape = arrays[0].shape
+        # checked at each call, since the rank may be unknown before
         is_last = self._axis in (-1, len(shape) - 1)
         if not (is_last and _has_rows(arrays[0])) or any(x.shape != shape for x in arrays):
             return self._otherwise(*arrays)

@@ -56,6 +56,7 @@ class BatchStage(Stage):
 
     def _full(self) -> int | None:
         """Return a bucket whose batch is complete, or None."""
+        # a dict keeps the order of insertion: buckets whose first elements are older come first
         for bucket, items in self._gathered.items():
             if len(items) >= self.size_of(bucket) or (self._ended and not self._drop_remainder):
                 return bucket

@@ -44,6 +44,7 @@ class TakeStage(CountingStage):
         left = self._count - self._seen
         if left <= 0:
             return []
+        # never more than needed: further elements would be taken from the input and lost
         chunk = await self.inputs[0].pull(min(most, left))
         self._seen += sum(type(value) is not Failure for value, _ in chunk)
         return chunk

@@ -85,6 +85,7 @@ def _concat(w: Writer, computation: Computation, values: Sequence[Value], each: 
         raise NotWritten(f"{computation.name} joins what does not go together")
     made = w.make(each.outputs[0], (*before, sum(v.shape[axis] for v in values), *after))
     strides, start = row_strides(made.shape), 0
+    # element i of a value is another element of the result, of another thread
     w.uses(made, each_own=False, written=True)
     for value in values:
         w.uses(value)

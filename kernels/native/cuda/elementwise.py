@@ -13,6 +13,7 @@ from .values import Shape, Value, cast, joint_shape
 if TYPE_CHECKING:
     from .writer import Writer
 
+# functions in place of operators: signed overflow is undefined in C, and wraps in NumPy
 _INTEGERS = {
     "add": "plus({}, {})",
     "subtract": "minus({}, {})",
@@ -42,6 +43,7 @@ _TRUTH = {
     "logical_xor": "{} != {}",
     "logical_not": "!{}",
 }
+# in addition to the functions of fused operations, which are registered from STEPS
 _REALS = {
     "floor": "floor({})",
     "ceil": "ceil({})",

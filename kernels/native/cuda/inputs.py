@@ -82,6 +82,7 @@ def take(xp: Any, program: NativeProgram, k: int, value: Any, on_host: bool, tri
     if isinstance(value, np.generic):
         return Taken(Given("element", (), value.dtype), value)
     if isinstance(value, xp.ndarray):
+        # kernels index in row-major order
         return Taken(Given("array", value.shape, value.dtype), xp.ascontiguousarray(value))
     if isinstance(value, Series):
         return _take_series(xp, value)

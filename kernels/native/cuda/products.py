@@ -80,6 +80,7 @@ def _multiply(w: Writer, made: Value, a: Operand, b: Operand, end: str) -> None:
         raise NotWritten(f"shapes {list(a.value.shape)} and {list(b.value.shape)} cannot be multiplied")
     if made.size * inner > MOST_MULTIPLICATIONS:
         raise NotWritten(f"a product has {a.size} x {inner} x {b.size} multiplications")
+    # each element of the result reads a row and a column, mostly of other threads
     w.uses(a.value, each_own=False)
     w.uses(b.value, each_own=False)
     w.uses(made, written=True)

@@ -47,6 +47,7 @@ def _place(w: Writer, i: int, saved: Saved, slot: int) -> str:
     """Return C of the address of a slot's row; without room, leave and resume at this instruction."""
     register, index = saved.register, w.value(slot).code
     w.fail_if(f"{index} < 0")
+    # the host grows the series and launches again at this instruction
     w.lines += [f"if ({index} >= n{register}) {{", f"state[2] = {register};", f"LEAVE(NO_ROOM, {i})", "}"]
     if saved.count is None:
         w.each(1, [f"w{register}[{index}] = 1;"])

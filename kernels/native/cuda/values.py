@@ -163,6 +163,7 @@ def broadcast(value: Value, shape: Shape) -> Strided:
     """Return a view of a value in a larger shape; NotWritten if the shapes are incompatible."""
     if joint_shape([value.shape, shape]) != shape:
         raise NotWritten(f"shape {list(value.shape)} does not go with {list(shape)}")
+    # stride 0 repeats an element
     missing = len(shape) - len(value.shape)
     strides = zip(value.shape, row_strides(value.shape), strict=True)
     return Strided(shape, (*[0] * missing, *(0 if size == 1 else stride for size, stride in strides)))

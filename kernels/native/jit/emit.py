@@ -1,6 +1,6 @@
 """The steps of a run in LLVM's intermediate representation.
 
-The function interprets steps as `_walk` in ``run.pyx`` does, and each can take over from the other wherever steps are
+The function runs the steps as `_walk` in ``run.pyx`` does, and each can take over from the other wherever steps are
 suspended. Memory that all steps access as a whole, and no deferred work accesses, becomes a value of the function.
 Inline are operations on few elements, small products, and fused operations (these also in functions of their own); all
 else is called through the steps. All addresses are read from the steps, none is part of the code.

@@ -35,6 +35,7 @@ class Memory(Writer):
         """Return a constant field of a step."""
         key = "field", i, offset, type_
         if key not in self.known:
+            # before all steps: loops then read no fields
             with self.up_front():
                 self.known[key] = self.let(type_, f"load {type_}, {self.place(i, offset)}")
         return self.known[key]

@@ -39,6 +39,7 @@ class SmallProduct:
         rows, columns, inner = product.rows, product.columns, product.inner
         left, right = self._matrix(0, rows * inner), self._matrix(1, inner * columns)
         total = self._matrix(3 if product.copies else 2, rows * columns) if product.adds else None
+        # small products fill a single vector, larger ones a vector per row
         together = rows if rows * columns <= LANES else 1
         made = []
         for first in range(0, rows, together):

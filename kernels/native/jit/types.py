@@ -21,6 +21,7 @@ def element_type(dtype: np.dtype[Any]) -> str:
     """Return LLVM's type for an element, or an empty string."""
     if dtype.kind in "iu":
         return f"i{8 * dtype.itemsize}"
+    # bool is a byte, as in NumPy's arrays, not LLVM's i1
     return {"float32": "float", "float64": "double", "bool": "i8"}.get(dtype.name, "")
 
 
