@@ -147,7 +147,7 @@ def _divides(integers: str, reals: str, type: str) -> None:
             w.fail_if(f"{values[1].code} == 0")
             w.map(each.outputs[0], result_shape(values), f"{integers}({{}}, {{}})", values)
         else:
-            # a thread cannot leave alone: it notes the error, and divides by a harmless value
+            # a thread cannot leave alone: it notes the error, and its quotient by 0 is not used
             checked = f"({{1}} == 0 ? ({w.fail_later()}, {{1}}) : {{1}})"
             w.map(each.outputs[0], result_shape(values), f"{integers}({{0}}, {checked})", values)
 
