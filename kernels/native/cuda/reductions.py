@@ -141,7 +141,7 @@ class _Reduction:
         """Compute each result by some threads together."""
         w, lane = self.w, f"threadIdx.x % {lanes}u"
         w.uses(self.made, each_own=False, written=True)
-        # EACH_BY repeats the last result in spare threads, because over_row needs all lanes of a warp
+        # EACH_BY repeats the last result in spare threads, because over_row needs all lanes
         w.lines += [f"EACH_BY({lanes}u, i, {self.made.size}) {{", self._total()]
         w.lines += [f"for (int k = {lane}; k < {count}; k += {lanes})", self._join()]
         w.lines += [f"total = over_row<{self.join}>(total, {lane}, {lanes}u);"]

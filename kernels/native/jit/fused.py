@@ -1,4 +1,4 @@
-"""Fused operations as loops over vectors, with the results of steps in registers.
+"""Fused operations as loops over vectors, in which a step's result is an LLVM value for the next steps.
 
 Steps with a rule are computed at their uses; slices are loads from other columns, and a column repeated over a row is
 computed by elements. Steps without a rule are calls, as in ``kernels/cpu/steps.pxd``, whose operands are first written
