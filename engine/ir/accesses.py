@@ -1,6 +1,6 @@
-"""Reads and writes that happen in the order in which they were built, and where a plain use of a variable reads it.
+"""Ordered reads and writes: they run in the order of building, and a plain use of a variable becomes a read.
 
-An operation type says by ``define(ordered=)`` what its operations have to do with: a key, as ("variables", "w").
+``define(ordered=)`` of an operation type returns the key of the state accessed, such as ("variables", "w").
 
 See docs/design/0021-effects-in-order.md.
 """
@@ -14,38 +14,38 @@ from .region import Region
 from .tensor import Tensor
 from .traits import Effect
 
-Key = tuple[str, str]  # the kind, and the name of one of that kind
+Key = tuple[str, str]  # the kind of state, and its name
 
 
 def key_of(op: Operation) -> Key | None:
-    """Return what an operation reads or writes in the order of building; None if it is free."""
+    """Return the key of the state that an operation reads or writes in the order of building; None if it is free."""
     ordered = op.definition.ordered
     return None if ordered is None else ordered(op)
 
 
 def is_write(op: Operation) -> bool:
-    """Whether an operation does more than read."""
+    """True if an operation has an effect other than reading."""
     return bool(op.definition.effects & ~Effect.READS)
 
 
 def note_access(op: Operation) -> None:
-    """Note a new operation of the user's graph: a plain use behind a write reads anew."""
+    """Record a new operation of the user's graph: after a write, the next plain use reads anew."""
     key = key_of(op)
     if key is not None and is_write(op):
         _note_write(op.region, key)
 
 
 def plain_read(region: Region, key: Key, make: Callable[[Region], Tensor]) -> Tensor:
-    """Return the value that a plain use in a region stands for.
+    """Return the tensor that a plain use of a variable in a region stands for.
 
     Parameters
     ----------
     region : Region
-        Still being built.
+        A region still being built.
     key : tuple of str
-        What is read.
+        The key of the state read.
     make : callable
-        ``make(region)`` appends a read to a region, if there is none that may be shared.
+        ``make(region)`` appends a read to a region; called when no read may be shared.
     """
     home = _home(region, key)
     reads = home.reads.setdefault(key, [])
@@ -62,15 +62,17 @@ def _home(region: Region, key: Key) -> Region:
 
 
 def close_branches(parent: Region, branches: Iterable[Region]) -> None:
-    """Note that the branches of a Cond are built: what they write, it writes where it stands."""
+    """Record that the branches of a Cond are built: their writes count as writes of the Cond in `parent`."""
     for branch in branches:
         for key in branch.written:
             _note_write(parent, key)
 
 
 def close_loop(parent: Region, cond: Region, body: Region) -> None:
-    """Note that predicate and body of a While are built; plain reads of what neither writes move in front of it."""
+    """Record that predicate and body of a While are built; plain reads of state that neither writes move before it."""
     written = cond.written | body.written
+    # A read was built in the loop because a later operation of the body might have written its key; now
+    # that no write followed, one read before the loop serves all iterations.
     for region in (cond, body):
         moving = {t.op: key for key, reads in region.reads.items() if key not in written for t in reads}
         region.operations = [op for op in region.operations if op not in moving]
@@ -83,5 +85,6 @@ def close_loop(parent: Region, cond: Region, body: Region) -> None:
 
 
 def _note_write(region: Region, key: Key) -> None:
+    # Only this region's shared read is dropped: operations built before the write keep the older value.
     region.written.add(key)
     region.reads.pop(key, None)

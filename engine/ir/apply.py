@@ -127,6 +127,7 @@ def convert_inputs(definition: OpDefinition, inputs: Any, operation: str) -> lis
 def _convert(
     definition: OpDefinition, pairs: Sequence[tuple[Parameter, Any]], known: Sequence[Tensor | None], operation: str
 ) -> list[Tensor]:
+    """Convert arguments in two passes: typed ones bind the type variables, then literals take the bound dtypes."""
     bound: dict[str, DType] = {}
     for (parameter, _), typed in zip(pairs, known, strict=True):
         if typed is not None and parameter.type != "any":
@@ -144,7 +145,7 @@ def _convert(
 def _convert_weak(
     definition: OpDefinition, pairs: Sequence[tuple[Parameter, Any]], known: Sequence[Tensor | None], operation: str
 ) -> list[Tensor]:
-    """Convert arguments of which some are weak: those take the dtype of the others of their type variable."""
+    """Convert arguments, some of them weak: weak tensors take the dtype of the strong ones of their type variable."""
     typed: list[Tensor | None] = list(known)
     stay_weak: set[int] = set()
     by_type: dict[str, list[int]] = {}
@@ -163,7 +164,7 @@ def _convert_weak(
 
 
 def _dtype_of_all(arguments: Sequence[Any], known: Sequence[Tensor | None]) -> tuple[DType | None, bool]:
-    """Return the dtype of the arguments of one type variable, and whether one of them is there that is not weak."""
+    """Return the common dtype of the arguments of one type variable, and True if a strong tensor decided the dtype."""
     tensors = [t for t in known if t is not None]
     for tensor in tensors:
         if not is_weak(tensor):
@@ -174,7 +175,7 @@ def _dtype_of_all(arguments: Sequence[Any], known: Sequence[Tensor | None]) -> t
 
 
 def strengthened(tensor: Tensor, dtype: DType | None, *, stays_weak: bool = False) -> Tensor:
-    """Return a weak tensor cast to a dtype that a literal of its kind would take, any other as it is."""
+    """Return a weak tensor cast to a dtype that a literal of its kind would take, any other tensor unchanged."""
     if dtype is None or tensor.dtype is dtype or not is_weak(tensor) or not gives_way(tensor.dtype, dtype):
         return tensor
     cast: Tensor = apply("Cast", tensor, dtype=dtype)
@@ -194,6 +195,7 @@ def _literal(value: Any, dtype: DType | None, operation: str) -> Tensor:
 def _literal_dtype(
     definition: OpDefinition, parameter: Parameter, argument: Any, bound: dict[str, DType]
 ) -> DType | None:
+    """Return the dtype that a literal takes: the bound one, else its natural one where allowed, else float32."""
     dtype = definition.signature.resolve(parameter.type, bound)
     if dtype is not None or parameter.type == "any":
         return dtype
@@ -224,11 +226,11 @@ def convert_to_tensor(value: Any, dtype: Any = None, name: str | None = None) ->
 
     Parameters
     ----------
-    value : Tensor, Variable, IndexedSlices, array-like, or nested lists with tensors in them
+    value : Tensor, Variable, IndexedSlices, array-like, or nested lists containing tensors
         Python literals become int32, float32, bool or string.
     dtype : dtype-like, optional
-        The dtype that literals and arrays are converted to, where their kind fits, as values that are fed are; a
-        tensor must have it already.
+        The dtype that literals and arrays are converted to, where their kind fits, by the rules of fed values; a
+        tensor must have this dtype already.
 
     Returns
     -------
@@ -238,9 +240,9 @@ def convert_to_tensor(value: Any, dtype: Any = None, name: str | None = None) ->
     Raises
     ------
     DtypeError
-        If it has another dtype than asked for.
+        If a tensor has a dtype other than `dtype`.
     GraphError
-        If it was made in a branch or a loop body that is not around the current region.
+        If the tensor belongs to a branch or a loop body that is not around the current region.
 
     Examples
     --------
@@ -272,7 +274,7 @@ def convert_to_tensor(value: Any, dtype: Any = None, name: str | None = None) ->
 
 
 def _dtype_within(value: Any) -> DType | None:
-    """Return the dtype of the first tensor or array in nested lists, which literals beside it take."""
+    """Return the dtype of the first tensor or array in nested lists; literals in the same lists take this dtype."""
     if isinstance(value, (list, tuple)):
         return next((dtype for each in value if (dtype := _dtype_within(each)) is not None), None)
     dtype = getattr(value, "dtype", None)
@@ -280,7 +282,7 @@ def _dtype_within(value: Any) -> DType | None:
 
 
 def as_symbolic(value: Any) -> bool:
-    """Whether `value` is, or holds, something symbolic."""
+    """True if `value` is a tensor, variable or slices, or a list that contains one."""
     if isinstance(value, (list, tuple)):
         return any(as_symbolic(v) for v in value)
     return isinstance(value, Tensor) or hasattr(value, "_as_tensor")
@@ -295,10 +297,10 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None 
     value : array-like
         Python literals become int32, float32, bool or string; NumPy's scalars and arrays keep their dtype.
     dtype : dtype-like, optional
-        The dtype of the result. Values of another dtype are converted to it: a bool or an int to any number, a float
-        to any floating or complex number, and to an integer where it is a whole number.
+        The dtype of the result. Values of another dtype are converted: a bool or an int to any number, a float to any
+        floating or complex number, and to an integer if its value is whole.
     shape : sequence of int, optional
-        Shape of the result: of a value with as many elements, in their order; one with fewer is broadcast.
+        Shape of the result. A value with as many elements is reshaped, a value with fewer is broadcast.
 
     Returns
     -------
@@ -308,7 +310,7 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None 
     Raises
     ------
     DtypeError
-        If a value cannot become one of `dtype`: it is out of range, or a fraction for an integer dtype.
+        If a value cannot be converted to `dtype`: out of range, or a fraction for an integer dtype.
     ShapeError
         If the value has another number of elements than `shape`, and does not broadcast to it.
 
@@ -332,14 +334,14 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None 
 
 
 def constant_of(value: Any, dtype: Any = None, name: str | None = None) -> Tensor:
-    """Make a constant tensor of an operand, whose dtype nobody has asked for: an array has to have it."""
+    """Make a constant tensor of an operand for which no dtype was requested: an array must already have `dtype`."""
     if as_symbolic(value):
         raise GraphError("a constant cannot hold tensors", got=value, hint="use stack or convert_to_tensor")
     return _constant(as_array(value, None if dtype is None else dtypes.as_dtype(dtype)), None, name)
 
 
 def _in_shape(array: Any, shape: tuple[int, ...]) -> Any:
-    """Return as many elements in another shape, or fewer broadcast to it."""
+    """Return an array reshaped to as many elements, or broadcast from fewer."""
     if array.size == prod(shape):
         return array.reshape(shape)
     try:
@@ -354,6 +356,7 @@ def _in_shape(array: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _constant(array: Any, shape: Any, name: str | None) -> Tensor:
+    """Append a Const that owns a read-only copy of an array, so that no later write of the user's reaches a step."""
     if shape is not None:
         array = _in_shape(array, Shape(shape).as_tuple())
     array = np.array(array, order="C")
@@ -374,6 +377,7 @@ def _constant(array: Any, shape: Any, name: str | None) -> Tensor:
 
 
 def _complete(definition: OpDefinition, given: dict[str, Any]) -> dict[str, Any]:
+    """Return attributes with the defaults filled in; GraphError for unknown or missing attributes."""
     unknown = set(given) - set(definition.attrs)
     if unknown:
         raise GraphError(
@@ -401,8 +405,9 @@ def _is_list(parameter: Parameter) -> bool:
 
 
 def _shape_of_hidden(definition: OpDefinition, region: Region, tensor: Tensor, attrs: dict[str, Any]) -> Tensor:
-    """Reduce a saved value to its shape where it is made, and save only that (rule 94)."""
+    """Apply a shape-only operation to a saved value in its own region, and save the small result (rule 94)."""
     key = f"{definition.type}{sorted(attrs.items(), key=str)}"
+    # One result per saved tensor, type and attributes: the key also keeps Shape in int32 and int64 apart.
     if key not in tensor._derived:
         with scopes.inside(tensor.op.region):
             tensor._derived[key] = build(definition.type, [tensor], **attrs).outputs[0]

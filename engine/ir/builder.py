@@ -1,4 +1,4 @@
-"""Appending operations: what their definition says of their outputs is filled in."""
+"""Append operations to regions, with output dtypes and shapes taken from their definitions."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ def append(
     device: str = "",
     source: Source | None = None,
 ) -> Operation:
-    """Append an operation to a region; its definition gives the dtypes of its outputs, their shapes are open.
+    """Append an operation to a region; output dtypes follow from its definition, output shapes are unknown.
 
     Parameters
     ----------
     region : Region
     type, name : str
-        The name is unique in the graph already.
+        A declared type, and a name already unique in the graph.
     inputs : sequence of Tensor
-        In scope of the region, in a flat list.
+        A flat list of tensors in scope of the region.
     attrs : dict
-        Those with a default may be left out; what is no attribute of the type is kept for passes.
+        Attributes; defaults may be omitted, and keys that the type does not declare are stored for passes.
     control_inputs, device, source
         As of :class:`Operation`.
 
@@ -72,15 +72,16 @@ def infer_shapes(op: Operation) -> None:
 
 
 class Builder:
-    """Appends operations to a region of a program that a pass changes, in the place of another operation.
+    """Appends operations to a region in place of another operation, for passes that rewrite a program.
 
     Parameters
     ----------
     region : Region
+        The region appended to.
     like : Operation
-        Whose device, colocation and line they have.
+        The operation replaced; new operations take its device, colocation and source line.
     name : str, optional
-        What their names add to that of `like`; their type unless given.
+        The last part of new names, after the name of `like`; defaults to the type of the new operation.
     """
 
     def __init__(self, region: Region, like: Operation, name: str | None = None) -> None:
@@ -103,9 +104,9 @@ class Builder:
         type : str
         *inputs : Tensor
         controls : iterable of Operation, optional
-            What it waits for besides.
+            Control inputs.
         known_shape : Shape, optional
-            Of its one output, where more is known of that than the inputs say.
+            Static shape of the only output, merged into the inferred shape.
         **attrs
             Attributes.
         """
@@ -127,7 +128,7 @@ class Builder:
         return op
 
     def cond(self, pred: Tensor, branches: Sequence[Region], shapes: Sequence[Shape], **attrs: Any) -> Operation:
-        """Append a Cond whose branches are built; `shapes` are those of its results, whichever branch they are of."""
+        """Append a Cond whose branches are built; `shapes` are the static shapes of its results in all branches."""
         return Operation(
             self.region,
             "Cond",
@@ -141,7 +142,7 @@ class Builder:
         )
 
     def tensor(self, type: str, *inputs: Tensor, known_shape: Shape | None = None, **attrs: Any) -> Tensor:
-        """Append an operation with one output, and return that."""
+        """Append an operation with one output, and return this output."""
         (output,) = self.emit(type, *inputs, known_shape=known_shape, **attrs).outputs
         return output
 
@@ -154,7 +155,7 @@ class Builder:
 def make_constant(
     region: Region, name: str, array: np.ndarray[Any, Any], dtype: DType, like: Operation, **fields: Any
 ) -> Tensor:
-    """Append a constant of an array, which nobody can change from now on, with the device and line of `like`."""
+    """Append a constant that takes over `array`, now read-only, with the device and line of `like`."""
     array.flags.writeable = False
     fields = {"device": like.device, "source": like.source, **fields}
     outputs = [(dtype, Shape(array.shape))]
@@ -162,7 +163,7 @@ def make_constant(
 
 
 def copied(op: Operation, region: Region, inputs: Iterable[Tensor], name: str | None = None, **more: Any) -> Operation:
-    """Append a copy of an operation to a region, with other inputs, and what else `more` says of it."""
+    """Append a copy of an operation to a region, with other inputs and the fields in `more` replaced."""
     fields = {"attrs": dict(op.attrs), "device": op.device, "source": op.source, "origin": op.origin, **more}
     outputs = [(t.dtype, t.shape) for t in op.outputs]
     return Operation(region, op.type, region.graph.unique_name(name or op.name), inputs, outputs, **fields)
@@ -171,5 +172,5 @@ def copied(op: Operation, region: Region, inputs: Iterable[Tensor], name: str | 
 def made_again(
     region: Region, type: str, name: str, outputs: Sequence[tuple[DType, Shape]], **fields: Any
 ) -> Operation:
-    """Append an operation of a text or a pickle, with the outputs it had; its inputs follow when all are there."""
+    """Append an operation read from a text or pickle, with its outputs; the caller connects its inputs afterwards."""
     return Operation(region, type, name, (), outputs, **fields)

@@ -1,8 +1,8 @@
-"""Connected sets of operations of a region that can run at one go: no way between two of one set leaves it.
+"""Connected sets of operations in a region, each of which can run as a unit: no path leaves a set and returns.
 
-Passes that make sets of operations one operation say which may be in a set, and what those of one set have in common.
-Each operation has a level, which grows along every way that leaves a set (`ConnectedSets._levels`), so a connected set
-of one kind and level waits for nothing that it makes.
+Passes that fuse sets of operations into one operation define which operations may be members, and which properties
+members of a set share. Each operation has a level, which grows along every path that leaves a set
+(`ConnectedSets._levels`), so a connected set of one kind and level never waits for its own results.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from .topological import Captured, captures
 
 
 class ConnectedSets:
-    """The sets of operations of one region.
+    """The fusible sets of operations of one region.
 
     Parameters
     ----------
     operations : list of Operation
-        Of the region, in order.
+        Operations of the region, in order.
     members : set of Operation
-        Those that may be in a set.
+        Operations that may be in a set.
     captured : dict
-        What regions use from outside, as far as that is known.
+        Outside operations used by the regions of each operation, as a cache that grows.
     """
 
     def __init__(self, operations: list[Operation], members: set[Operation], captured: Captured) -> None:
@@ -35,11 +35,11 @@ class ConnectedSets:
         self.leader: dict[Operation, Operation] = {}
 
     def kind(self, op: Operation) -> Any:
-        """Return what operations of one set have in common and may change along a way and back."""
+        """Return the property shared by a set that may change along a path and back; a change raises the level."""
         raise NotImplementedError
 
     def key(self, op: Operation) -> Any:
-        """Return what they have in common besides, which along a way only ever grows."""
+        """Return the property shared by a set that only grows along a path, and so needs no level."""
         raise NotImplementedError
 
     def reads(self, op: Operation) -> Iterable[Operation]:
@@ -47,7 +47,7 @@ class ConnectedSets:
         raise NotImplementedError
 
     def sources(self, op: Operation) -> Iterable[Operation]:
-        """Return what an operation, or what is in its regions, waits for."""
+        """Return the operations that an operation, or an operation inside its regions, waits for."""
         yield from (t.op for t in op.inputs)
         yield from op.control_inputs
         if op.regions:
@@ -65,19 +65,19 @@ class ConnectedSets:
         return list(found.values())
 
     def _levels(self) -> dict[Operation, int]:
-        """Return a level for each operation, such that no way between two of one kind and level leaves them.
+        """Return a level for each operation, such that no path between two of one kind and level leaves this level.
 
         The invariant of both passes: ``level(op) >= level(source) + rise(source, op)`` for every source of every
-        operation. Levels never fall along a way, and entering an operation that is no member, or a member of another
-        kind, raises them. So a way from a set that comes back to it would have to come back to a lower level: there is
-        none, and the set can run at one go.
+        operation. Levels never fall along a path, and entering an operation that is no member, or a member of another
+        kind, raises them. A path that leaves a set could only return at a higher level, so none returns, and the set
+        can run as a unit.
 
-        The first pass, in the region's order, gives the lowest levels: how early each operation could run. By these a
-        product with a number that only feeds the last layer would be in the first level, apart from what reads it.
-        The second pass, from the last operation to the first, raises members to the level of the members that read
-        them. It keeps the invariant: the readers of an operation have their final level when its turn comes,
-        ``highest`` is what all of them allow, and raising an operation takes nothing from its own sources. What is
-        behind the back edges of hand-made loops, where a source comes after its reader, is no member.
+        The first pass, in the region's order, computes the lowest levels: how early each operation could run. Alone
+        they would put a product with a number that only feeds the last layer into the first level, apart from its
+        reader. The second pass, from the last operation to the first, raises members to the level of the members that
+        read them. The invariant still holds: the readers of an operation have their final level when its turn comes,
+        ``highest`` is the bound that all of them allow, and raising an operation takes nothing from its own sources.
+        Operations reached by the back edges of hand-made loops, where a source comes after its reader, are no members.
         """
         levels: dict[Operation, int] = {}
         for op in self.operations:
@@ -87,11 +87,11 @@ class ConnectedSets:
         highest: dict[Operation, int] = {}
         read_by_members: set[Operation] = set()
         for op in reversed(self.operations):
-            # A member that no member reads is the end of its set, and stays with what it reads.
+            # A member without member readers is the end of its set, and stays with its sources.
             if op in read_by_members:
                 levels[op] = highest[op]
-            # An assignment whose value nobody reads must not hold back what it reads: a moment of Adam is read by the
-            # update, which may be levels above, and only what ends the step waits for both.
+            # An assignment with an unread value must not hold back its sources: a moment of Adam is read by the
+            # update, which may be levels above, and only the end of the step waits for both.
             elif op not in self.members and not any(t._consumers for t in op.outputs):
                 levels[op] = highest.get(op, last)
             for source in self.sources(op):
@@ -102,7 +102,7 @@ class ConnectedSets:
         return levels
 
     def _rise(self, source: Operation, op: Operation) -> bool:
-        """Whether an operation is a level above one it waits for: it is no member, or a member of another kind."""
+        """True if an operation is a level above a source: it is no member, or a member of another kind."""
         return op not in self.members or (source in self.members and self.kind(source) != self.kind(op))
 
     def _connect(self, op: Operation) -> None:
@@ -112,7 +112,7 @@ class ConnectedSets:
                 self.leader[self._find(source)] = self._find(op)
 
     def _find(self, op: Operation) -> Operation:
-        """Return the leader of a set; each look shortens the way to it (path halving), so that chains stay cheap."""
+        """Return the leader of a set; each look-up halves the path to the leader, so that chains stay cheap."""
         leader = self.leader
         while (above := leader.get(op, op)) is not op:
             leader[op] = op = leader.get(above, above)

@@ -1,7 +1,7 @@
-"""What an operation type is: one block with its signature, shapes, kernel, gradient and samples.
+"""Operation types: one block each, with signature, shapes, kernel, gradient and samples.
 
-The families in ``engine/ops`` declare their operations with :func:`define`; everything else looks them up
-here. A registry test fails on any block with a hole.
+The families in ``engine/ops`` declare their operations with :func:`define`; all other layers look definitions up
+here. A registry test fails on any incomplete block.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ BatchRule = Callable[["Operation", Sequence[bool]], "Batched | None"]
 
 @dataclass(frozen=True, slots=True)
 class NotDifferentiable:
-    """Why an operation has no gradient; its inputs get none."""
+    """The reason why an operation has no gradient; its inputs receive no cotangents."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Ufunc:
-    """A kernel that is one NumPy-style universal function, named; the step machine calls its C loop.
+    """A kernel that is one named NumPy-style universal function; the step machine calls its C loop.
 
     Attributes
     ----------
     name : str
     elsewhere : callable, optional
-        The kernel with any other array library, where that function gives something else there.
+        The kernel for other array libraries, where the function of that name differs from NumPy's.
     here : callable, optional
-        What is called for NumPy's arrays, where that is not NumPy's function.
+        The function called for NumPy's arrays, where NumPy has no such function.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Ufunc:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Inputs that show an operation at work.
+    """Example inputs of an operation, with the expected result.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class Sample:
     expected : array, tuple of arrays, or callable
         The result, or a function of the inputs that computes it with plain NumPy, independently of the kernel.
     differentiable : bool
-        Whether the gradient test may move these inputs (false at kinks and for discrete results).
+        True if the gradient test may perturb these inputs (false at kinks and for discrete results).
     """
 
     inputs: Sequence[Any]
@@ -93,89 +93,92 @@ class OpDefinition:
     Attributes
     ----------
     type : str
-        Its name, as in ``Operation.type``.
+        Name of the type, as in ``Operation.type``.
     signature : Signature
         Inputs and outputs with their dtypes.
     attrs : mapping
-        Attributes with their defaults (``REQUIRED`` when there is none).
+        Attributes with their defaults (``REQUIRED`` for an attribute without default).
     shape : callable
-        ``shape(op)`` gives the static shape of each output.
+        ``shape(op)`` returns the static shape of each output.
     kernel : callable or None
         ``kernel(xp, *arrays, **attrs)`` with `xp` the array module; when `stateful`,
-        ``kernel(xp, context, *arrays, **attrs)``. None for what the executors do themselves. What the signature
-        calls ``host`` comes and goes as NumPy arrays, whatever `xp` is.
+        ``kernel(xp, context, *arrays, **attrs)``. None for types that the executors implement. Values that the
+        signature marks ``host`` are NumPy arrays, whatever `xp` is.
     gradient : callable or NotDifferentiable
-        ``gradient(op, *cotangents)`` gives one cotangent (or None) for each input; it may use ``op.inputs`` and
-        ``op.outputs`` as if they were in scope.
+        ``gradient(op, *cotangents)`` returns one cotangent (or None) for each input; the rule may use ``op.inputs``
+        and ``op.outputs`` as if they were in scope.
     role : Role
-        What it is for the structure of a graph.
+        Role in the structure of a graph.
     effects : Effect
-        What it does besides giving its outputs. With any it is not folded and not merged with a twin, and its kernel is
-        told which instance it is.
+        Effects besides computing outputs. A type with effects is neither folded nor merged with a twin, and its
+        kernel receives a context that identifies the instance.
     forwards : bool
-        Its outputs are its inputs, as they are.
+        The outputs are the inputs, unchanged.
     shape_only : bool
         The result depends on the shape of its input alone (Shape, Size, Rank).
     is_part : bool
-        The result is a part of the first input (Gather, Slice): it is taken where that is, so that the part goes to
-        another device and not the whole.
+        The result is a part of the first input (Gather, Slice). The operation runs where that input is, so that only
+        the part is sent to another device.
     reads_values : bool
-        What it gives, or whether it fails, depends on values in a way that a kernel has to wait for: how large the
-        result is, which index is out of range.
+        The result, or failure, depends on values that the kernel has to wait for: the size of the result, or an index
+        out of range.
     elements : callable or None
-        ``elements(*arrays, **attrs)`` is about how many elements the kernel goes through that its inputs do not have:
-        of what may make a large result of small inputs. It is asked before the kernel is called, which runs elsewhere
-        than on the event loop if it should take long. What broadcasts its inputs needs none.
+        ``elements(*arrays, **attrs)`` estimates how many elements the kernel visits beyond those of its inputs, for
+        types that may compute a large result from small inputs. Evaluated before the kernel is called; a kernel that
+        would take long runs off the event loop. Types that broadcast their inputs need none.
     keeps_size : bool
-        The result is not larger than the inputs in the device's memory, although others are in the host's.
+        The result in the device's memory is not larger than the inputs there, although other inputs are on the host.
     retry : bool
-        An instance that finds no room for its result has done nothing and may begin again.
+        An instance that failed to allocate its result has had no effect and may run again.
     may_be_fed : bool
-        Its value comes from outside, or may.
+        The value comes, or may come, from outside the graph.
     may_be_fetched : bool
-        Its result is a handle that a step may give out.
+        The result is a handle that a step may return.
     sparse_gradient : bool
-        Its gradient takes IndexedSlices as they are.
+        The gradient accepts IndexedSlices.
     is_reread : bool
-        A gradient that needs its result runs it again instead of saving that: it reads what is saved anyway.
+        A gradient that needs the result runs the operation again instead of saving the result: its input is saved
+        anyway.
     result_is_input : int or None
-        The number of the input that is the result, as it is, of an operation that is there for its effects.
+        For an operation run for its effects: the number of the input that its result equals.
     fuse : Fusion or None
-        How it becomes steps of a fused operation. A kernel that is a ufunc of the table of steps says that by itself.
+        Translation into steps of a fused operation. None for a kernel that is a ufunc of the table of steps.
     ordered : callable or None
-        Of what happens in the order of building (rule 140), ``ordered(op)`` is the key of what it reads or writes, as
-        ("variables", "w"), or None for an operation that is free.
+        For types that run in the order of building (rule 140): ``ordered(op)`` is the key of the state accessed, such
+        as ("variables", "w"), or None for an operation that is free.
     outlives_step : bool
-        Its result is the handle of what the session keeps from step to step, so every step finds it on one device.
+        The result is a handle of state that the session keeps between steps, so all steps find it on one device.
     comes_from_outside : bool
-        Its result is the handle of what is filled from outside of the graph: no step puts anything into it.
+        The result is a handle of state filled from outside the graph: no step adds elements.
     static_shape : callable or None
-        Of what gives integer vectors, ``static_shape(op)`` is what is known of the shape that the vector stands for.
+        For types that make integer vectors: ``static_shape(op)`` is the known part of the shape that the vector holds.
     stores : callable or None
-        Of what writes to an array of values, its first input, ``stores(op)`` is the static shape of an element written.
+        For types that write to an array of values, their first input: ``stores(op)`` is the static shape of the
+        element written.
     loads : callable or None
-        Of what reads such an array, ``loads(op, element)`` is the static shape of its first output, if all that was
-        written has the static shape `element`.
+        For types that read such an array: ``loads(op, element)`` is the static shape of the first output, if all
+        elements written have the static shape `element`.
     batch : callable or None
-        ``batch(op, varying)`` returns what emits the operation for many instances at once, or None where there is no
-        way: ``emit(builder, operands)`` returns its outputs, whose first dimension counts the instances as that of
-        each operand does which varies among them, where `varying` says so (a vmap rule of JAX, for axis 0).
+        ``batch(op, varying)`` returns a function that emits the operation for many instances at once, or None if the
+        operation cannot be batched: ``emit(builder, operands)`` returns outputs with a leading dimension that counts
+        the instances, as each operand has for which `varying` is true (a vmap rule of JAX, for axis 0).
     row : callable or None
-        Of what takes one row of an array, ``row(op)`` is the array and the number of the row; None if it does not.
+        For types that take one row of an array: ``row(op)`` is the array and the row number; None for other uses.
     epilogue : str
-        Of what computes something large, the type that adds a bias to it before it leaves the cache: it has one more
-        input, and the attribute ``relu``.
+        For large computations: the type that also adds a bias before the result leaves the cache, with one more input
+        and the attribute ``relu``.
     masked : str
-        Of what computes something large, the type that keeps of it what is above zero in one more input, its last.
+        For large computations: the type that zeroes the result wherever one more input, the last, is not positive.
     summed : str
-        Of what reads its last input as rows, the type whose second result is the sum of these.
+        For types that read their last input as rows: the type with the sum of these rows as second result.
     places_of : str
-        Of what says for each window which of its elements is the largest, the type that gives these elements.
+        For types that return the place of the largest element of each window: the type that returns these elements.
     spreads : bool
+        True if each element of the first input goes to the window element selected by the second input.
         Whether each element of its first input goes to that element of a window which the second says.
-    instruction : str
+        Name of the Code that executes the type in a native program, for types that do not compute their result.
         Name of the Code that does it in a native program, where that is not to compute its result.
-    unused : str
+        Warning for a result that nobody uses, in types without other effects: the problem, and the remedy.
         Of what does nothing unless it is used, the warning where it is not: what is wrong, and what to do.
     samples : tuple of Sample
         Inputs on which tests run it.
@@ -221,30 +224,31 @@ class OpDefinition:
 
     @property
     def stateful(self) -> bool:
-        """Whether it has effects, and its kernel takes a `KernelContext` (see `engine/ops/support/context.py`)."""
+        """True if the type has effects, so that its kernel takes a `KernelContext` (in `engine/ops/support`)."""
         return bool(self.effects)
 
     @property
     def only_computes(self) -> bool:
-        """Whether its kernel does nothing but compute, so that any thread may call it."""
+        """True if the kernel has no effect other than computing, so that any thread may call it."""
+        # A reread without elements hands out a value kept in a slot; the slot belongs to the step's own thread.
         reads_one_slot = self.is_reread and self.elements is None
         return self.effects in (Effect.NONE, Effect.RANDOM) and not reads_one_slot
 
     @property
     def is_differentiable(self) -> bool:
-        """Whether cotangents pass through it."""
+        """True if cotangents pass through operations of the type."""
         return not isinstance(self.gradient, NotDifferentiable)
 
     @property
     def runs_on(self) -> str:
-        """Where it runs when its device is a GPU, by its signature alone.
+        """Place where the type runs when its device is a GPU, judged by its signature alone.
 
         Returns
         -------
         {'executor', 'store', 'host', 'device'}
-            "executor": the executors do it themselves. "store": it keeps values, or hands them out, where they are
-            (resources and series). "host": nothing that it takes or gives is in the device's memory. "device": its
-            kernel computes with the device's array library.
+            "executor": the executors implement the type. "store": it keeps values or hands them out in place
+            (resources and series). "host": all inputs and outputs are in host memory. "device": its kernel computes
+            with the device's array library.
         """
         parameters = (*self.signature.inputs, *self.signature.outputs)
         if self.kernel is None:
@@ -390,12 +394,12 @@ def _declare_all() -> None:
 
 
 def runs_on(op: Operation) -> str:
-    """Return where an operation runs when its device is a GPU: as its type, but strings and bfloat16 on the host."""
+    """Return where an operation runs when its device is a GPU: by its type, but strings and bfloat16 on the host."""
     where = op.definition.runs_on
     known = all(t.dtype in ON_GPU for t in (*op.inputs, *op.outputs) if t.dtype.is_value)
     return where if known or where != "device" else "host"
 
 
 def host_inputs(op: Operation) -> list[bool]:
-    """Return for each input of an operation whether its kernel wants it in the host's memory."""
+    """Return for each input of an operation whether its kernel takes the input in host memory."""
     return [parameter.is_host for parameter in op.definition.signature.flat(len(op.inputs))]

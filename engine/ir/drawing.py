@@ -20,10 +20,10 @@ def to_dot(graph: Graph) -> str:
 
 
 def edges(op: Operation, prefix: str = "") -> Iterator[str]:
-    """Yield what leads to an operation, whose name in the drawing begins with `prefix`.
+    """Yield the edges that lead to an operation, whose name in the drawing begins with `prefix`.
 
-    Data edges are solid and say their dtype and shape, control edges are dashed; those from what a region returns to
-    the operation that it belongs to are dotted.
+    Data edges are solid and labelled with dtype and shape, control edges are dashed; edges from the results of a
+    region to the operation that owns the region are dotted.
     """
 
     def edge(source: Operation, style: str) -> str:
@@ -39,6 +39,7 @@ def edges(op: Operation, prefix: str = "") -> Iterator[str]:
 
 
 def _region(region: Region, depth: int) -> Iterator[str]:
+    """Yield the boxes of a region's operations, and a cluster for each region inside, indented by depth."""
     pad = _INDENT * depth
     for op in region.operations:
         yield f"{pad}{json.dumps(op.name)} [label={json.dumps(f'{op.name} ({op.type})')}];"

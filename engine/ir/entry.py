@@ -1,4 +1,4 @@
-"""Where users come in: functions that build in the graph of their arguments, and say what an argument is called here.
+"""Entry points for users: functions that build in the graph of their arguments, and explain misspelt arguments.
 
 Every function and method that users build with is marked by :func:`public`.
 """
@@ -38,7 +38,7 @@ KEYWORDS = {  # what TensorFlow 1, PyTorch and NumPy call an argument, and what 
 
 
 def public(function: F) -> F:
-    """Mark a function or method that users build with: see `builds`. A function is one of `tagloom` itself."""
+    """Mark a function or method that users build with (see `builds`); a function also becomes a name of `tagloom`."""
     called = builds(function)
     if function.__qualname__ == function.__name__:
         PUBLIC[function.__name__] = called
@@ -48,8 +48,8 @@ def public(function: F) -> F:
 def builds(function: F) -> F:
     """Mark a function that users build with, in whatever module it is.
 
-    Where no graph is open it builds in that of its arguments. An argument that it does not take, or is not given, is a
-    TypeError with a note on how it is called. One of a kind that nothing has looked for is a GraphError: see `misuse`.
+    Without an open graph, the function builds in the graph of its arguments. An unknown or missing argument is a
+    TypeError with a note on the function's usage. An argument of an unchecked kind is a GraphError: see `misuse`.
     """
 
     @functools.wraps(function)
@@ -70,14 +70,14 @@ def builds(function: F) -> F:
 
 
 def explained(function: F) -> F:
-    """Mark a method that users run steps with: TypeErrors get the note on how it is called, as those of `public`."""
+    """Mark a method that users run steps with: TypeErrors carry a note on the method's usage, as for `public`."""
     if inspect.iscoroutinefunction(function):
 
         @functools.wraps(function)
         async def called(*args: Any, **kwargs: Any) -> Any:
             try:
                 running = function(*args, **kwargs)
-                del args, kwargs  # the method itself says how long its arguments live
+                del args, kwargs  # the method itself decides how long its arguments live
                 return await running
             except TypeError as error:
                 _explain(function, error)
@@ -97,24 +97,24 @@ def explained(function: F) -> F:
 
 
 def graph_of(values: Any) -> Graph | None:
-    """Return the graph that the first tensor, variable, array or operation in a structure is of; None without one."""
+    """Return the graph of the first tensor, variable, array or operation in a structure; None without any."""
     found = (getattr(leaf, "graph", None) for leaf in nest.flatten(values))
     return next((graph for graph in found if isinstance(graph, Graph)), None)
 
 
 def region_for(values: Any) -> Region:
-    """Return the region that is open, else the root of the graph that `values` are of; GraphError without either."""
+    """Return the open region, else the root of the graph of `values`; GraphError without either."""
     graph = None if scopes.is_open() else graph_of(values)
     return scopes.current_region() if graph is None else graph.root
 
 
 def opened_for(values: Iterable[Any]) -> Any:
-    """Open the graph that `values` are of; GraphError if they are of none."""
+    """Open the graph of `values`; GraphError if they belong to no graph."""
     return scopes.within(region=region_for(values))
 
 
 def _explain(function: Callable[..., Any], error: Exception) -> None:
-    """Add to an error how a function is called, if it was not: the error has no line of the function then."""
+    """Add a note on a function's usage to a TypeError of the call itself: its traceback has no line of the function."""
     if not isinstance(error, TypeError) or error.__traceback__ is None or error.__traceback__.tb_next is not None:
         return
     parameters = [p for p in inspect.signature(function).parameters.values() if p.name not in ("self", "cls")]

@@ -1,4 +1,4 @@
-"""Static checks of a lowered graph: which frame every operation belongs to, and no cycle but loops (rules 52 to 55)."""
+"""Static checks of a lowered graph: the frame of every operation, and no cycles except loops (rules 52 to 55)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = ""
 
 @dataclass
 class FrameInfo:
-    """A loop: its static name, the frame around it, its window and its operations of interest."""
+    """A loop: its static name, the frame around it, its window, its Enters and its LoopConds."""
 
     name: str
     parent: str
@@ -61,6 +61,7 @@ def assign_frames(operations: Sequence[Operation]) -> Frames:
 
 
 def _note(frames: Frames, op: Operation) -> None:
+    """Record an Enter or a LoopCond in its frame; GraphError for an Exit at the root and for a second LoopCond."""
     here = frames.of[op]
     if op.role is Role.ENTER:
         _enter(frames, op, here)
@@ -81,6 +82,7 @@ def _note(frames: Frames, op: Operation) -> None:
 
 
 def _enter(frames: Frames, op: Operation, here: str) -> None:
+    """Record an Enter in the frame that it names, which every Enter of that name enters from the same parent."""
     name = op.attrs["frame_name"]
     if not name:
         raise GraphError("an Enter has an empty frame name", operation=op, hint="give every loop its own name")
@@ -97,6 +99,7 @@ def _enter(frames: Frames, op: Operation, here: str) -> None:
 
 
 def _check_inputs(frames: Frames, op: Operation) -> None:
+    """Refuse an operation with inputs from different frames; back edges are checked too, since all frames are known."""
     here = frames.of[op]
     sources: list[tuple[Tensor | Operation, Operation]] = [(t, t.op) for t in op.inputs]
     sources += [(c, c) for c in op.control_inputs]

@@ -1,4 +1,4 @@
-"""How operations of a type become steps of a fused operation, as their definition says.
+"""Translation of operations into steps of a fused operation, as declared by their definitions.
 
 See docs/design/0018-the-house.md.
 """
@@ -15,35 +15,35 @@ if TYPE_CHECKING:
 
 
 class StepWriter(Protocol):
-    """A program of steps while it is written; its values are tensors, and results of steps that are no tensors."""
+    """A program of steps under construction; its values are tensors, or results of steps that are no tensors."""
 
     def add(self, name: str, operands: Sequence[Any], made: Tensor | None = None, columns: tuple[int, ...] = ()) -> Any:
-        """Append a step of the table in ``kernels/steps.py``; return its result, the tensor `made` if there is one."""
+        """Append a step of the table in ``kernels/steps.py``; return its result, `made` if a tensor is passed."""
 
     def number(self, op: Operation, value: float) -> Tensor:
-        """Return a number of the dtype of the result of `op`, as a constant."""
+        """Return a number as a constant of the dtype of the result of `op`."""
 
 
 def all_inputs(op: Operation) -> Sequence[Tensor]:
-    """Return the inputs of an operation: what its steps read, unless its definition says otherwise."""
+    """Return the inputs of an operation: the tensors that its steps read by default."""
     return op.inputs
 
 
 @dataclass(frozen=True, slots=True)
 class Fusion:
-    """How an operation becomes steps.
+    """The steps of an operation type.
 
     Attributes
     ----------
     fits : callable
-        ``fits(op)``: whether the steps compute what this operation does, by its attributes and static shapes. That its
-        results are floating and not empty is known.
+        ``fits(op)`` is true if the steps compute the operation, by its attributes and static shapes; called for
+        operations whose results are floating and not empty.
     write : callable
         ``write(op, writer)`` appends the steps to a `StepWriter`.
     reads : callable
-        ``reads(op)`` gives the tensors that the steps read.
+        ``reads(op)`` returns the tensors that the steps read.
     moves : bool
-        Whether all steps are moves: a fused operation of nothing else would save no work.
+        True if all steps are moves: fusing nothing but moves would save no work.
     """
 
     fits: Callable[[Operation], bool]

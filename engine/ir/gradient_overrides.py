@@ -1,7 +1,7 @@
-"""Gradients that replace those of operation types inside a scope: ``graph.gradient_override_map``.
+"""Gradients that replace the gradients of operation types inside a scope: ``graph.gradient_override_map``.
 
-An operation keeps the name of its gradient in an attribute, which copies, texts and pickles of graphs keep too. The
-function is looked up by that name when `gradients` reaches the operation.
+An operation keeps the name of its gradient in an attribute, which copies, texts and pickles of graphs preserve. The
+function is looked up by this name when `gradients` reaches the operation.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 _REGISTERED: dict[str, Callable[..., Any]] = {}
 _WITH_RULES = frozenset(
     {Role.COND, Role.WHILE, Role.SERIES_READ}
-)  # a region or a series is left by rules, not functions
+)  # cotangents leave a region or a series by rules of the walk, not by functions
 
 
 class RegisterGradient:
     """Decorator that registers a gradient function under a name for :meth:`Graph.gradient_override_map`.
 
-    The function takes the operation and a cotangent for each of its outputs (None where none arrives), and returns one
-    for each of its inputs, None where there is none; a single one needs no list. It may use the operation's inputs
-    and outputs, also in loops and branches, and can be differentiated again.
+    The function takes the operation and a cotangent for each of its outputs (None where none arrives), and returns a
+    cotangent for each of its inputs, None where there is none; a single cotangent needs no list. The function may use
+    the operation's inputs and outputs, also in loops and branches, and can be differentiated again.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class RegisterGradient:
 
 
 def _origin(f: Callable[..., Any]) -> tuple[Any, Any]:
-    """Return what a function and one that replaces it, as when a cell of a notebook runs again, have in common."""
+    """Return the identity of a gradient function, which survives its redefinition in a rerun notebook cell."""
     return getattr(f, "__module__", None), getattr(f, "__qualname__", f)
 
 
@@ -86,7 +86,7 @@ def _types() -> set[str]:
 
 
 def checked_overrides(op_type_map: Mapping[str, str]) -> dict[str, str]:
-    """Return a copy of a map from operation types to names of gradients; GraphError for what there is not."""
+    """Return a copy of a map from operation types to names of gradients; GraphError for unknown types or names."""
     if not isinstance(op_type_map, Mapping):
         raise GraphError(
             "gradient_override_map takes a dict",
@@ -108,7 +108,7 @@ def checked_overrides(op_type_map: Mapping[str, str]) -> dict[str, str]:
 
 
 def _function(name: str) -> Callable[..., Any]:
-    """Return the gradient function of a name: registered, or that of an operation type."""
+    """Return the gradient function of a name: a registered function, or the gradient of an operation type."""
     found = _REGISTERED.get(name)
     if found is not None:
         return found
@@ -125,19 +125,19 @@ def _function(name: str) -> Callable[..., Any]:
 
 
 def note_override(op: Operation, overrides: Mapping[str, str]) -> None:
-    """Note the gradient that replaces an operation's own, if the user named its type."""
+    """Record the gradient that replaces an operation's own, if `overrides` names its type."""
     type = op.type
     if type in overrides:
         op.attrs[OVERRIDE] = overrides[type]
 
 
 def has_gradient(op: Operation) -> bool:
-    """Return True if cotangents pass through an operation, by its type or by what replaces its gradient."""
+    """Return True if cotangents pass through an operation, by its type or by an override."""
     return OVERRIDE in op.attrs or op.definition.is_differentiable
 
 
 def cotangents_of_inputs(op: Operation, cotangents: Sequence[Any]) -> list[Any]:
-    """Return the cotangents of an operation's inputs, by its type or by what replaces its gradient."""
+    """Return the cotangents of an operation's inputs, by its type or by an override."""
     definition: OpDefinition = op.definition
     if OVERRIDE not in op.attrs:
         return list(definition.gradient(op, *cotangents))  # type: ignore[operator]

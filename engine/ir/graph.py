@@ -24,14 +24,14 @@ from .tensor import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """State of a graph before an attempt to build something: how often names were taken, lengths of collections."""
+    """State of a graph before a tentative build: how often each name was taken, and the lengths of collections."""
 
     counts: dict[str, int]
     lengths: dict[str, int]
 
 
 def _operation_of(item: Any) -> Operation | None:
-    """Return the operation that an element of a collection is, or belongs to."""
+    """Return the operation that an element of a collection is or belongs to; None for other elements."""
     if isinstance(item, Operation):
         return item
     return item.op if isinstance(item, Tensor) else None
@@ -43,15 +43,15 @@ class Graph:
     Parameters
     ----------
     seed : int or None, optional
-        By which random operations draw, each other numbers; None for one of the operating system's. See
-        :func:`tagloom.set_random_seed`.
+        Seed of the random operations, which each draw different numbers; None takes a seed from the operating system.
+        See :func:`tagloom.set_random_seed`.
 
     Attributes
     ----------
     finalized : bool
-        Whether `finalize` was called.
+        True after `finalize`.
     guarded : bool
-        Whether `check_open` has something to check or to wait for.
+        True if `check_open` has a condition to check or another thread to wait for.
 
     Examples
     --------
@@ -68,26 +68,26 @@ class Graph:
         self.finalized: bool = False
         self.guarded: bool = False
         self._building = threading.RLock()  # held while a thread builds a function
-        self._builder: int | None = None  # the thread that does
+        self._builder: int | None = None  # identifier of that thread
         self.root: Region = Region(self, None, "graph")
         self.collections: dict[str, list[Any]] = {}
         self.kept_variables: dict[int, dict[tuple[str, int], Any]] = {}  # by the function that made them, and name
-        self.unfeedable: set[Tensor] = set()  # their value was used while building, as an axis or a shape
+        self.unfeedable: set[Tensor] = set()  # tensors whose value the building used, as an axis or a shape
         self._by_name: dict[str, Operation] = {}
         self._counts: dict[str, int] = {}
 
     def finalize(self) -> None:
-        """Let no more operations be added, nor inputs be changed: what tries is a GraphError at its own line.
+        """Refuse further operations and changed inputs: later attempts raise GraphError at their own line.
 
-        Call it when all is built that sessions will run; an operation that a request adds has its step compiled anew.
+        Call it when all that sessions will run is built; an operation added by a request recompiles its step.
         """
         self.finalized = self.guarded = True
 
     @contextmanager
     def built_alone(self) -> Iterator[None]:
-        """Let only this thread add operations inside: others that want to wait for the end.
+        """Allow only this thread to add operations inside; other threads wait for the end.
 
-        What a function builds is known by its place in the region, so nothing may come in between.
+        Operations of a function are identified by their position in the region, so none may come in between.
         """
         with self._building:
             before, self._builder, self.guarded = self._builder, threading.get_ident(), True
@@ -102,8 +102,9 @@ class Graph:
         self._building, self._builder, self.guarded = threading.RLock(), None, self.finalized
 
     def check_open(self) -> None:
-        """Raise GraphError if nothing may be added any longer; wait for another thread that builds a function."""
+        """Raise GraphError if the graph is finalized; wait while another thread builds a function."""
         if self._builder not in (None, threading.get_ident()):
+            # Acquired only to wait: the builder holds the lock until its function is complete.
             with self._building:
                 pass
         if self.finalized:
@@ -113,7 +114,7 @@ class Graph:
             )
 
     def dismantle(self) -> None:
-        """Let the operations go of each other, so that their memory comes back at once; the graph is of no use then."""
+        """Clear the references between operations, which frees their memory at once; the graph is unusable then."""
         for op in self._by_name.values():
             for tensor in op.outputs:
                 tensor._consumers.clear()
@@ -125,13 +126,13 @@ class Graph:
         self._by_name.clear()
 
     def remove(self, operations: Collection[Operation], scope: str) -> None:
-        """Forget operations of the root region that no other operation uses, what is in them, and their names.
+        """Remove operations of the root region that no other operation uses, with their regions and their names.
 
         Parameters
         ----------
         operations : collection of Operation
         scope : str
-            The name scope that they were built in, which is not entered again: names in it are free.
+            The name scope that they were built in, which is not entered again: its names become free.
         """
         gone = set(operations)
         for op in gone:
@@ -152,18 +153,18 @@ class Graph:
                 del self._counts[name]
 
     def note_attempt(self) -> Attempt:
-        """Note the names and collections before something is built that may be given up."""
+        """Return the current names and collection lengths, before a build that may be undone by `give_up`."""
         return Attempt(dict(self._counts), {key: len(listed) for key, listed in self.collections.items()})
 
     def give_up(self, attempt: Attempt, regions: Sequence[Region]) -> None:
-        """Forget regions that no operation owns: their operations and names, and what collections have of them.
+        """Remove regions that no operation owns: their operations and names, and their entries in collections.
 
-        Seeds that random operations took are free again, so that the same are taken by what is built in place of them.
+        Seeds taken by random operations become free again, so that a replacement draws the same numbers.
 
         Parameters
         ----------
         attempt : Attempt
-            As it was noted before they were built.
+            The result of `note_attempt` before the regions were built.
         regions : sequence of Region
         """
         gone = {op for region in regions for op in (*region.walk(), *(t.op for t in region.params))}
@@ -183,19 +184,19 @@ class Graph:
 
     @contextmanager
     def as_default(self) -> Iterator[Graph]:
-        """Make this the graph that new operations go to, in this task or thread only."""
+        """Direct new operations of this task or thread to this graph."""
         with scopes.enter(scopes.Scope(region=self.root)):
             yield self
 
     @contextmanager
     def gradient_override_map(self, op_type_map: Mapping[str, str]) -> Iterator[None]:
-        """Give operations that are built inside of a `with` block other gradients than those of their types.
+        """Replace the gradients of operations that are built inside a `with` block.
 
         Parameters
         ----------
         op_type_map : dict from str to str
-            Types of operations, as ``op.type`` says them, and names of gradients: registered by
-            :class:`RegisterGradient`, or types whose gradient is taken.
+            Types of operations, as in ``op.type``, and names of gradients: registered by
+            :class:`RegisterGradient`, or types whose gradient is used.
 
         Returns
         -------
@@ -222,11 +223,11 @@ class Graph:
             yield
 
     def get_operations(self) -> list[Operation]:
-        """Return all operations, those inside regions included."""
+        """Return all operations, including operations inside regions."""
         return list(self.root.walk())
 
     def get_operation_by_name(self, name: str) -> Operation:
-        """Return an operation; GraphError when there is none of that name."""
+        """Return the operation of a name; GraphError if the graph has none."""
         try:
             return self._by_name[name]
         except KeyError:
@@ -254,7 +255,7 @@ class Graph:
         return outputs[int(index)]
 
     def as_graph_element(self, element: Any) -> Tensor | Operation:
-        """Return the tensor or operation that `element` (an object or a name) stands for."""
+        """Return the tensor or operation that an object or a name stands for."""
         if isinstance(element, str):
             return self.get_tensor_by_name(element) if ":" in element else self.get_operation_by_name(element)
         if not isinstance(element, (Tensor, Operation)) and hasattr(element, "_as_graph_element"):
@@ -277,26 +278,26 @@ class Graph:
         return element
 
     def fed_tensor(self, element: Any) -> Tensor | Operation:
-        """Return the tensor that `element` stands for when it is fed: an operation for the one tensor it gives."""
+        """Return the tensor that `element` stands for when fed: for an operation, its only output."""
         found = self.as_graph_element(element)
         return found.outputs[0] if isinstance(found, Operation) and len(found.outputs) == 1 else found
 
     def is_feedable(self, element: Any) -> bool:
-        """Whether a step may be fed a value for `element`: a tensor, variable or name; or operation of one output."""
+        """True if a step may be fed a value for `element`: a tensor, variable, name, or operation with one output."""
         found = self.fed_tensor(element)
         if isinstance(found, Operation) or found in self.unfeedable:
             return False
         return found.op.region is self.root and found.dtype.is_value
 
     def is_fetchable(self, element: Any) -> bool:
-        """Whether a step may fetch `element`: a tensor, operation, variable or name of this graph (rule 62)."""
+        """True if a step may fetch `element`: a tensor, operation, variable or name of this graph (rule 62)."""
         found = self.as_graph_element(element)
         op = found.op if isinstance(found, Tensor) else found
         gives = isinstance(found, Operation) or found.dtype.is_value or op.definition.may_be_fetched
         return op.region is self.root and gives
 
     def unique_name(self, name: str) -> str:
-        """Return `name`, or the first of name_1, name_2, ... that is free, and take it."""
+        """Return `name`, or the first free name of name_1, name_2, ..., and take it."""
         count = self._counts.get(name, 0)
         self._counts[name] = count + 1
         if count == 0:
@@ -304,7 +305,7 @@ class Graph:
         return self.unique_name(f"{name}_{count}")
 
     def to_text(self) -> str:
-        """Return the graph as text, one operation a line; see :func:`tagloom.ir.text.to_text`."""
+        """Return the graph as text, one line per operation; see :func:`tagloom.ir.text.to_text`."""
         from .text import to_text
 
         return to_text(self)
@@ -312,8 +313,8 @@ class Graph:
     def to_dot(self) -> str:
         """Return text that Graphviz draws: ``dot -Tsvg``.
 
-        Branches and loop bodies are frames beside the operation that they belong to. Data edges are solid and labelled
-        with dtype and shape, control edges dashed, what a branch or body returns dotted.
+        Branches and loop bodies are frames next to the operation that owns them. Data edges are solid and labelled
+        with dtype and shape, control edges dashed, results of a branch or body dotted.
 
         Returns
         -------
@@ -333,19 +334,19 @@ class Graph:
         return to_dot(self)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the graph to a file, in the form that its name ends in.
+        """Write the graph to a file, in the format of the name's suffix.
 
         Parameters
         ----------
         path : path-like
             ``.html`` for a page that any browser shows without a network: operations in layers, branches and loop
             bodies as frames that fold, a search, and for each operation its dtypes, shapes, device, attributes and
-            the line that asked for it. ``.dot`` for Graphviz (see `to_dot`), ``.txt`` for `to_text`.
+            the line that built it. ``.dot`` for Graphviz (see `to_dot`), ``.txt`` for `to_text`.
 
         Raises
         ------
         GraphError
-            If the name ends in nothing of these.
+            If the name has none of these suffixes.
 
         Examples
         --------
@@ -372,7 +373,7 @@ class Graph:
         Path(path).write_text(write(self), encoding="utf-8")
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the page of `save` in a frame."""
+        """Return the display of a notebook: the page of `save` in a frame."""
         from .graph_page import to_html
 
         return to_html(self)
@@ -384,7 +385,7 @@ class Graph:
         Parameters
         ----------
         text : str
-            From anywhere: dtypes and shapes are inferred anew, and nothing in a text is executed.
+            Text from any source: dtypes and shapes are inferred anew, and nothing in a text is executed.
 
         Returns
         -------
@@ -394,7 +395,7 @@ class Graph:
         Raises
         ------
         GraphError
-            If the text is wrong, naming the line and what was wanted there; if it holds a Python callable, or a cycle.
+            If the text is wrong, with the line and the expected token; if the text holds a Python callable, or a cycle.
 
         Examples
         --------
@@ -428,7 +429,7 @@ class Graph:
 
     @property
     def num_operations(self) -> int:
-        """How many operations there are, those inside regions included."""
+        """Number of operations, including operations inside regions."""
         return len(self._by_name)
 
     def __repr__(self) -> str:
@@ -444,7 +445,7 @@ def _remade(blocks: list[Any], nodes: list[Any]) -> Graph:
 
 
 def checked_seed(seed: int | None) -> int:
-    """Return a seed of a graph: the one given, or one of the operating system's for None."""
+    """Return the seed of a graph as an int; for None, a seed of the operating system."""
     if seed is None:
         return secrets.randbits(63)
     if isinstance(seed, (int, np.integer)) and not isinstance(seed, bool):
