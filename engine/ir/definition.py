@@ -49,7 +49,7 @@ class Ufunc:
     elsewhere : callable, optional
         The kernel for other array libraries, where the function of that name differs from NumPy's.
     here : callable, optional
-        The function called for NumPy's arrays, where NumPy has no such function.
+        The function called for NumPy's arrays, in place of NumPy's own.
     """
 
     name: str
@@ -230,7 +230,7 @@ class OpDefinition:
     @property
     def only_computes(self) -> bool:
         """True if the kernel has no effect other than computing, so that any thread may call it."""
-        # A reread without elements hands out a value kept in a slot; the slot belongs to the step's own thread.
+        # A reread type without `elements` (SeriesReadSeries, MaybeGet) looks up a saved value and computes nothing.
         reads_one_slot = self.is_reread and self.elements is None
         return self.effects in (Effect.NONE, Effect.RANDOM) and not reads_one_slot
 

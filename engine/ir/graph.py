@@ -109,8 +109,8 @@ class Graph:
                 pass
         if self.finalized:
             raise GraphError(
-                "the graph is finalized: operations can not be added, nor inputs changed",
-                hint="build all that steps fetch in front of graph.finalize(), and feed what differs between steps",
+                "the graph is finalized: operations cannot be added, nor inputs changed",
+                hint="build all that steps fetch before graph.finalize(), and feed what differs between steps",
             )
 
     def dismantle(self) -> None:

@@ -18,7 +18,7 @@ from .text_values import format_value
 from .traits import PRIMITIVES, STRUCTURED, Effect, Role
 
 _LONGEST = 200  # characters of an attribute
-_ELEMENTS = 64  # of an array that is written out
+_ELEMENTS = 64  # largest array written out in full
 _BRIEF = 16  # characters of a constant in its box
 _IN_NOTEBOOKS = 2000  # operations that a notebook shows, since it keeps the page in its file
 _INPUTS = (Role.PLACEHOLDER, Role.FEED, Role.PARTIAL_FEED, Role.PARAM, Role.RECV)
@@ -49,7 +49,7 @@ def to_page(graph: Graph, title: str = "Graph") -> str:
 
 
 def to_html(graph: Graph) -> str:
-    """Return HTML for a notebook: the page in a frame, or a table of types if the graph is too large for that."""
+    """Return HTML for a notebook: the page in a frame, or a table of the most frequent types for a large graph."""
     if graph.num_operations <= _IN_NOTEBOOKS:
         return make_frame(to_page(graph), 520)
     counts = Counter(op.type for op in graph.get_operations())
@@ -65,6 +65,7 @@ def _summarize(graph: Graph, operations: list[Operation]) -> str:
 
 
 def _describe(op: Operation, places: dict[Operation, int], regions: list[int]) -> dict[str, Any]:
+    """Return the JSON entry of an operation; other operations are referred to by their places."""
     found = {
         "name": op.name,
         "type": op.type,
@@ -86,7 +87,7 @@ def _describe(op: Operation, places: dict[Operation, int], regions: list[int]) -
 
 
 def _kind(op: Operation) -> str:
-    """Return the colour's name: what a reader of a graph wants to tell apart at a glance."""
+    """Return the name of an operation's colour, by the distinctions that readers of a graph care about."""
     definition = definition_of(op.type)
     role, effects = definition.role, definition.effects
     if role in _INPUTS:
@@ -101,7 +102,7 @@ def _kind(op: Operation) -> str:
 
 
 def _attribute(value: Any) -> str:
-    """Return an attribute's text, shortened; objects by their type, so that equal graphs give equal pages."""
+    """Return an attribute's text, shortened; objects by their type, so that equal graphs make equal pages."""
     if isinstance(value, Tensor):
         return value.name
     if isinstance(value, np.ndarray) and value.size > _ELEMENTS:

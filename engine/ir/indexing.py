@@ -1,4 +1,4 @@
-"""``tensor[key]``: what NumPy's indexing becomes in a graph."""
+"""``tensor[key]``: NumPy's indexing as operations of a graph."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ newaxis = None  # a dimension of size 1 in ``t[key]``, as NumPy and TensorFlow c
 
 
 def slice_tensor(tensor: Tensor, key: Any) -> Tensor:
-    """Build ``tensor[key]``: integers, slices, ellipsis, None and scalar tensors; one mask; or numbers of rows."""
+    """Build ``tensor[key]``: integers, slices, ellipsis, None and scalar tensors; or one mask; or row numbers."""
     keys = key if isinstance(key, tuple) else (key,)
     if len(keys) == 1 and _is_mask(keys[0]):
         return apply("BooleanMask", tensor, keys[0])  # type: ignore[no-any-return]
@@ -35,7 +35,7 @@ def _is_mask(key: Any) -> bool:
 
 
 def _is_rows(key: Any) -> bool:
-    """True for a list or an array of the numbers of rows."""
+    """True for a list or an array of row numbers."""
     if isinstance(key, list):
         return bool(key) and all(isinstance(k, (list, int, np.integer)) or as_symbolic(k) for k in key)
     if isinstance(key, np.ndarray):
@@ -62,7 +62,7 @@ def _rows(tensor: Tensor, key: Any) -> Tensor:
 
 
 class Dynamic:
-    """Marks, in the spec of a StridedSlice, a bound that comes as an input."""
+    """Placeholder in the spec of a StridedSlice for a bound that is an input."""
 
     def __repr__(self) -> str:
         return "DYNAMIC"
@@ -72,6 +72,8 @@ DYNAMIC = Dynamic()
 
 
 def _slice_part(tensor: Tensor, part: Any, dynamic: list[Any]) -> Any:
+    """Return an index or a slice with static bounds as ints; bounds that are tensors are appended to `dynamic`."""
+
     def bound(value: Any) -> Any:
         if value is None or isinstance(value, (int, np.integer)) and not isinstance(value, bool):
             return value if value is None else int(value)
@@ -81,7 +83,7 @@ def _slice_part(tensor: Tensor, part: Any, dynamic: list[Any]) -> Any:
                 dynamic.append(symbol)
                 return DYNAMIC
         raise GraphError(
-            "this can not index a tensor",
+            "this cannot index a tensor",
             wanted="integers, slices, ..., None, scalar integer tensors or a mask",
             got=repr(value),
             operation=tensor.op,

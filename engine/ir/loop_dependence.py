@@ -1,8 +1,8 @@
-"""Which loop variables carry something from iteration to iteration that keeps iterations apart.
+"""Loop-carried dependences: loop variables whose values keep iterations apart.
 
-A counter does not (its next value is an addition away), nor does a variable that stays as it is, nor a TensorArray
-of which every iteration writes elements of its own. Any other variable whose new value depends on its old one makes
-the iterations wait for each other, and so does a predicate that looks at one that is more than a counter.
+A counter does not (its next value is an addition away), nor does a variable that stays unchanged, nor a TensorArray
+in which every iteration writes different elements. Any other variable whose new value depends on its old value makes
+the iterations wait for each other, and so does a predicate that reads a variable other than a counter.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class CarriedDependence:
     Attributes
     ----------
     variable : int
-        Number of a loop variable on it.
+        Number of a loop variable on the dependency path.
     path : tuple of str
         Names of the operations from the variable's old value to its new one, or to the predicate.
     carried : bool
-        Whether it leads to the variable's new value; else to the predicate.
+        True if the path leads to the variable's new value, False if to the predicate.
     """
 
     variable: int
@@ -42,10 +42,10 @@ class CarriedDependence:
 
 
 def note_carried(program: Program) -> Program:
-    """Note at each loop variable that keeps iterations apart the operations on its way; the program is changed.
+    """Record the dependency path of each loop variable that keeps iterations apart; the program is changed.
 
-    The parameter of the body then has an attribute `carried`, the names of these operations, which reports show. Blocks
-    of inputs, which only the counter decides, keep no iteration apart.
+    The parameter of the body gets the attribute `carried`, the names of the operations on the path, which reports show.
+    Blocks of inputs, which advance by the counter alone, keep no iteration apart.
     """
     for op in program.graph.root.walk():
         if op.is_while:
@@ -57,7 +57,7 @@ def note_carried(program: Program) -> Program:
 
 
 def find_carried(cond: Region, body: Region) -> list[CarriedDependence]:
-    """Return a chain for each variable of a loop that is on one, then one for each that the predicate waits for."""
+    """Return a path for each variable of a loop that depends on itself, then for each other one the predicate reads."""
     loop = _Loop(cond, body)
     chains = [chain for i in range(len(loop.results)) if (chain := loop.cycle(i)) is not None]
     found = {chain.variable for chain in chains}
@@ -75,7 +75,7 @@ class _Loop:
         self.reached = [self._reach(self._roots(i)) for i in range(len(self.results))]
 
     def cycle(self, start: int) -> CarriedDependence | None:
-        """Return the shortest way from a variable's old value to its new one, perhaps through other variables."""
+        """Return the shortest path from a variable's old value to its new value, perhaps through other variables."""
         paths: dict[int, tuple[str, ...]] = {start: ()}
         work = [start]
         for i in work:  # grows while it is read
@@ -88,7 +88,7 @@ class _Loop:
         return None
 
     def awaited(self) -> Iterator[CarriedDependence]:
-        """Yield the variables, counters and constant ones apart, that the predicate depends on."""
+        """Yield the variables that the predicate depends on, except counters and unchanging ones."""
         for i, path in _reach(self.cond.results, self.cond).items():
             if i not in self.free:
                 yield CarriedDependence(i, path, carried=False)
@@ -107,14 +107,16 @@ class _Loop:
         return change is not None and change.amount is None
 
     def _counts(self, i: int) -> bool:
-        """Whether the new value is the old one, plus or minus what does not change."""
+        """True if the new value is the old value, plus or minus an amount that is the same in all iterations."""
         change = change_of(self.body, i, casts=True)
         return change is not None and (change.amount is None or self._is_constant(change.amount))
 
     def _written(self, i: int) -> list[Tensor]:
-        """Return what is written to a TensorArray and where; nothing if iterations may write the same elements."""
+        """Return the indices and values written to a TensorArray; none if iterations may write the same elements."""
         roots: list[Tensor] = []
         tensor = bare(self.results[i], casts=True)
+        # Down the chain of writes from the new flow to the old: the array is carried harmlessly only if the
+        # chain ends in its own parameter and each index differs in all iterations.
         while tensor.op.type in _WRITES:
             _, index, value, flow = tensor.op.inputs
             if not self._is_distinct(index):
@@ -124,7 +126,7 @@ class _Loop:
         return roots if tensor is self.params[i] else []
 
     def _is_distinct(self, index: Tensor) -> bool:
-        """Whether a value differs in all iterations: a counter, plus or times what does not change."""
+        """True if a value differs in all iterations: a counter, plus or times an amount that does not change."""
         tensor = bare(index, casts=True)
         if tensor in self.place:
             return self.place[tensor] in self.free and not self._stays(self.place[tensor])
@@ -140,9 +142,9 @@ class _Loop:
 
 
 def _reach(roots: Sequence[Tensor], region: Region) -> dict[int, tuple[str, ...]]:
-    """Return the parameters of a region that tensors depend on, each with the names of the operations on the way."""
+    """Return the parameters of a region that tensors depend on, each with the names of the operations on the path."""
     found: dict[int, tuple[str, ...]] = {}
-    towards: dict[Tensor, Tensor | None] = dict.fromkeys(roots)  # the tensor that each was found from
+    towards: dict[Tensor, Tensor | None] = dict.fromkeys(roots)  # the next tensor on the path to a root
     work = list(towards)
     for tensor in work:  # grows while it is read
         if tensor.region is region and tensor.op.is_param:
@@ -162,7 +164,7 @@ def _names(tensor: Tensor | None, towards: dict[Tensor, Tensor | None]) -> Itera
 
 
 def _sources(tensor: Tensor) -> Iterator[Tensor]:
-    """Yield the tensors that must be there first."""
+    """Yield the tensors whose values a tensor depends on, inside of structured operations too."""
     op = tensor.op
     if op.is_param:
         yield from _param(tensor)
@@ -182,6 +184,7 @@ def _param(tensor: Tensor) -> Iterator[Tensor]:
 
 
 def _result(op: Operation, index: int) -> Iterator[Tensor]:
+    """Yield the sources of one output of a Cond or While: results of its regions, saved values, inputs."""
     if index >= num_results(op):
         value = saved_outputs(op)[index - num_results(op)].value
         yield from [] if value is None else [value]

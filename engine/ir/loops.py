@@ -1,8 +1,8 @@
-"""What is known of a While: its counters, how often it runs, and which rows of arrays its iterations read.
+"""Static knowledge of a While: its counters, its trip count, and how values advance from iteration to iteration.
 
-The one place that knows how a loop variable changes. Passes, gradients and reports ask different questions of it: by
-what (:func:`change_of`), which reports follow to what stays the same and gradients to what no step may feed; by which
-number (`Change.constant`); or how a value made of counters goes on from iteration to iteration (`Loop.slope`).
+The one place that knows how a loop variable changes. Passes, gradients and reports ask different questions: the amount
+(:func:`change_of`), which reports follow to unchanging values and gradients to values that no step may feed; the
+constant amount (`Change.constant`); or the slope of a value computed from counters (`Loop.slope`).
 
 See docs/design/0020.
 """
@@ -23,17 +23,17 @@ from .traits import Effect
 
 Array = np.ndarray[Any, Any]
 
-_LONGEST = 1 << 16  # iterations of a loop whose predicate is tried for each of them while compiling
+_LONGEST = 1 << 16  # iterations up to which a loop's predicate is evaluated while compiling
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """By how much a loop variable changes in every iteration.
+    """The change of a loop variable in every iteration.
 
     Attributes
     ----------
     amount : Tensor or None
-        What is added, or taken away; None for a variable that stays as it is. It may change itself.
+        The tensor added or subtracted, which may vary; None for a variable that stays unchanged.
     sign : int
         1 or -1.
     """
@@ -43,7 +43,7 @@ class Change:
 
     @property
     def constant(self) -> int | None:
-        """The change as an integer, if it is one and the same in all iterations and known."""
+        """The change as an integer, if it is known and equal in all iterations; else None."""
         if self.amount is None:
             return 0
         op = bare(self.amount).op
@@ -52,14 +52,14 @@ class Change:
 
 
 def bare(tensor: Tensor, casts: bool = False) -> Tensor:
-    """Return what a tensor is a mere copy of, or cast from."""
+    """Return the tensor that a tensor is copied from; with `casts`, also through Casts."""
     while tensor.op.type in ("Identity", "StopGradient") or (casts and tensor.op.type == "Cast"):
         tensor = tensor.op.inputs[0]
     return tensor
 
 
 def change_of(body: Region, i: int, casts: bool = False) -> Change | None:
-    """Return by how much loop variable `i` changes; None if its next value is no sum of its value and another."""
+    """Return the change of loop variable `i`; None if its next value is not its value plus or minus another tensor."""
     param, result = body.params[i], bare(body.results[i], casts)
     if result is param:
         return Change(None)
@@ -73,7 +73,7 @@ def change_of(body: Region, i: int, casts: bool = False) -> Change | None:
 
 
 class Loop:
-    """A While as passes see it.
+    """Analysis of a While for passes.
 
     Parameters
     ----------
@@ -89,14 +89,14 @@ class Loop:
         self.op = op
         self.cond: Region = op.regions[0]
         self.body: Region = op.regions[1]
-        self._starts: dict[Tensor, int | None] = {}  # asked for again and again; each may be the trip count of a loop
+        self._starts: dict[Tensor, int | None] = {}  # asked for repeatedly; each may be the trip count of a loop
 
     def is_outside(self, tensor: Tensor) -> bool:
-        """Whether a tensor is the same for all iterations since it is made around the loop."""
+        """True if a tensor is computed outside the loop, and so is the same for all iterations."""
         return not (self.body.encloses(tensor.region) or self.cond.encloses(tensor.region))
 
     def step(self, param: Tensor) -> int | None:
-        """Return by which integer of its dtype a loop variable changes in every iteration; None for others."""
+        """Return the integer, in its dtype, by which a loop variable changes in every iteration; None for others."""
         if param.region not in (self.cond, self.body):
             return None
         change = change_of(self.body, param.region.place_of(param))
@@ -110,10 +110,10 @@ class Loop:
         return self.op.inputs[param.region.place_of(param)]
 
     def slope(self, tensor: Tensor) -> int | None:
-        """Return by which integer a scalar goes on from one iteration to the next; None if that is not known."""
+        """Return the integer by which a scalar advances from one iteration to the next; None if unknown."""
         found: dict[Tensor, int | None] = {}
         work = [tensor]
-        while work:  # each operand before what is made of it
+        while work:  # operands before results; a stack, since chains may be longer than Python's recursion limit
             top = work[-1]
             inner = self._integers(top)
             missing = [t for t in inner if t not in found]
@@ -126,20 +126,21 @@ class Loop:
         return found[tensor]
 
     def _integers(self, tensor: Tensor) -> list[Tensor]:
-        """Return the operands of a scalar of the loop that is made of integers alone."""
+        """Return the operands of a scalar of the loop if all are integers; none for leaves and other scalars."""
         op = tensor.op
         if self.is_outside(tensor) or op.is_constant or op.is_param:
             return []
         return op.inputs if {t.dtype for t in (*op.inputs, tensor)} <= {dtypes.int32, dtypes.int64} else []
 
     def _own_slope(self, tensor: Tensor) -> int | None:
-        """Return the slope of what is no sum or product: 0 for invariants, the step of a counter."""
+        """Return the slope of a leaf: 0 for invariants and constants, the step of a counter."""
         if self.is_outside(tensor) or tensor.op.is_constant:
             return 0
         return self.step(tensor) if tensor.op.is_param else None
 
     def trip_count(self) -> int | None:
-        """Return how often the body runs, if its counters and their bounds are constants."""
+        """Return the number of iterations, if the counters and their bounds are constants; else None."""
+        # Blocks that grow by 16: most loops are short, and one evaluation of the longest costs 65,536 elements.
         count = 1
         while count <= _LONGEST:
             going_on = self.values(self.cond.results[0], count)
@@ -151,7 +152,7 @@ class Loop:
         return None
 
     def values(self, tensor: Tensor, count: int) -> Array | None:
-        """Return what a scalar made of counters and constants is in the first iterations, if it can be computed.
+        """Return the values of a scalar in the first `count` iterations, if computable from counters and constants.
 
         Returns
         -------
@@ -176,7 +177,7 @@ class Loop:
         return self._starts[tensor]
 
     def _first(self, tensor: Tensor, count: int) -> Array | None:
-        """Return the values of a counter, or of a constant."""
+        """Return the values of a counter or constant; None if the start is unknown or the counter overflows."""
         if tensor.op.is_constant:
             return tensor.op.attrs["value"] if tensor.rank == 0 else None
         step = self.step(tensor) if tensor.op.is_param else None
@@ -189,7 +190,7 @@ class Loop:
 
 
 def _slope(op: Operation, slopes: list[int]) -> int | None:
-    """Return the slope of what integers of known slopes are made into."""
+    """Return the slope of an operation's result from the slopes of its integer operands; None if unknown."""
     if op.type in ("Identity", "Cast"):
         return slopes[0]
     if op.type in ("Add", "Sub"):
@@ -202,7 +203,7 @@ def _slope(op: Operation, slopes: list[int]) -> int | None:
 
 
 def known_start(tensor: Tensor) -> int | None:
-    """Return an integer scalar that is a constant, or the trip count of another loop if that is known."""
+    """Return the value of an integer scalar: a constant, or the trip count of another loop; None if unknown."""
     op = tensor.op
     if op.is_constant and tensor.rank == 0:
         return int(op.attrs["value"])
@@ -211,7 +212,7 @@ def known_start(tensor: Tensor) -> int | None:
 
 
 def _is_elementwise(tensor: Tensor) -> bool:
-    """Whether a scalar is computed from scalars alone, without effects."""
+    """True if a scalar is computed from scalars alone, without effects."""
     op = tensor.op
     scalars = all(t.rank == 0 for t in (*op.inputs, *op.outputs))
     pure = op.definition.kernel is not None and op.definition.effects is Effect.NONE and not op.control_inputs
@@ -219,6 +220,7 @@ def _is_elementwise(tensor: Tensor) -> bool:
 
 
 def _evaluate(op: Operation, values: list[Array | None]) -> Array | None:
+    """Return the kernel's result for arrays; None if an operand is unknown or the kernel raises."""
     attrs = {key: op.attrs[key] for key in op.definition.attrs}
     if any(value is None for value in values) or op.definition.kernel is None:
         return None
@@ -226,11 +228,11 @@ def _evaluate(op: Operation, values: list[Array | None]) -> Array | None:
         with np.errstate(all="ignore"):
             return np.asarray(op.definition.kernel(np, *values, **attrs))
     except Exception:
-        return None  # the step reports it, if it comes so far
+        return None  # the step reports the error, if execution reaches the operation
 
 
 def is_counted(op: Operation) -> bool:
-    """Whether how often a While runs depends on counters and on what is known when it begins, not on what it computes.
+    """True if the trip count of a While depends on counters and on values known at its start, not on computed values.
 
     The loop of a gradient runs as often as the forward loop did.
     """

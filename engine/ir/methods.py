@@ -1,4 +1,4 @@
-"""Methods of tensors and variables that NumPy's arrays have: each builds the operation of the public function."""
+"""Methods of NumPy's arrays for tensors and variables: each builds the operation of the public function."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _call(function: str, *arguments: Any) -> Any:
 
 
 class ArrayMethods:
-    """Reductions and other ways to lay elements out, called as NumPy's are; `axis` is None, an int or several."""
+    """Reductions and rearrangements with the signatures of NumPy's methods; `axis` is None, an int or several."""
 
     __slots__ = ()
     dtype: Any
@@ -25,7 +25,7 @@ class ArrayMethods:
         return self._reduced("reduce_sum", axis, keepdims)
 
     def mean(self, axis: Any = None, keepdims: bool = False) -> Tensor:
-        """Average elements along axes: `reduce_mean`; the mean of integers is truncated there, not here."""
+        """Average elements along axes: `reduce_mean`, except that integers are cast first, so no mean is truncated."""
         if self.dtype.is_integer:
             return _call("reduce_mean", _call("cast", self, "float32"), axis, keepdims)  # type: ignore[no-any-return]
         return self._reduced("reduce_mean", axis, keepdims)
@@ -75,12 +75,12 @@ class ArrayMethods:
         return self._running("cumprod", axis)
 
     def transpose(self, *axes: Any) -> Tensor:
-        """Return the dimensions in another order, given as numbers or as a list; reversed without any."""
+        """Permute the dimensions, passed as numbers or as a list; without arguments reverse them."""
         listed = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
         return _call("transpose", self, list(listed) if listed else None)  # type: ignore[no-any-return]
 
     def squeeze(self, axis: Any = None) -> Tensor:
-        """Return the tensor without dimensions of size 1, all or those of the axes: `squeeze`."""
+        """Remove dimensions of size 1, all or only the given axes: `squeeze`."""
         return _call("squeeze", self, axis)  # type: ignore[no-any-return]
 
     def flatten(self) -> Tensor:

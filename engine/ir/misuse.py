@@ -1,4 +1,4 @@
-"""Errors for arguments that nothing has checked: bare errors of Python become ones that name the function."""
+"""Errors for unchecked arguments: bare errors of Python become GraphErrors that name the function."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST = 60  # characters of a value that a message shows
 
 
 def refuses_misuse(function: F) -> F:
-    """Mark a function or constructor whose arguments may be wrong in ways that it does not look for."""
+    """Mark a function or constructor whose bare errors for wrong arguments become GraphErrors."""
 
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
@@ -40,35 +40,35 @@ def refuses_misuse(function: F) -> F:
 def misuse(
     function: Callable[..., Any], error: BaseException, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> TagloomError | None:
-    """Return what to raise in the place of a bare error; None if that says enough, or comes from the user's code.
+    """Return the error to raise in place of a bare error; None if the bare one is clear or comes from the user's code.
 
-    To be called by what a user has called, directly from there: of functions that call each other the outermost tells.
+    Must be called directly by the function that the user called: of nested functions, the outermost one explains.
     """
     name = function.__qualname__.removesuffix(".__init__")
     if isinstance(error, TagloomError) or name.rpartition(".")[2].startswith("__"):
-        return None  # what Python calls itself raises what Python expects
+        return None  # Python calls such methods itself, and expects its own errors
     trace = error.__traceback__
     if trace is None or trace.tb_next is None:
-        return None  # it was not called at all: Python says what it does not take
+        return None  # the call itself failed: Python's text names the wrong argument
     if _root(sys._getframe(2)) == _PACKAGE or not _is_from_here(trace.tb_next):
         return None
     return GraphError(
         f"{name} cannot use what it was given: {type(error).__name__}: {error}",
         wanted=f"what its arguments stand for: {usage_of(function)}",
         got=", ".join(_given(function, args, kwargs)) or "no arguments",
-        hint=f"help({name}) says what each of them may be",
+        hint=f"help({name}) describes each argument",
     )
 
 
 def usage_of(function: Callable[..., Any]) -> str:
-    """Return how a function is called, as its signature says."""
+    """Return the usage of a function as text, from its signature."""
     parameters = [p for p in inspect.signature(function).parameters.values() if p.name not in ("self", "cls")]
     taken = str(inspect.Signature(list(map(_brief, parameters)))).replace("Ellipsis", "...")
     return function.__qualname__.removesuffix(".__init__") + taken
 
 
 def _brief(parameter: inspect.Parameter) -> inspect.Parameter:
-    """Return a parameter without its annotation, and without a default that is more than a word."""
+    """Return a parameter without its annotation, its default abbreviated if long."""
     is_long = parameter.default is not parameter.empty and len(repr(parameter.default)) > 20
     return parameter.replace(annotation=parameter.empty, default=... if is_long else parameter.default)
 
@@ -95,7 +95,7 @@ def _root(frame: FrameType) -> str:
 
 
 def _is_from_here(trace: TracebackType | None) -> bool:
-    """Return True if no code of the user, as a function that was given, was under way when an error was raised."""
+    """Return True if no frame of the traceback runs user code, such as a callback."""
     while trace is not None:
         root = _root(trace.tb_frame)
         if root not in (_PACKAGE, "numpy") and root not in sys.stdlib_module_names:

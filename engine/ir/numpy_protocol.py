@@ -1,4 +1,4 @@
-"""NumPy's functions given tensors: universal functions build operations, the others are refused with the name here."""
+"""NumPy functions called on tensors: ufuncs build operations; others raise errors naming tagloom's function."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _REDUCTIONS = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "m
 
 
 def apply_ufunc(tensor: Operators, ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: Any) -> Any:
-    """Build what a universal function of NumPy means, as ``numpy.add(array, tensor)`` and ``array + tensor``.
+    """Build the operation of a NumPy ufunc, as for ``numpy.add(array, tensor)`` and ``array + tensor``.
 
     Raises
     ------
     GraphError
-        If there is no such operation, or it was asked for in another way (``out=``, ``where=``, ``reduce``).
+        If there is no such operation, or the call uses an unsupported form (``out=``, ``where=``, ``reduce``).
     """
     name = ufunc.__name__
     if method == "reduce" and name in _REDUCTIONS:
@@ -52,12 +52,12 @@ def apply_ufunc(tensor: Operators, ufunc: np.ufunc, method: str, inputs: Sequenc
 
 
 def _scalar(value: Any) -> Any:
-    """Return the scalar in an array without dimensions, which NumPy makes of one that is compared."""
+    """Return the scalar in a 0-d array: NumPy wraps compared scalars in such arrays, which would lose weak typing."""
     return value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
 
 
 def refuse_function(tensor: Operators, function: Callable[..., Any]) -> NoReturn:
-    """Refuse another function of NumPy, which would want arrays."""
+    """Refuse a NumPy function that needs arrays, naming tagloom's function if there is one."""
     _refuse(tensor, function.__name__, name_here(function.__name__))
 
 

@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Which part of a Cond or While a primitive was lowered from.
+    """The Cond or While, and the part of it, that a primitive was lowered from.
 
     Attributes
     ----------
     operation : str
         Name of the Cond or While.
     role : {'variable', 'capture', 'predicate', 'pivot', 'result', 'saved'}
-        What the primitive does for it.
+        Purpose of the primitive.
     index : int
-        Which loop variable, result or saved value; -1 where there is one.
+        Number of the loop variable, result or saved value; -1 for roles that occur once.
     variable : str or None
-        Of a loop variable, the name of the body's parameter.
+        For a loop variable, the name of the body's parameter.
     carried : tuple of str or None
-        Of a loop variable that keeps iterations apart, the operations on the way to its new value.
+        For a loop variable that keeps iterations apart, the operations on the path to its new value.
     not_native : str or None
-        Of a predicate, what keeps its loop from being a native program.
+        For a predicate, the reason why its loop is not a native program.
     """
 
     operation: str
@@ -48,7 +48,7 @@ class Origin:
 
 
 class Operation:
-    """One operation: a type, inputs, control inputs, attributes, and (for Cond and While) regions.
+    """A node of a graph: a type, inputs, control inputs, attributes, and (for Cond and While) regions.
 
     Attributes
     ----------
@@ -59,19 +59,19 @@ class Operation:
     inputs, outputs : list of Tensor
         Its data edges; change inputs with :meth:`update_input`.
     control_inputs : list of Operation
-        Operations that must have run before.
+        Operations that must run first.
     attrs : dict
         Attributes, frozen once the operation is built (Cond and While gain saved results).
     regions : tuple of Region
-        The blocks it owns.
+        The blocks owned by the operation.
     region : Region
-        The block it stands in.
+        The block that contains the operation.
     device : str
-        The device asked for, or ''.
+        The requested device, or ''.
     source : Source or None
-        The user's line that asked for it.
+        The user's line that built the operation.
     origin : Origin or None
-        Which part of a Cond or While it was lowered from.
+        The part of a Cond or While that a primitive was lowered from.
 
     Examples
     --------
@@ -138,46 +138,46 @@ class Operation:
 
     @property
     def graph(self) -> Graph:
-        """The graph it belongs to."""
+        """The graph that contains the operation."""
         return self.region.graph
 
     @property
     def own_attrs(self) -> dict[str, Any]:
-        """The attributes that its type declares, without what scopes and passes note: those of another operation."""
+        """The attributes declared by the type, without those added by scopes and passes."""
         return {key: self.attrs[key] for key in self.definition.attrs}
 
     @property
     def definition(self) -> OpDefinition:
-        """The block that declares its type."""
+        """The definition of the type."""
         return definition_of(self.type)
 
     @property
     def role(self) -> Role:
-        """What it is for the structure of its graph."""
+        """Role in the structure of the graph."""
         return definition_of(self.type).role
 
     @property
     def is_cond(self) -> bool:
-        """Whether it is a Cond, which owns branches."""
+        """True for a Cond, which owns branches."""
         return self.type == "Cond"
 
     @property
     def is_while(self) -> bool:
-        """Whether it is a While, which owns a predicate and a body."""
+        """True for a While, which owns a predicate and a body."""
         return self.type == "While"
 
     @property
     def is_param(self) -> bool:
-        """Whether it is a parameter of its region."""
+        """True for a parameter of a region."""
         return self.type == "Param"
 
     @property
     def is_constant(self) -> bool:
-        """Whether it is a constant."""
+        """True for a constant."""
         return self.type == "Const"
 
     def get_attr(self, name: str) -> Any:
-        """Return an attribute; GraphError when it has none of that name."""
+        """Return an attribute; GraphError if the operation has none of that name."""
         try:
             return self.attrs[name]
         except KeyError:
@@ -190,14 +190,14 @@ class Operation:
             ) from None
 
     def update_input(self, index: int, tensor: Tensor) -> None:
-        """Replace one input, as to close a hand-made loop on a Merge.
+        """Replace one input, such as the back edge of a hand-made loop at a Merge.
 
         Parameters
         ----------
         index : int
-            Which input.
+            Number of the input.
         tensor : Tensor
-            Of the dtype of the input it replaces, in scope of the operation's region.
+            A tensor of the same dtype as the old input, in scope of the operation's region.
 
         Raises
         ------
@@ -231,13 +231,14 @@ class Operation:
                 hint="return it from the branch or body it is in",
             )
         self.inputs[index] = tensor
+        # The old tensor may still be another input; consumers are a set of operations, not of edges.
         if all(other is not old for other in self.inputs):
             old._consumers.pop(self, None)
         tensor._consumers[self] = None
         self.graph.version += 1
 
     def replace_inputs(self, moved: Mapping[Tensor, Tensor]) -> None:
-        """Use other tensors, of the same dtypes and in scope, in place of the inputs that are keys of `moved`."""
+        """Replace the inputs that are keys of `moved` by other tensors of the same dtypes, in scope."""
         if any(t in moved for t in self.inputs):
             for tensor in self.inputs:
                 tensor._consumers.pop(self, None)
@@ -247,7 +248,7 @@ class Operation:
             self.graph.version += 1
 
     def add_output(self, dtype: DType, shape: Shape) -> Tensor:
-        """Append a result of a dtype and static shape (Cond and While gain saved values this way), and return it."""
+        """Append and return a result of a dtype and static shape (Cond and While gain saved values this way)."""
         tensor = Tensor(self, len(self.outputs), dtype, shape)
         self.outputs.append(tensor)
         return tensor

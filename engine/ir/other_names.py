@@ -1,6 +1,6 @@
-"""What TensorFlow 1, NumPy, JAX and PyTorch call things that tagloom has under another name: errors say which.
+"""tagloom's names for functions of TensorFlow 1, NumPy, JAX and PyTorch, for hints in errors.
 
-There is one name for each thing, so these names do not work; whoever tries one is told the other.
+Each function has one name, so these names do not work; the error for such a name suggests tagloom's.
 """
 
 from __future__ import annotations
@@ -429,22 +429,22 @@ ATTRIBUTES = {  # of tensors and variables
 
 
 def name_here(name: str) -> str | None:
-    """Return what something is called in tagloom, without ``tagloom.``; None where this table does not know."""
+    """Return tagloom's name for a function of another library, without ``tagloom.``; None if unknown."""
     if name in NAMES:
         return NAMES[name]
     return next((same for same in (name, f"reduce_{name}") if function_here(same) is not None), None)
 
 
 def function_here(name: str) -> Callable[..., Any] | None:
-    """Return the public function of a name that users build with; None where there is none."""
+    """Return the public function of a name that users build with; None if there is none."""
     if name not in places():
         return None
-    found = load(name)  # only the import of its module marks it
+    found = load(name)  # PUBLIC is filled by the decorator, so only once the module is imported
     return found if name in PUBLIC else None
 
 
 def missing_attribute(kind: str, name: str) -> str:
-    """Return the text of the error for an attribute that a kind of tensor does not have."""
+    """Return the text of the error for an attribute missing from a kind of tensor, with a hint for known names."""
     known = name_here(name)
     call = known if known is None or "(" in known else f"{known}(t)"
     hint = ATTRIBUTES.get(name, call and f"tagloom.{call}")

@@ -1,8 +1,8 @@
-"""Graphs as values of pickle and copy: flat, so that a long chain of operations is no deep recursion.
+"""Graphs as values of pickle and copy: flat, so that a long chain of operations needs no deep recursion.
 
-A graph is made again from a list of its operations, in which they refer to each other by their places. All else that it
-holds (attributes, variables, what is known of tensors) follows when these are there, and refers to them by their names;
-so do tensors, operations and regions that somebody holds besides the graph.
+A graph is rebuilt from a list of its operations, in which they refer to each other by their places. All other contents
+(attributes, variables, facts derived of tensors) follow when the operations exist, and refer to them by their names;
+so do tensors, operations and regions held outside the graph.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from .tensor import Tensor
 if TYPE_CHECKING:
     from .graph import Graph
 
-Place = tuple[int, int]  # of a tensor: the number of its operation, and its own
+Place = tuple[int, int]  # a tensor: the number of its operation, and its output index
 
 
 class Block(NamedTuple):
-    """A region, by numbers of regions and operations."""
+    """A region, described by numbers of regions and operations."""
 
     parent: int  # -1 for the root
     role: str
@@ -35,12 +35,12 @@ class Block(NamedTuple):
 
 
 class Node(NamedTuple):
-    """An operation without its attributes, by numbers of regions and operations."""
+    """An operation without its attributes, described by numbers of regions and operations."""
 
     type: str
     name: str
     region: int
-    outputs: list[tuple[DType, Shape, list[int]]]  # with what uses them
+    outputs: list[tuple[DType, Shape, list[int]]]  # each with the operations that use it
     inputs: list[Place]
     controls: list[int]
     regions: list[int]
@@ -50,7 +50,7 @@ class Node(NamedTuple):
 
 
 def skeleton(graph: Graph) -> tuple[list[Block], list[Node]]:
-    """Return what the regions and the operations of a graph are, without attributes."""
+    """Return descriptions of the regions and operations of a graph, without attributes."""
     operations = graph.get_operations()
     regions = _regions(graph, operations)
     of_op = {op: i for i, op in enumerate(operations)}
@@ -91,7 +91,7 @@ def skeleton(graph: Graph) -> tuple[list[Block], list[Node]]:
 
 
 def rebuild(graph: Graph, blocks: Sequence[Block], nodes: Sequence[Node]) -> None:
-    """Fill an empty graph with what `skeleton` returned."""
+    """Fill an empty graph from the result of `skeleton`."""
     regions = [graph.root]
     for block in blocks[1:]:
         regions.append(Region(graph, regions[block.parent], block.role))
@@ -107,6 +107,7 @@ def rebuild(graph: Graph, blocks: Sequence[Block], nodes: Sequence[Node]) -> Non
 
 
 def _connect(op: Operation, node: Node, operations: Sequence[Operation], regions: Sequence[Region]) -> None:
+    """Connect an operation without inputs to its sources, regions and consumers, as its node describes."""
     op.inputs = _tensors(node.inputs, operations)
     op.control_inputs = [operations[i] for i in node.controls]
     op.regions = tuple(regions[i] for i in node.regions)
@@ -121,12 +122,12 @@ def _tensors(places: Iterable[Place], operations: Sequence[Operation]) -> list[T
     return [operations[i].outputs[k] for i, k in places]
 
 
-# Made anew: a graph that is unpickled is built by no thread.
+# Not pickled: the receiving process makes these anew, since no thread builds an unpickled graph.
 _OF_PROCESS = ("root", "_by_name", "_building", "_builder", "guarded")
 
 
 def details(graph: Graph) -> dict[str, Any]:
-    """Return what else a graph holds, which may refer to its tensors, operations and regions."""
+    """Return the rest of a graph's state, which may refer to its tensors, operations and regions."""
     operations = graph.get_operations()
     return {
         "graph": {key: value for key, value in vars(graph).items() if key not in _OF_PROCESS},
@@ -137,7 +138,7 @@ def details(graph: Graph) -> dict[str, Any]:
 
 
 def restore(graph: Graph, found: dict[str, Any]) -> None:
-    """Give a graph made by `rebuild` what `details` returned."""
+    """Set the state returned by `details` on a graph made by `rebuild`."""
     vars(graph).update(found["graph"])
     graph.guarded = graph.finalized
     operations = graph.get_operations()
@@ -155,5 +156,5 @@ def inner_region(op: Operation, index: int) -> Region:
 
 
 def _regions(graph: Graph, operations: Iterable[Operation]) -> list[Region]:
-    """Return the regions of a graph, each behind the one that it is in."""
+    """Return the regions of a graph, each after the region around it."""
     return [graph.root, *(region for op in operations for region in op.regions)]

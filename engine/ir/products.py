@@ -10,7 +10,7 @@ from .tensor import Tensor
 
 
 def product(a: Any, b: Any) -> Tensor:
-    """Build ``a @ b``: a vector on the left is a row, one on the right a column, and its dimension is not kept.
+    """Build ``a @ b``: a vector on the left is a row, a vector on the right a column, and the added axis is removed.
 
     Operands of unknown rank are matrices, as `matmul` takes them.
     """

@@ -1,7 +1,7 @@
-"""Copy the part of a graph that some results need, rewriting it on the way.
+"""Copies of the needed part of a graph, rewritten on the way.
 
 Every pass of ``engine/compile`` is a copy with another `transform`; the user's graph is never touched. Copying
-prunes: operations, branch results, loop variables and saved values that nothing needs are left out (rule 57).
+prunes: unneeded operations, branch results, loop variables and saved values are left out (rule 57).
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ Transform = Callable[[Operation, list[Tensor], Region], "list[Tensor] | None"]
 
 @dataclass
 class Program:
-    """A graph with the values that go in and those that are wanted.
+    """A graph with the values fed and the values requested.
 
     Attributes
     ----------
     graph : Graph
     feeds : sequence of Tensor
-        Tensors whose values are given, in this order (rule 60); from the first copy on outputs of Feed operations.
+        Fed tensors, in this order (rule 60); from the first copy on outputs of Feed operations.
     fetches : sequence of Tensor
-        Wanted values.
+        Requested values.
     targets : sequence of Operation
         Operations that must run.
     watched : sequence of Tensor
         Tensors whose values are shown as they are computed, where their branch or loop is needed. The first copy
-        has a Watch for each among its targets.
+        adds a Watch for each to its targets.
     not_clustered : mapping of str to str
-        Why operations are in no native program, by name and type; known behind the pass that makes these.
+        Reasons why operations are in no native program, by name and type; set by the pass that makes such programs.
     """
 
     graph: Graph
@@ -51,12 +51,12 @@ class Program:
 
 
 def copy_program(program: Program, transform: Transform | None = None) -> Program:
-    """Return a copy of what the program needs; `transform` may give other tensors for an operation's outputs."""
+    """Return a copy of the needed part of a program; `transform` may replace the outputs of an operation."""
     return _Copier(program, transform).run()
 
 
 def copy_with_targets(program: Program) -> tuple[Program, list[Operation | None]]:
-    """Return a copy, and the copy of each target; None for one that need not run, since all its outputs are fed."""
+    """Return a copy, and the copy of each target; None for a target whose outputs are all fed."""
     copier = _Copier(program, None)
     return copier.run(), [copier.ops.get(op) for op in program.targets]
 
@@ -74,7 +74,7 @@ def needed(program: Program) -> list[Operation]:
 
 
 class _Needs:
-    """Which operations, and which results of Cond and While, are needed."""
+    """The needed operations of a program, and the needed results of Cond and While."""
 
     def __init__(self, fed: set[Tensor]) -> None:
         self.fed = fed
@@ -94,19 +94,20 @@ class _Needs:
                     self._tensor(item)
 
     def runs(self, tensor: Tensor) -> bool:
-        """Whether the branch or loop body that a tensor is in is needed; in the root, whether the tensor is."""
+        """True if the branch or loop body that contains a tensor is needed; in the root, if the tensor is."""
         owner = tensor.region.owner
         return tensor in self.tensors if owner is None else owner in self.operations
 
     def _operation(self, op: Operation) -> None:
         if op not in self.operations:
             self._enter(op)
-        if op.is_param:  # something waits for a loop variable
+        if op.is_param:  # a control input of another operation: the loop variable has to exist
             self._work.extend(op.outputs)
         if is_structured(op):
             self._work.extend(op.outputs[: num_results(op)])
 
     def _enter(self, op: Operation) -> None:
+        """Add an operation without its results: a While needs its predicate, and inputs only by variable."""
         if op in self.operations:
             return
         self.operations.add(op)
@@ -127,6 +128,7 @@ class _Needs:
             self._work.append(owner.outputs[tensor.region.place_of(tensor)])
 
     def _result(self, op: Operation, index: int) -> None:
+        """Add the sources of one result of a Cond or While: an ordinary result needs all branches, or the variable."""
         first = num_results(op)
         if index < first:
             if op.is_while:
@@ -215,7 +217,7 @@ class _Copier:
         self.bind(op.outputs, replaced)
 
     def _stand_in(self, op: Operation, tensor: Tensor) -> Tensor:
-        """Give a back edge some input until what it comes from is copied."""
+        """Return a placeholder for the input of a back edge, whose source is copied later; `run` patches the copy."""
         known = next((self.env[t] for t in op.inputs if t in self.env), None)
         if known is None:
             raise GraphError(

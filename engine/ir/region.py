@@ -21,14 +21,14 @@ class Region:
     """A block of operations with parameters and results.
 
     An operation may use tensors of its own region and of every region around it (a capture). `resolver`, set on
-    regions that gradients build, turns a tensor of the forward region they mirror into its saved value.
+    regions that gradients build, maps a tensor of the mirrored forward region to its saved value.
 
     Attributes
     ----------
     reads : dict
-        While a graph is built: by key, the reads that further plain uses share, the newest write being before them.
+        While a graph is built: the reads shared by further plain uses, by key; any write to the key came earlier.
     written : set
-        The keys that operations of the region, or inside of it, write (see `engine/ir/accesses.py`).
+        The keys that operations of the region, or of regions inside, write (see `engine/ir/accesses.py`).
     """
 
     __slots__ = (
@@ -68,18 +68,18 @@ class Region:
         return op.outputs[0]
 
     def place_of(self, param: Tensor) -> int:
-        """Return which parameter of the region a tensor is."""
+        """Return the number of a parameter of the region."""
         return self._places[param]
 
     def ancestors(self) -> Iterator[Region]:
-        """Yield this region and those around it, innermost first."""
+        """Yield this region and the regions around it, innermost first."""
         region: Region | None = self
         while region is not None:
             yield region
             region = region.parent
 
     def encloses(self, other: Region) -> bool:
-        """Whether `other` is this region or inside it."""
+        """True if `other` is this region or inside of it."""
         return other is self or any(region is self for region in other.ancestors())
 
     def is_inside(self, op: Operation) -> bool:
@@ -87,11 +87,11 @@ class Region:
         return any(region.owner is op for region in self.ancestors())
 
     def sees(self, tensor: Tensor) -> bool:
-        """Whether operations of this region may use the tensor."""
+        """True if operations of this region may use the tensor."""
         return tensor.op.region.encloses(self)
 
     def resolve(self, tensor: Tensor) -> Tensor:
-        """Return the tensor that stands for `tensor` here; GraphError when it is out of scope."""
+        """Return the tensor that stands for `tensor` in this region; GraphError if out of scope."""
         if self.sees(tensor):
             return tensor
         for region in self.ancestors():
@@ -116,12 +116,14 @@ class Region:
         )
 
     def path(self) -> str:
-        """Describe where the region is, outermost first."""
+        """Return the location of the region as text, innermost first."""
         parts = [f"{r.role} of {r.owner.name}" if r.owner else r.role for r in self.ancestors()]
         return ", in ".join(parts[:-1]) or "graph"
 
     def walk(self) -> Iterator[Operation]:
-        """Yield the operations of this region and of all inside it."""
+        """Yield the operations of this region and of all regions inside."""
+        # A stack of iterators instead of recursion: loops and branches may be nested deeper than Python allows.
+        # The `break` descends into an operation's regions; its level continues where it stopped.
         levels = [iter(self.operations)]
         while levels:
             for op in levels[-1]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Where new operations go and what they get."""
+    """The region that new operations are added to, and the properties that they get."""
 
     region: Region | None = None
     name: str = ""
@@ -39,12 +39,12 @@ def current() -> Scope:
 
 
 def is_open() -> bool:
-    """Whether there is a region that new operations go to."""
+    """True if a region is open for new operations."""
     return _current.get().region is not None
 
 
 def current_region(hint: str = _OPEN) -> Region:
-    """Return the region new operations go to; GraphError, with a hint, when no graph is open."""
+    """Return the region for new operations; GraphError, with a hint, if no graph is open."""
     region = _current.get().region
     if region is None:
         raise GraphError("no graph is open here", hint=hint)
@@ -52,7 +52,7 @@ def current_region(hint: str = _OPEN) -> Region:
 
 
 def get_default_graph() -> Graph:
-    """Return the graph new operations go to.
+    """Return the graph that new operations are added to.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def get_default_graph() -> Graph:
 
 @contextmanager
 def enter(scope: Scope) -> Iterator[Scope]:
-    """Make `scope` current for a while."""
+    """Make `scope` current within a `with` block."""
     token = _current.set(scope)
     try:
         yield scope
@@ -92,16 +92,16 @@ class PersistentScope:
         _current.set(self.scope)
 
     def close(self) -> None:
-        """Go back to the scope before, if this one is current here."""
+        """Restore the previous scope, if this scope is current here."""
         if _current.get() is self.scope:
             _current.set(self.before)
 
 
 def within(**changes: Any) -> Any:
-    """Enter the current scope with some fields changed."""
+    """Enter a copy of the current scope with some fields changed."""
     return enter(dataclasses.replace(_current.get(), **changes))
 
 
 def inside(region: Region) -> Any:
-    """Build in `region`: control dependencies from outside do not reach in (rule 76)."""
+    """Enter `region`: control dependencies from outside do not apply there (rule 76)."""
     return within(region=region, control_inputs=())

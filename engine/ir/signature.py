@@ -1,12 +1,12 @@
 """Signatures of operations, written ``x: T, y: T -> z: T``.
 
 A type is a dtype's name, a type variable (one dtype for all its uses), ``T.real`` (the real type of a variable),
-``@attr`` (taken from an attribute) or ``any`` (each value its own). ``*T`` takes a list, ``num*T`` makes as many
-outputs as attribute `num` says, ``*@attr`` one output for each dtype in attribute `attr`. Lists of one operation have
-one length.
+``@attr`` (taken from an attribute) or ``any`` (a dtype per value). ``*T`` takes a list, ``num*T`` declares as many
+outputs as attribute `num` holds, ``*@attr`` one output for each dtype in attribute `attr`. Lists of one operation have
+the same length.
 
-Before a type, ``host`` says that the value lies in the host's memory whatever the operation runs on: shapes, bounds
-and counts, by which memory is taken before anything is computed. All else lies where the operation runs.
+Before a type, ``host`` marks a value that lies in host memory wherever the operation runs: shapes, bounds and counts,
+which determine allocations before anything is computed. All other values lie where the operation runs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..base.errors import DtypeError, GraphError
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One input or output: its name, its type expression, how many values it stands for, and whose memory it is in."""
+    """An input or output: its name, type expression, whether it is a list, the attribute of its count, its memory."""
 
     name: str
     type: str
@@ -56,13 +56,13 @@ class Signature:
         return pairs
 
     def flat(self, count: int) -> list[Parameter]:
-        """Return the parameter of each of so many inputs."""
+        """Return the parameters of `count` inputs, one for each, with lists expanded."""
         lists = sum(p.many for p in self.inputs)
         length = (count - len(self.inputs) + lists) // max(lists, 1)
         return [p for p in self.inputs for _ in range(length if p.many else 1)]
 
     def check(self, pairs: Sequence[tuple[Parameter, DType]], operation: str) -> dict[str, DType]:
-        """Bind the type variables to the dtypes that came; DtypeError when they disagree."""
+        """Bind the type variables to the dtypes of the inputs; DtypeError when they disagree."""
         bound: dict[str, DType] = {}
         for parameter, dtype in pairs:
             want = self.resolve(parameter.type, bound)
@@ -80,6 +80,7 @@ class Signature:
         return bound
 
     def _allow(self, parameter: Parameter, dtype: DType, operation: str) -> None:
+        """Refuse a dtype that a type variable does not allow."""
         allowed = self.where.get(parameter.type, dtypes.VALUES)
         if dtype not in allowed:
             raise DtypeError(
@@ -91,7 +92,7 @@ class Signature:
             )
 
     def resolve(self, type_: str, bound: dict[str, DType]) -> DType | None:
-        """Return the dtype a type expression stands for, or None while it is open."""
+        """Return the dtype of a type expression, or None while its variable is unbound."""
         if type_ in bound:
             return bound[type_]
         if type_.endswith(".real") and type_[:-5] in bound:
@@ -99,7 +100,7 @@ class Signature:
         return _CONCRETE.get(type_)
 
     def is_variable(self, type_: str) -> bool:
-        """Whether a type expression is a type variable, bound by the inputs."""
+        """True if a type expression is a type variable, bound by the inputs."""
         return type_ != "any" and type_ not in _CONCRETE and not type_.startswith("@") and "." not in type_
 
     def output_dtypes(self, bound: dict[str, DType], attrs: dict[str, Any]) -> list[DType]:
@@ -127,6 +128,7 @@ def parse_signature(text: str, where: Mapping[str, tuple[DType, ...]] | None = N
 
 
 def _parameters(text: str) -> tuple[Parameter, ...]:
+    """Return the parameters in one side of a signature's text; ValueError for malformed text."""
     found = []
     for part in filter(None, (p.strip() for p in text.split(","))):
         match = _PARAMETER.match(part)

@@ -1,4 +1,4 @@
-"""What is known of tensors while the graph is built: values of constants, and shapes that integer vectors stand for."""
+"""Static knowledge of tensors while the graph is built: constant values, and shapes held by integer vectors."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .tensor import Tensor
 
 Rule = TypeVar("Rule", bound=Callable[[Any], Any])
 
-_MOST_DIMENSIONS = 64  # of an array of NumPy's; a longer vector is no shape
+_MOST_DIMENSIONS = 64  # NumPy's limit for an array; a longer vector is no shape
 
 
 def static_value(tensor: Tensor) -> np.ndarray[Any, Any] | None:
     """Return the value of a tensor that is known when the graph is built, else None.
 
-    What is built from it can not follow another value, so from now on a step may not feed the tensor (rule 58).
+    Operations built from the value cannot follow another value, so from now on no step may feed the tensor (rule 58).
     """
     chain = _passed_on(tensor)
     value = _value_of(chain[-1])
@@ -29,7 +29,7 @@ def static_value(tensor: Tensor) -> np.ndarray[Any, Any] | None:
 
 
 def _passed_on(tensor: Tensor, casts: bool = False) -> list[Tensor]:
-    """Return a tensor and those that it is a mere copy of, or cast from, the first one last."""
+    """Return a tensor and the tensors that it is copied or cast from, nearest first."""
     chain = [tensor]
     while _hands_on(chain[-1].op, casts):
         chain.append(chain[-1].op.inputs[0])
@@ -49,18 +49,18 @@ def _value_of(tensor: Tensor) -> np.ndarray[Any, Any] | None:
     return None
 
 
-# Rules of static shapes whose answer holds only if sizes fit each other, which the kernel of the operation checks.
+# Rules of static shapes that are right only if sizes fit each other, which the kernel of the operation checks.
 RULES_THAT_PRESUME: set[Callable[[Any], Shape | None]] = set()
 
 
 def presumes(rule: Rule) -> Rule:
-    """Mark a rule of static shapes that presumes what the kernel of its operation checks."""
+    """Mark a rule of static shapes that presumes a condition checked by the kernel of its operation."""
     RULES_THAT_PRESUME.add(rule)
     return rule
 
 
 def static_shape(tensor: Tensor) -> Shape:
-    """Return what is known of the shape that an integer vector stands for (-1 means unknown); see `static_value`."""
+    """Return the known part of the shape that an integer vector holds (-1 means unknown); see `static_value`."""
     chain = _passed_on(tensor, casts=True)
     shape = _shape_in(chain[-1])
     if shape.rank and any(d is not None for d in shape):
@@ -78,7 +78,7 @@ def _shape_in(tensor: Tensor) -> Shape:
 
 
 def static_dimension(tensor: Tensor) -> int | None:
-    """Return the size that an integer scalar stands for, if it is known when the graph is built."""
+    """Return the size that an integer scalar holds, if known when the graph is built."""
     chain = _passed_on(tensor, casts=True)
     rule = chain[-1].op.definition.static_shape
     found = None if rule is None else rule(chain[-1].op)

@@ -1,9 +1,9 @@
 """Cond and While: operations that own regions.
 
 ``Cond(pred)`` owns one region for each branch: two (false, true) for a bool predicate, any number for an int32
-one, the last being the default. ``While(*inits)`` owns a predicate region and a body region with one parameter
-for each loop variable. Both gain *saved values* as extra results when gradients need them: of a Cond a maybe
-(live if that branch ran), of a While a series (one slot for each iteration) and its trip count.
+predicate, the last being the default. ``While(*inits)`` owns a predicate region and a body region with one parameter
+for each loop variable. Both gain *saved values* as extra results when gradients need them: a Cond a maybe (live if
+that branch ran), a While a series (one slot for each iteration) and its trip count.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from .tensor import Tensor
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SavedOutput:
-    """A saved value: a 'maybe' of branch `branch`, a 'series' slot written with `value` at `index`, or a 'trip'.
+    """A saved value: a 'maybe' of branch `branch`, a 'series' with `value` written at slot `index`, or a 'trip'.
 
-    A series is written at the iteration's number when `index` is None.
+    The slot of a series is the number of the iteration when `index` is None.
     """
 
     kind: str
@@ -37,27 +37,27 @@ class SavedOutput:
 
 
 def is_structured(op: Operation) -> bool:
-    """Whether the operation owns regions."""
+    """True if the operation owns regions."""
     return bool(op.regions)
 
 
 def saved_outputs(op: Operation) -> list[SavedOutput]:
-    """Return the saved values, in the order of the outputs that follow the ordinary ones."""
+    """Return the saved values, in the order of the outputs after the ordinary results."""
     return op.attrs["saved_outputs"]  # type: ignore[no-any-return]
 
 
 def num_results(op: Operation) -> int:
-    """Return how many ordinary outputs there are: loop variables, or results of the branches."""
+    """Return the number of ordinary outputs: loop variables, or results of the branches."""
     return len(op.outputs) - len(saved_outputs(op))
 
 
 def recomputes(op: Operation) -> bool:
-    """Whether the gradient of a Cond computes again what its branches computed, rather than let them save it."""
+    """True if the gradient of a Cond recomputes the values of its branches instead of saving them."""
     return bool(op.attrs.get("recompute"))
 
 
 def saved_value(saved: Tensor) -> Tensor | None:
-    """Return the tensor that a maybe, or each slot of a series, holds; None for a series that no loop saved."""
+    """Return the tensor held by a maybe, or by each slot of a series; None for a series that no loop saved."""
     op = saved.op
     if is_structured(op) and saved.index >= num_results(op):
         return saved_outputs(op)[saved.index - num_results(op)].value
@@ -133,7 +133,7 @@ def make_while(
 
 
 def add_variable(op: Operation, init: Tensor, shape: Shape, name: str) -> Tensor:
-    """Give a While one more loop variable, and return it in the body, whose results then lack its next value."""
+    """Append a loop variable to a While, and return it in the body, whose results then lack its next value."""
     op.inputs.append(init)
     init._consumers[op] = None
     _insert_result(op, init.dtype, shape)
@@ -141,7 +141,7 @@ def add_variable(op: Operation, init: Tensor, shape: Shape, name: str) -> Tensor
 
 
 def add_result(op: Operation, values: Sequence[Tensor]) -> Tensor:
-    """Give a Cond one more result: one of `values` of one dtype, that of the branch that runs."""
+    """Append a result to a Cond: one of `values` of one dtype, from the branch that runs."""
     shape = values[0].shape
     for region, value in zip(op.regions, values, strict=True):
         region.results.append(value)
@@ -150,7 +150,8 @@ def add_result(op: Operation, values: Sequence[Tensor]) -> Tensor:
 
 
 def _insert_result(op: Operation, dtype: DType, shape: Shape) -> Tensor:
-    """Make an output behind the ordinary results, in front of what is saved."""
+    """Insert an output after the ordinary results and before the saved values."""
+    # Saved outputs are found by position after the ordinary ones, so those behind shift by one and get new indices.
     first = num_results(op)
     made = Tensor(op, first, dtype, shape)
     op.outputs.insert(first, made)
@@ -175,6 +176,7 @@ def trip_count(op: Operation) -> Tensor:
 
 
 def _saved(op: Operation, wanted: SavedOutput) -> Tensor:
+    """Return the output of a saved value, appended unless an equal value is saved already."""
     first = num_results(op)
     for i, extra in enumerate(saved_outputs(op)):
         same = extra.value is wanted.value and extra.index is wanted.index

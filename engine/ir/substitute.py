@@ -1,4 +1,4 @@
-"""Use other tensors in place of some, everywhere in a program that a pass may change."""
+"""Replace tensors by others, everywhere in a program that a pass may change."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .tensor import Tensor
 
 
 def returned(program: Program, region: Region | None = None) -> Counter[Tensor]:
-    """Return how often tensors are used by something else than operations: as results of regions, saved, fetched.
+    """Return the number of uses of tensors other than as inputs: as results of regions, as saved values, as fetches.
 
     Parameters
     ----------
     program : Program
     region : Region, optional
-        Of whose tensors it is asked; of all by default. One who asks it of each loop should name the body, since
-        otherwise the whole graph is read for each.
+        The region whose tensors are counted; the whole graph by default. A caller that counts for each loop should
+        pass the loop's body, because otherwise each call reads the whole graph.
     """
     found = Counter(program.fetches)
     for op in _that_may_see(region or program.graph.root):
@@ -33,7 +33,7 @@ def returned(program: Program, region: Region | None = None) -> Counter[Tensor]:
 
 
 def substitute(program: Program, moved: dict[Tensor, Tensor]) -> None:
-    """Use other tensors instead of those that are keys of `moved`, everywhere in the program."""
+    """Replace the tensors that are keys of `moved` everywhere in the program."""
     if not moved:
         return
     _replace(list(_that_may_see(_around(moved))), moved)
@@ -41,12 +41,13 @@ def substitute(program: Program, moved: dict[Tensor, Tensor]) -> None:
 
 
 def substitute_in(region: Region, moved: dict[Tensor, Tensor]) -> None:
-    """Use other tensors instead of those that are keys of `moved` in a region and all inside it."""
+    """Replace the tensors that are keys of `moved` in a region and in all regions inside."""
     _replace(list(region.walk()), moved)
     region.results = [moved.get(t, t) for t in region.results]
 
 
 def _replace(operations: Iterable[Operation], moved: dict[Tensor, Tensor]) -> None:
+    """Replace tensors in the inputs, region results and saved values of operations."""
     for op in operations:
         op.replace_inputs(moved)
         for region in op.regions:
@@ -59,7 +60,7 @@ def _replace(operations: Iterable[Operation], moved: dict[Tensor, Tensor]) -> No
 
 
 def _that_may_see(region: Region) -> Iterator[Operation]:
-    """Yield the operations that tensors of a region may be inputs, results or saved values of."""
+    """Yield the operations that can refer to tensors of a region as inputs, results or saved values."""
     if region.owner is not None:
         yield region.owner
     yield from region.walk()

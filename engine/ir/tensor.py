@@ -34,11 +34,11 @@ _NO_TRUTH = (
 )
 
 
-PART = "part of a variable"  # what is noted of a tensor that was made by indexing one
+PART = "part of a variable"  # key of `_derived` for a tensor made by indexing a variable
 
 
 class Operators(ArrayMethods):
-    """What tensors and variables have in common: Python operators and slicing, each building an operation."""
+    """Python operators and slicing shared by tensors and variables, each building an operation."""
 
     __slots__ = ()
     if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Operators(ArrayMethods):
         self._refuse("has no truth value while the graph is built", _NO_TRUTH)
 
     def __iter__(self) -> NoReturn:
-        self._refuse("can not be iterated over while the graph is built", "use unstack(t), map_fn or while_loop")
+        self._refuse("cannot be iterated over while the graph is built", "use unstack(t), map_fn or while_loop")
 
     def __len__(self) -> NoReturn:
         self._refuse("has no length while the graph is built", "use shape(t)[0], or t.shape[0] when it is known")
@@ -171,7 +171,7 @@ class Operators(ArrayMethods):
         return _apply("Abs", self)
 
     def __eq__(self, other: Any) -> Any:
-        """Return where the values are equal, elementwise; no tensor is None, and which one it is, says ``is``."""
+        """Compare values elementwise; None equals no tensor, and ``is`` compares identities."""
         return NotImplemented if other is None else _apply("Equal", self, other)
 
     def __ne__(self, other: Any) -> Any:
@@ -242,11 +242,11 @@ class Operators(ArrayMethods):
         return _call("cast", self, dtype)
 
     def reshape(self, *shape: Any) -> Tensor:
-        """Return the same elements in another `shape`: sizes, or a list or vector of them."""
+        """Return the same elements in another `shape`: sizes, or a list or vector of sizes."""
         return _call("reshape", self, shape[0] if len(shape) == 1 else list(shape))
 
     def __setitem__(self, key: Any, value: Any) -> NoReturn:
-        """Tensors do not change."""
+        """Refuse: tensors are immutable."""
         self._refuse(
             "does not change",
             "t = tensor_scatter_update(t, [[0]], [value]) gives a tensor with another row 0, tensor_scatter_add "
@@ -254,7 +254,7 @@ class Operators(ArrayMethods):
         )
 
     def __delitem__(self, key: Any) -> NoReturn:
-        """Tensors do not change."""
+        """Refuse: tensors are immutable."""
         self._refuse("does not change", "concat([t[:i], t[i + 1 :]], 0) leaves out row i, boolean_mask several")
 
     def __getitem__(self, key: Any) -> Tensor:
@@ -292,15 +292,15 @@ class Tensor(Operators):
         self.dtype: DType = dtype
         self.shape: Shape = shape
         self._consumers: dict[Operation, None] = {}
-        self._derived: dict[str, Any] = {}  # what was found out about it, or made of it, once
+        self._derived: dict[str, Any] = {}  # facts and tensors computed once from this tensor, by key
 
     def assign(self, value: Any, name: str | None = None, *, ordered: bool = True) -> Tensor:
-        """Replace the part of a variable that the tensor is, as in ``v[1:3].assign(x)``.
+        """Replace the part of a variable that the tensor denotes, as in ``v[1:3].assign(x)``.
 
         Parameters
         ----------
         value : Tensor of the variable's dtype
-            Its shape broadcasts to that of the part.
+            A tensor whose shape broadcasts to the shape of the part.
         name : str, optional
             Name of the operation.
         ordered : bool, optional
@@ -328,17 +328,17 @@ class Tensor(Operators):
 
     @property
     def graph(self) -> Graph:
-        """The graph it belongs to."""
+        """The graph that contains the tensor."""
         return self.op.graph
 
     @property
     def region(self) -> Region:
-        """The region whose operations may use it (with all regions inside that one)."""
+        """The region whose operations, and the operations of regions inside, may use the tensor."""
         return self.op.region
 
     @property
     def device(self) -> str:
-        """The device asked for by its operation."""
+        """The device requested for its operation."""
         return self.op.device
 
     @property
@@ -347,11 +347,11 @@ class Tensor(Operators):
         return self.shape.rank
 
     def consumers(self) -> list[Operation]:
-        """Return the operations that use it."""
+        """Return the operations that use the tensor as input."""
         return list(self._consumers)
 
     def set_shape(self, shape: Any) -> None:
-        """Add what is known about the shape; ShapeError when it contradicts what was known."""
+        """Merge known dimensions into the static shape; ShapeError when they contradict it."""
         try:
             self.shape = self.shape.merge(Shape(shape))
         except ShapeError as error:

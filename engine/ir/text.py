@@ -1,4 +1,4 @@
-"""Graphs as text, one operation a line, and back.
+"""Graphs as text, one operation per line, and back.
 
 ::
 
@@ -15,7 +15,7 @@
 
 A tensor is ``operation:output``, output 0 just ``operation``; ``^operation`` is a control input. Regions follow
 their owner, further indented; ``save`` lines after them are its saved values. Strings are written as in JSON, and
-an array larger than 64 elements as base64 of its bytes. The text says nothing of where or when a graph was built.
+an array larger than 64 elements as base64 of its bytes. The text does not record where or when a graph was built.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _is_bool(value: Any) -> bool:
     return isinstance(value, bool)
 
 
-# The attributes of a While with their defaults, if they have one, and what they may be.
+# Attributes of a While with their defaults (None for no default), and predicates of valid values.
 _OF_LOOPS: dict[str, tuple[Any, Callable[[Any], bool]]] = {
     "parallel_iterations": (WINDOW, lambda value: value == "auto" or _is_count(value)),
     "back_prop": (True, _is_bool),
@@ -74,8 +74,8 @@ def to_text(graph: Graph) -> str:
     Returns
     -------
     str
-        What :func:`parse` reads. Attributes that only exist in Python print as ``<callable name>``, and their
-        graph can not be parsed.
+        Text for :func:`parse`. Attributes that only exist in Python print as ``<callable name>``, and such a graph
+        cannot be parsed.
     """
     return "\n".join([f"graph seed={graph.seed}", *_block(graph.root, 1)]) + "\n"
 
@@ -90,6 +90,7 @@ def _block(region: Region, depth: int) -> list[str]:
 
 
 def _regions(op: Operation, depth: int) -> list[str]:
+    """Return the lines of an operation's regions, each with parameters, operations and results, then saved values."""
     pad = _INDENT * depth
     lines = []
     for region in op.regions:
@@ -120,11 +121,11 @@ def _extra(extra: SavedOutput) -> str:
 
 
 def parse(text: str) -> Graph:
-    """Return the graph that a text of :func:`to_text` stands for.
+    """Return the graph that a text of :func:`to_text` describes.
 
-    Names, static shapes, seed, devices and saved values are those of the text. What lives beside a graph does not
+    Names, static shapes, seed, devices and saved values are taken from the text. State outside of the graph does not
     come back: collections (the initialisers of variables are operations by their names) and lines of source. A text
-    is input like any other: the dtypes and shapes of results are found anew, whatever the text says.
+    is untrusted input: the dtypes and shapes of results are inferred anew, whatever the text says.
 
     Parameters
     ----------
@@ -137,7 +138,7 @@ def parse(text: str) -> Graph:
     Raises
     ------
     GraphError
-        If the text is wrong, naming the line and what was wanted there; if it holds a Python callable, or a cycle.
+        If the text is wrong, with the line and the expected token; if the text holds a Python callable, or a cycle.
     """
     if not isinstance(text, str):
         raise GraphError(
@@ -153,6 +154,8 @@ Reference = tuple[Token, str, int]
 
 
 class _Parser:
+    # In two passes: operations are made without inputs while the text is read, and connected afterwards, because
+    # back edges and saved values refer to operations further down.
     def __init__(self, text: str) -> None:
         self.reader = Reader(text)
         self.source = user_source()
@@ -298,7 +301,7 @@ class _Parser:
             saved_outputs(op).append(extra)
 
     def check(self, region: Region) -> None:
-        """Hold each operation against its definition, and infer what the text says of its outputs."""
+        """Check each operation against its definition, and infer the dtypes and shapes of its outputs."""
         for op in topological_order([op for op in region.operations if not op.is_param]):
             for inner in op.regions:
                 self.check(inner)
@@ -319,7 +322,7 @@ class _Parser:
                 self.refuse(op, f"attribute {key}, as {default or 1!r}", repr(op.attrs[key]))
 
     def infer(self, op: Operation) -> None:
-        """Give the outputs the dtypes and shapes that follow from the inputs, whatever the text says of them."""
+        """Infer the dtypes and shapes of the outputs from the inputs, whatever the text says."""
         for key, default in op.definition.attrs.items():
             if key not in op.attrs and default is REQUIRED and not op.is_constant:
                 self.refuse(op, f"attribute {key}", "none")
@@ -332,7 +335,7 @@ class _Parser:
             for tensor, (dtype, shape) in zip(op.outputs, typed, strict=True):
                 tensor.dtype = dtype
                 tensor.shape = shape.merge(tensor.shape) if shape.is_compatible_with(tensor.shape) else shape
-        except Exception as error:  # whatever a rule makes of a wrong text
+        except Exception as error:  # a rule may fail in any way on a wrong text
             self.refuse(op, f"what fits {op.type}", f"{type(error).__name__}: {error}".split("\n")[0], error)
 
     def refuse(self, op: Operation, wanted: str, got: Any, cause: Exception | None = None) -> NoReturn:
@@ -359,7 +362,7 @@ class _Parser:
 
 
 def _is_like(value: Any, default: Any) -> bool:
-    """Whether an attribute is of the kind of its default; one without a default is looked at by the shape rule."""
+    """True if an attribute is of the kind of its default; attributes without default are checked by the shape rule."""
     if default is REQUIRED or default is None or value is None:
         return True
     if isinstance(default, bool) or isinstance(value, bool):
@@ -372,14 +375,14 @@ def _is_like(value: Any, default: Any) -> bool:
 
 
 def _of_value(value: Any) -> list[tuple[DType, Shape]]:
-    """Return dtype and shape of a constant."""
+    """Return the dtype and shape of a constant."""
     if not isinstance(value, np.ndarray):
         raise TypeError(f"an array was wanted, not {value!r}")
     return [(dtypes.as_dtype(value.dtype), Shape(value.shape))]
 
 
 def _of_inputs(op: Operation) -> list[tuple[DType, Shape]]:
-    """Return dtype and shape of each output, by the signature and the shape rule."""
+    """Return the dtype and shape of each output, from the signature and the shape rule."""
     signature = op.definition.signature
     pairs = [(p, t.dtype) for p, t in zip(signature.flat(len(op.inputs)), op.inputs, strict=True)]
     found = signature.output_dtypes(signature.check(pairs, op.name), op.attrs)

@@ -1,4 +1,4 @@
-"""Attributes as text: how a value is written in the text form of a graph, and the token stream it is read from."""
+"""Attributes as text: the written form of values in the text of a graph, and the token stream for reading them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .indexing import DYNAMIC, Dynamic
 
 _INLINE_ELEMENTS = 64
 _DIGITS = 18  # of a size or an index: an int64 holds them
-_LONGEST = 400  # characters of a number: a float64 has no more digits before or behind its point
+_LONGEST = 400  # characters of a number: a float64 has no more digits on either side of its point
 _DEPTH = 50  # of lists in lists
 _PLAIN_NAME = re.compile(r'[^\s()\[\]{},:=@^?"<>#]+')
 _TOKEN = re.compile(
@@ -29,7 +29,7 @@ _DTYPES = {d.name: d for d in dtypes.ALL}
 
 
 def format_value(value: Any) -> str:
-    """Return the text of an attribute; what has no text form is written ``<callable name>`` or ``<object type>``."""
+    """Return the text of an attribute; values without text form become ``<callable name>`` or ``<object type>``."""
     if value is None or isinstance(value, bool):
         return str(value)
     if value is Ellipsis:
@@ -48,6 +48,7 @@ def format_value(value: Any) -> str:
 
 
 def _format_container(value: Any) -> str:
+    """Return the text of a slice, tuple, list or dict, or the placeholder of an object without text form."""
     if isinstance(value, slice):
         return f"slice({_join((value.start, value.stop, value.step))})"
     if isinstance(value, tuple):
@@ -81,7 +82,7 @@ def format_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A piece of text: its kind ('word', 'string', 'opaque', 'mark', 'end' of a line), what it says, its line."""
+    """A piece of text: its kind ('word', 'string', 'opaque', 'mark', 'end' of a line), its text, its line."""
 
     kind: str
     text: str
@@ -89,7 +90,7 @@ class Token:
 
 
 class Reader:
-    """The tokens of a text, read one after the other.
+    """The tokens of a text, read in order.
 
     Parameters
     ----------
@@ -112,7 +113,7 @@ class Reader:
         return self.tokens[self.at]
 
     def fail(self, wanted: str, token: Token | None = None) -> NoReturn:
-        """Raise the GraphError that says which line is wrong and what was wanted there."""
+        """Raise the GraphError for a wrong line, with the text that was expected there."""
         token = token or self.next
         raise GraphError(
             f"line {token.line} of a graph's text is wrong",
@@ -165,7 +166,7 @@ class Reader:
         return int(self.take().text)
 
     def typed(self) -> tuple[DType, Shape]:
-        """Read a dtype and a shape, as ``float32[?,3]``."""
+        """Read a dtype and a shape, such as ``float32[?,3]``."""
         dtype = _DTYPES.get(self.next.text)
         if dtype is None:
             self.fail("a dtype and a shape, as float32[?,3]")
@@ -181,7 +182,7 @@ class Reader:
         return Shape(self.sequence("]", lambda: None if self.accept("?") else self.integer()))
 
     def sequence(self, end: str, read: Any) -> list[Any]:
-        """Read what `read` reads, separated by commas, up to the mark `end`."""
+        """Read values with `read`, separated by commas, up to the mark `end`."""
         found: list[Any] = []
         while not self.accept(end):
             found.append(read())
@@ -201,6 +202,7 @@ class Reader:
             self.depth -= 1
 
     def _value(self) -> Any:
+        """Read an attribute of any kind; refuse placeholders of Python objects."""
         token = self.take()
         if token.kind == "string":
             return _unquote(self, token)
@@ -214,6 +216,7 @@ class Reader:
         return self._container(token) if token.kind == "mark" else self._word(token)
 
     def _container(self, token: Token) -> Any:
+        """Read the rest of a tuple, list or dict, whose opening mark is `token`."""
         if token.text == "(":
             return tuple(self.sequence(")", self.value))
         if token.text == "[":
@@ -232,6 +235,7 @@ class Reader:
         return key, self.value()
 
     def _word(self, token: Token) -> Any:
+        """Return the value of a word: a constant, a shape, a slice, a dtype, an array, or a number."""
         if token.text in _WORDS:
             return _WORDS[token.text]
         if token.text == "shape" and self.next.text == "[":
@@ -243,6 +247,7 @@ class Reader:
             return self._array(_DTYPES[token.text]) if self.next.text == "[" else _DTYPES[token.text]
         if len(token.text) > _LONGEST:
             self.fail("a shorter number", token)
+        # The order of kinds decides: "1" is an int, "1.0" a float, and only the rest may be complex.
         for number in (int, float, complex):
             try:
                 return number(token.text)
@@ -251,6 +256,7 @@ class Reader:
         return self.fail("a value", token)
 
     def _array(self, dtype: DType) -> np.ndarray[Any, Any]:
+        """Read the shape and the elements of an array, inline or in base64, as a read-only array."""
         start = self.next
         shape = self.shape()
         self.expect("{")
@@ -278,6 +284,7 @@ class Reader:
 
 
 def _tokens(line: str, number: int) -> list[Token]:
+    """Return the tokens of a line; GraphError where no token begins."""
     found = []
     position = 0
     while position < len(line):

@@ -1,4 +1,4 @@
-"""The order of operations: each after what it needs, the back edges of loops not counted (rule 55)."""
+"""Topological order of operations: each after its sources, except for the back edges of loops (rule 55)."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ Captured = dict[Operation, list[Operation]]
 
 
 def topological_order(operations: Sequence[Operation], captured: Captured | None = None) -> list[Operation]:
-    """Return operations of one region, each after those it needs; the order they have is kept where it can be.
+    """Return operations of one region, each after its sources; the existing order is kept where possible.
 
     Parameters
     ----------
     operations : sequence of Operation
     captured : dict, optional
-        Kept by who asks for one region after another of a graph that does not change meanwhile: what the regions in
-        each Cond and While use from outside.
+        Cache for callers that sort one region after another of an unchanging graph: the outside operations used by
+        the regions of each Cond and While.
 
     Raises
     ------
     GraphError
-        If there is a cycle that does not go from a NextIteration to a Merge.
+        If there is a cycle other than from a NextIteration to a Merge.
     """
     needs = _needs(operations, {} if captured is None else captured)
     seen: set[Operation] = set()
@@ -37,13 +37,13 @@ def topological_order(operations: Sequence[Operation], captured: Captured | None
 
 
 def _needs(operations: Sequence[Operation], captured: Captured) -> dict[Operation, set[Operation]]:
-    """Return for each operation those of `operations` that it, or what is in its regions, uses."""
+    """Return for each operation the sources among `operations` that it, or an operation in its regions, uses."""
     inside = set(operations)
     return {op: {source for source in uses(op, captured) if source in inside} for op in operations}
 
 
 def uses(op: Operation, captured: Captured | None = None) -> Iterator[Operation]:
-    """Yield the operations that an operation, or what is in its regions, uses; the back edges of loops left out."""
+    """Yield the operations that an operation, or an operation in its regions, uses; back edges of loops left out."""
     for tensor in op.inputs:
         if not (op.role is Role.MERGE and tensor.op.role is Role.NEXT_ITERATION):
             yield tensor.op
@@ -53,9 +53,9 @@ def uses(op: Operation, captured: Captured | None = None) -> Iterator[Operation]
 
 
 def captures(op: Operation, known: Captured) -> list[Operation]:
-    """Return the operations outside of a Cond or While that its regions use; `known` are those of others."""
+    """Return the operations outside of a Cond or While that its regions use; `known` caches results by operation."""
     work = [] if op in known else [op]
-    while work:
+    while work:  # innermost first: the captures of an inner owner are needed for those around
         inner = [o for region in work[-1].regions for o in region.operations if o.regions and o not in known]
         if inner:
             work += inner
@@ -72,6 +72,7 @@ def captures(op: Operation, known: Captured) -> list[Operation]:
 
 
 def _sorted(operations: Sequence[Operation], needs: dict[Operation, set[Operation]]) -> list[Operation]:
+    """Return operations sorted by sources; a heap of positions keeps the existing order among the ready ones."""
     position = {op: i for i, op in enumerate(operations)}
     waiting = {op: len(needs[op]) for op in operations}
     users: dict[Operation, list[Operation]] = {op: [] for op in operations}

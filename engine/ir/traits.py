@@ -1,6 +1,6 @@
-"""What operation types have in common: their role in a graph, and their effects.
+"""Common traits of operation types: their role in a graph, and their effects.
 
-Passes ask for these instead of comparing names, so that a new operation says what it is in one place, its definition.
+Passes test these traits instead of names, so that a new operation is described in one place, its definition.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from enum import Enum, Flag, auto
 
 
 class Role(Enum):
-    """What an operation is for the structure of a graph; all that just compute are KERNEL."""
+    """Role of an operation in the structure of a graph; operations that just compute are KERNEL."""
 
     KERNEL = auto()
     # values that come from outside a region
@@ -30,7 +30,7 @@ class Role(Enum):
     NEXT_ITERATION = auto()
     LOOP_COND = auto()
     CONTROL_TRIGGER = auto()
-    # what hands its input on before the ready queue is looked at
+    # hand their input on before the ready queue is served
     IDENTITY = auto()
     MAYBE_GET = auto()
     # saved values
@@ -49,21 +49,21 @@ SWITCHES = frozenset({Role.SWITCH, Role.SWITCH_N})
 LEAVES_FRAME = frozenset({Role.EXIT, Role.SERIES_EXIT, Role.TRIP_COUNT})  # from a frame to the one around it
 ABOUT_SERIES = frozenset({Role.SERIES_PUSH, Role.SERIES_EXIT, Role.SERIES_READ, Role.SERIES})
 STRUCTURED = frozenset({Role.COND, Role.WHILE})
-# Primitives whose results may be dead, or of another iteration, though their inputs are there.
+# Primitives whose results may be dead, or of another iteration, although their inputs are live.
 FLOW = SWITCHES | {Role.MERGE, Role.ENTER, Role.EXIT, Role.NEXT_ITERATION}
 PRIMITIVES = FLOW | {Role.LOOP_COND, Role.CONTROL_TRIGGER}
-# Copies of these would compute the same and yet not be the same.
+# Copies of these would compute the same values and yet not be interchangeable.
 UNIQUE = FLOW | STRUCTURED | {Role.FEED, Role.PLACEHOLDER, Role.PARAM, Role.LOOP_COND}
 
 
 class Effect(Flag):
-    """What an instance does besides giving its outputs, or what these depend on besides its inputs."""
+    """Effects of an instance besides computing outputs, and dependences of its outputs on more than its inputs."""
 
     NONE = 0
-    READS = auto()  # what others may change: a variable, an array, a stack
-    WRITES = auto()  # or makes it
+    READS = auto()  # state that other instances may change: a variable, an array, a stack
+    WRITES = auto()  # state, or creates it
     RANDOM = auto()  # draws by the key of its instance
-    INSTANCE = auto()  # gives what instance it is
+    INSTANCE = auto()  # returns the identity of its instance
     PYTHON = auto()  # calls a function of the user
-    SHOWS = auto()  # is seen outside of the step: prints, checks, messages, parts of a partial run
-    WAITS = auto()  # for what is no input of it
+    SHOWS = auto()  # is visible outside of the step: prints, checks, messages, parts of a partial run
+    WAITS = auto()  # for an event other than its inputs

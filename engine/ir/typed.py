@@ -1,6 +1,6 @@
-"""Types by which editors and type checkers know what a call gives: of fetched tensors, arrays; of branches, tensors.
+"""Types for editors and type checkers: arrays for fetched tensors, tensors for results of branches.
 
-At run time none of them is looked at.
+None of them is used at run time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Fetchable(Protocol[V_co]):
 
 
 class AsTensor(Protocol):
-    """Object that is a tensor where it is used, as a variable is."""
+    """Object that converts to a tensor where it is used, such as a variable."""
 
     def _as_tensor(self) -> Tensor: ...
 
@@ -37,7 +37,7 @@ class NamedFields(Protocol):
 
 TensorLike: TypeAlias = "Tensor | AsTensor | np.ndarray[Any, Any] | np.generic | complex | str | bytes"
 DTypeLike: TypeAlias = "DType | str | type[Any] | np.dtype[Any]"
-Result: TypeAlias = "TensorLike | Operation"  # of a branch: an operation gives true when it has run
+Result: TypeAlias = "TensorLike | Operation"  # of a branch: an operation becomes true when it has run
 
 
 class LoopOptions(TypedDict, total=False):

@@ -1,8 +1,8 @@
-"""Warnings of operations that do nothing unless they are used, and that nobody can use any more.
+"""Warnings for operations without effect unless used, once no further use is possible.
 
-A write to a TensorArray happens if the array that it returned is used, an Assert if something waits for it. What is
-neither used in the graph nor held by the program was forgotten, as a coroutine that nobody awaited. Python tells by
-the number of references: the graph's own are known, and any other may still lead to a use.
+A write to a TensorArray happens if the array that it returned is used, an Assert if another operation waits for it. An
+operation neither used in the graph nor held by the program was forgotten, like a coroutine that nobody awaited. The
+number of references decides: the graph's own are known, and any other may still lead to a use.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _NOTED = "must_be_used"  # the collection of a graph
 
 
 def must_be_used(op: Operation, name: str | None) -> None:
-    """Note an operation that the user asked for, unless by a name, under which it may be run later."""
+    """Record an operation that has to be used, unless the user named it, since a name allows running it later."""
     if name is None:
         op.graph.collections.setdefault(_NOTED, []).append(op)
 
 
 @contextmanager
 def unless_it_fails(graph: Graph) -> Iterator[None]:
-    """Forget what was noted inside if that raises: what was to use it was not built."""
+    """Drop the operations recorded inside if the block raises: the operations that would use them were not built."""
     before = list(graph.collections.get(_NOTED, ()))
     try:
         yield
@@ -38,17 +38,17 @@ def unless_it_fails(graph: Graph) -> Iterator[None]:
 
 
 def warn_of_unused(graph: Graph) -> None:
-    """Warn, once for each line, of operations that nobody can use any more.
+    """Warn, once per line, of recorded operations that can no longer be used.
 
     Parameters
     ----------
     graph : Graph
-        What was noted of it and may still be used is looked at again the next time.
+        The graph whose records are checked; operations that may still be used are checked again the next time.
 
     Warns
     -----
     RuntimeWarning
-        At the line that asked for the operation, with the text of its definition.
+        At the line that built the operation, with the text of its definition.
     """
     noted: list[Operation] = graph.collections.pop(_NOTED, [])
     lost = [i for i in range(len(noted)) if _is_held_by_none(noted, i)]
@@ -66,7 +66,7 @@ def warn_of_unused(graph: Graph) -> None:
 
 
 def _is_held_by_none(noted: Sequence[Operation], i: int) -> bool:
-    """Whether nothing but the graph refers to what an operation gives, or to one that gives nothing."""
+    """True if only the graph refers to an operation's outputs, or to an operation without outputs."""
     outputs = noted[i].outputs
     if outputs:
         return all(_others(outputs, k) == 0 for k in range(len(outputs)))
@@ -74,9 +74,9 @@ def _is_held_by_none(noted: Sequence[Operation], i: int) -> bool:
 
 
 def _others(items: Sequence[Any], i: int) -> int:
-    """Return how many references there are to an element beside that of its list."""
+    """Return the number of references to an element other than that of its list."""
     return sys.getrefcount(items[i]) - _ALONE
 
 
-_ALONE = 0
+_ALONE = 0  # measured in the next line: the references that the count itself makes, which vary between Pythons
 _ALONE = _others([object()], 0)

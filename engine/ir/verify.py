@@ -1,7 +1,7 @@
-"""What a graph may hold at each stage of the pipeline: a table, and the loop that holds a graph against it.
+"""Legality of a graph at each stage of the pipeline: a table, and the loop that checks a graph against it.
 
-A fact is a small function that raises GraphError, or returns a complaint (what is wrong, what was wanted, what
-came) about one operation. Adding a stage or a fact is a line in the table.
+A fact is a small function that raises GraphError, or returns a complaint (problem, wanted, got) about one operation.
+A new stage or fact is one line in the table.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MISTAKE = "if no operation was made or changed by hand, this is a mistake of a 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What is legal between two passes.
+    """The legal contents of a graph between two passes.
 
     Attributes
     ----------
@@ -60,6 +60,7 @@ def _inputs_in_scope(op: Operation) -> Complaint:
 
 
 def _first_outside(region: Region, tensors: Sequence[Tensor], role: str) -> Complaint:
+    """Return a complaint about the first tensor that is not in the graph, not an output, or out of scope."""
     for tensor in tensors:
         made = tensor.op
         if made.graph is not region.graph or made.graph._by_name.get(made.name) is not made:
@@ -81,6 +82,7 @@ def _controls_in_scope(op: Operation) -> Complaint:
 
 
 def _fits_signature(op: Operation) -> Complaint:
+    """Return a complaint if the number or the dtypes of the inputs do not fit the signature."""
     if is_structured(op):
         return None
     signature = definition_of(op.type).signature
@@ -95,6 +97,7 @@ def _fits_signature(op: Operation) -> Complaint:
 
 
 def _only_owners_have_regions(op: Operation) -> Complaint:
+    """Return a complaint if regions belong to another type than Cond and While, or owner and parent do not agree."""
     if not op.regions:
         return None
     if op.role not in STRUCTURED:
@@ -116,6 +119,7 @@ def _dtypes(tensors: Sequence[Tensor]) -> list[str]:
 
 
 def _cond_agrees(op: Operation) -> Complaint:
+    """Return a complaint if predicate, branches and results of a Cond do not agree."""
     if len(op.inputs) != 1 or op.inputs[0].dtype not in (dtypes.bool_, dtypes.int32):
         return "a Cond has one bool or int32 predicate", "bool or int32", _dtypes(op.inputs)
     if not op.regions or (op.inputs[0].dtype is dtypes.bool_ and len(op.regions) != 2):
@@ -157,6 +161,7 @@ def _extras_agree(op: Operation) -> Complaint:
 
 
 def _extra_agrees(op: Operation, extra: SavedOutput, output: Tensor) -> Complaint:
+    """Return a complaint if kind, value, dtype, branch or scope of a saved value is wrong."""
     if extra.kind not in _EXTRA_KINDS[op.role]:
         return "a saved value is of the wrong kind", _EXTRA_KINDS[op.role], extra.kind
     if (extra.value is None) != (extra.kind == "trip"):
@@ -211,7 +216,7 @@ STAGES = {
 
 
 def complaint_of(op: Operation) -> Complaint:
-    """Return what is wrong with an operation at any stage, what was wanted and what came; None if it is right."""
+    """Return the first complaint about an operation that holds at any stage; None if it is legal."""
     rules = STAGES["structured"]
     for fact in (*rules.facts, *rules.of_role.get(op.role, ())):
         complaint = fact(op)
@@ -221,7 +226,7 @@ def complaint_of(op: Operation) -> Complaint:
 
 
 def check(graph: Graph, stage: str) -> None:
-    """Hold a graph against the table of its stage.
+    """Check a graph against the table of its stage.
 
     Parameters
     ----------
@@ -232,7 +237,7 @@ def check(graph: Graph, stage: str) -> None:
     Raises
     ------
     GraphError
-        If an operation of the graph is not legal at that stage; it names the operation.
+        If an operation of the graph is not legal at that stage; the error names the operation.
     """
     try:
         rules = STAGES[stage]

@@ -1,9 +1,9 @@
-"""Weak tensors: loop variables that begin with a Python literal, while their loop is built, and what is made of them.
+"""Weak tensors: loop variables that start with a Python literal, while their loop is built, and tensors made of them.
 
-A literal has no dtype of its own; beside a tensor it takes that of the tensor. So does a loop variable that begins
-with one: where an operation has it beside a tensor that is not weak, it is cast to the dtype of that one, if a literal
-of its kind would become it. If the body gives the variable another dtype, the loop is built once more with the literal
-in that dtype (`engine/frontend/loops.py`). When the loop is built nothing of it is weak any longer.
+A literal has no dtype of its own and takes the dtype of a tensor operand. So does a loop variable that starts with a
+literal: an operation with a strong (not weak) operand casts the variable to the dtype of that operand, if a literal of
+its kind may take that dtype. If the body returns the variable in another dtype, the loop is built once more with the
+literal in that dtype (`engine/frontend/loops.py`). After the loop is built, none of its tensors is weak.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from .region import Region
 from .signature import Signature
 from .tensor import Tensor
 
-LITERALS = (int, float, complex)  # types of what takes the dtype of a tensor beside it, bools and strings apart
+LITERALS = (int, float, complex)  # types of literals that take the dtype of a tensor operand; not bools and strings
 _KEY = "weak"
 
 
 def mark_weak(*tensors: Tensor) -> None:
-    """Note that tensors have the dtype of literals."""
+    """Mark tensors as having the dtype of a literal."""
     for tensor in tensors:
         tensor._derived[_KEY] = True
 
 
 def is_weak(tensor: Tensor) -> bool:
-    """Whether the dtype of a tensor is only that of a literal, so that it gives way to others."""
+    """True if the dtype of a tensor comes from a literal alone, and so gives way to others."""
     return _KEY in tensor._derived
 
 
 def gives_way(dtype: DType, other: DType) -> bool:
-    """Whether a literal whose dtype would be `dtype` may become one of dtype `other`."""
+    """True if a literal of default dtype `dtype` may become a value of dtype `other`."""
     return 0 < _kind(dtype) <= _kind(other)
 
 
@@ -42,12 +42,12 @@ def _kind(dtype: DType) -> int:
 
 
 def common_dtype(found: Iterable[DType]) -> DType:
-    """Return the first of the dtypes to which the others give way, of literals of several kinds."""
+    """Return the dtype, of literals of several kinds, to which the others give way."""
     return max(found, key=_kind)
 
 
 def mark_results(op: Operation, signature: Signature) -> None:
-    """Mark the results of an operation whose dtype is that of weak inputs alone."""
+    """Mark the results of an operation whose dtype is determined by weak inputs alone."""
     types: dict[str, bool] = {}
     for parameter, tensor in zip(signature.flat(len(op.inputs)), op.inputs, strict=True):
         types[parameter.type] = types.get(parameter.type, True) and is_weak(tensor)
@@ -61,7 +61,7 @@ def mark_results(op: Operation, signature: Signature) -> None:
 
 
 def settle(regions: Iterable[Region]) -> None:
-    """Let nothing in regions that are built be weak any longer."""
+    """Make all tensors of finished regions strong."""
     for region in regions:
         for tensor in region.params:
             tensor._derived.pop(_KEY, None)
