@@ -1,4 +1,4 @@
-"""Activity: which tensors depend on the xs in a way gradients can follow."""
+"""Activity analysis: the tensors that depend on the xs in a way gradients can follow."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from .backward import RULES
 
 
 def active_tensors(xs: Iterable[Tensor], stops: set[Tensor], here: Region, *, in_loops: bool = False) -> set[Tensor]:
-    """Return every tensor through which a change of some x can be felt, `stops` and what only they feed left out.
+    """Return every tensor that depends on some x; `stops`, and tensors reached through them alone, are left out.
 
-    `here` is the region of the gradient: variables of loops that are still being built there count, too. With
-    `in_loops` a stop_gradient in a loop's body is passed, as if it were felt behind it.
+    `here` is the region of the gradient: variables of loops still under construction there are included. With
+    `in_loops`, paths through a stop_gradient in a loop's body continue after it.
     """
     active: set[Tensor] = set()
     becomes = _becomes(here)
+    # A breadth-first search over consumers: `work` grows while it is read.
     work = list(xs)
     for tensor in work:
         if tensor not in active:
@@ -46,13 +47,13 @@ def _through(op: Operation, tensor: Tensor) -> list[Tensor]:
 
 
 def stops_in_loop(op: Operation) -> bool:
-    """Whether an operation stops gradients in the body of a loop, where a path is zero and not none."""
+    """True if an operation stops gradients in the body of a loop, where such a path makes a gradient zero, not None."""
     stops = op.role is Role.IDENTITY and not has_gradient(op)
     return stops and any(r.owner is not None and r.owner.is_while for r in op.region.ancestors())
 
 
 def _becomes(here: Region) -> dict[Tensor, list[Tensor]]:
-    """Return what tensors become other than as inputs: results, saved values, variables of open loops."""
+    """Return the tensors that receive a tensor's value other than as inputs: results, saved values, open loops."""
     found: dict[Tensor, list[Tensor]] = {}
     for region in here.ancestors():
         for param in region.params if region.owner is None else ():
@@ -74,6 +75,7 @@ def _results(owner: Operation) -> Iterator[tuple[Tensor, list[Tensor]]]:
 
 
 def _variable(op: Operation, i: int) -> list[Tensor]:
+    # With back_prop=False the loop is a constant to gradients: its variables end the search.
     if not op.attrs.get("back_prop", True):
         return []
     return [op.regions[1].params[i], op.outputs[i]]

@@ -1,4 +1,4 @@
-"""``gradients``."""
+"""The function ``gradients``: reverse-mode differentiation of graphs."""
 
 from __future__ import annotations
 
@@ -98,14 +98,14 @@ def gradients(
     """Build the gradient of the sum of `ys` with respect to each of `xs` (Yu et al., 2018, section 5.1).
 
     Reverse mode, through ``cond``, ``while_loop`` of any length, TensorArrays and any nesting of them; the result
-    can be differentiated again. Values the backward loops need are saved by the forward loops from now on.
+    can be differentiated again. From now on, forward loops save the values needed by the backward loops.
 
     Parameters
     ----------
     ys : Tensor or structure of Tensor
-        Real or complex floating dtype; others beside them count as not connected.
+        Real or complex floating dtype; tensors of other dtypes in the structure count as not connected.
     xs : Tensor, Variable, TensorArray or structure of them
-        What to differentiate with respect to. A PartitionedVariable stands for the list of its shards.
+        Tensors to differentiate with respect to. A PartitionedVariable stands for the list of its shards.
     grad_ys : structure of array-like or None, optional
         Cotangent of each y, in the structure of `ys`; ones by default.
     name : str, optional
@@ -113,7 +113,7 @@ def gradients(
     stop_gradients : structure of Tensor, optional
         Tensors taken as constants.
     unconnected_gradients : {'none', 'zero'}, optional
-        What to give for an x that the ys do not depend on.
+        Result for an x that the ys do not depend on: None, or zeros.
 
     Returns
     -------
@@ -124,8 +124,8 @@ def gradients(
     Raises
     ------
     GraphError
-        If the path goes through a hand-made loop, or out of a loop that is still being built; if an x is inside a
-        branch or loop that the gradient is not.
+        If the path goes through a hand-made loop, or out of a loop still under construction; if an x is inside a
+        branch or loop and the gradient outside.
     DtypeError
         If no y is of a differentiable dtype.
 
@@ -166,13 +166,14 @@ def gradients(
 
 
 def _stopped_loops(ys: Sequence[Tensor], xs: Sequence[Any], stops: set[Tensor]) -> set[Tensor]:
-    """Return what loops gave that count as constants, in the gradient function of what has built them.
+    """Return the loop results that count as constants in the gradient function of a custom gradient.
 
     Warns
     -----
     RuntimeWarning
-        If nobody has said whether they do, and a y depends on an x by itself and through a loop: then the gradient is
-        that of the iterations too, where implicit differentiation wants that of what they end in.
+        If ``through_loops`` was not specified, and a y depends on an x both directly and through a loop: the gradient
+        then includes the derivative of the iterations, whereas implicit differentiation needs the derivative at
+        their limit.
     """
     loops = forward_loops()
     if loops is None or loops.through:
@@ -191,13 +192,13 @@ def _stopped_loops(ys: Sequence[Tensor], xs: Sequence[Any], stops: set[Tensor]) 
 
 
 def _leaves(structure: Any) -> list[Any]:
-    """Flatten, but keep slices whole: they stand for one tensor."""
+    """Return the leaves of a structure, with IndexedSlices kept whole, because they stand for one tensor."""
     parts = None if isinstance(structure, IndexedSlices) else nest.children(structure)
     return [structure] if parts is None else [leaf for _, child in parts for leaf in _leaves(child)]
 
 
 def _seeds(ys: Any, given: Any) -> list[Any]:
-    """Return what stands in the place of each y: its cotangent, nested lists of numbers too."""
+    """Return the cotangent of each y, in order; an entry may be a nested list of numbers."""
     parts = None if isinstance(ys, IndexedSlices) else nest.children(ys)
     if parts is None:
         return [given]
@@ -215,7 +216,7 @@ def _seeds(ys: Any, given: Any) -> list[Any]:
 
 
 def _as_lists(ys: Any, given: Any) -> tuple[Any, Any]:
-    """Return both as lists: one y needs none around it, nor does its cotangent."""
+    """Return ys and cotangents as lists: a single y and its cotangent may be passed without a list."""
     if isinstance(ys, IndexedSlices) or not nest.is_container(ys):
         listed = isinstance(given, (list, tuple)) and len(given) == 1
         return [ys], given if listed and not isinstance(given[0], (int, float, complex)) else [given]
@@ -224,7 +225,7 @@ def _as_lists(ys: Any, given: Any) -> tuple[Any, Any]:
 
 
 def key_of(x: Any) -> Tensor:
-    """Return the tensor whose cotangent stands for x: of a variable, its handle; of a TensorArray, its flow."""
+    """Return the tensor whose cotangent is the gradient for x: a variable's handle, a TensorArray's flow, or x."""
     if isinstance(getattr(x, "handle", None), Tensor):
         x = x.flow if hasattr(x, "with_flow") else x.handle
     if not isinstance(x, Tensor):
@@ -240,6 +241,7 @@ def key_of(x: Any) -> Tensor:
 def _reverse(
     ys: Sequence[Tensor], xs: Sequence[Any], seeds: Sequence[Any], stops: set[Tensor], zero: bool
 ) -> list[Any]:
+    """Walk backward from the ys with their cotangents, and return the gradient of each x."""
     here = scopes.current_region()
     keys = [key_of(x) for x in xs]
     walk = Backward(active_tensors(keys, stops, here), stops)
@@ -248,6 +250,7 @@ def _reverse(
         for y, seed in zip(ys, seeds, strict=True):
             if y.dtype.is_differentiable:
                 walk.contribute(cotangents, y, _seed(y, seed))
+        # From the inside out: cotangents of a tensor in an outer region are carried on when the walk gets there.
         for region in here.ancestors():
             walk.walk(region.operations, cotangents)
         reached = _reach(ys, keys, stops, here) if not zero else set(keys)
@@ -256,20 +259,21 @@ def _reverse(
 
 
 def _reach(ys: Sequence[Tensor], keys: Sequence[Tensor], stops: set[Tensor], here: Region) -> set[Tensor]:
-    """Return the xs that reach a y only through what a loop stops: their gradient is zero, not None (rule 99)."""
+    """Return the xs that reach a y only through stops in loops: their gradient is zero, not None (rule 99)."""
     if not any(stops_in_loop(op) for op in here.graph.root.walk()):
         return set()
     return {key for key in keys if not active_tensors([key], stops, here, in_loops=True).isdisjoint(ys)}
 
 
 def _result(x: Any, total: Any) -> Any:
-    """Return the gradient for x: of a TensorArray, the array of its elements' gradients."""
+    """Return the gradient for x: for a TensorArray, the array of its elements' gradients."""
     if total is None or not hasattr(x, "with_flow"):
         return total
     return type(x)(x.dtype, handle=gradient_arrays.gradient_array(x.handle), flow=total, element_shape=x.element_shape)
 
 
 def _seed(y: Tensor, seed: Any) -> Tensor:
+    """Return the cotangent to start from: ones, or the user's entry converted and checked against the shape of y."""
     if seed is None:
         return ones_like(y)
     tensor = convert_to_tensor(densify(with_shape(seed, y)), y.dtype)

@@ -12,7 +12,7 @@ from ..ops.state import gradient_arrays
 
 
 def scope(home: Region) -> AbstractContextManager[object]:
-    """Find or make the gradient arrays of one call of ``gradients()``, which was made in region `home`."""
+    """Enter a scope that finds or makes the gradient arrays of one call of ``gradients()`` in region `home`."""
 
     def make(handle: Tensor) -> Tensor:
         region = _mirror_of(handle, home)
@@ -24,6 +24,7 @@ def scope(home: Region) -> AbstractContextManager[object]:
 
 
 def _mirror_of(handle: Tensor, home: Region) -> Region:
+    # The region that mirrors the forward array's own, so that each forward instance has one gradient array.
     for region in scopes.current_region().ancestors():
         mirror = getattr(region.resolver, "__self__", None)
         if region is home or (mirror is not None and mirror.forward is handle.region):

@@ -1,4 +1,4 @@
-"""The reverse walk: from the cotangents of a region's results to those of what it used."""
+"""The reverse walk: from the cotangents of a region's results to the cotangents of the tensors used."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .cotangents import Cotangents, densify
 from .zeros import with_shape
 
 Rule = Callable[["Backward", Operation, Cotangents], None]
-RULES: dict[str, Rule] = {}  # filled by the modules that know how to leave a region or read a series
+RULES: dict[str, Rule] = {}  # filled by the modules with rules for structured operations and series
 
 
 class Backward:
@@ -37,6 +37,8 @@ class Backward:
         """Visit operations (in order of creation) in reverse, building their gradients in the current region."""
         for op in reversed(list(operations)):
             if any(t in cotangents.parts and t not in self.stops for t in op.outputs):
+                # The forward operation's device, unless scopes around gradients() ask for another (the outermost
+                # comes first); operations with regions have devices inside.
                 with scopes.within(device=self.devices if op.regions else (op.device, *self.devices)):
                     self._visit(op, cotangents)
 
@@ -49,6 +51,7 @@ class Backward:
             self._plain(op, cotangents)
 
     def _plain(self, op: Operation, cotangents: Cotangents) -> None:
+        """Apply the gradient function of an operation without regions, and record the results for its inputs."""
         sums = [self.total(cotangents, t) for t in op.outputs]
         if not op.definition.sparse_gradient:
             sums = [None if s is None else densify(s) for s in sums]
@@ -66,20 +69,20 @@ class Backward:
                 self.contribute(cotangents, tensor, cotangent)
 
     def total(self, cotangents: Cotangents, tensor: Tensor) -> Any:
-        """Return the cotangent of an output to go on from: None if there is none, or the walk ends there."""
+        """Return the cotangent of an output for the walk to continue; None if there is none, or the walk ends there."""
         return None if tensor in self.stops else cotangents.sum(tensor)
 
     def contribute(self, cotangents: Cotangents, tensor: Tensor, contribution: Any) -> None:
-        """Note a contribution if the tensor matters."""
+        """Record a contribution if the tensor is active."""
         if tensor in self.active:
             cotangents.add(tensor, with_shape(contribution, tensor))
 
     def _parameter(self, op: Operation) -> None:
-        """Refuse to leave a loop that is still being built by its initial values (rule 97)."""
+        """Refuse gradients with respect to the initial values of a loop still under construction (rule 97)."""
         initial = op.attrs.get("initial")
         if op.region.owner is None and initial in self.active:
             raise GraphError(
-                "can not compute a gradient inside a loop with respect to what enters it",
+                "cannot compute a gradient inside a loop with respect to its initial values",
                 got=f"loop variable {op.name}, which starts from {initial.name}",
                 operation=initial.op,
                 hint="call gradients() after the loop is built, on its results",

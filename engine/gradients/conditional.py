@@ -1,9 +1,9 @@
 """The gradient of a Cond: a Cond on the same predicate (Yu et al., 2018, section 5.1).
 
-Its results are the cotangents of what the branches capture, zeros from a branch that does not. A slot of a series
-leaves its branch as a saved value, so that it is written only if the branch ran. Of a Cond with the attribute
-``recompute`` (see `recompute_grad`) a branch of the gradient computes again what it needs instead of reading what was
-saved.
+Its results are the cotangents of the tensors captured by the branches, zeros from a branch without that capture. A
+slot of a series leaves its branch as a saved value, so that the slot is written only if the branch ran. For a Cond
+with the attribute ``recompute`` (see `recompute_grad`), a branch of the gradient recomputes forward values instead of
+reading saved ones.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .zeros import no_slices, shape_of_value, zeros_for
 
 
 def cond_gradient(walk: Backward, op: Operation, cotangents: Cotangents) -> None:
-    """Build the gradient of a Cond, and contribute to what its branches capture."""
+    """Build the gradient of a Cond, and contribute to the tensors captured by its branches."""
     totals = [walk.total(cotangents, t) for t in op.outputs]
     pred = _predicate(op, totals)
     saved = list(zip(saved_outputs(op), totals[num_results(op) :], strict=True))
@@ -37,7 +37,7 @@ def cond_gradient(walk: Backward, op: Operation, cotangents: Cotangents) -> None
 
 
 def _predicate(op: Operation, totals: Sequence[Any]) -> Tensor:
-    """Return the predicate here; what is computed again begins with it, and is not wanted before its cotangents."""
+    """Return the predicate here; for recomputation it waits for the cotangents, so that nothing is recomputed early."""
     pred = scopes.current_region().resolve(op.inputs[0])
     if not recomputes(op):
         return pred
@@ -47,7 +47,7 @@ def _predicate(op: Operation, totals: Sequence[Any]) -> Tensor:
 
 
 class _Branch:
-    """A branch of the gradient, and the cotangents it has for what the forward branch captures."""
+    """A branch of the gradient, with its cotangents of the tensors captured by the forward branch."""
 
     def __init__(
         self, walk: Backward, op: Operation, i: int, totals: Sequence[Any], saved: Sequence[tuple[SavedOutput, Any]]
@@ -67,12 +67,15 @@ class _Branch:
             self._split(inner)
 
     def _open(self, walk: Backward, inner: Cotangents, saved: Sequence[tuple[Tensor | None, Any]]) -> None:
+        # The cotangent of a saved value is dead where another branch ran, and MaybeGet asserts that this one did. A
+        # value that may be dead within its branch keeps a cotangent that may be dead.
         for value, total in saved:
             if value is not None and total is not None:
                 total = densify(total)
                 walk.contribute(inner, value, total if may_be_dead(value) else apply("MaybeGet", total))
 
     def _split(self, inner: Cotangents) -> None:
+        # Slots cannot be added up: each leaves the branch by itself, apart from the sum of the other parts.
         for tensor, parts in inner.parts.items():
             if tensor.region is self.forward:
                 continue
@@ -83,7 +86,7 @@ class _Branch:
 
 
 class _CondGradient:
-    """Brings the cotangents of captures out of the branches of the gradient."""
+    """Builds the Cond of the gradient, whose results are the cotangents of captures."""
 
     def __init__(self, walk: Backward, op: Operation, branches: list[_Branch]) -> None:
         self.walk = walk
@@ -93,7 +96,7 @@ class _CondGradient:
         self.sparse = {t for t in self.values if all(_is_sparse(b.sums.get(t)) for b in branches)}
 
     def build(self, pred: Tensor, cotangents: Cotangents) -> None:
-        """Make the Cond and contribute its results."""
+        """Build the Cond and contribute its results."""
         for tensor in self.values:
             for branch in self.branches:
                 with scopes.inside(branch.region):

@@ -1,8 +1,8 @@
-"""Cotangents: what the reverse walk carries to each tensor, and how contributions add up.
+"""Cotangents: contributions of the reverse walk to each tensor, and their sums.
 
-A tensor gets tensors or IndexedSlices. A series gets slots (an index and the cotangent of the value there) until
-the loop that reads it is left, then whole series. A value saved from a branch gets cotangents that may be dead
-where it is dead itself, and nowhere else.
+Contributions to a tensor are tensors or IndexedSlices. Contributions to a series are slots (an index and the cotangent
+of the value there) until the walk leaves the loop that reads the series, then whole series. A value saved from a branch
+gets cotangents that are dead exactly where the value is dead.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..ops.support.indexed_slices import IndexedSlices
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Slot:
-    """The cotangent `value` of slot `index` of a series; nothing where either is dead."""
+    """The cotangent `value` of slot `index` of a series; no contribution where either is dead."""
 
     index: Tensor
     value: Tensor
@@ -36,11 +36,11 @@ class Cotangents:
         self.parts: dict[Tensor, list[Any]] = {}
 
     def add(self, tensor: Tensor, contribution: Any) -> None:
-        """Note one contribution."""
+        """Record one contribution."""
         self.parts.setdefault(tensor, []).append(contribution)
 
     def sum(self, tensor: Tensor) -> Any:
-        """Return the sum of the contributions, from then on the only one, or None when there are none."""
+        """Return the sum of the contributions, which replaces them, or None without any."""
         parts = self.parts.get(tensor)
         if not parts:
             return None
@@ -49,7 +49,7 @@ class Cotangents:
         return total
 
     def dense(self, tensor: Tensor) -> Tensor | None:
-        """Return the sum as one tensor, or None."""
+        """Return the sum as a dense tensor, or None."""
         total = self.sum(tensor)
         return None if total is None else densify(total)
 
@@ -69,12 +69,13 @@ def add_up(contributions: Sequence[Any], like: Tensor) -> Tensor | IndexedSlices
 
 
 def _where(contributions: Sequence[Any]) -> AbstractContextManager[Any]:
-    """Add up on the device of all contributions, if it is one: a sum is one message where they would be several."""
+    """Enter the device of all contributions, if they share one, so that one message carries the sum, not the terms."""
     devices = {(c.values if isinstance(c, IndexedSlices) else c).op.device for c in contributions}
     return scopes.within(device=tuple(devices)) if len(devices) == 1 else nullcontext()
 
 
 def _sum(contributions: Sequence[Any], like: Tensor) -> Tensor | IndexedSlices:
+    """Add contributions: sparse ones by concatenation, series slot by slot, all others densely."""
     if all(isinstance(c, IndexedSlices) for c in contributions):
         return _join(contributions)
     if like.dtype is series:
@@ -87,13 +88,14 @@ def _sum(contributions: Sequence[Any], like: Tensor) -> Tensor | IndexedSlices:
 
 def add(*terms: Tensor) -> Tensor:
     """Return the sum of dense cotangents of one tensor."""
+    # Add infers a shape by broadcasting, AddN merges: with unknown sizes only the latter keeps all knowledge.
     if len(terms) == 2 and terms[0].shape.is_fully_known and terms[0].shape == terms[1].shape:
         return apply("Add", *terms)  # type: ignore[no-any-return]
     return apply("AddN", list(terms))  # type: ignore[no-any-return]
 
 
 def densify(cotangent: Tensor | IndexedSlices) -> Tensor:
-    """Return a cotangent as one tensor."""
+    """Return a cotangent as a dense tensor."""
     return cotangent._as_tensor() if isinstance(cotangent, IndexedSlices) else cotangent
 
 

@@ -1,9 +1,9 @@
-"""Mirrors: how a region of the gradient gets at values of the forward region it belongs to.
+"""Mirrors: access from a region of the gradient to values of the forward region.
 
-The gradient of a While has a body that mirrors the forward body, the gradient of a Cond a branch that mirrors each
-forward branch. When an operation built there uses a tensor of the forward region, the region asks its mirror, which
-uses it directly where it can (loop invariants, constants, counters) and otherwise lets the forward operation save
-it (Yu et al., 2018, section 5.1: the values are found while the gradient is built).
+The gradient of a While has a body that mirrors the forward body, the gradient of a Cond a branch for each forward
+branch. When an operation built there uses a tensor of the forward region, the region asks its mirror, which
+uses the tensor directly where possible (loop invariants, constants, counters) and otherwise makes the forward
+operation save it (Yu et al., 2018, section 5.1: such values are discovered while the gradient is built).
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class ForwardValues:
         region.resolver = self.resolve
 
     def resolve(self, tensor: Tensor) -> Tensor:
-        """Return what stands for a tensor of the forward region, or of one around it."""
+        """Return the tensor of `region` that stands for a tensor of the forward region, or of a region around."""
         if tensor not in self.memo:
             if tensor.region is self.forward:
                 with scopes.inside(self.region):
                     self.memo[tensor] = self._read(tensor)
             elif self.forward.sees(tensor):
                 self.memo[tensor] = self._outer(tensor)
-            else:  # the forward region is a mirror itself: of a gradient, or of what is computed again
+            else:  # the forward region is a mirror itself: of a gradient, or of a recomputed region
                 self.memo[tensor] = self.resolve(self.forward.resolve(tensor))
         return self.memo[tensor]
 
@@ -62,6 +62,7 @@ class ForwardValues:
             return self.region.parent.resolve(tensor)
 
     def _read(self, tensor: Tensor) -> Tensor:
+        """Return the value of a forward tensor, in the cheapest way: constants, counters, recomputation, saving."""
         op = tensor.op
         if op.is_constant:
             return constant(op.attrs["value"])
@@ -84,7 +85,7 @@ class ForwardValues:
         return read_slot(self._outer(save_series(owner, tensor)), self.index, tensor)
 
     def _counted(self, tensor: Tensor) -> Tensor | None:
-        """Return what the number of the iteration tells: itself, and counters."""
+        """Return a value determined by the number of the iteration: the number itself, or a counter; None for others."""
         if self.index is None:
             return None
         if tensor.op.type == "Instance" and tensor.index == 1:
@@ -92,7 +93,7 @@ class ForwardValues:
         return counter(tensor, self.index) if tensor.op.is_param else None
 
     def _is_cheap(self, op: Operation) -> bool:
-        """Whether recomputing costs less than saving: sums and casts of integer scalars not saved themselves."""
+        """True if recomputing costs less than saving: sums and casts of integer scalars not saved themselves."""
         if op.type not in ("Add", "Sub", "Cast") or any(not t.dtype.is_integer or t.rank != 0 for t in op.inputs):
             return False
         return all(self._is_free(t) for t in op.inputs)
@@ -106,14 +107,14 @@ class ForwardValues:
 
 
 def read_slot(series: Tensor, index: Tensor, like: Tensor) -> Tensor:
-    """Return the value of `like`, a tensor of the forward loop, that it saved in a slot."""
+    """Return the value of `like`, a tensor of the forward loop, from a slot of its series."""
     return apply(  # type: ignore[no-any-return]
         "SeriesRead", series, index, dtype=like.dtype, shape=like.shape, maybe=may_be_dead(like)
     )
 
 
 def counter(param: Tensor, index: Tensor) -> Tensor | None:
-    """Compute a loop variable that does not change, or by a constant, from its initial value; None for others."""
+    """Compute a loop variable with a constant change per iteration from its initial value; None for others."""
     body = param.region
     assert body.owner is not None
     i = body.place_of(param)
@@ -130,7 +131,7 @@ def counter(param: Tensor, index: Tensor) -> Tensor | None:
 
 
 def _step(param: Tensor) -> int | None:
-    """Return by how much a loop variable changes in every iteration, if that is a constant."""
+    """Return the constant by which a loop variable changes in every iteration; None if there is no such constant."""
     change = change_of(param.region, param.region.place_of(param))
     if change is None or change.amount is None:
         return None if change is None else 0

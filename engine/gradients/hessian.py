@@ -50,6 +50,7 @@ def hessians(ys: Any, xs: Any, name: str = "hessians") -> list[Tensor]:
 
 
 def _hessian(gradient: Any, x: Any, name: str) -> Tensor:
+    """Return the derivatives of a gradient's elements with respect to x, in shape s + s; zeros without a gradient."""
     key = key_of(x)
     if gradient is None:
         zeros = zeros_for(key)

@@ -68,9 +68,9 @@ def jacobian(output: Any, inputs: Any, unconnected_gradients: str = NONE, name: 
     output : Tensor
         Of a floating or complex dtype.
     inputs : Tensor, Variable or structure of them
-        What to differentiate with respect to.
+        Tensors to differentiate with respect to.
     unconnected_gradients : {'none', 'zero'}, optional
-        What to give for an input that the output does not depend on.
+        Result for an input that the output does not depend on: None, or zeros.
     name : str, optional
         Name scope of the new operations.
 
@@ -110,7 +110,7 @@ def _scope(name: str) -> str:
 
 
 def _shaped(rows: Tensor, y: Tensor, x: Any) -> Tensor:
-    """Return rows with the dimensions of `y` in place of the first one."""
+    """Return rows with the dimensions of `y` in place of the first dimension."""
     shape = apply("Concat", [shape_of(y), shape_of_value(key_of(x))], axis=0)
     return apply("Reshape", rows, shape)  # type: ignore[no-any-return]
 
@@ -128,9 +128,9 @@ def batch_jacobian(
     output : Tensor of shape [batch, ...]
         Of a floating or complex dtype.
     inp : Tensor of shape [batch, ...]
-        What to differentiate with respect to.
+        The tensor to differentiate with respect to.
     unconnected_gradients : {'none', 'zero'}, optional
-        What to give if the output does not depend on the input.
+        Result if the output does not depend on the input: None, or zeros.
     name : str, optional
         Name scope of the new operations.
 
@@ -142,7 +142,7 @@ def batch_jacobian(
     Raises
     ------
     ShapeError
-        If one of both is known to be a scalar, or the sizes of the batch to differ.
+        If either is known to be a scalar, or the batch sizes are known to differ.
 
     Examples
     --------
@@ -165,6 +165,7 @@ def batch_jacobian(
 
 
 def _check_batch(y: Tensor, x: Tensor) -> None:
+    """Refuse scalars, and batch sizes that are known to differ."""
     if 0 in (y.rank, x.rank) or not y.shape[:1].is_compatible_with(x.shape[:1]):
         raise ShapeError(
             "batch_jacobian wants an output and an input for each example",
@@ -180,7 +181,7 @@ def _count(sizes: Tensor) -> Tensor:
 
 
 def _by_example(rows: Tensor, y: Tensor, x: Tensor) -> Tensor:
-    """Return rows [element of an output, batch, ...] as [batch, ...]; sizes of 0 leave nothing to infer."""
+    """Return rows [element of an output, batch, ...] as [batch, ...]; no size is inferred, since sizes may be 0."""
     out, inner = shape_of(y), shape_of(x)
     sizes = apply("Stack", [_count(out[1:]), inner[0], _count(inner[1:])], axis=0)
     by_example = apply("Transpose", apply("Reshape", rows, sizes), perm=(1, 0, 2))
@@ -204,7 +205,7 @@ def hessian_vector_product(ys: Any, xs: Any, v: Any, name: str = "hessian_vector
     Returns
     -------
     list of Tensor
-        For each x a tensor of its shape, zeros where the gradient does not depend on it.
+        For each x a tensor of its shape, zeros where the gradient does not depend on x.
 
     Raises
     ------
@@ -231,7 +232,7 @@ def hessian_vector_product(ys: Any, xs: Any, v: Any, name: str = "hessian_vector
 
 
 def _vectors(xs: Any, v: Any) -> list[Any]:
-    """Return a vector for each x: for a single one `v` is that, or a list with it."""
+    """Return a vector for each x: for a single x, `v` is the vector, or a list with the vector."""
     values = nest.flatten(xs)
     if not nest.is_container(xs):
         alone = isinstance(v, (list, tuple)) and len(v) == 1 and hasattr(v[0], "shape")
@@ -261,8 +262,8 @@ def jvp(ys: S, xs: Any, v: Any, name: str = "jvp") -> S: ...
 def jvp(ys: Any, xs: Any, v: Any, name: str = "jvp") -> Any:
     """Build the product of the Jacobian and vectors: how `ys` change as `xs` move along `v`.
 
-    The reverse of the reverse mode: the gradient is linear in the cotangents of `ys`, and its gradient with respect to
-    these is the product. It costs about two gradients, whatever the numbers of elements.
+    Computed by reverse mode twice: the gradient is linear in the cotangents of `ys`, and its derivative with respect
+    to them is the product. The cost is about two gradients, whatever the numbers of elements.
 
     Parameters
     ----------
@@ -277,7 +278,7 @@ def jvp(ys: Any, xs: Any, v: Any, name: str = "jvp") -> Any:
     Returns
     -------
     structure
-        In the structure of `ys`: for each a Tensor of its shape and dtype, zeros where it does not depend on `xs`.
+        In the structure of `ys`: for each y a Tensor of its shape and dtype, zeros where y does not depend on `xs`.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""Which tensors may be dead although their region runs: values saved from a branch, and what is made of them.
+"""Tensors that may be dead although their region runs: values saved from a branch, and results computed from them.
 
-A gradient uses such a value only where the branch ran; MaybeGet marks that place. A loop that adds up cotangents
-of one must not carry the sum in a loop variable (a dead token never returns from a NextIteration).
+A gradient uses such a value only where the branch ran; MaybeGet marks the place. A loop that adds up cotangents of
+such a value must not carry the sum in a loop variable (a dead token never returns from a NextIteration).
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from ..ir.structured import num_results
 from ..ir.tensor import Tensor
 from ..ir.traits import FLOW, SWITCHES, Role
 
+# Operations that are live in a running region whatever their inputs; MaybeGet is used only where its branch ran.
 _LIVE = (FLOW - SWITCHES) | {Role.MAYBE_GET, Role.PARAM, Role.WHILE}
 _KEY = "may be dead"
 
 
 def may_be_dead(tensor: Tensor) -> bool:
-    """Whether a tensor that gradients can see may be dead in an iteration in which its region runs."""
+    """True if a tensor visible to gradients may be dead in an iteration in which its region runs."""
     work = [tensor]
-    while work:
+    while work:  # a stack, since chains may be longer than Python's recursion limit
         top = work[-1]
         missing = [] if _KEY in top._derived else [t for t in _made_of(top) if _KEY not in t._derived]
         if missing:

@@ -2,7 +2,7 @@
 
 Its loop variables are the count, the cotangent of each active loop variable, and a running sum for the cotangent
 of each captured value, so that at most a window of partial gradients is alive. Sparse cotangents of a capture, and
-those of a value that may be dead, are collected in series and joined behind the loop.
+cotangents of values that may be dead, are collected in series and joined after the loop.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class WhileGradient:
     op : Operation
         The While.
     outside : Cotangents
-        Of what is around it.
+        Cotangents of the tensors around the loop.
     """
 
     def __init__(self, walk: Backward, op: Operation, outside: Cotangents) -> None:
@@ -52,15 +52,17 @@ class WhileGradient:
         self.inits: list[Tensor] = []
         self.cond: Region = new_region("gradient of the loop predicate")
         self.body: Region = new_region("gradient of the loop body")
-        self.starts: list[Tensor] = op.inputs  # of whom the loop's last cotangents are
+        self.starts: list[Tensor] = op.inputs  # the tensors that receive the loop's last cotangents
         self.attrs: dict[str, Any] = {
             "parallel_iterations": op.attrs["parallel_iterations"],
             "swap_memory": op.attrs["swap_memory"],
         }
+        # Contributions that need the finished loop: known only once `make_while` has made its outputs.
         self.finish: list[tuple[Tensor, Callable[[], Any]]] = []
 
     def build(self) -> None:
-        """Make the loop and contribute its results."""
+        """Build the loop and contribute its results."""
+        # The order of variables is fixed: the count, cotangents by variable, then sums in the order of captures.
         self._variable(self._count(), SCALAR, "count")
         for i in self.variables:
             total, output = self.totals[i], self.op.outputs[i]
@@ -93,6 +95,7 @@ class WhileGradient:
         return self.body.add_param(init.dtype, shape, f"{self.op.name}_grad/{name}")
 
     def _walk_body(self) -> Cotangents:
+        """Build the body up to its cotangents: count down, mirror the iteration, contribute, and walk backward."""
         inner = Cotangents()
         index = self.body.params[0] - constant(1, int64)
         self.body.results.append(index)
@@ -107,7 +110,7 @@ class WhileGradient:
         return inner
 
     def _mirror(self, index: Tensor) -> Tensor:
-        """Give the body what it needs of the forward iteration that it counts as `index`; return its number."""
+        """Provide the values of forward iteration `index` to the body; return the iteration's number."""
         ForwardValues(self.body, self.forward, index)
         return index
 
@@ -122,6 +125,7 @@ class WhileGradient:
             self.body.results.append(zeros_for(param) if total is None else total)
 
     def _leave_captures(self, inner: Cotangents) -> None:
+        """Route the cotangents of captures out of the body: slots apart, the others as one sum for each tensor."""
         for tensor, parts in inner.parts.items():
             if tensor.region is self.forward:
                 continue
@@ -164,6 +168,7 @@ class WhileGradient:
         self.finish.append((tensor, lambda: self._join(tensor, slices.values, indices)))
 
     def _join(self, tensor: Tensor, values: Tensor, indices: Tensor) -> IndexedSlices:
+        """Return the rows of all iterations as slices, their values and indices concatenated after the loop."""
         shape = shape_of_value(tensor)
         rows = save_series(self.gradient, values)
         places = save_series(self.gradient, indices)
@@ -175,7 +180,7 @@ class WhileGradient:
 
 
 def _read_back(total: Tensor, index: Tensor, value: Tensor) -> Tensor:
-    """Return the cotangent of `value` in one iteration: a slot of the cotangent of its series, which may be empty."""
+    """Return the cotangent of `value` in one iteration: a slot, maybe empty, of the cotangent of its series."""
     if value.dtype is series:
         return apply("SeriesReadSeries", total, index)  # type: ignore[no-any-return]
     return shaped(apply("SeriesReadOrZeros", total, index, shape_of(value), dtype=value.dtype), value)

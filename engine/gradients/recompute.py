@@ -1,9 +1,9 @@
-"""Running a part of the forward computation again, for values that were not saved.
+"""Recomputation of a part of the forward computation, for values that were not saved.
 
-A region of the rerun mirrors a forward region: what it asks for is computed again there, from what it is computed
-from. What has effects, or depends on when it runs, is not run twice: its results are saved by the forward region, as
-all values are where nothing is recomputed. So are trip counts, and with them no predicate of a loop is needed. A
-random operation is told which instance it repeats.
+A region of the rerun mirrors a forward region: tensors requested there are computed again from their sources.
+Operations with effects, or with results that depend on when they run, are not repeated: the forward region saves their
+results, as for all values where nothing is recomputed. Trip counts are saved too, so no predicate of a loop is needed.
+A random operation gets the instance that it repeats as inputs.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from ..ir.traits import Effect, Role
 from .forward_values import ForwardValues, counter, read_slot
 
 _HAND_MADE = frozenset({Role.ENTER, Role.EXIT, Role.NEXT_ITERATION, Role.LOOP_COND})
-_AGAIN = Effect.SHOWS | Effect.RANDOM  # a random operation is told which instance it repeats
+_AGAIN = Effect.SHOWS | Effect.RANDOM  # a random operation gets the instance that it repeats
 
 
 def is_kept(tensor: Tensor) -> bool:
-    """Whether a forward tensor is saved by its region and never computed again."""
+    """True if a forward tensor is saved by its region and never recomputed."""
     if not is_structured(tensor.op):
         return _is_kept(tensor.op)
     extra = _extra(tensor)
@@ -58,7 +58,7 @@ def _extra(tensor: Tensor) -> SavedOutput | None:
 
 
 def _is_told(op: Operation) -> bool:
-    """Whether a random operation already draws what another instance drew."""
+    """True if a random operation already draws the numbers of another instance."""
     return len(op.inputs) > sum(not p.many for p in op.definition.signature.inputs)
 
 
@@ -77,14 +77,14 @@ def _instance(region: Region) -> list[Tensor]:
 
 
 class Recompute(ForwardValues):
-    """Computes tensors of `forward` again in `region`.
+    """Recomputes tensors of `forward` in `region`.
 
     Parameters
     ----------
     region, forward : Region
         As for :class:`ForwardValues`.
     index : Tensor, optional
-        For a body: the forward iteration that is repeated.
+        For a body: the forward iteration to repeat.
     """
 
     def __init__(self, region: Region, forward: Region, index: Tensor | None = None) -> None:
@@ -92,6 +92,7 @@ class Recompute(ForwardValues):
         self.repeated: dict[Operation, _Branches | Rerun | None] = {}
 
     def _read(self, tensor: Tensor) -> Tensor:
+        """Return the value of a forward tensor: computed from the iteration's number, saved, or recomputed."""
         counted = self._counted(tensor)
         if counted is not None:
             return counted
@@ -106,10 +107,10 @@ class Recompute(ForwardValues):
         return self.memo[tensor]
 
     def _missing(self, last: Operation) -> list[Operation]:
-        """Return what has to be repeated before an operation, and it, in order."""
+        """Return the operations to repeat for an operation, itself included, in order."""
         found: dict[Operation, None] = {}
         work = [(last, False)]
-        while work:
+        while work:  # depth first, by a stack: each operation is pushed again as ready, below its sources
             op, ready = work.pop()
             if ready:
                 found[op] = None
@@ -121,6 +122,7 @@ class Recompute(ForwardValues):
         return op.region is self.forward and (is_structured(op) or not _is_kept(op))
 
     def _repeat(self, op: Operation) -> _Branches | Rerun | None:
+        """Repeat an operation in `region` and record its results; return the copy of a Cond or While, else None."""
         again = None
         if op.is_param:
             results: Sequence[Tensor] = [self._parameter(op.outputs[0])]
@@ -133,6 +135,7 @@ class Recompute(ForwardValues):
             results = again.results()
         else:
             results = self._copy(op).outputs
+        # A Print is not shown again: only its value is repeated. Saved values of a Cond or While follow on demand.
         self.memo.update(zip(op.outputs, results, strict=False))
         return again
 
@@ -141,9 +144,10 @@ class Recompute(ForwardValues):
         return self.region.params[1 + self.forward.place_of(param)] if counted is None else counted
 
     def _copy(self, op: Operation) -> Operation:
+        """Copy an operation; random ones get the forward instance as inputs, so that they draw the same numbers."""
         if op.role in _HAND_MADE:
             raise GraphError(
-                "a hand-made loop can not be recomputed",
+                "a hand-made loop cannot be recomputed",
                 wanted="while_loop and cond in a loop with checkpoint_every",
                 got=op.type,
                 operation=op,
@@ -156,7 +160,7 @@ class Recompute(ForwardValues):
 
 
 class _Branches:
-    """A Cond that repeats a forward one."""
+    """A Cond that repeats a forward Cond."""
 
     def __init__(self, op: Operation) -> None:
         pred = scopes.current_region().resolve(op.inputs[0])
@@ -169,11 +173,11 @@ class _Branches:
         self.op.device = op.device
 
     def results(self) -> Sequence[Tensor]:
-        """Return what stands for the results of the forward Cond."""
+        """Return the repeated results of the forward Cond."""
         return self.op.outputs[: num_results(self.op)]
 
     def extra(self, tensor: Tensor) -> Tensor:
-        """Return what stands for a value that the forward Cond saves."""
+        """Return the repeated value of a tensor saved by the forward Cond."""
         extra = _extra(tensor)
         assert extra is not None
         assert extra.value is not None
@@ -188,11 +192,11 @@ class Rerun:
     op : Operation
         The forward While.
     inits : sequence of Tensor
-        Its loop variables in iteration `first`.
+        The forward loop variables in iteration `first`.
     first, stop : Tensor
         int64 scalars: the first iteration, and the one after the last.
     attrs
-        Of the new While.
+        Attributes of the new While.
     """
 
     def __init__(self, op: Operation, inits: Sequence[Tensor], first: Tensor, stop: Tensor, attrs: Any) -> None:
@@ -212,24 +216,24 @@ class Rerun:
 
     @staticmethod
     def of_segment(op: Operation, first: Tensor, stop: Tensor) -> Rerun:
-        """Repeat a segment of a loop that saves its variables at the beginning of each."""
+        """Repeat a segment of a loop that saves its variables at the beginning of each segment."""
         kept = ("parallel_iterations", "back_prop", "swap_memory")
         inits = [_at_start(op, param, first) for param in op.regions[1].params]
         return Rerun(op, inits, first, stop, {key: op.attrs[key] for key in kept})
 
     @staticmethod
     def of_loop(op: Operation, region: Region) -> Rerun:
-        """Repeat all of a loop, in a region that repeats the one around it."""
+        """Repeat an entire loop, in a region that repeats the region around the loop."""
         attrs = {key: value for key, value in op.attrs.items() if key != "saved_outputs"}
         inits = [region.resolve(t) for t in op.inputs]
         return Rerun(op, inits, constant(0, int64), region.resolve(trip_count(op)), attrs)
 
     def results(self) -> Sequence[Tensor]:
-        """Return what stands for the results of the forward While."""
+        """Return the repeated results of the forward While."""
         return self.op.outputs[1 : num_results(self.op)]
 
     def extra(self, tensor: Tensor) -> Tensor:
-        """Return what stands for a series that the forward While saves."""
+        """Return the repeated series saved by the forward While."""
         extra = _extra(tensor)
         assert extra is not None
         assert extra.value is not None
@@ -242,16 +246,16 @@ class Rerun:
 
 
 class SegmentMirror(ForwardValues):
-    """Gives a backward loop the values of one segment: those that a rerun has, and those that are kept.
+    """Provides the values of one segment to a backward loop: recomputed values, and values saved by the forward loop.
 
     Parameters
     ----------
     region, forward : Region
         As for :class:`ForwardValues`.
     index, slot : Tensor
-        The forward iteration, and its number in the segment.
+        The forward iteration, and the number of the iteration in the segment.
     rerun : Rerun
-        Of the segment.
+        The rerun of the segment.
     """
 
     def __init__(self, region: Region, forward: Region, index: Tensor, slot: Tensor, rerun: Rerun) -> None:
@@ -266,7 +270,7 @@ class SegmentMirror(ForwardValues):
 
 
 def _at_start(op: Operation, param: Tensor, first: Tensor) -> Tensor:
-    """Return a loop variable as it is in iteration `first`, with which a segment begins."""
+    """Return a loop variable at the start of iteration `first`, the beginning of a segment."""
     counted = counter(param, first)
     if counted is not None:
         return counted
@@ -275,7 +279,7 @@ def _at_start(op: Operation, param: Tensor, first: Tensor) -> Tensor:
 
 
 def _checkpoints(op: Operation, param: Tensor) -> Tensor:
-    """Return the series of a loop variable, with a value where a segment begins."""
+    """Return the series of a loop variable, with a value at the beginning of each segment."""
     if op.attrs["checkpoint_every"] == 1:
         return save_series(op, param)
     with scopes.inside(op.regions[1]):
@@ -283,7 +287,7 @@ def _checkpoints(op: Operation, param: Tensor) -> Tensor:
 
 
 def _beginnings(op: Operation) -> Operation:
-    """Return the Cond in the body of a While that runs its second branch where a segment begins."""
+    """Return the Cond in the body of a While whose second branch runs at the beginning of a segment."""
     body = op.regions[1]
     derived = body.params[0]._derived
     if "begins" not in derived:

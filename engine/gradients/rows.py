@@ -26,11 +26,11 @@ def stacked_gradients(
     Parameters
     ----------
     element : callable
-        ``element(k)`` is element number `k`, whose sum is differentiated if it is no scalar.
+        ``element(k)`` is element number `k`; a non-scalar is summed before differentiation.
     count : Tensor of int64, scalar
     xs : sequence of Tensor or Variable
     unconnected : {'none', 'zero'}
-        What to give for an x that the elements do not depend on.
+        Result for an x that the elements do not depend on.
     name : str
     """
     cond, body = new_region("loop predicate"), new_region("loop body")
@@ -58,6 +58,6 @@ def stacked_gradients(
 
 
 def _stacked(series: Tensor, row: Tensor, x: Any) -> Tensor:
-    """Return what was saved of a row in each iteration as one tensor, which is empty after none."""
+    """Return the rows saved by all iterations as one tensor, empty without iterations."""
     like = apply("Concat", [constant([0], "int32"), shape_of_value(key_of(x))], axis=0)
     return apply("SeriesConcat", series, like, dtype=row.dtype, shape=row.shape)  # type: ignore[no-any-return]

@@ -1,8 +1,8 @@
 """The gradient of a While that saves its loop variables in every k-th iteration only.
 
-A loop over segments of k iterations, last first: it runs a segment again from the variables saved at its beginning
-(``recompute.py``), and then backwards. So the values of one segment are alive at a time, and those at the beginnings
-of all (Chen et al., 2016, "Training Deep Nets with Sublinear Memory Cost").
+A loop over segments of k iterations, last first: each iteration reruns a segment from the variables saved at its
+beginning (``recompute.py``), and then walks it backward. So only the values of one segment, and the variables at the
+beginnings of all, are alive at a time (Chen et al., 2016, "Training Deep Nets with Sublinear Memory Cost").
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ class _Segments(WhileGradient):
         return self.trips if self.every == 1 else (self.trips + (self.every - 1)) // self.every
 
     def _walk_body(self) -> Cotangents:
+        """Build the body: rerun the segment with the counted number, then its backward loop."""
         inner = Cotangents()
         number = self.body.params[0] - constant(1, int64)
         self.body.results.append(number)
@@ -55,7 +56,7 @@ class _Segments(WhileGradient):
             self._last_sum(tensor, position)
 
     def carry(self, tensor: Tensor) -> Tensor:
-        """Return the sum of the cotangents of a capture, as it is when a segment begins."""
+        """Return the sum of the cotangents of a capture at the beginning of a segment."""
         init = self._first_sum(tensor)
         self.sums.append((tensor, len(self.inits)))
         return self._variable(init, init.shape, "sum")

@@ -1,4 +1,4 @@
-"""Gradients of reading saved values: a read gives its cotangent to the slot it read."""
+"""Gradients of reading saved values: the cotangent of a read goes to the slot read."""
 
 from __future__ import annotations
 

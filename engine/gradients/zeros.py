@@ -38,7 +38,7 @@ def no_slices(like: IndexedSlices, shape: Tensor) -> IndexedSlices:
 
 
 def with_shape(cotangent: Any, tensor: Tensor) -> Any:
-    """Return a cotangent of a tensor; slices that do not know what they are slices of get its shape."""
+    """Return a cotangent of a tensor; slices without a dense shape get the shape of the tensor."""
     if isinstance(cotangent, IndexedSlices) and cotangent.dense_shape is None:
         return replace(cotangent, dense_shape=shape_of_value(tensor))
     return cotangent

@@ -65,7 +65,7 @@ class ConnectedSets:
         return list(found.values())
 
     def _levels(self) -> dict[Operation, int]:
-        """Return a level for each operation, such that no path between two of one kind and level leaves this level.
+        """Return a level for each operation; no path between two of one kind and level leaves this level.
 
         The invariant of both passes: ``level(op) >= level(source) + rise(source, op)`` for every source of every
         operation. Levels never fall along a path, and entering an operation that is no member, or a member of another

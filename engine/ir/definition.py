@@ -175,13 +175,12 @@ class OpDefinition:
         For types that return the place of the largest element of each window: the type that returns these elements.
     spreads : bool
         True if each element of the first input goes to the window element selected by the second input.
-        Whether each element of its first input goes to that element of a window which the second says.
-        Name of the Code that executes the type in a native program, for types that do not compute their result.
-        Name of the Code that does it in a native program, where that is not to compute its result.
+    instruction : str
+        Name of the Code that executes the type in a native program, for types executed other than by computing.
+    unused : str
         Warning for a result that nobody uses, in types without other effects: the problem, and the remedy.
-        Of what does nothing unless it is used, the warning where it is not: what is wrong, and what to do.
     samples : tuple of Sample
-        Inputs on which tests run it.
+        Inputs and expected results for tests.
     """
 
     type: str

@@ -301,7 +301,7 @@ class TestEffects:
             return (tg.reshape(tg.exit(entered), []) * a,)
 
         (y,) = loop(3, body, x, checkpoint_every=2)
-        with pytest.raises(tg.GraphError, match=r"hand-made loop can not be recomputed[\s\S]*operation: Enter"):
+        with pytest.raises(tg.GraphError, match=r"hand-made loop cannot be recomputed[\s\S]*operation: Enter"):
             tg.gradients(y, [x])
 
 
