@@ -1,1 +1,1 @@
-"""Layer 0: what every other package stands on, and nothing of the engine itself."""
+"""Layer 0: foundations for all other packages, without knowledge of graphs or steps."""

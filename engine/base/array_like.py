@@ -1,4 +1,4 @@
-"""What becomes an array: literals, NumPy's scalars and arrays, and those of other libraries (no silent promotion)."""
+"""Conversion to arrays: literals, NumPy's scalars and arrays, arrays of other libraries; no silent promotion."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Array = np.ndarray[Any, Any]
 
 
 class UnreadArray(ABC):
-    """An array that stands elsewhere, as in a file, until somebody copies it: into the memory that is his.
+    """An array stored outside of memory, such as in a file, until somebody copies it into memory of their own.
 
-    What a session restores may be such arrays, so that values go from a file to where variables have theirs at once.
+    Values restored by a session may be such arrays, so that they go from a file to the variables' memory directly.
 
     Attributes
     ----------
@@ -30,15 +30,15 @@ class UnreadArray(ABC):
 
     @property
     def nbytes(self) -> int:
-        """How many bytes a copy takes."""
+        """Number of bytes of a copy."""
         return prod(self.shape) * self.dtype.itemsize
 
     @abstractmethod
     def copy(self) -> Array:
-        """Read it into a new array, in whatever thread."""
+        """Read the values into a new array, in any thread."""
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        """Read it, for who takes it as an array of NumPy."""
+        """Read the values, when NumPy needs an array."""
         return self.copy().astype(self.dtype if dtype is None else dtype, copy=False)
 
 
@@ -46,8 +46,8 @@ def as_array(value: Any, dtype: DType | None = None) -> Array:
     """Convert a literal or array-like to an array by the literal rules.
 
     Python ints become int32, floats float32, bools bool, strings string; NumPy's scalars and arrays keep their dtype.
-    With `dtype` given, Python literals and NumPy's scalars take it when the kind fits (an int fits any number, a float
-    any floating or complex type) and it can hold them; arrays must have it already.
+    With `dtype`, Python literals and NumPy's scalars convert to this dtype when the kind fits (an int fits any number,
+    a float any floating or complex type) and the value is in range; arrays must have the dtype already.
     """
     kinds = _literal_kinds(value, dtype)
     if kinds is not None:
@@ -60,7 +60,7 @@ def as_array(value: Any, dtype: DType | None = None) -> Array:
 
 
 def as_fed_array(value: Any, dtype: DType) -> Array:
-    """Convert as `as_array` does; an array too takes `dtype` when its kind fits, and every value is in range."""
+    """Convert as `as_array` does; an array too takes `dtype` when its kind fits and its values are in range."""
     kinds = _literal_kinds(value, dtype)
     if kinds is not None:
         return _of_literal(value, kinds, dtype)
@@ -81,7 +81,7 @@ def as_fed_array(value: Any, dtype: DType) -> Array:
 
 
 def as_asked_array(value: Any, dtype: DType) -> Array:
-    """Convert to the dtype that a user has asked for by name: as `as_fed_array`, and where no value changes.
+    """Convert to a dtype that a user requested by name: as `as_fed_array`, and also wherever no value changes.
 
     Booleans become numbers, and whole numbers of a floating dtype integers.
     """
@@ -95,6 +95,8 @@ def as_asked_array(value: Any, dtype: DType) -> Array:
 
 
 def _whole(array: Array, dtype: DType) -> Array:
+    """Return whole numbers of a floating dtype as int64; DtypeError for fractions, infinities and larger numbers."""
+    # float64 represents every value of the narrower floating dtypes, so the comparison with floor is exact.
     wide = array.astype(np.float64)
     if not (np.isfinite(wide) & (np.floor(wide) == wide) & (np.abs(wide) < 2.0**63)).all():
         raise DtypeError(
@@ -110,6 +112,7 @@ _CONVERT = "convert it with numpy.asarray(value, '{}')"
 
 
 def _require_range(array: Array, dtype: DType) -> None:
+    """Refuse an array with a value outside the range of an integer dtype."""
     limits = np.iinfo(dtype.numpy)
     for value in (int(array.min()), int(array.max())):
         if not limits.min <= value <= limits.max:
@@ -122,13 +125,14 @@ def _require_range(array: Array, dtype: DType) -> None:
 
 
 def _as_numpy(value: Any) -> Array:
+    """Return an array-like as a NumPy array, imported by DLPack where possible; DtypeError for other objects."""
     imported = hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray)
     array = _imported(value) if imported else np.asarray(value)
     if array.dtype != object:
         return array
     if array.ndim == 0 and not isinstance(value, np.ndarray):
         raise DtypeError(
-            "this can not become a tensor",
+            "this cannot become a tensor",
             wanted="numbers, strings, or an array of them",
             got=repr(value),
             hint="give a list, a NumPy array, or a tensor"
@@ -140,7 +144,7 @@ def _as_numpy(value: Any) -> Array:
 
 
 def _imported(value: Any) -> Array:
-    """Return an array of another library by DLPack; by way of ``__array__`` where it has no word for the dtype."""
+    """Return an array of another library by DLPack, or by ``__array__`` where DLPack does not know the dtype."""
     try:
         return np.from_dlpack(value)
     except (RuntimeError, BufferError, TypeError, ValueError) as error:
@@ -149,7 +153,7 @@ def _imported(value: Any) -> Array:
         except (RuntimeError, TypeError, ValueError):
             kind = f"{type(value).__module__}.{type(value).__qualname__}"
             raise DtypeError(
-                f"this array can not be read: {error}",
+                f"this array cannot be read: {error}",
                 wanted="an array of NumPy, or what DLPack or __array__ gives one for",
                 got=f"{kind} of {getattr(value, 'dtype', 'no dtype')}",
                 hint="of a tensor of PyTorch, give tensor.detach().cpu(), and .float() if it is bfloat16",
@@ -170,6 +174,7 @@ def _of_objects(array: Array) -> Array:
 
 
 def _of_literal(value: Any, kinds: set[str], dtype: DType | None) -> Array:
+    """Return a literal as an array of `dtype`, or of its widest kind; DtypeError if a value does not fit."""
     if "s" in kinds and len(kinds) > 1:
         raise DtypeError("a literal holds strings and other values", got=repr(value), hint="use one kind of value")
     kind = max(kinds, key="?ifcs".index) if kinds else "f"
@@ -187,7 +192,7 @@ def _of_literal(value: Any, kinds: set[str], dtype: DType | None) -> Array:
             return np.array(_without_scalars(value), dtype.numpy)
     except (OverflowError, FloatingPointError, ValueError, TypeError) as error:
         raise DtypeError(
-            f"this literal can not be converted: {error}",
+            f"this literal cannot be converted: {error}",
             wanted=dtype,
             got=repr(value),
             hint="give it a dtype that can hold it, and every element the same shape",
@@ -195,14 +200,14 @@ def _of_literal(value: Any, kinds: set[str], dtype: DType | None) -> Array:
 
 
 def _without_scalars(value: Any) -> Any:
-    """Return a literal with Python's numbers for NumPy's scalars, which wrap around where they are out of range."""
+    """Return a literal with NumPy's scalars as Python's numbers, because the former wrap around out of range."""
     if isinstance(value, (list, tuple)):
         return [_without_scalars(each) for each in value]
     return value.item() if isinstance(value, np.generic) else value
 
 
 def _literal_kinds(value: Any, dtype: DType | None) -> set[str] | None:
-    """Return the kinds of the numbers in a literal that takes `dtype`; None for what has a dtype of its own."""
+    """Return the kinds of the numbers in a literal that takes `dtype`; None for values with a dtype of their own."""
     if hasattr(value, "__dlpack__") or (dtype is None and isinstance(value, np.generic)):
         return None
     kinds = _kinds(value, scalars=dtype is not None)
@@ -213,7 +218,7 @@ _PYTHON = ((bool, "?"), (int, "i"), (float, "f"), (complex, "c"), ((str, bytes),
 
 
 def _kinds(value: Any, scalars: bool) -> set[str]:
-    """Return the kinds of what nested lists hold: "a" for arrays, and for NumPy's scalars unless these count too."""
+    """Return the kinds of the values in nested lists: "a" for arrays, and for NumPy's scalars unless `scalars`."""
     if isinstance(value, (list, tuple)):
         return set().union(*(_kinds(v, scalars) for v in value)) if value else set()
     for types, kind in _PYTHON:  # NumPy's float64 is a float of Python too
@@ -229,6 +234,7 @@ def _kind(dtype: DType) -> str:
 
 
 def _fits(kind: str, dtype: DType) -> bool:
+    """True if a literal of a kind may take a dtype."""
     fits = {
         "?": dtype is bool_,
         "i": dtype.is_numeric,

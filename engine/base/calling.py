@@ -1,4 +1,4 @@
-"""Calling a user's function while a graph is built: what is wrong with the function itself is told as such."""
+"""Calls of a user's function while a graph is built, with errors for unsuitable functions."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from .errors import GraphError
 
 
 def call(function: Any, arguments: Sequence[Any], what: str, named: Mapping[str, Any] | None = None) -> Any:
-    """Return what a function of the user gives for some arguments.
+    """Call a function of the user and return its result.
 
     Parameters
     ----------
     function : callable
-        Anything else is refused, as are functions that are ``async def`` or yield.
+        Functions that are ``async def`` or yield are refused, and so are other objects.
     arguments : sequence
     what : str
-        What the function is, as "the body of while_loop".
+        Description of the function, such as "the body of while_loop".
     named : mapping, optional
         Arguments by name.
 
     Raises
     ------
     GraphError
-        If it is no function, does not take these arguments, or gives what has to be awaited or iterated over. What the
-        function itself raises comes through as it is.
+        If the object is no function, does not take these arguments, or returns an awaitable or a generator. Errors
+        raised by the function itself propagate unchanged.
     """
     if not callable(function):
         raise GraphError(
@@ -40,7 +40,7 @@ def call(function: Any, arguments: Sequence[Any], what: str, named: Mapping[str,
     try:
         result = function(*arguments, **(named or {}))
     except TypeError as error:
-        # One that was raised by the call itself has no frame below this one.
+        # A TypeError raised by the call itself has no frame below this one.
         if error.__traceback__ is None or error.__traceback__.tb_next or takes(function, arguments, named):
             raise
         raise GraphError(
@@ -51,13 +51,13 @@ def call(function: Any, arguments: Sequence[Any], what: str, named: Mapping[str,
         ) from error
     if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
         if hasattr(result, "close"):
-            result.close()  # so that nobody is told that it was never awaited
+            result.close()  # prevents the warning that the coroutine was never awaited
         raise _not_plain(function, what)
     return result
 
 
 def takes(function: Callable[..., Any], arguments: Sequence[Any], named: Mapping[str, Any] | None = None) -> bool:
-    """Whether a function takes arguments; true where Python can not tell."""
+    """True if a function takes the arguments, or if Python cannot tell."""
     try:
         signature = inspect.signature(function, follow_wrapped=False)
     except (TypeError, ValueError):
@@ -84,7 +84,7 @@ def _wanted(arguments: Sequence[Any]) -> str:
 
 
 def _like(arguments: Sequence[Any]) -> str:
-    """Return how such a function begins: ``lambda a, b: ...``."""
+    """Return the beginning of a function with such parameters: ``lambda a, b: ...``."""
     names = ", ".join("abcdefgh"[: len(arguments)]) if len(arguments) <= 8 else "*values"
     return f"lambda {names}: ..." if names else "lambda: ..."
 

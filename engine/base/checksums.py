@@ -1,15 +1,15 @@
-"""Checksums of bytes: CRC-32C (Castagnoli, RFC 3720), by the processor's own instructions where it has some."""
+"""Checksums of bytes: CRC-32C (Castagnoli, RFC 3720), by processor instructions where available."""
 
 from __future__ import annotations
 
 import google_crc32c
 import numpy as np
 
-_PIECE = 1 << 20  # bytes; other threads of Python wait while a piece is added up
+_PIECE = 1 << 20  # bytes per call; the library holds the interpreter lock, so other threads wait meanwhile
 
 
 def crc32c(data: bytes | bytearray | memoryview, start: int = 0) -> int:
-    """Return the CRC-32C of some bytes, or, with that of what is in front of them as `start`, of both.
+    """Return the CRC-32C of some bytes, or, with the checksum of the bytes before them as `start`, of both.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ def crc32c(data: bytes | bytearray | memoryview, start: int = 0) -> int:
     """
     if type(data) is bytes and len(data) <= _PIECE:
         return int(google_crc32c.extend(start, data))
-    # The library refuses memory that may be released, as that of a memoryview, but takes that of an array.
+    # The library refuses memory that may be released, such as that of a memoryview, but accepts that of an array.
     view = np.frombuffer(data, np.uint8)
     for begin in range(0, len(view), _PIECE):
         start = google_crc32c.extend(start, view[begin : begin + _PIECE])

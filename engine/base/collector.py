@@ -1,4 +1,4 @@
-"""The garbage collector, paused while much is made that stays."""
+"""Pauses of the garbage collector while many lasting objects are made."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from threading import Lock
 from .forks import when_forked
 
 _lock = Lock()
-_pauses = 0  # under way, in all threads
+_pauses = 0  # open pauses, in all threads
 _was_enabled = False
 
 
@@ -18,8 +18,8 @@ _was_enabled = False
 def paused() -> Iterator[None]:
     """Pause automatic collections.
 
-    A compilation makes many objects that refer to each other; looking through all that there are again and again took
-    half of its time. Pauses may overlap in several threads; a collector that was disabled stays so.
+    A compilation makes many objects that refer to each other; repeated collections of all objects took half of its
+    time. Pauses may overlap in several threads; a collector that was disabled before stays disabled.
     """
     global _pauses, _was_enabled
     with _lock:
@@ -31,7 +31,7 @@ def paused() -> Iterator[None]:
         yield
     finally:
         with _lock:
-            _pauses = max(0, _pauses - 1)  # a child that was forked inside has none any longer
+            _pauses = max(0, _pauses - 1)  # a child forked inside a pause has reset the count
             if _pauses == 0 and _was_enabled:
                 gc.enable()
 

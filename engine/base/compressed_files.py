@@ -1,4 +1,4 @@
-"""Files that are compressed as a whole, by gzip or zlib, or not at all."""
+"""Files compressed as a whole, by gzip or zlib, and plain files."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any, BinaryIO
 from .errors import GraphError
 
 COMPRESSIONS = ("auto", "gzip", "zlib", "")
-_PIECE = 1 << 16  # bytes that are read at once
+_PIECE = 1 << 16  # bytes read at once
 
 
 def check_compression(compression: Any) -> str:
-    """Return the compression that a word names, in any case, as TensorFlow writes "GZIP"; None is no compression.
+    """Return a compression in lower case, where TensorFlow writes "GZIP"; None stands for no compression.
 
     Raises
     ------
@@ -40,7 +40,7 @@ def _chosen(path: str, compression: str) -> str:
 
 
 def open_for_reading(path: str, compression: str = "auto") -> BinaryIO:
-    """Open a file whose content is read.
+    """Open a file for reading its decompressed content.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def open_for_reading(path: str, compression: str = "auto") -> BinaryIO:
 
 
 def open_for_writing(path: str, compression: str = "auto") -> BinaryIO:
-    """Open a file whose content is written, in the place of one that is there.
+    """Open a file for writing content to be compressed, replacing an existing file.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def open_for_writing(path: str, compression: str = "auto") -> BinaryIO:
 
 
 class _ZlibReader(io.RawIOBase):
-    """The content of zlib streams, one after the other. To go back in it reads the file from its beginning again."""
+    """The content of consecutive zlib streams. Seeking backward reads the file from its beginning again."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -81,7 +81,7 @@ class _ZlibReader(io.RawIOBase):
     def _restart(self) -> None:
         self._file.seek(0)
         self._stream: Any = None
-        self._at = 0  # bytes of the content that were handed on
+        self._at = 0  # bytes of the content delivered so far
 
     def readable(self) -> bool:
         return True
@@ -110,7 +110,7 @@ class _ZlibReader(io.RawIOBase):
             if data:
                 return data
             if not piece and not self._stream.eof:
-                raise EOFError("the file ends before what is compressed by zlib does")
+                raise EOFError("the file ends before its zlib stream does")
         return b""
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:

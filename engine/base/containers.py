@@ -1,4 +1,4 @@
-"""Kinds of containers that nested structures consist of: Python's own, dataclasses, and those that users register.
+"""Kinds of containers in nested structures: Python's own, dataclasses, and classes registered by users.
 
 Registered containers live in optree's registry, in the namespace "tagloom" or the global one. optree is imported by
 `register` alone; where nobody has imported it, nothing can be registered. See docs/design/0049-structures.md.
@@ -27,13 +27,13 @@ class Kind(Protocol):
         """Return the children in order."""
 
     def labels(self, structure: Any) -> list[str]:
-        """Return what each child's path has in front of its own, like ``[0]`` or ``.x``."""
+        """Return the prefix of each child's path, like ``[0]`` or ``.x``."""
 
     def open(self, structure: Any) -> tuple[list[Any], Rebuild]:
-        """Return the children, and a function that makes an equal container of other children."""
+        """Return the children, and a function that makes an equal container of new children."""
 
     def metadata(self, structure: Any) -> Any:
-        """Return all that makes the container but its children: keys, names of fields, or what was registered."""
+        """Return all data of the container except its children: keys, names of fields, or registered metadata."""
 
     def difference(self, left: Any, right: Any) -> str | None:
         """Describe how two containers of one type differ apart from their children's values, or return None."""
@@ -51,11 +51,11 @@ class Sequences:
         return [f"[{i}]" for i in range(len(structure))]
 
     def open(self, structure: Any) -> tuple[list[Any], Rebuild]:
-        """Return the elements, and the type as the function that packs others."""
+        """Return the elements, and the type as the function that packs new elements."""
         return list(structure), type(structure)
 
     def metadata(self, structure: Any) -> Any:
-        """Return None: a sequence holds its elements alone."""
+        """Return None: a sequence has no data besides its elements."""
         return None
 
     def difference(self, left: Any, right: Any) -> str | None:
@@ -75,11 +75,11 @@ class NamedTuples(Sequences):
     """Named tuples, whose constructor takes a value for each field."""
 
     def labels(self, structure: Any) -> list[str]:
-        """Return the names of the fields behind a dot."""
+        """Return the names of the fields after a dot."""
         return [f".{name}" for name in structure._fields]
 
     def open(self, structure: Any) -> tuple[list[Any], Rebuild]:
-        """Return the fields, and a function that calls the constructor with others."""
+        """Return the fields, and a function that calls the constructor with new values."""
         return list(structure), partial(_call, type(structure))
 
 
@@ -111,28 +111,28 @@ class Dicts:
 
 
 class Dataclasses:
-    """Dataclasses; a field that is None, and is so by default, holds nothing."""
+    """Dataclasses; a field with value None and default None is omitted."""
 
     def children(self, structure: Any) -> list[Any]:
-        """Return the values of the fields that hold something."""
+        """Return the values of the fields not omitted."""
         return [getattr(structure, field.name) for field in _held(structure)]
 
     def labels(self, structure: Any) -> list[str]:
-        """Return the names of the fields behind a dot."""
+        """Return the names of the fields after a dot."""
         return [f".{field.name}" for field in _held(structure)]
 
     def open(self, structure: Any) -> tuple[list[Any], Rebuild]:
-        """Return the fields, and a function that replaces them, or the class's own one."""
+        """Return the fields, and a function that replaces them, or the class's own function."""
         own = getattr(structure, "_with_leaves", None)
         rebuild = partial(_with_fields, copy(structure), _held(structure)) if own is None else partial(_call, own)
         return self.children(structure), rebuild
 
     def metadata(self, structure: Any) -> Any:
-        """Return the names of the fields that hold something."""
+        """Return the names of the fields not omitted."""
         return tuple(field.name for field in _held(structure))
 
     def difference(self, left: Any, right: Any) -> str | None:
-        """Compare which fields hold something."""
+        """Compare the omitted fields."""
         ours, theirs = self.metadata(left), self.metadata(right)
         if ours == theirs or len(ours) != len(theirs):
             return None
@@ -140,12 +140,12 @@ class Dataclasses:
 
 
 class Registered:
-    """Containers of a class that is registered with optree.
+    """Containers of a class registered with optree.
 
     Parameters
     ----------
     entry : PyTreeNodeRegistryEntry
-        The functions that were registered with the class.
+        The functions registered with the class.
     """
 
     def __init__(self, entry: Any) -> None:
@@ -157,21 +157,21 @@ class Registered:
         return _name_of(self._entry.type)
 
     def children(self, structure: Any) -> list[Any]:
-        """Return the children that the registered function gives."""
+        """Return the children, as the registered function lists them."""
         return self._flatten(structure)[0]
 
     def labels(self, structure: Any) -> list[str]:
-        """Return the entries that the registered function names its children by, or numbers."""
+        """Return the registered function's names of its children, or numbers."""
         children, _, entries = self._flatten(structure)
         return [self._label(entry) for entry in (range(len(children)) if entries is None else entries)]
 
     def open(self, structure: Any) -> tuple[list[Any], Rebuild]:
-        """Return the children, and the registered function that makes a container of others."""
+        """Return the children, and the registered function that makes a container of new children."""
         children, metadata, _ = self._flatten(structure)
         return children, partial(self._entry.unflatten_func, metadata)
 
     def metadata(self, structure: Any) -> Any:
-        """Return the metadata that the registered function gives."""
+        """Return the metadata returned by the registered function."""
         return self._flatten(structure)[1]
 
     def difference(self, left: Any, right: Any) -> str | None:
@@ -190,7 +190,7 @@ class Registered:
         return f"has metadata {ours!r} on one side and {theirs!r} on the other"
 
     def _flatten(self, structure: Any) -> tuple[list[Any], Any, list[Any] | None]:
-        """Return children, metadata, and their entries if there are any."""
+        """Return children, metadata, and the children's entries or None."""
         found = self._entry.flatten_func(structure)
         if not isinstance(found, tuple) or len(found) not in (2, 3):
             raise self._refuse(repr(found))
@@ -208,7 +208,7 @@ class Registered:
         )
 
     def _label(self, entry: Any) -> str:
-        """Return a child's part of a path: as the class wants it, or an attribute for a name, brackets for others."""
+        """Return a child's part of a path: by the class's own type, or an attribute for a name, brackets for others."""
         optree, found = sys.modules["optree"], self._entry
         made = found.path_entry_type(entry, found.type, found.kind)
         if not isinstance(made, optree.FlattenedEntry):
@@ -236,16 +236,17 @@ def _with_values(pattern: dict[Any, Any], values: list[Any]) -> dict[Any, Any]:
 
 
 def _held(structure: Any) -> list[Any]:
-    """Return the fields of a dataclass that hold something."""
+    """Return the fields of a dataclass that are not omitted."""
     fields = dataclasses.fields(structure)
     return [f for f in fields if f.default is not None or getattr(structure, f.name) is not None]
 
 
 def _with_fields(structure: Any, fields: list[Any], values: list[Any]) -> Any:
+    """Return a dataclass with some fields replaced; GraphError for a field that its constructor does not take."""
     for field in fields:
         if not field.init:
             raise GraphError(
-                f"field {field.name} of {type(structure).__name__} can not be given another value",
+                f"field {field.name} of {type(structure).__name__} cannot be given another value",
                 wanted="a dataclass whose constructor takes every field",
                 got="a field with init=False",
                 hint="let the constructor take it, or compute it in a property",
@@ -260,8 +261,8 @@ _SEQUENCES, _DEQUES, _NAMED_TUPLES, _DICTS, _DATACLASSES = (
     Dicts(),
     Dataclasses(),
 )
-# Kinds of classes that nobody registers: None is a leaf's. Users' classes are not kept: they may be registered later,
-# and a class made in a function should go with it.
+# Kinds by class, None for leaves. Users' classes are not cached: they may be registered later, and a class made in a
+# function should be freed with that function.
 _KINDS: dict[type, Kind | None] = {
     list: _SEQUENCES,
     tuple: _SEQUENCES,
@@ -269,13 +270,13 @@ _KINDS: dict[type, Kind | None] = {
     deque: _DEQUES,
     **dict.fromkeys((type(None), bool, int, float, complex, str, bytes, type(...)), None),
 }
-_OWN = frozenset({__name__.partition(".")[0], "numpy", "ml_dtypes"})  # packages whose classes are kept
+_OWN = frozenset({__name__.partition(".")[0], "numpy", "ml_dtypes"})  # packages whose classes are cached
 _BUILT_IN = frozenset(_KINDS)
 _UNKNOWN: Any = object()
 
 
 def kind_of(cls: type) -> Kind | None:
-    """Return the kind of container that a class is, or None if its instances are leaves."""
+    """Return the kind of container of a class, or None if its instances are leaves."""
     kind = _KINDS.get(cls, _UNKNOWN)
     if kind is not _UNKNOWN:
         return kind  # type: ignore[no-any-return]
@@ -286,7 +287,7 @@ def kind_of(cls: type) -> Kind | None:
 
 
 def _registered(cls: type) -> Registered | None:
-    """Return the kind of a class that is registered with optree, by whatever library."""
+    """Return the kind of a class registered with optree, by any library."""
     registry = getattr(sys.modules.get("optree"), "register_pytree_node", None)
     if registry is None:
         return None
@@ -299,12 +300,12 @@ def _name_of(cls: type) -> str:
 
 
 def find_registered(name: str) -> Callable[[Any, list[Any]], Any]:
-    """Return the function that makes a registered container of metadata and children.
+    """Return the function that makes a registered container from metadata and children.
 
     Parameters
     ----------
     name : str
-        Module and qualified name of the class, from a file: nothing is imported for it.
+        Module and qualified name of the class, from a file: no module is imported for it.
 
     Raises
     ------
@@ -320,6 +321,7 @@ def find_registered(name: str) -> Callable[[Any, list[Any]], Any]:
 
 
 def _unregistered(cls: Any) -> Kind | None:
+    """Return the kind of a class by its bases, or by being a dataclass; None for leaves."""
     if issubclass(cls, tuple):
         return _NAMED_TUPLES if hasattr(cls, "_fields") else _SEQUENCES
     if issubclass(cls, list):
@@ -334,7 +336,7 @@ def _unregistered(cls: Any) -> Kind | None:
 
 
 def _is_own(cls: type) -> bool:
-    """Return True for classes that have a kind for good: of Python's containers, NumPy and this package."""
+    """Return True for classes with a permanent kind: Python's containers, NumPy's and this package's classes."""
     home = sys.modules.get(cls.__module__)
     return cls in _BUILT_IN or (cls.__module__.partition(".")[0] in _OWN and getattr(home, cls.__name__, None) is cls)
 
@@ -346,11 +348,11 @@ def register(
     *,
     path_entry_type: type | None = None,
 ) -> Any:
-    """Let instances of a class be containers in structures: of loop variables, branches, arguments, fetches.
+    """Make instances of a class containers in structures: of loop variables, branches, arguments, fetches.
 
     The class is registered with optree in the namespace "tagloom", so ``optree.tree_map(f, x, namespace="tagloom")``
-    goes into its instances too. Classes that other libraries register with optree globally need no registration here,
-    and a registration comes before the rules for dataclasses, named tuples and classes derived from dict or list.
+    also descends into its instances. Classes registered with optree globally need no registration here, and a
+    registration takes precedence over the rules for dataclasses, named tuples and classes derived from dict or list.
 
     Parameters
     ----------
@@ -359,13 +361,13 @@ def register(
         ``__tree_unflatten__(cls, metadata, children)``.
     flatten : callable, optional
         Takes an instance; returns ``(children, metadata)`` or ``(children, metadata, entries)``. The metadata is all
-        that is no child: two structures are the same if theirs is equal. Entries name the children in errors: names of
-        attributes, or keys.
+        data besides the children: two structures are the same if their metadata is equal. Entries name the children in
+        errors: names of attributes, or keys.
     unflatten : callable, optional
-        Takes metadata and children; returns an instance. The children may be anything: tensors, arrays, dtypes,
-        shapes, None. So it should not check them.
+        Takes metadata and children; returns an instance. The function should not check the children, which may be
+        any values: tensors, arrays, dtypes, shapes, None.
     path_entry_type : type, optional
-        Of ``optree.PyTreeEntry``: how entries become a path, for optree's accessors and errors here.
+        A subclass of ``optree.PyTreeEntry``: path entries for optree's accessors and for errors here.
 
     Returns
     -------
@@ -375,7 +377,7 @@ def register(
     Raises
     ------
     GraphError
-        If it is no class, is registered already, is one of Python's, NumPy's or tagloom's own, or has no functions.
+        If `cls` is no class, is registered already, belongs to Python, NumPy or tagloom, or has no functions.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Parts of states that are made when they are written, not when they are taken."""
+"""Parts of states that are built when they are written, not when the state is captured."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Deferred:
-    """A part of a state that is not made yet, of what nobody changes: thousands of elements, say.
+    """A part of a state, not built yet, of data that stays unchanged, such as thousands of elements.
 
     Parameters
     ----------
@@ -22,7 +22,7 @@ class Deferred:
 
 
 def made(state: Any) -> Any:
-    """Return a state whose deferred parts are made.
+    """Return a state with its deferred parts built.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Names of devices, in TensorFlow's form: ``/job:worker/task:0/device:CPU:1``, or any part of it."""
+"""Device names in TensorFlow's form: ``/job:worker/task:0/device:CPU:1``, or any part."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HINT = "write '/job:worker/task:0/device:CPU:1', any part of that, or short '/c
 
 @dataclass(frozen=True, slots=True)
 class DeviceSpec:
-    """A device, or a partial constraint on one: what is None may be anything.
+    """A device, or a partial constraint on a device: a field that is None is unconstrained.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class DeviceSpec:
         return "".join(parts)
 
     def allows(self, device: DeviceSpec) -> bool:
-        """Whether a device is one of those that this stands for; a device that says no replica is of replica 0."""
+        """True if a device satisfies the constraint; a device without a replica counts as replica 0."""
         return (
             self.job in (None, device.job)
             and self.replica in (None, device.replica or 0)
@@ -58,16 +58,16 @@ class DeviceSpec:
         )
 
     def within(self, outer: DeviceSpec) -> DeviceSpec:
-        """Return this with what it leaves open taken from an outer scope.
+        """Return the constraint with its open fields taken from an outer scope.
 
-        An index is one of a type: with another type than the outer one it is not taken over.
+        An index belongs to a type: if the type differs from the outer type, the outer index is not taken.
         """
         if self.type not in (None, outer.type):
             outer = replace(outer, index=None)
         return DeviceSpec(**{f.name: _first(getattr(self, f.name), getattr(outer, f.name)) for f in fields(self)})
 
     def both(self, other: DeviceSpec) -> DeviceSpec | None:
-        """Return the constraint that both are, None if they contradict each other."""
+        """Return the conjunction of two constraints, None if they contradict each other."""
         pairs = [(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)]
         if any(a is not None and b is not None and a != b for a, b in pairs):
             return None
@@ -80,13 +80,13 @@ def _first(a: Any, b: Any) -> Any:
 
 @lru_cache(maxsize=4096)
 def parse_device(name: str) -> DeviceSpec:
-    """Read the name of a device, or a part of one.
+    """Parse a device name or a part of a name.
 
     Parameters
     ----------
     name : str
         Parts begin with ``/``: job, replica, task, and a type with an index as ``device:CPU:1`` or ``cpu:1``.
-        ``*`` leaves a number or a type open, as leaving the part out does. Upper and lower case are the same in types.
+        ``*`` leaves a number or a type open, as omitting the part does. Types are case-insensitive.
 
     Returns
     -------
@@ -95,7 +95,7 @@ def parse_device(name: str) -> DeviceSpec:
     Raises
     ------
     GraphError
-        If it is no such name, or says a thing twice.
+        If the text is no device name, or names a part twice.
     """
     found: dict[str, str | int] = {}
     for part in filter(None, name.split("/")):
@@ -109,7 +109,7 @@ def parse_device(name: str) -> DeviceSpec:
 
 @lru_cache(maxsize=4096)
 def merge_devices(inner: str, outer: str) -> str:
-    """Return the name of what an inner scope asks for, with what it leaves open taken from an outer one.
+    """Return an inner scope's device name, with open parts taken from an outer scope's name.
 
     Examples
     --------
@@ -120,6 +120,7 @@ def merge_devices(inner: str, outer: str) -> str:
 
 
 def _read(part: str, name: str) -> dict[str, str | int]:
+    """Return the fields in one part of a device name; GraphError for a malformed part."""
     key, *values = part.split(":")
     if key == "job" and len(values) == 1 and values[0]:
         return {"job": values[0]}

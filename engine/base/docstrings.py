@@ -1,4 +1,4 @@
-"""Docstrings of functions that are alike: each says what is its own, and its family adds what all have in common."""
+"""Completion of docstrings: a family of similar functions adds the sections that its functions share."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _SECTIONS = ("Parameters", "Returns", "Raises", "Examples")
 
 @dataclass(frozen=True)
 class Family:
-    """What the docstrings of a family of functions have in common, in NumPy's style.
+    """Shared sections of the docstrings of a family of functions, in NumPy's style.
 
     Attributes
     ----------
     parameters : mapping of str to str
-        By names, as "x" or "x, y", what stands behind the colon: a type, and in lines of their own what it means.
-        Functions that do not have them are left as they are; of names that come in several, the first holds.
+        By name, such as "x" or "x, y", the text after the colon: a type, and on further lines a description.
+        Functions without such a parameter stay unchanged; if several entries contain a name, the first applies.
     returns : str
-        The section; empty where there is none, of classes.
+        The section; empty for classes.
     raises : mapping of str to str
-        When each error is raised.
+        The condition of each error.
     """
 
     parameters: Mapping[str, str]
@@ -33,12 +33,12 @@ class Family:
     raises: Mapping[str, str]
 
     def complete(self, function: F) -> F:
-        """Add to a docstring the parameters, the result and the errors that it says nothing of.
+        """Add the parameters, the result and the errors that a docstring does not describe.
 
         Parameters
         ----------
         function : callable
-            A function or a class. Its docstring may have any of the sections; parameters come to stand in the order of
+            A function or a class. Its docstring may have any of the sections; parameters are sorted in the order of
             the signature.
 
         Returns
@@ -68,13 +68,13 @@ class Family:
 
 
 def _sections(text: str) -> tuple[str, dict[str, str]]:
-    """Return what stands before the sections of a docstring, and these by their names."""
+    """Return the text before the sections of a docstring, and the sections by name."""
     summary, *parts = re.split(rf"^({'|'.join(_SECTIONS)})\n-+\n", text, flags=re.M)
     return summary.strip(), {name: body.strip("\n") for name, body in zip(parts[::2], parts[1::2], strict=True)}
 
 
 def _entries(section: str) -> dict[str, str]:
-    """Return the entries of a section by what stands before the colon, each with the lines that are set in."""
+    """Return the entries of a section by the text before the colon, each with its indented lines."""
     found = re.findall(r"^\S.*(?:\n(?:[ ]+.*)?)*", section, re.M)
     return {entry.partition("\n")[0].partition(" : ")[0]: entry.rstrip() for entry in found}
 

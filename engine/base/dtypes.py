@@ -33,47 +33,47 @@ class DType:
 
     @property
     def is_floating(self) -> bool:
-        """Whether this is a real floating-point type."""
+        """True for a real floating-point type."""
         return self.name in _FLOATING
 
     @property
     def is_complex(self) -> bool:
-        """Whether this is a complex type."""
+        """True for a complex type."""
         return self.name.startswith("complex")
 
     @property
     def is_integer(self) -> bool:
-        """Whether this is a signed or unsigned integer type."""
+        """True for a signed or unsigned integer type."""
         return self.name.startswith(("int", "uint"))
 
     @property
     def is_differentiable(self) -> bool:
-        """Whether gradients flow through values of this type."""
+        """True if gradients flow through values of this type."""
         return self.is_floating or self.is_complex
 
     @property
     def is_numeric(self) -> bool:
-        """Whether arithmetic is defined on it."""
+        """True if arithmetic is defined on the type."""
         return self.is_differentiable or self.is_integer
 
     @property
     def is_value(self) -> bool:
-        """Whether its tensors hold NumPy elements."""
+        """True if tensors of the type hold NumPy elements."""
         return self.numpy is not None
 
     @property
     def as_numpy_dtype(self) -> Any:
-        """NumPy's scalar type of its elements, as TensorFlow calls it; `numpy` is the dtype."""
+        """NumPy's scalar type of the elements, under TensorFlow's name; `numpy` is the dtype."""
         return None if self.numpy is None else self.numpy.type
 
     @property
     def min(self) -> int | float:
-        """Its smallest finite value."""
+        """Smallest finite value."""
         return self._limit("min")
 
     @property
     def max(self) -> int | float:
-        """Its largest finite value."""
+        """Largest finite value."""
         return self._limit("max")
 
     def _limit(self, which: str) -> int | float:
@@ -161,19 +161,19 @@ REAL = FLOATING + INTEGER
 NUMERIC = DIFFERENTIABLE + INTEGER
 INDEX = (int32, int64)
 VALUES = tuple(d for d in ALL if d.is_value)
-ON_GPU = tuple(d for d in VALUES if d.name not in ("string", "bfloat16"))  # what CuPy's functions know
+ON_GPU = tuple(d for d in VALUES if d.name not in ("string", "bfloat16"))  # dtypes that CuPy's functions support
 
 _BY_NAME = {d.name: d for d in ALL}
 _BY_NUMPY = {d.numpy: d for d in ALL if d.numpy is not None}
 
 
 def accumulator_dtype(dtype: DType) -> DType:
-    """Return the floating dtype that values of a floating dtype are added up and updated in: at least float32."""
+    """Return the dtype for accumulating and updating values of a floating dtype: at least float32."""
     return float32 if dtype in (float16, bfloat16) else dtype
 
 
 def as_dtype(value: Any) -> DType:
-    """Return the DType that `value` names: a DType, its name, a NumPy dtype or scalar type, or bool/int/float.
+    """Return the DType named by `value`: a DType, its name, a NumPy dtype or scalar type, or bool/int/float.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """The errors of tagloom.
 
-Every message says what happened, what was wanted and what came, which operation and which line of the
-user's program it concerns, and one thing to try. The parts are fields; the text is built from them.
+Every message states the problem, the expected and the actual value, the operation and the line of the user's program
+concerned, and one thing to try. The parts are fields; the text is built from them.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ class TagloomError(Exception):
     Parameters
     ----------
     what : str
-        What happened, in one sentence.
+        The problem, in one sentence.
     wanted, got : object, optional
-        The expectation and what came instead.
+        The expected and the actual value.
     operation : object, optional
         The operation concerned (its ``name`` and ``type`` are shown), or a plain name.
     source : Source, optional
@@ -59,7 +59,7 @@ class TagloomError(Exception):
         ]
 
     def _where(self) -> str:
-        """Return what the line did that the error names: it built the operation concerned, or called what failed."""
+        """Return the label of the source line: where the operation was built, or where the failing call was made."""
         return "built at" if self.source == getattr(self.operation, "source", None) else "called at"
 
     def __str__(self) -> str:
@@ -74,7 +74,7 @@ def _describe(operation: Any) -> str | None:
 
 
 class GraphError(TagloomError):
-    """The graph can not be built or compiled as asked."""
+    """The graph cannot be built or compiled as asked."""
 
 
 class ShapeError(GraphError, ValueError):
@@ -90,7 +90,7 @@ class BranchMismatchError(GraphError):
 
 
 class LoopVariableError(GraphError):
-    """A loop body returns variables that do not fit those it was given."""
+    """A loop body returns variables that do not fit its arguments."""
 
 
 class OpError(TagloomError):
@@ -101,9 +101,9 @@ class OpError(TagloomError):
     tag : str or None
         The instance: ``node@frame/iteration``.
     input_shapes : sequence of tuple of int, optional
-        Shapes of the values the instance was given.
+        Shapes of the instance's inputs.
     device : str or None
-        Full name of the device it ran on, where the step had several.
+        Full name of the device that ran the instance, for steps on several devices.
     """
 
     def __init__(self, what: str, *, tag: str | None = None, input_shapes: Any = None, **fields: Any) -> None:
@@ -139,18 +139,18 @@ class StepTimeout(TagloomError, TimeoutError):
 
 
 class QueueClosed(OpError):
-    """A queue was closed: nothing can be put into it any longer, or it has too few elements left."""
+    """A queue was closed: no element can be added any longer, or too few elements are left."""
 
 
 class PipelineError(OpError):
-    """An element of an input pipeline could not be made; whoever asks again gets the elements behind it.
+    """An element of an input pipeline could not be made; the next request returns the following elements.
 
     Attributes
     ----------
     element : int
-        Its number at the stage that failed, from 0.
+        Number of the element at the failing stage, from 0.
     origin : str or None
-        Where it comes from: a file and a line, or the like.
+        Origin of the element: a file and a line, or the like.
     """
 
     def __init__(self, what: str, *, element: int, origin: str | None = None, **fields: Any) -> None:
@@ -163,12 +163,12 @@ class PipelineError(OpError):
 
 
 class Overloaded(TagloomError):
-    """More steps were asked for than the session admits; it stays usable.
+    """More steps were requested than the session admits; the session stays usable.
 
     Attributes
     ----------
     retry_after : float
-        Seconds after which there may be a place: an estimate from how fast steps end now.
+        Seconds after which a place may be free: an estimate from the current rate at which steps end.
     """
 
     def __init__(self, what: str, *, retry_after: float, **fields: Any) -> None:
@@ -181,14 +181,14 @@ class Overloaded(TagloomError):
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """What has memory of a device.
+    """An array in the memory of a device.
 
     Attributes
     ----------
     operation : str
-        That made the array; the name of a variable or feed.
+        Name of the operation that made the array, or of a variable or feed.
     tag : str or None
-        Its instance, ``node@frame/iteration``, where it belongs to a step.
+        Tag of the instance, ``node@frame/iteration``, for an array of a step.
     bytes : int
     source : Source or None
         The user's line that built the operation.
@@ -205,16 +205,16 @@ class Allocation:
 
 
 class DeviceMemoryError(OpError):
-    """A device's memory limit can not hold what a step needs; the session and its other steps go on.
+    """A device's memory limit cannot hold the values of a step; the session and its other steps go on.
 
     Attributes
     ----------
     device : str
         Full name.
     requested, live, limit : int
-        Bytes: asked for in vain, in use then, and allowed.
+        Bytes requested without success, in use at that time, and allowed.
     allocations : tuple of Allocation
-        What held the most then, largest first.
+        The largest arrays in use at that time, largest first.
     """
 
     def __init__(
@@ -255,14 +255,14 @@ class SwapError(OpError):
 
 
 class CheckpointError(TagloomError):
-    """Saved values can not be written, read back, or given to the variables of a graph.
+    """Saved values cannot be written, read back, or assigned to the variables of a graph.
 
     Attributes
     ----------
     file : str or None
         The file or directory concerned.
     variable : str or None
-        Name of the variable, or of what else was saved.
+        Name of the variable or other saved value.
     """
 
     def __init__(self, what: str, *, file: object = None, variable: str | None = None, **fields: Any) -> None:

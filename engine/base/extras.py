@@ -1,4 +1,4 @@
-"""Libraries that only some features need, each of an extra of the package: looked for when such a feature is used."""
+"""Optional libraries, each in an extra of the package, imported when a feature needs them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .errors import TagloomError
 
 
 def is_installed(module: str) -> bool:
-    """Return True if a module can be found; it is not imported."""
+    """Return True if a module can be found, without importing it."""
     try:
         return find_spec(module) is not None
     except (ImportError, ValueError):  # refused by a finder, or half imported
@@ -34,7 +34,7 @@ def import_extra(module: str, extra: str, purpose: str) -> Any:
     Raises
     ------
     TagloomError
-        If the module can not be imported.
+        If the module cannot be imported.
     """
     try:
         return importlib.import_module(module)

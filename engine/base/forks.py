@@ -1,7 +1,8 @@
 """Child processes made by ``fork()``: they have a copy of all objects, but only the thread that forked.
 
-What a thread of the parent was in the middle of stays so for ever in the child, locks that it held included. So objects
-with threads or locks of their own are told in the child, and a fork waits for work that a child could not do without.
+Operations that other threads of the parent had in progress stay unfinished for ever in the child, and their locks
+held. So objects with threads or locks of their own are notified in the child, and a fork waits for work without which
+a child could not continue.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from weakref import WeakValueDictionary
 
 
 class Stranded(Protocol):
-    """An object that a child process cannot use as it is."""
+    """An object that is unusable in a child process until reset."""
 
     def strand(self, parent: int) -> None:
-        """Note that this process is a child of the one that made the object, whose number is `parent`."""
+        """Reset the object in a child process; `parent` is the process id of the parent."""
 
 
 _living: WeakValueDictionary[int, Stranded] = WeakValueDictionary()  # by identity: some have no hash
@@ -26,41 +27,41 @@ _called: list[Callable[[int], object]] = []
 
 
 def strand_in_children(each: Stranded) -> None:
-    """Notify an object in each child process that is forked while the object lives."""
+    """Notify an object in each child process forked while the object lives."""
     _living[id(each)] = each
 
 
 def when_forked(function: Callable[[int], object]) -> None:
-    """Call a function in each child process, with the number of its parent, before objects are told."""
+    """Register a function called in each child process, with the id of its parent, before objects are notified."""
     _called.append(function)
 
 
 class Hold:
-    """Work in threads that a fork waits for, as a child could neither finish it nor begin it anew.
+    """Work in threads that delays a fork, because a child could neither finish the work nor restart it.
 
-    An import is such work: the lock of a module that a thread imports is never released in the child.
+    An import is such work: the lock of a module that another thread imports is never released in the child.
 
     Parameters
     ----------
     seconds : float
-        Longest time that a fork waits, so that a thread which waits for the forking one in turn delays it only.
+        Longest wait of a fork: a bound, because a working thread may itself be waiting for the forking thread.
 
     Attributes
     ----------
     was_broken : bool
-        Whether this process was forked in the middle of such work, because that took longer.
+        True if this process was forked during such work, after the longest wait.
     """
 
     def __init__(self, seconds: float) -> None:
         self.was_broken: bool = False
         self._seconds = seconds
         self._change = threading.Condition(threading.Lock())
-        self._threads: list[int] = []  # at work
+        self._threads: list[int] = []  # identifiers of threads at work; one thread may be listed several times
         _holds.append(self)
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
-        """Do such work inside."""
+        """Mark the block as such work."""
         with self._change:
             self._threads.append(threading.get_ident())
         change = self._change
@@ -73,17 +74,17 @@ class Hold:
                     change.notify_all()
 
     def before(self) -> None:
-        """Wait until nobody is at work, and let nobody begin, in the process that is about to fork."""
+        """Wait until no other thread is at work, and keep new work from beginning, in a process about to fork."""
         self._change.acquire()
         own = threading.get_ident()
         self._change.wait_for(lambda: all(thread == own for thread in self._threads), self._seconds)
 
     def after_in_parent(self) -> None:
-        """Release the lock for the next thread."""
+        """Release the lock taken by `before`."""
         self._change.release()
 
     def after_in_child(self) -> None:
-        """Begin anew, with what the threads of the parent left."""
+        """Reset the state, and remember whether threads of the parent were at work."""
         self.was_broken = self.was_broken or any(thread != threading.get_ident() for thread in self._threads)
         self._threads.clear()
         self._change = threading.Condition(threading.Lock())

@@ -1,6 +1,6 @@
 """Nested structures of tuples, named tuples, lists, dicts, deques, dataclasses and registered containers.
 
-None is a leaf. Of a dataclass, a field that is None, and is so by default, holds nothing.
+None is a leaf. A field of a dataclass with value None and default None is omitted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def flatten(structure: Any) -> list[Any]:
     ----------
     structure : object
         Leaves in tuples, named tuples, lists, dicts (in the order of insertion), deques, dataclasses and containers
-        that :func:`register` knows. None is a leaf, and so is an object of any other class.
+        registered by :func:`register`. None is a leaf, and so is an object of any other class.
 
     Returns
     -------
@@ -66,7 +66,7 @@ def walk(structure: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     ----------
     structure : object
     path : str, optional
-        Of the structure itself, in front of all paths.
+        Path of the structure itself, the prefix of all paths.
 
     Examples
     --------
@@ -94,19 +94,19 @@ def flatten_as(like: Any, structure: Any) -> list[Any]:
 
 
 def pack_as(structure: Any, leaves: list[Any]) -> Any:
-    """Put `leaves` into the shape of `structure`.
+    """Arrange `leaves` in the shape of `structure`.
 
     Parameters
     ----------
     structure : object
-        Its own leaves do not matter.
+        The pattern; its own leaves are ignored.
     leaves : list
         In the order of :func:`flatten`.
 
     Raises
     ------
     ValueError
-        If there are more leaves than the structure holds, or fewer.
+        If there are more or fewer leaves than in the structure.
 
     Examples
     --------
@@ -132,7 +132,7 @@ def _pack(structure: Any, leaves: Iterator[Any]) -> Any:
 
 
 def rebuild_as(structure: Any, values: list[Any]) -> Any:
-    """Return a container like `structure` with other children, which may be structures themselves."""
+    """Return a container like `structure` with other children, which may be structures."""
     kind = kind_of(type(structure))
     if kind is None:
         raise GraphError("a single value has no children", wanted="a container", got=structure, hint="test it before")
@@ -140,9 +140,9 @@ def rebuild_as(structure: Any, values: list[Any]) -> Any:
 
 
 def make_packer(structure: Any) -> Callable[[list[Any]], Any]:
-    """Return a function that puts leaves into the shape of `structure`, and does not keep its leaves.
+    """Return a function that arranges leaves in the shape of `structure`, without keeping its leaves alive.
 
-    What the structure's containers hold may change afterwards.
+    Later changes of the structure's containers have no effect.
     """
     pack = _packer(structure)
     return lambda leaves: pack(iter(leaves))
@@ -170,7 +170,7 @@ def map_structure(function: Callable[..., Any], structure: Any, *others: Any) ->
     Raises
     ------
     GraphError
-        If one of the others differs from the first; the text names the place.
+        If a structure differs from the first; the text names the place.
 
     Examples
     --------
@@ -188,6 +188,7 @@ def map_structure(function: Callable[..., Any], structure: Any, *others: Any) ->
 
 
 def _map_together(function: Callable[..., Any], structure: Any, others: tuple[Any, ...]) -> Any:
+    """Apply a function to the leaves of several structures; GraphError if their containers differ."""
     for other in others:
         found = difference(structure, other)
         if found:
@@ -202,12 +203,12 @@ def _map_together(function: Callable[..., Any], structure: Any, others: tuple[An
 
 
 def with_shards(structure: Any) -> Any:
-    """Return a structure with the list of its shards in the place of each variable that is in shards."""
+    """Return a structure with each partitioned variable replaced by the list of its shards."""
     return map_structure(lambda leaf: list(leaf.shards) if hasattr(leaf, "shards") else leaf, structure)
 
 
 def difference(left: Any, right: Any, path: str = "", *, outer: bool = True) -> str | None:
-    """Describe the first place where two structures differ, or None; the outermost sequence type is free."""
+    """Describe the first place where two structures differ, or return None; the outermost sequence type is free."""
     found = _difference_here(left, right, path, outer)
     if found or not is_container(left):
         return found
@@ -219,12 +220,12 @@ def difference(left: Any, right: Any, path: str = "", *, outer: bool = True) -> 
 
 
 def flatten_up_to(like: Any, structure: Any, path: str = "") -> list[Any]:
-    """Return what `structure` has in the places of the leaves of `like`: leaves, or structures.
+    """Return the parts of `structure` at the places of the leaves of `like`: leaves, or structures.
 
     Raises
     ------
     ValueError
-        If it has other containers; the text names the place.
+        If the containers differ; the text names the place.
     """
     if not is_container(like):
         return [structure]
@@ -235,7 +236,7 @@ def flatten_up_to(like: Any, structure: Any, path: str = "") -> list[Any]:
 
 
 def _difference_here(left: Any, right: Any, path: str, outer: bool) -> str | None:
-    """Describe how two containers differ apart from what is in them, or a container and a leaf."""
+    """Describe how two containers differ apart from their children, or a container and a leaf; None if they agree."""
     where, one, other = path or "the result", kind_of(type(left)), kind_of(type(right))
     if one is None and other is None:
         return None
@@ -250,7 +251,7 @@ def _difference_here(left: Any, right: Any, path: str, outer: bool) -> str | Non
 
 
 def _pairs(left: Any, right: Any) -> list[tuple[str, Any, Any]]:
-    """Return labels and children of two containers that do not differ, in the order of the first."""
+    """Return labels and children of two equal containers, in the order of the first."""
     a, b = children(left) or [], children(right) or []
     if isinstance(kind_of(type(left)), Dicts):
         b = [(label, right[key]) for (label, _), key in zip(a, left, strict=True)]

@@ -1,4 +1,4 @@
-"""NumPy's .npz files, damaged ones too: headers of their arrays, and what reading raises."""
+"""NumPy's .npz files, possibly damaged: headers of their arrays, and the exceptions that reading raises."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import IO, Any
 
 import numpy as np
 
-# What `zipfile`, its decompressors and NumPy's parser of headers raise where a file is not what it should be: a member
+# Exceptions that `zipfile`, its decompressors and NumPy's header parser raise for files of another format: a member
 # with a password is a RuntimeError, a header that is no literal a TokenError, SyntaxError or TypeError.
 UNREADABLE: tuple[type[Exception], ...] = (
     OSError,
@@ -31,17 +31,17 @@ UNREADABLE: tuple[type[Exception], ...] = (
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
-    (3, 0): np.lib.format.read_array_header_2_0,  # another encoding of names of fields, which no tensor has
+    (3, 0): np.lib.format.read_array_header_2_0,  # differs in the encoding of field names, which tensors do not have
 }
 
 
 def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Return shape and dtype of the array that a member of an archive holds, and stop in front of its data.
+    """Return shape and dtype of the array in a member of an archive, with the file positioned at its data.
 
     Raises
     ------
     Exception
-        One of `UNREADABLE` if it is no array, or of a version of the format that NumPy does not have.
+        An exception of `UNREADABLE`, if the member is no array, or of a format version unknown to NumPy.
     """
     version = np.lib.format.read_magic(file)
     if version not in _HEADERS:

@@ -1,4 +1,4 @@
-"""Images as files have them, by Pillow (``pip install tagloom[images]``)."""
+"""Image files, decoded and encoded by Pillow (``pip install tagloom[images]``)."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def pillow() -> Any:
 
 
 def mode_of(channels: int) -> str:
-    """Return Pillow's mode for a number of channels; GraphError unless that is 1, 3 or 4."""
+    """Return Pillow's mode for 1, 3 or 4 channels; GraphError for other numbers."""
     if not isinstance(channels, int) or channels not in _MODES:
         raise GraphError("images have no such channels", wanted="1, 3 or 4", got=channels, hint="3 for RGB")
     return _MODES[channels]
 
 
 def decode(data: Any, channels: int) -> Array:
-    """Return the pixels of an image of a file; with 0 channels, as many as the file has.
+    """Return the pixels of an image file; 0 channels stand for the file's own number.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def decode(data: Any, channels: int) -> Array:
     OSError
         If the bytes are no image, or a damaged one.
     DtypeError
-        If they are a string, or the image is one of floats, as a TIFF may be: nobody knows which of them is white.
+        If the data is a string, or the image has float pixels, as a TIFF may: their level of white is unknown.
     """
     if isinstance(data, str):
         raise DtypeError(
@@ -67,7 +67,7 @@ def decode(data: Any, channels: int) -> Array:
 
 
 def _opened(data: Any) -> Any:
-    """Return Pillow's image of some bytes; its own error names an object in memory, ours the bytes."""
+    """Open some bytes as an image; Pillow's own error would name an object in memory, ours describes the bytes."""
     images = pillow()
     try:
         return images.open(io.BytesIO(data))
@@ -77,7 +77,7 @@ def _opened(data: Any) -> Any:
 
 
 def _own_mode(image: Any) -> str:
-    """Return the mode of an image without a palette, and with whole bytes."""
+    """Return the mode of an image's pixels without a palette, in whole bytes."""
     is_transparent = "transparency" in image.info or image.mode in ("LA", "PA", "RGBA", "La", "RGBa")
     if is_transparent:
         return "RGBA"
@@ -85,7 +85,7 @@ def _own_mode(image: Any) -> str:
 
 
 def _of_bytes(image: Any) -> Any:
-    """Return an image of 16 bits per pixel with the upper 8: Pillow itself would make white of all that is above."""
+    """Return an image of 16 bits per pixel reduced to the upper 8; Pillow's conversion clips to 255 instead."""
     if not image.mode.startswith("I"):
         return image
     upper = np.clip(np.asarray(image), 0, 0xFFFF) >> 8
@@ -93,7 +93,7 @@ def _of_bytes(image: Any) -> Any:
 
 
 def encode(pixels: Array, form: str, **options: Any) -> bytes:
-    """Return an image of shape [height, width, channels] as a file of a format that Pillow knows."""
+    """Return an image of shape [height, width, channels] as a file of a format supported by Pillow."""
     image = pillow().fromarray(np.ascontiguousarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels))
     file = io.BytesIO()
     image.save(file, form, **options)

@@ -1,8 +1,8 @@
-"""Where the public names come from: `engine/public.py` read as a table, so that each name loads its own module alone.
+"""The table of public names, read from `engine/public.py` so that each name imports its own module alone.
 
-That file is a list of imports, which type checkers read as it is, and which loads the whole engine when it is imported.
-Here its code is executed with another meaning of ``import``, which notes the module and the name instead: the list
-stays the one place where a name is exported, and it is found wherever Python finds modules, in archives too.
+That file is a list of imports: type checkers read it directly, and importing it loads the whole engine. Here its code
+runs with a replaced ``import``, which records the module and the name instead. So each name is exported in one place,
+and the list is found wherever Python finds modules, also in archives.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Place(NamedTuple):
 
 
 class _NotedModule:
-    """Stands for a module in a statement ``from module import names``; an attribute of it is a `Place`."""
+    """Stand-in for a module in ``from module import names``; each attribute is a `Place`."""
 
     def __init__(self, module: str) -> None:
         self._module = module
@@ -34,13 +34,13 @@ class _NotedModule:
 
 
 def _note(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> _NotedModule:
-    """Take the place of ``__import__``; the list has relative imports of names only."""
+    """Replace ``__import__``; the list contains only relative imports of names."""
     return _NotedModule(importlib.util.resolve_name("." * level + name, PACKAGE))
 
 
 @cache
 def _table() -> dict[str, Any]:
-    """Return the names that the list would have if it was imported: places, and the list ``__all__``."""
+    """Return the names that importing the list would define: places, and the list ``__all__``."""
     spec = importlib.util.find_spec(LIST)
     if spec is None or spec.loader is None:
         raise ImportError(f"no module {LIST}, which lists the public names", name=LIST)
@@ -57,18 +57,18 @@ def places() -> dict[str, Place]:
 
 
 def listed_for_star() -> list[str]:
-    """Return the names that ``from tagloom import *`` gives."""
+    """Return the names imported by ``from tagloom import *``."""
     return list(_table()["__all__"])
 
 
 @cache
 def load(name: str) -> Any:
-    """Return what a public name stands for, from its module, which is imported.
+    """Import the module of a public name and return the object.
 
     Raises
     ------
     KeyError
-        If there is no such public name.
+        If the name is not public.
     """
     place = places()[name]
     return getattr(importlib.import_module(place.module), place.name)

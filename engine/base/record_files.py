@@ -1,7 +1,7 @@
-"""Files of records: lines of text, TFRecords, records of one length, files that are one record; plain or compressed.
+"""Files of records: lines of text, TFRecords, fixed-length records, whole files as one record; plain or compressed.
 
-A file is read in blocks of many records, in a thread. Where a block begins says what is in it, so that a position in a
-file is the begin of a block and how many of its records were taken.
+A file is read in blocks of many records, in a thread. The start of a block determines its content, so a position in a
+file is the start of a block and the number of its records already taken.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from .checksums import crc32c
 from .compressed_files import open_for_reading
 from .errors import DtypeError
 
-BLOCK_BYTES = 1 << 16  # as many as are read at once, and what is needed to end with a record
+BLOCK_BYTES = 1 << 16  # bytes read at once, before the rest of the last record
 ENDED = -1
 _LENGTH = struct.Struct("<Q")
 _CHECKSUM = struct.Struct("<I")
 _HEAD = _LENGTH.size + _CHECKSUM.size
-_MASK_DELTA, _WORD = 0xA282EAD8, 0xFFFFFFFF  # of TFRecord files, whose checksums are turned and moved
+_MASK_DELTA, _WORD = 0xA282EAD8, 0xFFFFFFFF  # TFRecord files store checksums rotated, with a constant added
 
 
 class DamagedRecord(ValueError):
-    """A record can not be read; those behind it may be."""
+    """A record that cannot be read; the following records may be readable."""
 
 
 class Block(NamedTuple):
-    """Records that were read at once.
+    """Records read at once.
 
     Attributes
     ----------
     records : list
-        A DamagedRecord in the place of each that can not be read. Empty at the end of the file.
+        The records, with a DamagedRecord for each unreadable one. Empty at the end of the file.
     end : int
-        Where the next block begins, ENDED behind the last byte of a file that is one record.
+        Start of the next block; ENDED after a file that is one record.
     """
 
     records: list[Any]
@@ -57,7 +57,7 @@ class FixedLayout(NamedTuple):
     ----------
     record_bytes : int
     header_bytes, footer_bytes : int
-        Bytes in front of the first record and behind the last one.
+        Bytes before the first record and after the last record.
     """
 
     record_bytes: int
@@ -66,7 +66,7 @@ class FixedLayout(NamedTuple):
 
 
 class RecordFile:
-    """A file that is open; used by one thread at a time.
+    """An open file; used by one thread at a time.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class RecordFile:
     format : str or FixedLayout
         One of `FORMATS`, or the layout of records of one length.
     compression : {'auto', 'gzip', 'zlib', ''}
-        'auto' for gzip if the path ends with .gz.
+        'auto' is gzip if the path ends with .gz, else none.
     """
 
     def __init__(self, path: str, format: str | FixedLayout, compression: str = "auto") -> None:
@@ -82,14 +82,14 @@ class RecordFile:
         self._file: BinaryIO = open_for_reading(path, compression)
 
     def read_block(self, start: int) -> Block:
-        """Read the block that begins at a byte of the content, or ENDED.
+        """Read the block that starts at a byte of the content, or at ENDED.
 
         Raises
         ------
         OSError, EOFError
-            If the file can not be read.
+            If the file cannot be read.
         DamagedRecord
-            If no record can be found from there on.
+            If no further record can be found.
         """
         if start == ENDED:
             return Block([], ENDED)
@@ -98,15 +98,16 @@ class RecordFile:
                 self._file.seek(start)
             records, end = self._read(self._file), self._file.tell()
         except zlib.error as error:
-            raise DamagedRecord(f"what is compressed can not be read: {error}") from error
+            raise DamagedRecord(f"the compressed data cannot be read: {error}") from error
         return Block(records, end if end > start else ENDED)
 
     def close(self) -> None:
-        """Close the file; twice is fine."""
+        """Close the file; closing twice is allowed."""
         self._file.close()
 
 
 def _read_lines(file: BinaryIO) -> list[Any]:
+    """Return the lines of a block, without line ends and byte order mark; a DamagedRecord for a line not in UTF-8."""
     is_first = file.tell() == 0
     data = file.read(BLOCK_BYTES)
     if not data.endswith(b"\n"):
@@ -116,6 +117,7 @@ def _read_lines(file: BinaryIO) -> list[Any]:
     if not data:
         return []
     lines = data.removesuffix(b"\n").split(b"\n")
+    # Decoding the whole block is faster than line by line, and almost always succeeds.
     try:
         return [line.removesuffix("\r") for line in data.removesuffix(b"\n").decode().split("\n")]
     except UnicodeDecodeError:
@@ -130,6 +132,7 @@ def _decoded(line: bytes) -> str | DamagedRecord:
 
 
 def _read_tfrecords(file: BinaryIO) -> list[Any]:
+    """Return the records of a block; a record that cannot be framed begins the next block, where it raises."""
     records: list[Any] = []
     size = 0
     while size < BLOCK_BYTES:
@@ -139,7 +142,7 @@ def _read_tfrecords(file: BinaryIO) -> list[Any]:
         except DamagedRecord:
             if not records:
                 raise
-            file.seek(start)  # what was read before comes first; the next block begins here
+            file.seek(start)  # records read before are delivered first; the next block starts here
             break
         if data is None:
             break
@@ -157,23 +160,23 @@ def _read_framed(file: BinaryIO) -> bytes | None:
     try:
         data = file.read(length + _CHECKSUM.size)
     except (MemoryError, OverflowError) as error:
-        raise DamagedRecord(f"a record says that it has {length} bytes") from error
+        raise DamagedRecord(f"a record claims a length of {length} bytes") from error
     if len(data) != length + _CHECKSUM.size:
-        raise DamagedRecord(f"the file ends within a record of {length} bytes, behind {len(data)}")
+        raise DamagedRecord(f"the file ends within a record of {length} bytes, after {len(data)}")
     return data
 
 
 def _length(head: bytes) -> int:
     if len(head) < _HEAD:
-        raise DamagedRecord(f"the file ends within the head of a record, behind {len(head)} of {_HEAD} bytes")
+        raise DamagedRecord(f"the file ends within the head of a record, after {len(head)} of {_HEAD} bytes")
     (wanted,) = _CHECKSUM.unpack_from(head, _LENGTH.size)
     if masked_crc32c(head[: _LENGTH.size]) != wanted:
-        raise DamagedRecord("the length of a record does not fit its checksum, so that no record behind it is found")
+        raise DamagedRecord("the length of a record does not fit its checksum, so that no record after it is found")
     return int(_LENGTH.unpack_from(head)[0])
 
 
 def masked_crc32c(data: bytes | bytearray | memoryview) -> int:
-    """Return the CRC-32C of some bytes as TFRecord files have it: turned by 15 bits and moved."""
+    """Return the CRC-32C of some bytes as stored in TFRecord files: rotated by 15 bits, with a constant added."""
     found = crc32c(data)
     return ((found >> 15 | found << 17) + _MASK_DELTA) & _WORD
 
@@ -188,12 +191,12 @@ def _record(data: bytes) -> bytes | DamagedRecord:
 
 
 def tfrecord(data: bytes | bytearray | memoryview) -> bytes:
-    """Return a record with its length and checksums, as a TFRecord file has it.
+    """Return a record with its length and checksums, in the layout of a TFRecord file.
 
     Raises
     ------
     DtypeError
-        If it is not made of bytes.
+        If the data is no bytes-like object.
     """
     record = _as_bytes(data)
     length = _LENGTH.pack(len(record))
@@ -201,7 +204,7 @@ def tfrecord(data: bytes | bytearray | memoryview) -> bytes:
 
 
 def _as_bytes(data: Any) -> memoryview:
-    """Return the bytes of a buffer of any shape; other views have a length in elements, or rows, of their own."""
+    """Return the bytes of a buffer as a flat view, since the length of other views counts elements or rows."""
     try:
         view = memoryview(data)
         return view.cast("B") if view.c_contiguous and view.nbytes else memoryview(view.tobytes())
@@ -215,25 +218,26 @@ def _as_bytes(data: Any) -> memoryview:
 
 
 def _read_fixed(layout: FixedLayout, file: BinaryIO) -> list[Any]:
-    """Return records of one length; a DamagedRecord in the place of a last one that is shorter."""
+    """Return records of one length; a shorter last record becomes a DamagedRecord."""
     size, header, footer = layout
     begin = max(file.tell(), header)
     if file.tell() != begin:
         file.seek(begin)
     wanted = size * max(1, BLOCK_BYTES // size)
     data = file.read(wanted + footer)
+    # The footer is read along with the records, to know how many of the bytes at the end belong to it.
     there = min(len(data) - footer, wanted)
     if there < 0 or (not data and begin == header and file.seek(0, os.SEEK_END) < header):
         raise DamagedRecord(f"the file has fewer bytes than its header, of {header}, and its footer, of {footer}")
     records: list[Any] = [data[at : at + size] for at in range(0, there, size)]
     if there % size:
-        records[-1] = DamagedRecord(f"the file ends within a record of {size} bytes, behind {there % size}")
+        records[-1] = DamagedRecord(f"the file ends within a record of {size} bytes, after {there % size}")
     file.seek(begin + there)
     return records
 
 
 def _read_whole(file: BinaryIO) -> list[Any]:
-    """Return the content as one record, empty or not, where it begins."""
+    """Return the content as one record, possibly empty, at the beginning of the file."""
     return [] if file.tell() else [file.read()]
 
 
@@ -241,9 +245,9 @@ FORMATS: dict[str, ReadBlock] = {"text": _read_lines, "tfrecord": _read_tfrecord
 
 
 def matching_files(patterns: Iterable[str]) -> list[str]:
-    """Return the files that paths and patterns name, those of a pattern sorted; FileNotFoundError where there is none.
+    """Return the files named by paths and patterns, sorted within a pattern; FileNotFoundError if none matches.
 
-    A path with ``*``, ``?`` or ``[`` in it is a pattern, unless there is a file of that very name.
+    A path containing ``*``, ``?`` or ``[`` is a pattern, unless a file of exactly this name exists.
     """
     found: list[str] = []
     for pattern in patterns:
@@ -256,7 +260,7 @@ def matching_files(patterns: Iterable[str]) -> list[str]:
 
 
 def is_named(path: str, patterns: Iterable[str]) -> bool:
-    """Say whether a path is one that `matching_files` may return for patterns, whatever files there are."""
+    """Return True if `matching_files` could return a path for patterns, whether or not the file exists."""
     return any(path == pattern or _fits(_parts(path), _parts(pattern)) for pattern in patterns)
 
 
@@ -266,7 +270,7 @@ def _parts(path: str) -> list[str]:
 
 
 def _fits(parts: list[str], patterns: list[str]) -> bool:
-    """Compare name by name: no ``*`` is a way out of a directory."""
+    """Match component by component: ``*`` never crosses a directory separator."""
     if not patterns or not parts:
         return parts == patterns or set(patterns) == {"**"}
     part, pattern = parts[0], patterns[0]

@@ -1,6 +1,6 @@
-"""What state between operations is, whatever its kind: variables, TensorArrays, stacks.
+"""State shared between operations, of any kind: variables, TensorArrays, stacks.
 
-A kind of state is a subclass of :class:`Resource` beside the operations that use it, and known nowhere else. See
+A kind of state is a subclass of :class:`Resource` next to the operations that use it, and known nowhere else. See
 docs/design/0019-resources.md.
 """
 
@@ -13,58 +13,58 @@ from .turns import Turns
 
 
 class Resource:
-    """State that operations share by a handle; the defaults are those of state that holds, awaits and saves nothing.
+    """State that operations share by a handle; the defaults are for state that holds, awaits and saves nothing.
 
-    Used on the loop's thread only, hence without locks.
+    Used only on the thread of the event loop, hence without locks.
 
     Attributes
     ----------
     turns : Turns or None
-        Who has one is the only one to read or change it; None where no thread does that.
+        Lock of state that threads read or change; its holder has exclusive access. None for all other state.
     is_plain : bool
-        Whether it may be dropped without being closed, as it holds nothing but memory.
+        True if the resource may be dropped without being closed, since it holds nothing but memory.
     """
 
-    __slots__ = ("__weakref__",)  # nothing else, so that it stands beside a base class in C
+    __slots__ = ("__weakref__",)  # no others, so that subclasses may also have a base class in C
     turns: Turns | None = None
     is_plain: bool = False
 
     @property
     def label(self) -> str:
-        """What it is called in errors that say who holds memory."""
+        """Label used in errors that list holders of memory."""
         return type(self).__name__
 
     def arrays(self) -> Iterable[Any]:
-        """Return the arrays that it holds now, on whatever device, or the SwappableArrays in their places.
+        """Return the arrays held now, on any device, or the SwappableArrays in their places.
 
-        Statistics ask from any thread, so what changes meanwhile is copied first.
+        Statistics call this from any thread, so implementations copy containers that may change meanwhile.
         """
         return ()
 
     def cancel(self, error: BaseException) -> None:
-        """Wake all that waits in it with `error`: its session is closed, or the step that made it ends early."""
+        """Wake all waiters with `error`, because the session is closed or the step that made the state ends early."""
 
     async def aclose(self) -> None:
-        """Let go of what it holds; nobody uses it any longer. Must not wait for a step."""
+        """Release all contents; the state is not used afterwards. Must not wait for a step."""
 
     def statistics(self) -> Any:
-        """Return its figures as a frozen dataclass, for the session's statistics, from any thread; None for none."""
+        """Return figures for the session's statistics as a frozen dataclass, from any thread; None for none."""
         return None
 
     def snapshot(self) -> Any:
-        """Return a copy of what it holds, to be saved: arrays in a structure of tuples, lists and dicts.
+        """Return a copy of the contents for saving: arrays in a structure of tuples, lists and dicts.
 
-        An array that is read-only, or of another device than the host's, may be handed out itself, if it is not written
-        in place as long as somebody holds it: it is copied then. None says that there is nothing to save.
+        An array that is read-only, or on another device than the host, may be returned itself, provided that writers
+        copy it instead of changing it in place while it is referenced. None means that nothing needs to be saved.
         """
         return None
 
     def restore(self, saved: Any) -> Callable[[], object]:
-        """Make what it takes to hold again what `snapshot` gave; return what puts that in its place and can not fail.
+        """Prepare to restore the contents of a `snapshot`; return a function that installs them and cannot fail.
 
         Raises
         ------
         Exception
-            If it does not fit, or there is no memory; then nothing has changed.
+            If the contents do not fit, or memory is lacking; the state is unchanged then.
         """
         raise NotImplementedError(f"{self.label} gives no snapshots")

@@ -1,4 +1,4 @@
-"""Every tunable of the engine, once, with its unit and the reason for its default."""
+"""Every tunable of the engine, in one place, with its unit and the reason for its default."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 from .errors import GraphError
 
-AUTO = "auto"  # parallel_iterations of a loop whose iterations begin as memory allows
-MOST = 256  # of them at once: enough to hide latencies, and few enough that the engine's own tables stay small
-WINDOW = 32  # parallel_iterations of a loop unless given; the graph's, not a session's (Yu et al., 2018, section 4.3)
+AUTO = "auto"  # parallel_iterations of a loop whose iterations start as memory allows
+MOST = 256  # iterations at once under AUTO: enough to hide latencies, few enough to keep the engine's tables small
+WINDOW = 32  # default parallel_iterations of a loop; the graph's, not a session's (Yu et al., 2018, section 4.3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,88 +24,91 @@ class Settings:
     admission_seconds : float
         Longest wait of a step for its place when a session has ``max_steps``; then Overloaded. 0 refuses at once.
     blocking_threads : int
-        How many blocking functions of a session run at once; those that outlive their step count until they end. Their
-        threads are the session's own, as such functions may wait for those of another.
+        Blocking functions of a session that run at once; functions that outlive their step count until they end. The
+        threads belong to the session, since such functions may wait for functions of another session.
     workers : int or None
-        Threads that do long kernels, next to the event loop; None for as many as there are cores, 0 for none. All
-        sessions of the process that want equally many share them. While a session has some, the BLAS that kernels call
-        is kept to one thread of its own.
+        Threads that run long kernels, next to the event loop; None for the number of cores, 0 for none. All sessions
+        of the process with an equal number share the threads. While a session has workers, the BLAS called by kernels
+        is limited to one thread of its own.
     offload_seconds : float
-        What a kernel should take at least to be given to a worker; ten times as long where no two workers could share
-        it and nothing else can go on meanwhile. The way there and back took about 15 us on a virtual machine of two
-        cores, and 400 to 500 on another one, where the worker slept.
+        Least estimated time of a kernel that is sent to a worker; ten times as long where no two workers could share
+        the kernel and nothing else can go on meanwhile. The round trip took about 15 us on a virtual machine of two
+        cores, and 400 to 500 us on another machine, where the worker slept.
     close_seconds : float
-        Longest time that closing a session waits for functions that cannot be interrupted, and for what generators of
-        the user do at their end.
+        Longest time that closing a session waits for functions that cannot be interrupted, and for the cleanup of the
+        user's generators.
     step_cache_size : int
-        Compiled steps kept per session, least recently used first out.
+        Compiled steps kept per session; the least recently used one is evicted first.
     specialize : int
-        For how many combinations of shapes of its feeds, each fed for the second time, a step with feeds of unknown
-        sizes is compiled once more, for these sizes alone; 0 for none. More would cost more than they save where each
-        step has other shapes.
+        Number of shape combinations of its feeds, each fed for the second time, for which a step with feeds of unknown
+        sizes is compiled again, specialized to these sizes; 0 for none. More would cost more than they save if the
+        shapes of each step differ.
     fold : bool
-        Compute while compiling what depends on constants alone.
+        Compute values that depend on constants alone at compile time.
     fold_bytes : int
         Largest constant that folding may create.
     merge : bool
-        Let operations that compute the same value be one.
+        Merge operations that compute the same value.
     batch : bool
-        Gather what a loop multiplies and adds up, as gradients of its weights, and multiply much of it at once.
+        Collect the factors of a loop's products that are summed, such as gradients of its weights, and multiply many
+        at once.
     accumulate : bool
-        Add products to running sums, as gradients of a loop's weights, where they stand.
+        Add products to running sums in place, for gradients of a loop's weights.
     loop_invariants : bool
         Read loop variables that never change from outside their loop.
     hoist : bool
-        Move constants out of loops, and what is the same in all iterations out of those that surely run.
+        Move constants out of loops, and loop-invariant values out of loops that certainly run.
     merge_products : bool
-        Let products of a loop that share a factor, or are added up, be one product.
+        Merge products of a loop that share a factor, or are summed, into one product.
     hoist_bytes : int
-        Most bytes of what is computed for all iterations of a loop at once in front of it, as the products of all its
-        inputs; 0 for never. Under a limit of memory at most a part of that.
+        Most bytes of values computed before a loop for all its iterations at once, such as the products of all its
+        inputs; 0 for never. Under a memory limit, at most a share of the limit.
     block_bytes : int
-        Most bytes of a block of fed rows, or of their products, that a loop takes at once where all of them would be
-        too many; 0 for never. Under a limit of memory at most a part of that.
+        Most bytes of a block of fed rows, or of their products, that a loop processes at once where all rows would be
+        too many; 0 for never. Under a memory limit, at most a share of the limit.
     narrow : bool
         Compute only the columns of a product that are used.
     broadcast_sums : bool
-        Leave out sums over dimensions that were not broadcast, as gradients have where the batch is not known.
+        Omit sums over dimensions that were not broadcast, which gradients contain when the batch size is unknown.
     forward_assignments : bool
-        Compute with the value that a variable is assigned without waiting for the assignment.
+        Compute with the value assigned to a variable without waiting for the assignment.
     fuse : bool
-        Run connected elementwise operations as one.
+        Run connected elementwise operations as one operation.
     release : bool
-        Let go of a saved value when a backward loop has read it; off, when none of that loop's values are needed.
+        Free a saved value when a backward loop has read it; if off, when none of that loop's values are needed.
     straight : bool
-        Run loops of operations that only compute as native programs, without a token for each value of each iteration.
+        Run loops of operations that only compute as native programs, without a token for each value and iteration.
     cluster : bool
         Run connected operations that only compute, outside of such loops, as native programs.
     llvm : bool
-        Compile native programs that run long, where LLVM is installed (``pip install tagloom[jit]``).
+        Compile native programs that run long, if LLVM is installed (``pip install tagloom[jit]``).
     llvm_seconds : float
-        How long a loop runs step by step before it is compiled on a thread of the event loop's; 0 compiles it when it
-        first runs, and waits.
+        Time that a loop runs step by step before it is compiled on a thread other than the event loop's; 0 compiles
+        the loop when it first runs, and waits.
     coalesce_dead_signals : bool
-        Let one message say for all values between two devices that are dead together that they are; off, one for each.
+        Send one message for all values between two devices that are dead together; if off, one for each value.
     native : bool
-        Call kernels in C, or in CUDA C on a GPU, where an operation has one; off, the Python kernel of its definition.
+        Call kernels in C, or in CUDA C on a GPU, where an operation has one; if off, the Python kernel of its
+        definition.
     loops : bool
-        Call inner loops, NumPy's and our own, on arrays and unboxed elements directly; off, the functions around them.
+        Call inner loops, NumPy's and our own, on arrays and unboxed elements directly; if off, the functions around
+        them.
     reuse : bool
-        Write a result into an input that nobody else holds; off, into a new array.
+        Write a result into an input without other references; if off, into a new array.
     pool : bool
-        Take the data of arrays from a pool of the session, which counts them to the byte. Off, NumPy's own memory.
+        Allocate the data of arrays from a pool of the session, which counts every byte. If off, from NumPy.
     pool_bytes : int
-        Most bytes of freed arrays that the pool keeps for new ones.
+        Most bytes of freed arrays kept in the pool for new ones.
     shuffle_seed : int or None
         Seed of a random ready order; None keeps first in, first out. Results never depend on it.
     check_passes : bool
-        Hold the graph against its stage's legality table between all passes; off, because it only finds mistakes
-        of the passes themselves. The environment variable TAGLOOM_CHECK_PASSES=1 turns the default on.
+        Check the graph against its stage's legality table between all passes; off by default, since the check only
+        finds mistakes of the passes themselves. The environment variable TAGLOOM_CHECK_PASSES=1 turns the default on.
     dump : str
-        Names of passes, separated by commas, behind which the program is printed to the standard error, or "all". The
-        environment variable TAGLOOM_DUMP gives the default.
+        Names of passes, separated by commas, after which the program is printed to the standard error, or "all". The
+        environment variable TAGLOOM_DUMP sets the default.
     observe : bool
-        Let `tagloom top`, and whoever else this user lets, look at the session while it is open: see
+        Allow `tagloom top`, and others permitted by this user, to inspect the session while it is open: see
         :meth:`Session.observe`. The environment variable TAGLOOM_OBSERVE=1 turns the default on.
 
     Examples
@@ -161,7 +164,7 @@ class Settings:
         Parameters
         ----------
         *names : str
-            Fields that are fast paths, keys of ``FAST_PATHS``; "all" for all of them.
+            Names of fields that are fast paths, keys of ``FAST_PATHS``; "all" for all of them.
 
         Returns
         -------
@@ -170,7 +173,7 @@ class Settings:
         Raises
         ------
         GraphError
-            If there is no such fast path.
+            If a name is no fast path.
 
         Examples
         --------
@@ -187,7 +190,7 @@ class Settings:
         return replace(self, **{name: FAST_PATHS[name] for name in wanted})
 
 
-# What makes steps fast, and changes no result but for rounding: each field with the value that switches it off.
+# Settings that make steps fast and change results by rounding at most: each field with the value that turns it off.
 FAST_PATHS: dict[str, Any] = {
     "specialize": 0,
     "fold": False,

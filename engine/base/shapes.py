@@ -65,14 +65,14 @@ class Shape:
 
     @property
     def dims(self) -> tuple[Dimension, ...]:
-        """The dimensions; raises ShapeError when the rank is unknown."""
+        """The dimensions; ShapeError when the rank is unknown."""
         if self._dims is None:
             raise ShapeError("the rank of this shape is not known", hint="give the tensor a shape with reshape")
         return self._dims
 
     @property
     def is_fully_known(self) -> bool:
-        """Whether every dimension is known."""
+        """True if every dimension is known."""
         return self._dims is not None and None not in self._dims
 
     @property
@@ -97,15 +97,15 @@ class Shape:
         return self.dims  # type: ignore[return-value]
 
     def as_list(self) -> list[Dimension]:
-        """Return the dimensions, None for those that are unknown; ShapeError when the rank is."""
+        """Return the dimensions, None for unknown ones; ShapeError when the rank is unknown."""
         return list(self.dims)
 
     def with_rank(self, rank: int) -> Shape:
-        """Return the shape, known to have `rank` dimensions; ShapeError when it has another number of them."""
+        """Return the shape with a rank of `rank`; ShapeError when the rank is known to differ."""
         return self.merge(Shape([None] * rank))
 
     def with_rank_at_least(self, rank: int) -> Shape:
-        """Return the shape; ShapeError when it has fewer than `rank` dimensions."""
+        """Return the shape unchanged; ShapeError when its rank is known to be less than `rank`."""
         if self.rank is not None and self.rank < rank:
             raise ShapeError(
                 "this shape has too few dimensions",
@@ -116,7 +116,7 @@ class Shape:
         return self
 
     def is_compatible_with(self, other: Shape) -> bool:
-        """Whether some concrete shape fits both this one and `other`."""
+        """True if some concrete shape fits both this shape and `other`."""
         if self._dims is None or other._dims is None:
             return True
         return len(self._dims) == len(other._dims) and all(
@@ -124,7 +124,7 @@ class Shape:
         )
 
     def includes(self, other: Shape) -> bool:
-        """Whether every concrete shape that fits `other` fits this one."""
+        """True if every concrete shape that fits `other` fits this shape."""
         if self._dims is None:
             return True
         if other._dims is None or len(self._dims) != len(other._dims):
@@ -132,7 +132,7 @@ class Shape:
         return all(a is None or a == b for a, b in zip(self._dims, other._dims, strict=True))
 
     def merge(self, other: Shape) -> Shape:
-        """Return what is known when this shape and `other` both hold; ShapeError when they contradict."""
+        """Return the combined knowledge of this shape and `other`; ShapeError when they contradict."""
         if self._dims is None:
             return other
         if other._dims is None:
@@ -147,7 +147,7 @@ class Shape:
         return Shape([b if a is None else a for a, b in zip(self._dims, other._dims, strict=True)])
 
     def relax(self, other: Shape) -> Shape:
-        """Return what holds for this shape and for `other` (the static shape of a Merge, rule 56)."""
+        """Return the common knowledge of this shape and `other` (the static shape of a Merge, rule 56)."""
         if self._dims is None or other._dims is None or len(self._dims) != len(other._dims):
             return Shape(None)
         return Shape([a if a == b else None for a, b in zip(self._dims, other._dims, strict=True)])
@@ -162,7 +162,7 @@ class Shape:
         return Shape([_broadcast(a, b, self, other) for a, b in zip(left, right, strict=True)])
 
     def concatenate(self, other: Any) -> Shape:
-        """Return the dimensions of this shape and then those of `other`, a shape too."""
+        """Return the dimensions of this shape followed by the dimensions of `other`."""
         return self + Shape(other)
 
     def __add__(self, other: Shape) -> Shape:
@@ -170,7 +170,7 @@ class Shape:
             return Shape(None)
         return Shape(self._dims + other._dims)
 
-    if not TYPE_CHECKING:  # for which a class with it has all attributes
+    if not TYPE_CHECKING:  # type checkers would accept any attribute of a class that defines __getattr__
 
         def __getattr__(self, name: str) -> NoReturn:
             hint = f"\n  try: {_NAMES[name]}" if name in _NAMES else ""
@@ -208,6 +208,7 @@ UNKNOWN = Shape(None)
 
 
 def _dimensions(dims: Any) -> tuple[Dimension, ...]:
+    """Return dimensions as a tuple; ShapeError if they are no sequence of sizes."""
     try:
         if isinstance(dims, (str, bytes, dict)):
             raise TypeError
@@ -224,12 +225,13 @@ def _dimensions(dims: Any) -> tuple[Dimension, ...]:
 
 
 def _dimension(value: Any) -> Dimension:
+    """Return a dimension as an int, or None for an unknown one; ShapeError if negative."""
     if value is None:
         return None
     size = int(value)
     if size < 0:
         raise ShapeError(
-            "a dimension can not be negative",
+            "a dimension cannot be negative",
             got=size,
             hint="use None for an unknown dimension",
             wanted="0 or more",
@@ -238,6 +240,7 @@ def _dimension(value: Any) -> Dimension:
 
 
 def _broadcast(a: Dimension, b: Dimension, left: Shape, right: Shape) -> Dimension:
+    """Return the broadcast of two dimensions; None only if it may be 1; ShapeError if they do not broadcast."""
     if a == b or b == 1:
         return a
     if a == 1:

@@ -1,4 +1,4 @@
-"""Numbers of bytes as people write them: ``512MiB``."""
+"""Numbers of bytes in human-readable form: ``512MiB``."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _HINT = "write bytes as an int, or '512MiB', '1.5 GiB', '800 MB' (kB, MB, GB, TB
 
 
 def parse_size(size: SupportsIndex | str, name: str = "size", least: int = 1) -> int:
-    """Read a number of bytes.
+    """Parse a number of bytes.
 
     Parameters
     ----------
     size : int or str
-        Bytes, or a number with a unit; upper and lower case are the same.
+        Bytes, or a number with a unit in upper or lower case.
     name : str
-        What it is the size of, for the error.
+        Name of the quantity, for the error.
     least : int
         The smallest size allowed, 0 or 1.
 
@@ -45,7 +45,7 @@ def parse_size(size: SupportsIndex | str, name: str = "size", least: int = 1) ->
     Raises
     ------
     GraphError
-        If it is no size, or smaller.
+        If the value is no size, or less than `least`.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def parse_size(size: SupportsIndex | str, name: str = "size", least: int = 1) ->
 
 
 def _read(text: str) -> int:
-    """Return the bytes that a text says, -1 if it says none."""
+    """Return the number of bytes in a text, -1 if malformed."""
     match = _FORM.fullmatch(text)
     unit = _UNITS.get(match[2].lower()) if match else None
     if match is None or unit is None:
@@ -72,7 +72,7 @@ def _read(text: str) -> int:
 
 
 def format_size(size: int) -> str:
-    """Write a number of bytes in the largest binary unit that keeps it at least 1, to three digits.
+    """Format a number of bytes in the largest binary unit with a value of at least 1, to three digits.
 
     Examples
     --------

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from .wording import shortened
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_DEMO = os.path.join(_PACKAGE, "demo") + os.sep  # written as a user would
+_DEMO = os.path.join(_PACKAGE, "demo") + os.sep  # counts as user code
 _LIBRARY = os.path.dirname(contextlib.__file__)  # Python's own; a graph needs neither of these packages to be loaded
 _LOOP, _POOL = (os.path.join(_LIBRARY, *parts, "") for parts in (("asyncio",), ("concurrent", "futures")))
 _NOT_THE_USER = (_PACKAGE, _LOOP, _POOL, contextlib.__file__, threading.__file__, "<")
@@ -21,7 +21,7 @@ _NOT_THE_USER = (_PACKAGE, _LOOP, _POOL, contextlib.__file__, threading.__file__
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A line of user code: where an operation was asked for."""
+    """A line of user code that built an operation."""
 
     file: str
     line: int
@@ -36,9 +36,9 @@ _caller: ContextVar[Source | None] = ContextVar("tagloom_caller", default=None)
 
 
 def user_source() -> Source | None:
-    """Return the innermost line outside the package and the event loop, or None when there is none.
+    """Return the innermost line outside the package and the event loop, or None without any.
 
-    In a thread that works for somebody it is the line that `note_caller` has noted.
+    In a thread that works for another, return the line noted by `note_caller`.
     """
     frame = sys._getframe(1)
     while frame is not None:
@@ -50,5 +50,5 @@ def user_source() -> Source | None:
 
 
 def note_caller(context: Context) -> None:
-    """Note the user's line now in a context in which a thread will work, on whose stack the line is not."""
+    """Record the user's current line in the context of a thread, whose own stack does not contain the line."""
     context.run(_caller.set, user_source())

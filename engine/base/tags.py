@@ -1,4 +1,4 @@
-"""Tags: which instance of an operation is meant, as text and as numbers that every partition computes alike."""
+"""Tags of instances of operations, as text and as numbers that every partition computes alike."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ ROOT_ID = 0
 
 
 def name_hash(name: str) -> int:
-    """Return 64 bits that stand for a frame's static name."""
+    """Return a 64-bit hash of a frame's static name."""
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")
 
 
 def frame_id(parent_id: int, parent_iteration: int, name: int) -> int:
-    """Return the id of the frame that (parent frame, parent iteration, name hash) stands for (rule 23).
+    """Return the id of the frame with a parent frame, a parent iteration and a name hash (rule 23).
 
-    A splitmix64 finaliser over the three; the step machine computes the same in C.
+    A splitmix64 finaliser of the three; the step machine computes the same function in C.
     """
     x = (parent_id * 0x9E3779B97F4A7C15 + parent_iteration * 0xD1B54A32D192ED03 + name) & _MASK
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
@@ -36,7 +36,7 @@ def instance_name(node: str, path: str, iteration: int) -> str:
 
 
 class Dead:
-    """The value that is none: what a dead token carries."""
+    """The absent value of a dead token."""
 
     def __repr__(self) -> str:
         return "DEAD"

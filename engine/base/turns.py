@@ -1,4 +1,4 @@
-"""Turns at state that threads change, for whoever reads or changes it meanwhile."""
+"""A fair lock for state that threads change, for readers and writers on the event loop."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from contextlib import asynccontextmanager
 
 
 class Turns:
-    """Turns, each begun when the one before it has ended, in the order in which they were asked for."""
+    """Turns in the order of requests, each begun when the previous turn has ended."""
 
     __slots__ = ("_count", "_lock")
 
     def __init__(self) -> None:
-        self._count = 0  # that have not ended
+        self._count = 0  # turns in progress or requested
         self._lock: asyncio.Lock | None = None
 
     @property
     def taken(self) -> bool:
-        """Whether somebody has a turn, or waits for one."""
+        """True if a turn is in progress or requested."""
         return self._count > 0
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Wait for a turn, and have it until the end of the block."""
+        """Wait for a turn, and hold it until the end of the block."""
         self._count += 1
         try:
             self._lock = self._lock or asyncio.Lock()
@@ -32,4 +32,4 @@ class Turns:
         finally:
             self._count -= 1
             if not self._count:
-                self._lock = None  # the next may be of another event loop
+                self._lock = None  # an asyncio.Lock belongs to an event loop, and the next turn may be of another

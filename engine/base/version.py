@@ -1,3 +1,3 @@
-"""Which tagloom this is."""
+"""Version of tagloom."""
 
 VERSION = "0.1.0"

@@ -1,4 +1,4 @@
-"""Waits that outlast what must end before anything else may happen."""
+"""Waits that cancellation does not cut short, for futures that must end first."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 
 async def wait_shielded(pending: Callable[[], Collection[asyncio.Future[Any]]], seconds: float | None = None) -> None:
-    """Wait until `pending` returns nothing, or for some seconds; a cancellation meanwhile is raised then, not before.
+    """Wait until `pending` returns nothing, or for some seconds; raise a cancellation that came meanwhile afterwards.
 
-    The first cancellation is the one that is raised: scopes recognise their own by its message.
+    The first cancellation is raised: scopes recognise their own cancellation by its message.
     """
     loop = asyncio.get_running_loop()
     until = None if seconds is None else loop.time() + seconds
@@ -31,6 +31,6 @@ async def wait_shielded(pending: Callable[[], Collection[asyncio.Future[Any]]], 
 
 
 def cancel_once(task: asyncio.Future[Any]) -> None:
-    """Ask a task to end, unless it was asked before: a second request would cut short what it does at its end."""
+    """Cancel a task unless cancellation was requested before: a second request would interrupt the task's cleanup."""
     if not (isinstance(task, asyncio.Task) and task.cancelling()):
         task.cancel()

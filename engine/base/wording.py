@@ -1,4 +1,4 @@
-"""How numbers and names are written for people, in errors and reports."""
+"""Numbers and names in human-readable form, for errors and reports."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 _HERE = re.compile(r"(?:/job:localhost)?(?:/replica:0)?(?:/task:0)?/device:([A-Z]+):(\d+)")
-_NAMED = 3  # things of many that are named
+_NAMED = 3  # things listed by name; the rest is counted
 _LONGEST = 120  # characters of a line of source
 
 
 def format_number(value: float) -> str:
-    """Write a number to three digits, or all in front of the point.
+    """Format a number to three digits, or with all digits before the point.
 
     Examples
     --------
@@ -22,7 +22,7 @@ def format_number(value: float) -> str:
 
 
 def short_device(name: object) -> str:
-    """Write the name of a device of this process without what they all have in common, any other in full.
+    """Shorten the name of a device of this process; return the name of any other device unchanged.
 
     Examples
     --------
@@ -34,12 +34,12 @@ def short_device(name: object) -> str:
 
 
 def shortened(line: str) -> str:
-    """Return a line of source, cut where it is very long."""
+    """Return a line of source, truncated if very long."""
     return line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."
 
 
 def by_reason(reasons: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Return which things have each reason, by the reason.
+    """Group the things that have a reason by their reason.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def by_reason(reasons: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
 
 
 def sentences(reasons: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Yield for each reason which things have it, a few of them by name.
+    """Yield a sentence for each reason, with a few of the things that have the reason by name.
 
     Examples
     --------

@@ -85,7 +85,7 @@ class ForwardValues:
         return read_slot(self._outer(save_series(owner, tensor)), self.index, tensor)
 
     def _counted(self, tensor: Tensor) -> Tensor | None:
-        """Return a value determined by the number of the iteration: the number itself, or a counter; None for others."""
+        """Return the value of the iteration number or of a counter, from the iteration number; None for others."""
         if self.index is None:
             return None
         if tensor.op.type == "Instance" and tensor.index == 1:

@@ -1,4 +1,4 @@
-"""A page is one text: data as JSON, our own styles and scripts, and nothing that is loaded from elsewhere."""
+"""Pages as one text: data as JSON, with our own styles and scripts, and without external resources."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ def make_page(kind: str, title: str, summary: str, data: Any) -> str:
     Parameters
     ----------
     kind : {'graph', 'trace'}
-        Which script draws the data.
+        The script that draws the data.
     title, summary : str
         Plain text for the head of the page.
     data : JSON-compatible structure
-        What the script reads.
+        Input of the script.
 
     Returns
     -------
     str
-        The same for equal arguments. No name in it is ever read as markup or as a script.
+        The same for equal arguments. Names in the data are never parsed as markup or as a script.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def make_page(kind: str, title: str, summary: str, data: Any) -> str:
 
 
 def embed_json(data: Any) -> str:
-    """Return `data` as JSON that may stand inside of a script element: no character of it can end that.
+    """Return `data` as JSON for a script element, with all characters escaped that could end the element.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def embed_json(data: Any) -> str:
 
 
 def make_frame(page: str, height: int) -> str:
-    """Return an iframe that holds a page, for notebooks: styles and names of either do not meet the other's.
+    """Return an iframe with a page, for notebooks, which isolates the styles and names of both.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def make_frame(page: str, height: int) -> str:
     Returns
     -------
     str
-        HTML. The page may run its scripts, and reach nothing of the notebook.
+        HTML. The page may run its scripts, but cannot reach the notebook.
     """
     return (
         f'<iframe sandbox="allow-scripts" srcdoc="{html.escape(page)}" style="width: 100%; height: {height}px; '

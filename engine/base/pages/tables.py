@@ -1,4 +1,4 @@
-"""Small HTML tables and texts, for what notebooks show of reports and statistics."""
+"""Small HTML tables and texts, in which notebooks show reports and statistics."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _CELL = "padding: 2px 10px 2px 0; vertical-align: top; font-variant-numeric: tab
 
 
 def make_table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return an HTML table; numbers stand on the right, and all texts are escaped.
+    """Return an HTML table, with numbers aligned right and all texts escaped.
 
     Examples
     --------
@@ -25,7 +25,7 @@ def make_table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[ob
 
 
 def make_text(text: str) -> str:
-    """Return plain text as HTML that keeps its lines.
+    """Return plain text as HTML with its lines preserved.
 
     Examples
     --------

@@ -1,10 +1,10 @@
 """Arrays in files of the safetensors format: eight bytes of length, a header in JSON, then the arrays' bytes.
 
-Files are written from the arrays' own memory, without a copy, and read into the memory that a copy is wanted in. What a
-header says is not believed: each name, dtype, shape and offset is held against the size of the file before a byte is
-read, and nothing in a file is ever executed. The format knows neither complex128 nor strings: the metadata then say how
-these are stored: complex numbers as pairs, strings as their UTF-8 bytes and, beside them, lengths. An array of a dtype
-that is not read is refused when it is copied; the others of its file are not.
+Files are written from the arrays' own memory, without a copy, and read directly into the memory of a copy. Headers are
+not trusted: each name, dtype, shape and offset is checked against the size of the file before a byte is read, and no
+content of a file is ever executed. The format has neither complex128 nor strings, so the metadata describe their
+storage: complex numbers as pairs; strings as UTF-8 bytes, with a second array of lengths. An array of an unsupported
+dtype is refused when it is copied; the other arrays of its file remain readable.
 """
 
 from .layout import SMALL_FLOATS

@@ -1,4 +1,4 @@
-"""How a file of the safetensors format is laid out."""
+"""Layout of a file of the safetensors format."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 
 from ..dtypes import bfloat16, string
 
-# Names that the format has for the engine's dtypes, all little-endian.
+# The format's names of the engine's dtypes, all little-endian.
 NAMES = {
     "BOOL": np.dtype(np.bool_),
     "U8": np.dtype("u1"),
@@ -25,7 +25,7 @@ NAMES = {
     "C64": np.dtype("<c8"),
 }
 BY_DTYPE = {dtype: name for name, dtype in NAMES.items()}
-# Dtypes of the format that the engine does not have, but NumPy by ml_dtypes: they are read, and cast.
+# Dtypes of the format that the engine lacks and ml_dtypes provides: arrays of them are read, and cast.
 SMALL_FLOATS = {
     "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
     "F8_E4M3FNUZ": np.dtype(ml_dtypes.float8_e4m3fnuz),
@@ -36,13 +36,13 @@ SMALL_FLOATS = {
 # Complex numbers as pairs of parts: complex128, which the format lacks; complex64 in our files from before it had C64.
 PAIRS = {"complex64": np.dtype("<f4"), "complex128": np.dtype("<f8")}
 
-LENGTH = 8  # bytes in front of the header
+LENGTH = 8  # bytes before the header, which hold its length
 LONGEST_HEADER = 100_000_000  # bytes, as in the format's own library
 MOST_DIMS = 64  # NumPy's
-READ = 1 << 22  # bytes that a thread reads at once
+READ = 1 << 22  # bytes that a thread reads at once, and a checksum covers
 READERS = 2  # threads that read an array, where it is large
 LARGE = 2 * READ
 METADATA = "__metadata__"
-RESTORED = (string.name, *PAIRS)  # dtypes that are stored as others
-DTYPES = "dtypes"  # key of the metadata: JSON of what dtype an array has that is stored as another one
-LENGTHS = ":lengths"  # behind a name: the lengths of its strings
+RESTORED = (string.name, *PAIRS)  # dtypes stored as other dtypes
+DTYPES = "dtypes"  # key of the metadata: JSON of the original dtypes of arrays stored as others
+LENGTHS = ":lengths"  # suffix of a name: the lengths of its strings

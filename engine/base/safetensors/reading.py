@@ -1,4 +1,4 @@
-"""Reading arrays from a file that is not trusted."""
+"""Reading arrays from untrusted files."""
 
 from __future__ import annotations
 
@@ -39,29 +39,29 @@ from .layout import (
 
 
 class TensorFile(Mapping[str, "StoredTensor"]):
-    """A file of arrays, open for reading: a mapping of names to arrays that are not read yet.
+    """A file of arrays, open for reading: a mapping of names to unread arrays.
 
     Parameters
     ----------
     path : str or Path
     directory : int, optional
-        Descriptor of the directory that the file belongs to and must be in: it is no link to somewhere else then.
+        Descriptor of the directory that must contain the file; a symbolic link out of the directory is refused.
 
     Attributes
     ----------
     path : str
     size : int
-        Of the file, in bytes.
+        Size of the file in bytes.
     metadata : dict of str to str
-        What the header says besides.
+        Further entries of the header.
     checksums : mapping of str to list of int
-        CRC-32C of each piece of 4 MiB of arrays, by the name that the file has for them; empty unless somebody knows
-        them. An array that does not have them is damaged.
+        Expected CRC-32C of each piece of 4 MiB of arrays, by name in the file; empty if unknown. An array with other
+        checksums is damaged.
 
     Raises
     ------
     CheckpointError
-        If it can not be read; DamagedFile if it is not of the format, or not whole, or not in the directory.
+        If the file cannot be read; DamagedFile if its format is wrong, or it is truncated, or not in the directory.
 
     Examples
     --------
@@ -80,7 +80,7 @@ class TensorFile(Mapping[str, "StoredTensor"]):
     def __init__(self, path: Any, directory: int | None = None) -> None:
         self.path: str = os.fspath(path)
         self.checksums: Mapping[str, list[int]] = {}
-        self._lock = threading.Lock()  # guards the three below
+        self._lock = threading.Lock()  # guards _is_closed, _readers and _file
         strand_in_children(self)
         self._is_closed, self._readers = False, 0
         self._file: int | None = open_regular(self.path, directory)
@@ -117,19 +117,19 @@ class TensorFile(Mapping[str, "StoredTensor"]):
             self.close()
 
     def close(self) -> None:
-        """Close the file; arrays that were copied stay, others can not be any longer. Twice is fine.
+        """Close the file: copied arrays stay valid, others cannot be copied any longer. Closing twice is allowed.
 
-        A thread that reads from it does so to the end of its piece, and closes it then.
+        A thread that is reading finishes its piece, and then closes the descriptor.
         """
         with self._lock:
             self._is_closed = True
             self._close_unless_read()
 
     def read_into(self, out: Array, offset: int, name: str) -> None:
-        """Fill an array, whose rows follow each other, from a place in the file's data.
+        """Fill a C-contiguous array from an offset of the file's data.
 
-        A large one is read by several threads: the operating system makes new memory when it is first written, page by
-        page, which may take longer than the disk.
+        A large array is read by several threads: the operating system maps new memory page by page when it is first
+        written, which may take longer than the disk.
         """
         view = out.reshape(-1).view(np.uint8).data
         begins = range(0, len(view), READ)
@@ -147,7 +147,7 @@ class TensorFile(Mapping[str, "StoredTensor"]):
             list(readers.map(partial(self._read_piece, name), pieces))  # raises what a thread has raised
 
     def _read_piece(self, name: str, piece: tuple[memoryview, int, int | None]) -> None:
-        """Fill a piece of an array from a place of the file, and look at its checksum if that is known."""
+        """Fill a piece of an array from an offset of the file, and verify its checksum if known."""
         whole, at, wanted = piece
         into = whole
         while into:
@@ -164,7 +164,7 @@ class TensorFile(Mapping[str, "StoredTensor"]):
 
     @contextmanager
     def _open_file(self, name: str) -> Iterator[int]:
-        """Have the file open until the end of the block; CheckpointError if it was closed."""
+        """Keep the file open until the end of the block; CheckpointError if it was closed before."""
         with self._lock:
             if self._is_closed or self._file is None:
                 raise CheckpointError(
@@ -187,7 +187,7 @@ class TensorFile(Mapping[str, "StoredTensor"]):
             self._file = None
 
     def _read_header(self, file: int) -> tuple[int, dict[str, Any]]:
-        """Return where the data begin, and what the header says."""
+        """Return the offset of the data, and the entries of the header."""
         try:
             head = os.pread(file, LENGTH, 0)
             length = int.from_bytes(head, "little")
@@ -200,6 +200,7 @@ class TensorFile(Mapping[str, "StoredTensor"]):
         return LENGTH + length, parse_object(text, self.path)
 
     def _described(self, entries: dict[str, Any]) -> dict[str, StoredTensor]:
+        """Return the arrays of a header; DamagedFile unless they fill the rest of the file without gaps or overlaps."""
         found = {name: _Entry(self, name, entry) for name, entry in entries.items()}
         end = 0
         for each in sorted(found.values(), key=lambda each: (each.begin, each.end)):
@@ -212,7 +213,7 @@ class TensorFile(Mapping[str, "StoredTensor"]):
         return self._typed(found)
 
     def _restored_dtypes(self) -> dict[str, Any]:
-        """Return the dtypes that arrays had before they were stored as others; none if somebody else wrote the key."""
+        """Return the original dtypes of arrays stored as others; none if another program wrote the key."""
         try:
             found = parse_object(self.metadata.get(DTYPES, "{}").encode(), self.path)
         except DamagedFile:
@@ -220,7 +221,7 @@ class TensorFile(Mapping[str, "StoredTensor"]):
         return found if all(dtype in RESTORED for dtype in found.values()) else {}
 
     def _typed(self, found: dict[str, _Entry]) -> dict[str, StoredTensor]:
-        """Return the arrays as they were before they were stored."""
+        """Return the arrays in their original dtypes."""
         others = self._restored_dtypes()
         lengths = {name + LENGTHS for name, dtype in others.items() if dtype == string.name}
         if not others.keys() <= found.keys() or not lengths <= found.keys():
@@ -233,7 +234,7 @@ class TensorFile(Mapping[str, "StoredTensor"]):
 
 
 def _read_at(file: int, into: memoryview, offset: int) -> int:
-    """Read from a place of a file; return how many bytes."""
+    """Read bytes at an offset of a file; return their number."""
     if hasattr(os, "preadv"):
         return os.preadv(file, [into], offset)
     data = os.pread(file, len(into), offset)  # macOS
@@ -242,19 +243,19 @@ def _read_at(file: int, into: memoryview, offset: int) -> int:
 
 
 class _Entry:
-    """One array of a header.
+    """An array described by a header.
 
     Attributes
     ----------
     file : TensorFile
     name : str
     dtype : numpy.dtype or None
-        None if the format's dtype is not read.
+        None if the format's dtype is unsupported.
     stored_as : str
-        The format's name of the dtype.
+        The format's name for the dtype.
     shape : tuple of int
     begin, end : int
-        Where its bytes are in the file's data.
+        Offsets of its bytes in the file's data.
     """
 
     __slots__ = ("begin", "dtype", "end", "file", "name", "shape", "stored_as")
@@ -276,7 +277,7 @@ class _Entry:
         self._check_size()
 
     def _check_size(self) -> None:
-        """Hold the offsets against the size of the file, and, unless the dtype is unknown, of the shape."""
+        """Check the offsets against the size of the file and, unless the dtype is unknown, of the shape."""
         wanted = self.end - self.begin if self.dtype is None else prod(self.shape) * self.dtype.itemsize
         if self.end - self.begin != wanted or wanted < 0 or self.end > self.file.size:
             got = f"offsets {self.begin} to {self.end} in a file of {self.file.size} bytes"
@@ -286,7 +287,7 @@ class _Entry:
         return _damaged(self.file.path, f"an array {what}", wanted, got, self.name)
 
     def read(self, out: Array) -> Array:
-        """Fill an array of the entry's dtype, or a view of another."""
+        """Fill an array of the entry's dtype, or a view with another dtype."""
         self.file.read_into(out, self.begin, self.name)
         return out
 
@@ -307,18 +308,18 @@ class StoredTensor(UnreadArray):
 
     @property
     def path(self) -> str:
-        """The file it is in."""
+        """The file that contains the array."""
         return self._entry.file.path
 
     def copy(self) -> Array:
-        """Read it into a new array; CheckpointError if that fails."""
+        """Read the values into a new array; CheckpointError if reading fails."""
         out = np.empty(self.shape, self.dtype)
         self._entry.read(out)
         return out
 
     @property
     def dtype_name(self) -> str:
-        """The engine's name of the dtype, or the format's if it has none."""
+        """The engine's name of the dtype, or the format's if the engine has none."""
         try:
             return as_dtype(self.dtype).name
         except DtypeError:
@@ -329,7 +330,7 @@ class StoredTensor(UnreadArray):
 
 
 class _UnknownTensor(StoredTensor):
-    """An array of a dtype that is not read: others of its file are."""
+    """An array of an unsupported dtype, which cannot be copied."""
 
     def __init__(self, entry: _Entry) -> None:
         super().__init__(entry, np.dtype(np.void), entry.shape)
@@ -350,7 +351,7 @@ class _UnknownTensor(StoredTensor):
 
 
 class _StoredStrings(StoredTensor):
-    """Strings: their bytes, and their lengths in an array beside it."""
+    """Strings: their bytes, and their lengths in a second array."""
 
     def __init__(self, entry: _Entry, lengths: _Entry) -> None:
         assert string.numpy is not None
@@ -371,7 +372,7 @@ class _StoredStrings(StoredTensor):
 
 
 def _stored(entry: _Entry, dtype: object, lengths: _Entry | None) -> StoredTensor:
-    """Return what is read of an entry, which may have been of another dtype."""
+    """Return the array of an entry, in its original dtype."""
     if dtype is None:
         return _UnknownTensor(entry) if entry.dtype is None else StoredTensor(entry, entry.dtype, entry.shape)
     if dtype == string.name and lengths is not None and lengths.dtype == np.int64 and entry.dtype == np.uint8:
@@ -382,19 +383,19 @@ def _stored(entry: _Entry, dtype: object, lengths: _Entry | None) -> StoredTenso
 
 
 def parse_object(text: bytes, path: str) -> dict[str, Any]:
-    """Return what a JSON object says, each key once.
+    """Return the entries of a JSON object without duplicate keys.
 
     Raises
     ------
     CheckpointError
-        If it is none, or is made to exhaust who reads it.
+        If the text is no such object, or is constructed to exhaust the parser.
     """
     try:
         found = json.loads(text.decode("utf-8"), object_pairs_hook=_once)
     except (ValueError, RecursionError, MemoryError) as error:
-        raise _damaged(path, f"what it says of itself can not be read: {error}") from error
+        raise _damaged(path, f"its JSON text cannot be read: {error}") from error
     if not isinstance(found, dict):
-        raise _damaged(path, "what it says of itself is no JSON object", got=type(found).__name__)
+        raise _damaged(path, "its JSON text is no object", got=type(found).__name__)
     return found
 
 
@@ -416,14 +417,14 @@ def _are_sizes(value: Any) -> TypeGuard[list[int]]:
 
 
 def open_regular(path: str, directory: int | None) -> int:
-    """Open a regular file for reading, in an open directory without following links; a pipe does not block.
+    """Open a regular file for reading, inside an open directory without following links; a pipe does not block.
 
     Raises
     ------
     DamagedFile
-        If there is none in the directory, or it is something else.
+        If the directory has no such file, or the path is no regular file.
     CheckpointError
-        If it can not be read.
+        If the file cannot be read.
     """
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
     try:
@@ -444,15 +445,16 @@ def open_regular(path: str, directory: int | None) -> int:
 def _unreadable(path: str, error: Exception, variable: str | None = None) -> CheckpointError:
     reason = getattr(error, "strerror", None) or str(error)
     return CheckpointError(
-        f"a file can not be read: {reason}", file=path, variable=variable, hint="look for the file and its permissions"
+        f"a file cannot be read: {reason}", file=path, variable=variable, hint="look for the file and its permissions"
     )
 
 
 class DamagedFile(CheckpointError):
-    """A file is not what it should be: cut off, written over, or made by something else."""
+    """A file that is truncated, overwritten, or of another format."""
 
 
 def _damaged(path: str, why: str, wanted: Any = None, got: Any = None, variable: str | None = None) -> DamagedFile:
+    """Return the error for a damaged file, with long values shortened."""
     return DamagedFile(
         f"a file is damaged, or no checkpoint: {why}",
         file=path,

@@ -1,4 +1,4 @@
-"""Writing arrays into a file, from where they are."""
+"""Writing arrays to a file, directly from their memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Check = Callable[[], None]
 
 
 def _go_on() -> None:
-    """Let a writer go on; what is given in the place of this may raise."""
+    """Do nothing: the default check, which never stops a writer."""
 
 
 def write_tensors(
@@ -33,22 +33,22 @@ def write_tensors(
     check: Check = _go_on,
     checksums: dict[str, list[int]] | None = None,
 ) -> int:
-    """Write arrays into an open file, which is empty.
+    """Write arrays to an open, empty file.
 
     Parameters
     ----------
     file : int
         Descriptor.
     path : str
-        What errors call the file.
+        Name of the file in errors.
     tensors : iterable of (str, array)
-        Names and arrays. Each is let go of when its bytes are with the operating system.
+        Names and arrays. Each array is released when the operating system has its bytes.
     metadata : mapping of str to str, optional
-        What else the header says.
+        Further entries of the header.
     check : callable, optional
-        Called between pieces of 4 MiB; what it raises ends the writing.
+        Called between pieces of 4 MiB; an exception ends the writing.
     checksums : dict of str to list of int, optional
-        Gets the CRC-32C of each piece of 4 MiB of each array, by the name that the file has for it.
+        Receives the CRC-32C of each piece of 4 MiB of each array, by name in the file.
 
     Returns
     -------
@@ -58,9 +58,9 @@ def write_tensors(
     Raises
     ------
     CheckpointError
-        If an array's dtype can not be stored, or two have one name.
+        If an array's dtype cannot be stored, or two arrays have the same name.
     OSError
-        If the file can not be written.
+        If the file cannot be written.
     """
     stored, dtypes = _as_stored(path, tensors)
     header = _header(stored, {**metadata, **({DTYPES: json.dumps(dtypes)} if dtypes else {})})
@@ -71,7 +71,7 @@ def write_tensors(
     while stored:
         name, array = stored.pop()
         data = _bytes_of(array)
-        del array  # let go of when its bytes are written
+        del array  # `data` alone keeps it alive, until its bytes are written
         if checksums is None:
             stream.write(data)
             continue
@@ -84,7 +84,7 @@ def write_tensors(
 
 
 def _as_stored(path: str, tensors: Iterable[tuple[str, Any]]) -> tuple[list[tuple[str, Array]], dict[str, str]]:
-    """Return arrays of dtypes that the format has, large elements first, and the dtypes of those that had others."""
+    """Return arrays of storable dtypes, large elements first, and the original dtypes of converted arrays."""
     stored: dict[str, Array] = {}
     dtypes: dict[str, str] = {}
     for name, value in tensors:
@@ -100,7 +100,7 @@ def _as_stored(path: str, tensors: Iterable[tuple[str, Any]]) -> tuple[list[tupl
 
 
 def _parts(path: str, name: str, array: Array) -> dict[str, Array]:
-    """Return the arrays that one is stored as, by name."""
+    """Return the arrays that represent an array in a file, by name."""
     if array.dtype.kind in "TU":
         return _string_parts(path, name, array)
     little = array.dtype.newbyteorder("<") if array.dtype.kind in "iufc" else array.dtype
@@ -124,11 +124,12 @@ def _string_parts(path: str, name: str, array: Array) -> dict[str, Array]:
 def _not_storable(path: str, name: str, dtype: object) -> CheckpointError:
     known = ", ".join([*NAMES, "complex128", "string"])
     return CheckpointError(
-        "arrays of this dtype can not be saved", file=path, variable=name, wanted=known, got=dtype, hint="cast it"
+        "arrays of this dtype cannot be saved", file=path, variable=name, wanted=known, got=dtype, hint="cast it"
     )
 
 
 def _header(tensors: list[tuple[str, Array]], metadata: Mapping[str, str]) -> bytes:
+    """Return the header as JSON, padded with spaces to a multiple of eight bytes."""
     entries: dict[str, Any] = {METADATA: dict(metadata)} if metadata else {}
     begin = 0
     for name, array in tensors:
@@ -141,26 +142,26 @@ def _header(tensors: list[tuple[str, Array]], metadata: Mapping[str, str]) -> by
 
 
 def _bytes_of(array: Array) -> memoryview:
-    """Return the bytes of an array as they lie in memory; one whose rows do not follow each other is copied."""
+    """Return the bytes of an array as a flat view of its memory; an array that is not C-contiguous is copied."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 def save_file(path: str, tensors: Iterable[tuple[str, Any]], check: Check = _go_on) -> None:
-    """Write a file that appears whole, when it is on the disk, or not at all; in the place of one that is there.
+    """Write a file that appears on disk complete or not at all, replacing an existing file.
 
     Parameters
     ----------
     path : str
     tensors : iterable of (str, array)
     check : callable, optional
-        Called every now and then; what it raises ends the writing.
+        Called between pieces of 4 MiB and before the file appears; an exception ends the writing.
 
     Raises
     ------
     CheckpointError
-        If an array can not be stored.
+        If an array cannot be stored.
     OSError
-        If the file can not be written. Nothing is left of it then.
+        If the file cannot be written. The partial file is removed then.
     """
     directory, name = os.path.split(os.path.abspath(path))
     partial = os.path.join(directory, f".{name}-{secrets.token_hex(8)}")
@@ -180,7 +181,7 @@ def save_file(path: str, tensors: Iterable[tuple[str, Any]], check: Check = _go_
 
 
 def sync_file(file: int) -> None:
-    """Wait until what was written to a file is on the disk."""
+    """Wait until the bytes written to a file are on the disk."""
     if hasattr(fcntl, "F_FULLFSYNC"):  # of macOS, whose fsync does not wait for the disk's own memory
         fcntl.fcntl(file, fcntl.F_FULLFSYNC)
     else:
