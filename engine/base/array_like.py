@@ -17,7 +17,7 @@ Array = np.ndarray[Any, Any]
 class UnreadArray(ABC):
     """An array stored outside of memory, such as in a file, until somebody copies it into memory of their own.
 
-    Values restored by a session may be such arrays, so that they go from a file to the variables' memory directly.
+    Values restored by a session may be such arrays, and go from a file to the variables' memory directly.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ def as_fed_array(value: Any, dtype: DType) -> Array:
 
 
 def as_asked_array(value: Any, dtype: DType) -> Array:
-    """Convert to a dtype that a user requested by name: as `as_fed_array`, and also wherever no value changes.
+    """Convert to a dtype requested by name: as `as_fed_array`, and also wherever no value changes.
 
     Booleans become numbers, and whole numbers of a floating dtype integers.
     """

@@ -15,7 +15,7 @@ def call(function: Any, arguments: Sequence[Any], what: str, named: Mapping[str,
     Parameters
     ----------
     function : callable
-        Functions that are ``async def`` or yield are refused, and so are other objects.
+        Functions with ``async def`` or yield are refused, and so are other objects.
     arguments : sequence
     what : str
         Description of the function, such as "the body of while_loop".

@@ -18,8 +18,8 @@ _was_enabled = False
 def paused() -> Iterator[None]:
     """Pause automatic collections.
 
-    A compilation makes many objects that refer to each other; repeated collections of all objects took half of its
-    time. Pauses may overlap in several threads; a collector that was disabled before stays disabled.
+    A compilation makes many objects with references to each other; repeated collections of all objects took half of its
+    time. Pauses may overlap in several threads; a collector disabled before stays disabled.
     """
     global _pauses, _was_enabled
     with _lock:
@@ -37,7 +37,7 @@ def paused() -> Iterator[None]:
 
 
 def _forget_threads(_: int) -> None:
-    """Resume garbage collection in a child process, which has no thread that would end a pause of the parent's."""
+    """Resume garbage collection in a child process, which has no thread to end a pause of the parent's."""
     global _lock, _pauses
     _lock = Lock()
     if _pauses and _was_enabled:

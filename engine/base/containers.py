@@ -1,7 +1,7 @@
 """Kinds of containers in nested structures: Python's own, dataclasses, and classes registered by users.
 
-Registered containers live in optree's registry, in the namespace "tagloom" or the global one. optree is imported by
-`register` alone; where nobody has imported it, nothing can be registered. See docs/design/0049-structures.md.
+Registered containers live in optree's registry, in the namespace "tagloom" or the global namespace. optree is
+imported by `register` alone; where nobody has imported optree, nothing can be registered. See docs/design/0049-structures.md.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Rebuild = Callable[[list[Any]], Any]
 
 
 class Kind(Protocol):
-    """Operations on the containers of one kind."""
+    """Operations on containers of a kind."""
 
     def children(self, structure: Any) -> list[Any]:
         """Return the children in order."""
@@ -30,13 +30,13 @@ class Kind(Protocol):
         """Return the prefix of each child's path, like ``[0]`` or ``.x``."""
 
     def open(self, structure: Any) -> tuple[list[Any], Rebuild]:
-        """Return the children, and a function that makes an equal container of new children."""
+        """Return the children, and a function to make an equal container of new children."""
 
     def metadata(self, structure: Any) -> Any:
         """Return all data of the container except its children: keys, names of fields, or registered metadata."""
 
     def difference(self, left: Any, right: Any) -> str | None:
-        """Describe how two containers of one type differ apart from their children's values, or return None."""
+        """Describe how two containers of equal type differ apart from their children's values, or return None."""
 
 
 class Sequences:
@@ -51,7 +51,7 @@ class Sequences:
         return [f"[{i}]" for i in range(len(structure))]
 
     def open(self, structure: Any) -> tuple[list[Any], Rebuild]:
-        """Return the elements, and the type as the function that packs new elements."""
+        """Return the elements, and the type as the function to pack new elements."""
         return list(structure), type(structure)
 
     def metadata(self, structure: Any) -> Any:
@@ -67,7 +67,7 @@ class Deques(Sequences):
     """Deques, which keep their greatest length."""
 
     def open(self, structure: Any) -> tuple[list[Any], Rebuild]:
-        """Return the elements, and a function that makes a deque of the same greatest length."""
+        """Return the elements, and a function to make a deque of the same greatest length."""
         return list(structure), partial(_deque, type(structure), structure.maxlen)
 
 
@@ -79,7 +79,7 @@ class NamedTuples(Sequences):
         return [f".{name}" for name in structure._fields]
 
     def open(self, structure: Any) -> tuple[list[Any], Rebuild]:
-        """Return the fields, and a function that calls the constructor with new values."""
+        """Return the fields, and a function to call the constructor with new values."""
         return list(structure), partial(_call, type(structure))
 
 
@@ -95,7 +95,7 @@ class Dicts:
         return [f"[{key!r}]" for key in structure]
 
     def open(self, structure: Any) -> tuple[list[Any], Rebuild]:
-        """Return the values, and a function that makes a dict of the same keys (a defaultdict keeps its default)."""
+        """Return the values, and a function to make a dict of the same keys (a defaultdict keeps its default)."""
         rebuild = partial(_dict, list(structure)) if type(structure) is dict else partial(_with_values, copy(structure))
         return self.children(structure), rebuild
 
@@ -122,7 +122,7 @@ class Dataclasses:
         return [f".{field.name}" for field in _held(structure)]
 
     def open(self, structure: Any) -> tuple[list[Any], Rebuild]:
-        """Return the fields, and a function that replaces them, or the class's own function."""
+        """Return the fields, and a function to replace them, or the class's own function."""
         own = getattr(structure, "_with_leaves", None)
         rebuild = partial(_with_fields, copy(structure), _held(structure)) if own is None else partial(_call, own)
         return self.children(structure), rebuild
@@ -166,7 +166,7 @@ class Registered:
         return [self._label(entry) for entry in (range(len(children)) if entries is None else entries)]
 
     def open(self, structure: Any) -> tuple[list[Any], Rebuild]:
-        """Return the children, and the registered function that makes a container of new children."""
+        """Return the children, and the registered function to make a container of new children."""
         children, metadata, _ = self._flatten(structure)
         return children, partial(self._entry.unflatten_func, metadata)
 
@@ -236,13 +236,13 @@ def _with_values(pattern: dict[Any, Any], values: list[Any]) -> dict[Any, Any]:
 
 
 def _held(structure: Any) -> list[Any]:
-    """Return the fields of a dataclass that are not omitted."""
+    """Return the fields of a dataclass except omitted fields."""
     fields = dataclasses.fields(structure)
     return [f for f in fields if f.default is not None or getattr(structure, f.name) is not None]
 
 
 def _with_fields(structure: Any, fields: list[Any], values: list[Any]) -> Any:
-    """Return a dataclass with some fields replaced; GraphError for a field that its constructor does not take."""
+    """Return a dataclass with some fields replaced; GraphError for a field unknown to its constructor."""
     for field in fields:
         if not field.init:
             raise GraphError(
@@ -300,12 +300,12 @@ def _name_of(cls: type) -> str:
 
 
 def find_registered(name: str) -> Callable[[Any, list[Any]], Any]:
-    """Return the function that makes a registered container from metadata and children.
+    """Return the function for making a registered container from metadata and children.
 
     Parameters
     ----------
     name : str
-        Module and qualified name of the class, from a file: no module is imported for it.
+        Module and qualified name of the class, from a file: no module is imported.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Parts of states that are built when they are written, not when the state is captured."""
+"""Parts of states, built when they are written, not when the state is captured."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Deferred:
-    """A part of a state, not built yet, of data that stays unchanged, such as thousands of elements.
+    """A part of a state, not built yet, of unchanging data, such as thousands of elements.
 
     Parameters
     ----------

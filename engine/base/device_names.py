@@ -13,7 +13,7 @@ _HINT = "write '/job:worker/task:0/device:CPU:1', any part of that, or short '/c
 
 @dataclass(frozen=True, slots=True)
 class DeviceSpec:
-    """A device, or a partial constraint on a device: a field that is None is unconstrained.
+    """A device, or a partial constraint on a device: a field of None is unconstrained.
 
     Attributes
     ----------
@@ -120,7 +120,7 @@ def merge_devices(inner: str, outer: str) -> str:
 
 
 def _read(part: str, name: str) -> dict[str, str | int]:
-    """Return the fields in one part of a device name; GraphError for a malformed part."""
+    """Return the fields in a part of a device name; GraphError for a malformed part."""
     key, *values = part.split(":")
     if key == "job" and len(values) == 1 and values[0]:
         return {"job": values[0]}

@@ -1,4 +1,4 @@
-"""Completion of docstrings: a family of similar functions adds the sections that its functions share."""
+"""Completion of docstrings: a family of similar functions adds the sections shared by its functions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Family:
     raises: Mapping[str, str]
 
     def complete(self, function: F) -> F:
-        """Add the parameters, the result and the errors that a docstring does not describe.
+        """Add the parameters, the result and the errors missing from a docstring.
 
         Parameters
         ----------

@@ -49,7 +49,7 @@ class TagloomError(Exception):
         super().__init__(what)
 
     def details(self) -> list[tuple[str, Any]]:
-        """Return the labelled lines that follow the first sentence."""
+        """Return the labelled lines after the first sentence."""
         return [
             ("wanted", self.wanted),
             ("got", self.got),
@@ -90,7 +90,7 @@ class BranchMismatchError(GraphError):
 
 
 class LoopVariableError(GraphError):
-    """A loop body returns variables that do not fit its arguments."""
+    """A loop body returns variables unlike its arguments."""
 
 
 class OpError(TagloomError):
@@ -103,7 +103,7 @@ class OpError(TagloomError):
     input_shapes : sequence of tuple of int, optional
         Shapes of the instance's inputs.
     device : str or None
-        Full name of the device that ran the instance, for steps on several devices.
+        Full name of the device of the instance, for steps on several devices.
     """
 
     def __init__(self, what: str, *, tag: str | None = None, input_shapes: Any = None, **fields: Any) -> None:
@@ -119,7 +119,7 @@ class OpError(TagloomError):
 
 
 class DeadFetchError(OpError):
-    """A fetched value was never produced: it lies on a branch that was not taken."""
+    """A fetched value was never produced: it lies on a branch not taken."""
 
 
 class TensorArrayError(OpError):
@@ -186,12 +186,12 @@ class Allocation:
     Attributes
     ----------
     operation : str
-        Name of the operation that made the array, or of a variable or feed.
+        Name of the operation, variable or feed with the array.
     tag : str or None
         Tag of the instance, ``node@frame/iteration``, for an array of a step.
     bytes : int
     source : Source or None
-        The user's line that built the operation.
+        The user's line at which the operation was built.
     """
 
     operation: str
@@ -212,9 +212,9 @@ class DeviceMemoryError(OpError):
     device : str
         Full name.
     requested, live, limit : int
-        Bytes requested without success, in use at that time, and allowed.
+        Bytes requested without success, in use then, and allowed.
     allocations : tuple of Allocation
-        The largest arrays in use at that time, largest first.
+        The largest arrays in use then, largest first.
     """
 
     def __init__(

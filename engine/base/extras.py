@@ -10,7 +10,7 @@ from .errors import TagloomError
 
 
 def is_installed(module: str) -> bool:
-    """Return True if a module can be found, without importing it."""
+    """Return True if a module can be found, without an import."""
     try:
         return find_spec(module) is not None
     except (ImportError, ValueError):  # refused by a finder, or half imported
@@ -18,7 +18,7 @@ def is_installed(module: str) -> bool:
 
 
 def install_hint(extra: str) -> str:
-    """Return the command that installs an extra."""
+    """Return the command for installing an extra."""
     return f'pip install "tagloom[{extra}]"'
 
 

@@ -1,6 +1,6 @@
 """Child processes made by ``fork()``: they have a copy of all objects, but only the thread that forked.
 
-Operations that other threads of the parent had in progress stay unfinished for ever in the child, and their locks
+Operations in progress in other threads of the parent stay unfinished for ever in the child, and their locks
 held. So objects with threads or locks of their own are notified in the child, and a fork waits for work without which
 a child could not continue.
 """
@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 
 
 class Stranded(Protocol):
-    """An object that is unusable in a child process until reset."""
+    """An object unusable in a child process until reset."""
 
     def strand(self, parent: int) -> None:
         """Reset the object in a child process; `parent` is the process id of the parent."""
@@ -37,7 +37,7 @@ def when_forked(function: Callable[[int], object]) -> None:
 
 
 class Hold:
-    """Work in threads that delays a fork, because a child could neither finish the work nor restart it.
+    """Work in threads which delays a fork, because a child could neither finish the work nor restart it.
 
     An import is such work: the lock of a module that another thread imports is never released in the child.
 

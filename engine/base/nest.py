@@ -140,7 +140,7 @@ def rebuild_as(structure: Any, values: list[Any]) -> Any:
 
 
 def make_packer(structure: Any) -> Callable[[list[Any]], Any]:
-    """Return a function that arranges leaves in the shape of `structure`, without keeping its leaves alive.
+    """Return a function to arrange leaves in the shape of `structure`, without keeping its leaves alive.
 
     Later changes of the structure's containers have no effect.
     """

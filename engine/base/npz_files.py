@@ -1,4 +1,4 @@
-"""NumPy's .npz files, possibly damaged: headers of their arrays, and the exceptions that reading raises."""
+"""NumPy's .npz files, possibly damaged: headers of their arrays, and the exceptions of reading."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The table of public names, read from `engine/public.py` so that each name imports its own module alone.
+"""The table of public names, read from `engine/public.py`, so each name imports its own module alone.
 
-That file is a list of imports: type checkers read it directly, and importing it loads the whole engine. Here its code
-runs with a replaced ``import``, which records the module and the name instead. So each name is exported in one place,
-and the list is found wherever Python finds modules, also in archives.
+The file is a list of imports: type checkers read it directly, and importing it loads the whole engine. Here its code
+runs with a replaced ``import``, which records the module and the name instead. So each name is exported once, and
+the list is found wherever Python finds modules, also in archives.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _note(name: str, globals: Any = None, locals: Any = None, fromlist: Any = ()
 
 @cache
 def _table() -> dict[str, Any]:
-    """Return the names that importing the list would define: places, and the list ``__all__``."""
+    """Return the names defined by importing the list: places, and the list ``__all__``."""
     spec = importlib.util.find_spec(LIST)
     if spec is None or spec.loader is None:
         raise ImportError(f"no module {LIST}, which lists the public names", name=LIST)

@@ -29,7 +29,7 @@ _MASK_DELTA, _WORD = 0xA282EAD8, 0xFFFFFFFF  # TFRecord files store checksums ro
 
 
 class DamagedRecord(ValueError):
-    """A record that cannot be read; the following records may be readable."""
+    """An unreadable record; the following records may be readable."""
 
 
 class Block(NamedTuple):
@@ -40,7 +40,7 @@ class Block(NamedTuple):
     records : list
         The records, with a DamagedRecord for each unreadable one. Empty at the end of the file.
     end : int
-        Start of the next block; ENDED after a file that is one record.
+        Start of the next block; ENDED after the only record of a file.
     """
 
     records: list[Any]
@@ -51,7 +51,7 @@ ReadBlock = Callable[[BinaryIO], list[Any]]
 
 
 class FixedLayout(NamedTuple):
-    """Layout of a file of records of one length.
+    """Layout of a file of records of equal length.
 
     Attributes
     ----------
@@ -132,7 +132,7 @@ def _decoded(line: bytes) -> str | DamagedRecord:
 
 
 def _read_tfrecords(file: BinaryIO) -> list[Any]:
-    """Return the records of a block; a record that cannot be framed begins the next block, where it raises."""
+    """Return the records of a block; a record with a damaged frame is left to the next block, which raises."""
     records: list[Any] = []
     size = 0
     while size < BLOCK_BYTES:
@@ -218,7 +218,7 @@ def _as_bytes(data: Any) -> memoryview:
 
 
 def _read_fixed(layout: FixedLayout, file: BinaryIO) -> list[Any]:
-    """Return records of one length; a shorter last record becomes a DamagedRecord."""
+    """Return records of equal length; a shorter last record becomes a DamagedRecord."""
     size, header, footer = layout
     begin = max(file.tell(), header)
     if file.tell() != begin:

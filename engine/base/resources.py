@@ -1,6 +1,6 @@
 """State shared between operations, of any kind: variables, TensorArrays, stacks.
 
-A kind of state is a subclass of :class:`Resource` next to the operations that use it, and known nowhere else. See
+A kind of state is a subclass of :class:`Resource` next to its operations, and known nowhere else. See
 docs/design/0019-resources.md.
 """
 
@@ -13,16 +13,16 @@ from .turns import Turns
 
 
 class Resource:
-    """State that operations share by a handle; the defaults are for state that holds, awaits and saves nothing.
+    """State that operations share by a handle; the defaults are for state which holds, awaits and saves nothing.
 
     Used only on the thread of the event loop, hence without locks.
 
     Attributes
     ----------
     turns : Turns or None
-        Lock of state that threads read or change; its holder has exclusive access. None for all other state.
+        Lock of state shared with threads; its holder has exclusive access. None for all other state.
     is_plain : bool
-        True if the resource may be dropped without being closed, since it holds nothing but memory.
+        True if the resource may be dropped without being closed, since nothing but memory is held.
     """
 
     __slots__ = ("__weakref__",)  # no others, so that subclasses may also have a base class in C
@@ -31,18 +31,18 @@ class Resource:
 
     @property
     def label(self) -> str:
-        """Label used in errors that list holders of memory."""
+        """Label in errors about holders of memory."""
         return type(self).__name__
 
     def arrays(self) -> Iterable[Any]:
         """Return the arrays held now, on any device, or the SwappableArrays in their places.
 
-        Statistics call this from any thread, so implementations copy containers that may change meanwhile.
+        Statistics call this from any thread, so implementations copy containers before they change.
         """
         return ()
 
     def cancel(self, error: BaseException) -> None:
-        """Wake all waiters with `error`, because the session is closed or the step that made the state ends early."""
+        """Wake all waiters with `error`, because the session is closed or the step owning the state ends early."""
 
     async def aclose(self) -> None:
         """Release all contents; the state is not used afterwards. Must not wait for a step."""
@@ -54,13 +54,13 @@ class Resource:
     def snapshot(self) -> Any:
         """Return a copy of the contents for saving: arrays in a structure of tuples, lists and dicts.
 
-        An array that is read-only, or on another device than the host, may be returned itself, provided that writers
-        copy it instead of changing it in place while it is referenced. None means that nothing needs to be saved.
+        A read-only array, or an array on another device than the host, may be returned itself, provided writers
+        copy the array instead of changing a referenced array in place. None means nothing to save.
         """
         return None
 
     def restore(self, saved: Any) -> Callable[[], object]:
-        """Prepare to restore the contents of a `snapshot`; return a function that installs them and cannot fail.
+        """Prepare to restore the contents of a `snapshot`; return a function to install them, which cannot fail.
 
         Raises
         ------

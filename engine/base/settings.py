@@ -1,4 +1,4 @@
-"""Every tunable of the engine, in one place, with its unit and the reason for its default."""
+"""Every tunable of the engine, with its unit and the reason for its default."""
 
 from __future__ import annotations
 
@@ -15,78 +15,78 @@ WINDOW = 32  # default parallel_iterations of a loop; the graph's, not a session
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Knobs of a session; pass ``Session(graph, settings=Settings(...))`` to change one.
+    """Knobs of a session; pass ``Session(graph, settings=Settings(...))`` to change them.
 
     Attributes
     ----------
     drain_seconds : float
-        Longest time a step runs on the event loop before it yields.
+        Longest time a step runs on the event loop before yielding.
     admission_seconds : float
         Longest wait of a step for its place when a session has ``max_steps``; then Overloaded. 0 refuses at once.
     blocking_threads : int
-        Blocking functions of a session that run at once; functions that outlive their step count until they end. The
+        Blocking functions of a session running at once; functions outliving their step count until they end. The
         threads belong to the session, since such functions may wait for functions of another session.
     workers : int or None
-        Threads that run long kernels, next to the event loop; None for the number of cores, 0 for none. All sessions
+        Threads for long kernels, next to the event loop; None for the number of cores, 0 for none. All sessions
         of the process with an equal number share the threads. While a session has workers, the BLAS called by kernels
-        is limited to one thread of its own.
+        is limited to a single thread of its own.
     offload_seconds : float
-        Least estimated time of a kernel that is sent to a worker; ten times as long where no two workers could share
+        Least estimated time of a kernel sent to a worker; ten times as long where no two workers could share
         the kernel and nothing else can go on meanwhile. The round trip took about 15 us on a virtual machine of two
         cores, and 400 to 500 us on another machine, where the worker slept.
     close_seconds : float
-        Longest time that closing a session waits for functions that cannot be interrupted, and for the cleanup of the
+        Longest wait of a closing session for functions which cannot be interrupted, and for the cleanup of the
         user's generators.
     step_cache_size : int
-        Compiled steps kept per session; the least recently used one is evicted first.
+        Compiled steps kept per session; the least recently used step is evicted first.
     specialize : int
         Number of shape combinations of its feeds, each fed for the second time, for which a step with feeds of unknown
         sizes is compiled again, specialized to these sizes; 0 for none. More would cost more than they save if the
         shapes of each step differ.
     fold : bool
-        Compute values that depend on constants alone at compile time.
+        Compute values depending on constants alone at compile time.
     fold_bytes : int
         Largest constant that folding may create.
     merge : bool
-        Merge operations that compute the same value.
+        Merge operations with the same value.
     batch : bool
-        Collect the factors of a loop's products that are summed, such as gradients of its weights, and multiply many
+        Collect the factors of summed products of a loop, such as gradients of its weights, and multiply many
         at once.
     accumulate : bool
         Add products to running sums in place, for gradients of a loop's weights.
     loop_invariants : bool
-        Read loop variables that never change from outside their loop.
+        Read unchanging loop variables from outside their loop.
     hoist : bool
-        Move constants out of loops, and loop-invariant values out of loops that certainly run.
+        Move constants out of loops, and loop-invariant values out of loops certain to run.
     merge_products : bool
-        Merge products of a loop that share a factor, or are summed, into one product.
+        Merge products of a loop that share a factor, or are summed, into a single product.
     hoist_bytes : int
         Most bytes of values computed before a loop for all its iterations at once, such as the products of all its
         inputs; 0 for never. Under a memory limit, at most a share of the limit.
     block_bytes : int
-        Most bytes of a block of fed rows, or of their products, that a loop processes at once where all rows would be
+        Most bytes of a block of fed rows, or of their products, processed by a loop at once where all rows would be
         too many; 0 for never. Under a memory limit, at most a share of the limit.
     narrow : bool
-        Compute only the columns of a product that are used.
+        Compute only the used columns of a product.
     broadcast_sums : bool
-        Omit sums over dimensions that were not broadcast, which gradients contain when the batch size is unknown.
+        Omit sums over dimensions without broadcasting, which gradients contain when the batch size is unknown.
     forward_assignments : bool
         Compute with the value assigned to a variable without waiting for the assignment.
     fuse : bool
-        Run connected elementwise operations as one operation.
+        Run connected elementwise operations as a single operation.
     release : bool
-        Free a saved value when a backward loop has read it; if off, when none of that loop's values are needed.
+        Free a saved value after its read by a backward loop; if off, when none of the loop's values are needed.
     straight : bool
-        Run loops of operations that only compute as native programs, without a token for each value and iteration.
+        Run loops of purely computing operations as native programs, without a token for each value and iteration.
     cluster : bool
-        Run connected operations that only compute, outside of such loops, as native programs.
+        Run connected, purely computing operations, outside of such loops, as native programs.
     llvm : bool
-        Compile native programs that run long, if LLVM is installed (``pip install tagloom[jit]``).
+        Compile long-running native programs, if LLVM is installed (``pip install tagloom[jit]``).
     llvm_seconds : float
-        Time that a loop runs step by step before it is compiled on a thread other than the event loop's; 0 compiles
-        the loop when it first runs, and waits.
+        Time of a loop's execution step by step before compilation on a thread other than the event loop's; 0 compiles
+        the loop before its first run.
     coalesce_dead_signals : bool
-        Send one message for all values between two devices that are dead together; if off, one for each value.
+        Send a single message for values between two devices dead together; if off, a message for each value.
     native : bool
         Call kernels in C, or in CUDA C on a GPU, where an operation has one; if off, the Python kernel of its
         definition.
@@ -100,7 +100,7 @@ class Settings:
     pool_bytes : int
         Most bytes of freed arrays kept in the pool for new ones.
     shuffle_seed : int or None
-        Seed of a random ready order; None keeps first in, first out. Results never depend on it.
+        Seed of a random ready order; None keeps first in, first out. Results never depend on the seed.
     check_passes : bool
         Check the graph against its stage's legality table between all passes; off by default, since the check only
         finds mistakes of the passes themselves. The environment variable TAGLOOM_CHECK_PASSES=1 turns the default on.
@@ -108,7 +108,7 @@ class Settings:
         Names of passes, separated by commas, after which the program is printed to the standard error, or "all". The
         environment variable TAGLOOM_DUMP sets the default.
     observe : bool
-        Allow `tagloom top`, and others permitted by this user, to inspect the session while it is open: see
+        Allow `tagloom top`, and others permitted by this user, to inspect the open session: see
         :meth:`Session.observe`. The environment variable TAGLOOM_OBSERVE=1 turns the default on.
 
     Examples
@@ -164,7 +164,7 @@ class Settings:
         Parameters
         ----------
         *names : str
-            Names of fields that are fast paths, keys of ``FAST_PATHS``; "all" for all of them.
+            Names of fast paths, keys of ``FAST_PATHS``; "all" for all of them.
 
         Returns
         -------

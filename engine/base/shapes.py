@@ -1,4 +1,4 @@
-"""Partial static shapes: a rank that may be unknown, dimensions that may be unknown."""
+"""Partial static shapes: a possibly unknown rank, and possibly unknown dimensions."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class Shape:
         )
 
     def includes(self, other: Shape) -> bool:
-        """True if every concrete shape that fits `other` fits this shape."""
+        """True if every concrete shape fitting `other` fits this shape."""
         if self._dims is None:
             return True
         if other._dims is None or len(self._dims) != len(other._dims):
@@ -225,7 +225,7 @@ def _dimensions(dims: Any) -> tuple[Dimension, ...]:
 
 
 def _dimension(value: Any) -> Dimension:
-    """Return a dimension as an int, or None for an unknown one; ShapeError if negative."""
+    """Return a dimension as an int, or None if unknown; ShapeError if negative."""
     if value is None:
         return None
     size = int(value)
@@ -240,7 +240,7 @@ def _dimension(value: Any) -> Dimension:
 
 
 def _broadcast(a: Dimension, b: Dimension, left: Shape, right: Shape) -> Dimension:
-    """Return the broadcast of two dimensions; None only if it may be 1; ShapeError if they do not broadcast."""
+    """Return the broadcast of two dimensions; None only if possibly 1; ShapeError if they do not broadcast."""
     if a == b or b == 1:
         return a
     if a == 1:

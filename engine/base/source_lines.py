@@ -21,7 +21,7 @@ _NOT_THE_USER = (_PACKAGE, _LOOP, _POOL, contextlib.__file__, threading.__file__
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A line of user code that built an operation."""
+    """A line of user code at which an operation was built."""
 
     file: str
     line: int
@@ -38,7 +38,7 @@ _caller: ContextVar[Source | None] = ContextVar("tagloom_caller", default=None)
 def user_source() -> Source | None:
     """Return the innermost line outside the package and the event loop, or None without any.
 
-    In a thread that works for another, return the line noted by `note_caller`.
+    In a worker thread, return the line noted by `note_caller`.
     """
     frame = sys._getframe(1)
     while frame is not None:

@@ -1,4 +1,4 @@
-"""Tags of instances of operations, as text and as numbers that every partition computes alike."""
+"""Tags of instances of operations, as text and as numbers computed alike by every partition."""
 
 from __future__ import annotations
 

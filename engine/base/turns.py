@@ -1,4 +1,4 @@
-"""A fair lock for state that threads change, for readers and writers on the event loop."""
+"""A fair lock for state changed by threads, for readers and writers on the event loop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Turns:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Wait for a turn, and hold it until the end of the block."""
+        """Wait for a turn, which lasts until the end of the block."""
         self._count += 1
         try:
             self._lock = self._lock or asyncio.Lock()

@@ -1,4 +1,4 @@
-"""Waits that cancellation does not cut short, for futures that must end first."""
+"""Waits not cut short by cancellation, for futures which must end first."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 async def wait_shielded(pending: Callable[[], Collection[asyncio.Future[Any]]], seconds: float | None = None) -> None:
-    """Wait until `pending` returns nothing, or for some seconds; raise a cancellation that came meanwhile afterwards.
+    """Wait until `pending` returns nothing, or for some seconds; raise a cancellation during the wait afterwards.
 
     The first cancellation is raised: scopes recognise their own cancellation by its message.
     """

@@ -39,7 +39,7 @@ def shortened(line: str) -> str:
 
 
 def by_reason(reasons: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Group the things that have a reason by their reason.
+    """Group things by their reason.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def by_reason(reasons: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
 
 
 def sentences(reasons: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Yield a sentence for each reason, with a few of the things that have the reason by name.
+    """Yield a sentence for each reason, with a few of its things by name.
 
     Examples
     --------

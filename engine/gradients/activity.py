@@ -1,4 +1,4 @@
-"""Activity analysis: the tensors that depend on the xs in a way gradients can follow."""
+"""Activity analysis: the tensors depending on the xs in a way gradients can follow."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .backward import RULES
 
 
 def active_tensors(xs: Iterable[Tensor], stops: set[Tensor], here: Region, *, in_loops: bool = False) -> set[Tensor]:
-    """Return every tensor that depends on some x; `stops`, and tensors reached through them alone, are left out.
+    """Return every tensor depending on some x; `stops`, and tensors reached through them alone, are left out.
 
     `here` is the region of the gradient: variables of loops still under construction there are included. With
-    `in_loops`, paths through a stop_gradient in a loop's body continue after it.
+    `in_loops`, paths through a stop_gradient in a loop's body continue.
     """
     active: set[Tensor] = set()
     becomes = _becomes(here)

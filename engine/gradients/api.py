@@ -113,7 +113,7 @@ def gradients(
     stop_gradients : structure of Tensor, optional
         Tensors taken as constants.
     unconnected_gradients : {'none', 'zero'}, optional
-        Result for an x that the ys do not depend on: None, or zeros.
+        Result for an x without a path to the ys: None, or zeros.
 
     Returns
     -------
@@ -166,7 +166,7 @@ def gradients(
 
 
 def _stopped_loops(ys: Sequence[Tensor], xs: Sequence[Any], stops: set[Tensor]) -> set[Tensor]:
-    """Return the loop results that count as constants in the gradient function of a custom gradient.
+    """Return the loop results counting as constants in the gradient function of a custom gradient.
 
     Warns
     -----

@@ -1,4 +1,4 @@
-"""Gradient arrays: one for each forward array and run of a gradient (rule 111)."""
+"""Gradient arrays, for each forward array and run of a gradient (rule 111)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..ops.state import gradient_arrays
 
 
 def scope(home: Region) -> AbstractContextManager[object]:
-    """Enter a scope that finds or makes the gradient arrays of one call of ``gradients()`` in region `home`."""
+    """Enter a scope for finding or making the gradient arrays of a call of ``gradients()`` in region `home`."""
 
     def make(handle: Tensor) -> Tensor:
         region = _mirror_of(handle, home)

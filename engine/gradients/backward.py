@@ -18,12 +18,12 @@ RULES: dict[str, Rule] = {}  # filled by the modules with rules for structured o
 
 
 class Backward:
-    """One call of ``gradients()``.
+    """State and walk of a single call of ``gradients()``.
 
     Parameters
     ----------
     active : set of Tensor
-        Tensors that depend on the xs; contributions to others are dropped.
+        Tensors depending on the xs; contributions to others are dropped.
     stops : set of Tensor
         Tensors at which the walk ends.
     """

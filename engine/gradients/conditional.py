@@ -1,7 +1,7 @@
 """The gradient of a Cond: a Cond on the same predicate (Yu et al., 2018, section 5.1).
 
 Its results are the cotangents of the tensors captured by the branches, zeros from a branch without that capture. A
-slot of a series leaves its branch as a saved value, so that the slot is written only if the branch ran. For a Cond
+slot of a series leaves its branch as a saved value, written only if the branch ran. For a Cond
 with the attribute ``recompute`` (see `recompute_grad`), a branch of the gradient recomputes forward values instead of
 reading saved ones.
 """
@@ -37,7 +37,7 @@ def cond_gradient(walk: Backward, op: Operation, cotangents: Cotangents) -> None
 
 
 def _predicate(op: Operation, totals: Sequence[Any]) -> Tensor:
-    """Return the predicate here; for recomputation it waits for the cotangents, so that nothing is recomputed early."""
+    """Return the predicate here; for recomputation an Identity of it, which waits for the cotangents."""
     pred = scopes.current_region().resolve(op.inputs[0])
     if not recomputes(op):
         return pred

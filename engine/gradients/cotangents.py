@@ -1,8 +1,8 @@
 """Cotangents: contributions of the reverse walk to each tensor, and their sums.
 
 Contributions to a tensor are tensors or IndexedSlices. Contributions to a series are slots (an index and the cotangent
-of the value there) until the walk leaves the loop that reads the series, then whole series. A value saved from a branch
-gets cotangents that are dead exactly where the value is dead.
+of the value there) until the walk leaves the loop reading the series, then whole series. A value saved from a branch
+gets cotangents dead exactly where the value is dead.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Cotangents:
         self.parts: dict[Tensor, list[Any]] = {}
 
     def add(self, tensor: Tensor, contribution: Any) -> None:
-        """Record one contribution."""
+        """Record a contribution to the cotangent of a tensor."""
         self.parts.setdefault(tensor, []).append(contribution)
 
     def sum(self, tensor: Tensor) -> Any:
@@ -69,7 +69,7 @@ def add_up(contributions: Sequence[Any], like: Tensor) -> Tensor | IndexedSlices
 
 
 def _where(contributions: Sequence[Any]) -> AbstractContextManager[Any]:
-    """Enter the device of all contributions, if they share one, so that one message carries the sum, not the terms."""
+    """Enter the device of all contributions, if they share one, to send only their sum to other devices."""
     devices = {(c.values if isinstance(c, IndexedSlices) else c).op.device for c in contributions}
     return scopes.within(device=tuple(devices)) if len(devices) == 1 else nullcontext()
 
@@ -87,7 +87,7 @@ def _sum(contributions: Sequence[Any], like: Tensor) -> Tensor | IndexedSlices:
 
 
 def add(*terms: Tensor) -> Tensor:
-    """Return the sum of dense cotangents of one tensor."""
+    """Return the sum of dense cotangents of a tensor."""
     # Add infers a shape by broadcasting, AddN merges: with unknown sizes only the latter keeps all knowledge.
     if len(terms) == 2 and terms[0].shape.is_fully_known and terms[0].shape == terms[1].shape:
         return apply("Add", *terms)  # type: ignore[no-any-return]

@@ -1,9 +1,9 @@
 """Mirrors: access from a region of the gradient to values of the forward region.
 
-The gradient of a While has a body that mirrors the forward body, the gradient of a Cond a branch for each forward
+The gradient of a While has a body mirroring the forward body, the gradient of a Cond a branch for each forward
 branch. When an operation built there uses a tensor of the forward region, the region asks its mirror, which
 uses the tensor directly where possible (loop invariants, constants, counters) and otherwise makes the forward
-operation save it (Yu et al., 2018, section 5.1: such values are discovered while the gradient is built).
+operation save the value (Yu et al., 2018, section 5.1: such values are discovered while the gradient is built).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ForwardValues:
         region.resolver = self.resolve
 
     def resolve(self, tensor: Tensor) -> Tensor:
-        """Return the tensor of `region` that stands for a tensor of the forward region, or of a region around."""
+        """Return the stand-in in `region` for a tensor of the forward region, or of a region around."""
         if tensor not in self.memo:
             if tensor.region is self.forward:
                 with scopes.inside(self.region):

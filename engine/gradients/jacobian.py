@@ -70,7 +70,7 @@ def jacobian(output: Any, inputs: Any, unconnected_gradients: str = NONE, name: 
     inputs : Tensor, Variable or structure of them
         Tensors to differentiate with respect to.
     unconnected_gradients : {'none', 'zero'}, optional
-        Result for an input that the output does not depend on: None, or zeros.
+        Result for an input without a path to the output: None, or zeros.
     name : str, optional
         Name scope of the new operations.
 
@@ -165,7 +165,7 @@ def batch_jacobian(
 
 
 def _check_batch(y: Tensor, x: Tensor) -> None:
-    """Refuse scalars, and batch sizes that are known to differ."""
+    """Refuse scalars, and batch sizes known to differ."""
     if 0 in (y.rank, x.rank) or not y.shape[:1].is_compatible_with(x.shape[:1]):
         raise ShapeError(
             "batch_jacobian wants an output and an input for each example",

@@ -1,6 +1,6 @@
-"""Tensors that may be dead although their region runs: values saved from a branch, and results computed from them.
+"""Possibly dead tensors in a running region: values saved from a branch, and results computed from them.
 
-A gradient uses such a value only where the branch ran; MaybeGet marks the place. A loop that adds up cotangents of
+A gradient uses such a value only where the branch ran; MaybeGet marks the place. A loop adding up cotangents of
 such a value must not carry the sum in a loop variable (a dead token never returns from a NextIteration).
 """
 

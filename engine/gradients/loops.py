@@ -1,8 +1,8 @@
-"""The gradient of a While: a While that counts down (Yu et al., 2018, section 5.1).
+"""The gradient of a While: a While counting down (Yu et al., 2018, section 5.1).
 
 Its loop variables are the count, the cotangent of each active loop variable, and a running sum for the cotangent
-of each captured value, so that at most a window of partial gradients is alive. Sparse cotangents of a capture, and
-cotangents of values that may be dead, are collected in series and joined after the loop.
+of each captured value, which keeps at most a window of partial gradients alive. Sparse cotangents of a capture, and
+cotangents of possibly dead values, are collected in series and joined after the loop.
 """
 
 from __future__ import annotations

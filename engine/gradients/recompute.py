@@ -1,9 +1,9 @@
-"""Recomputation of a part of the forward computation, for values that were not saved.
+"""Recomputation of a part of the forward computation, for values not saved.
 
 A region of the rerun mirrors a forward region: tensors requested there are computed again from their sources.
-Operations with effects, or with results that depend on when they run, are not repeated: the forward region saves their
+Operations with effects, or with results depending on when they run, are not repeated: the forward region saves their
 results, as for all values where nothing is recomputed. Trip counts are saved too, so no predicate of a loop is needed.
-A random operation gets the instance that it repeats as inputs.
+A random operation gets the repeated instance as inputs.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class Recompute(ForwardValues):
 
 
 class _Branches:
-    """A Cond that repeats a forward Cond."""
+    """A Cond repeating a forward Cond."""
 
     def __init__(self, op: Operation) -> None:
         pred = scopes.current_region().resolve(op.inputs[0])
@@ -185,7 +185,7 @@ class _Branches:
 
 
 class Rerun:
-    """A loop that repeats iterations of a forward loop.
+    """A loop repeating iterations of a forward loop.
 
     Parameters
     ----------
@@ -216,14 +216,14 @@ class Rerun:
 
     @staticmethod
     def of_segment(op: Operation, first: Tensor, stop: Tensor) -> Rerun:
-        """Repeat a segment of a loop that saves its variables at the beginning of each segment."""
+        """Repeat a segment of a loop with variables saved at the beginning of each segment."""
         kept = ("parallel_iterations", "back_prop", "swap_memory")
         inits = [_at_start(op, param, first) for param in op.regions[1].params]
         return Rerun(op, inits, first, stop, {key: op.attrs[key] for key in kept})
 
     @staticmethod
     def of_loop(op: Operation, region: Region) -> Rerun:
-        """Repeat an entire loop, in a region that repeats the region around the loop."""
+        """Repeat an entire loop, in a region repeating the region around the loop."""
         attrs = {key: value for key, value in op.attrs.items() if key != "saved_outputs"}
         inits = [region.resolve(t) for t in op.inputs]
         return Rerun(op, inits, constant(0, int64), region.resolve(trip_count(op)), attrs)

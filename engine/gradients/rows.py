@@ -30,7 +30,7 @@ def stacked_gradients(
     count : Tensor of int64, scalar
     xs : sequence of Tensor or Variable
     unconnected : {'none', 'zero'}
-        Result for an x that the elements do not depend on.
+        Result for an x without a path to the elements.
     name : str
     """
     cond, body = new_region("loop predicate"), new_region("loop body")

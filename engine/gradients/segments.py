@@ -1,8 +1,8 @@
-"""The gradient of a While that saves its loop variables in every k-th iteration only.
+"""The gradient of a While saving its loop variables in every k-th iteration only.
 
 A loop over segments of k iterations, last first: each iteration reruns a segment from the variables saved at its
-beginning (``recompute.py``), and then walks it backward. So only the values of one segment, and the variables at the
-beginnings of all, are alive at a time (Chen et al., 2016, "Training Deep Nets with Sublinear Memory Cost").
+beginning (``recompute.py``), and then walks the segment backward. Only the values of one segment, and the
+variables at the beginnings of all, are alive at a time (Chen et al., 2016, "Training Deep Nets with Sublinear Memory Cost").
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def while_gradient(walk: Backward, op: Operation, cotangents: Cotangents) -> Non
 
 
 class _Segments(WhileGradient):
-    """The loop over segments. Running sums pass from one segment to the next, so that terms are added in order."""
+    """The loop over segments. Running sums pass from one segment to the next, which adds terms in order."""
 
     def __init__(self, walk: Backward, op: Operation, outside: Cotangents) -> None:
         super().__init__(walk, op, outside)

@@ -15,7 +15,7 @@ from ..ops.support.indexed_slices import IndexedSlices
 
 
 def zeros_for(tensor: Tensor) -> Tensor:
-    """Return the zero cotangent of a tensor, a series, or the variable that a handle stands for."""
+    """Return the zero cotangent of a tensor, a series, or the variable of a handle."""
     if tensor.dtype is series:
         return apply("SeriesEmpty")  # type: ignore[no-any-return]
     if tensor.dtype is not resource:

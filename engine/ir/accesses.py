@@ -18,7 +18,7 @@ Key = tuple[str, str]  # the kind of state, and its name
 
 
 def key_of(op: Operation) -> Key | None:
-    """Return the key of the state that an operation reads or writes in the order of building; None if it is free."""
+    """Return the key of the state read or written by an operation in the order of building; None if free."""
     ordered = op.definition.ordered
     return None if ordered is None else ordered(op)
 
@@ -36,7 +36,7 @@ def note_access(op: Operation) -> None:
 
 
 def plain_read(region: Region, key: Key, make: Callable[[Region], Tensor]) -> Tensor:
-    """Return the tensor that a plain use of a variable in a region stands for.
+    """Return the tensor for a plain use of a variable in a region.
 
     Parameters
     ----------
@@ -62,14 +62,14 @@ def _home(region: Region, key: Key) -> Region:
 
 
 def close_branches(parent: Region, branches: Iterable[Region]) -> None:
-    """Record that the branches of a Cond are built: their writes count as writes of the Cond in `parent`."""
+    """Record the finished branches of a Cond: their writes count as writes of the Cond in `parent`."""
     for branch in branches:
         for key in branch.written:
             _note_write(parent, key)
 
 
 def close_loop(parent: Region, cond: Region, body: Region) -> None:
-    """Record that predicate and body of a While are built; plain reads of state that neither writes move before it."""
+    """Record the finished regions of a While; plain reads of state written in neither region move before the While."""
     written = cond.written | body.written
     # A read was built in the loop because a later operation of the body might have written its key; now
     # that no write followed, one read before the loop serves all iterations.

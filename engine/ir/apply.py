@@ -36,7 +36,7 @@ def apply(type: str, *inputs: Any, name: str | None = None, **attrs: Any) -> Any
     type : str
         A declared operation type.
     inputs
-        One argument per parameter of the signature (a list for a variadic one); tensors, variables, arrays or
+        An argument per parameter of the signature (a list for variadic parameters); tensors, variables, arrays or
         Python literals. A literal takes the dtype of the other operands of its type variable.
     name : str, optional
         Name of the operation; defaults to its type.
@@ -46,7 +46,7 @@ def apply(type: str, *inputs: Any, name: str | None = None, **attrs: Any) -> Any
     Returns
     -------
     Tensor, list of Tensor or Operation
-        The output; the outputs when the signature has several or a list; the operation when it has none.
+        The output; the outputs for a signature with several or a list; the operation for a signature without any.
     """
     if not scopes.is_open():
         with opened_for(inputs):
@@ -164,7 +164,7 @@ def _convert_weak(
 
 
 def _dtype_of_all(arguments: Sequence[Any], known: Sequence[Tensor | None]) -> tuple[DType | None, bool]:
-    """Return the common dtype of the arguments of one type variable, and True if a strong tensor decided the dtype."""
+    """Return the common dtype of a type variable's arguments, and True if a strong tensor decided the dtype."""
     tensors = [t for t in known if t is not None]
     for tensor in tensors:
         if not is_weak(tensor):
@@ -175,7 +175,7 @@ def _dtype_of_all(arguments: Sequence[Any], known: Sequence[Tensor | None]) -> t
 
 
 def strengthened(tensor: Tensor, dtype: DType | None, *, stays_weak: bool = False) -> Tensor:
-    """Return a weak tensor cast to a dtype that a literal of its kind would take, any other tensor unchanged."""
+    """Return a weak tensor cast to the dtype of a literal in its place, any other tensor unchanged."""
     if dtype is None or tensor.dtype is dtype or not is_weak(tensor) or not gives_way(tensor.dtype, dtype):
         return tensor
     cast: Tensor = apply("Cast", tensor, dtype=dtype)
@@ -195,7 +195,7 @@ def _literal(value: Any, dtype: DType | None, operation: str) -> Tensor:
 def _literal_dtype(
     definition: OpDefinition, parameter: Parameter, argument: Any, bound: dict[str, DType]
 ) -> DType | None:
-    """Return the dtype that a literal takes: the bound one, else its natural one where allowed, else float32."""
+    """Return the dtype of a literal: the bound dtype, else its natural dtype where allowed, else float32."""
     dtype = definition.signature.resolve(parameter.type, bound)
     if dtype is not None or parameter.type == "any":
         return dtype
@@ -229,20 +229,20 @@ def convert_to_tensor(value: Any, dtype: Any = None, name: str | None = None) ->
     value : Tensor, Variable, IndexedSlices, array-like, or nested lists containing tensors
         Python literals become int32, float32, bool or string.
     dtype : dtype-like, optional
-        The dtype that literals and arrays are converted to, where their kind fits, by the rules of fed values; a
+        The dtype for literals and arrays, converted by the rules of fed values where their kind fits; a
         tensor must have this dtype already.
 
     Returns
     -------
     Tensor
-        `value` itself if it is a tensor.
+        `value` itself if already a tensor.
 
     Raises
     ------
     DtypeError
         If a tensor has a dtype other than `dtype`.
     GraphError
-        If the tensor belongs to a branch or a loop body that is not around the current region.
+        If the tensor belongs to a branch or a loop body other than those around the current region.
 
     Examples
     --------
@@ -282,7 +282,7 @@ def _dtype_within(value: Any) -> DType | None:
 
 
 def as_symbolic(value: Any) -> bool:
-    """True if `value` is a tensor, variable or slices, or a list that contains one."""
+    """True if `value` is a tensor, variable or slices, or a list containing any."""
     if isinstance(value, (list, tuple)):
         return any(as_symbolic(v) for v in value)
     return isinstance(value, Tensor) or hasattr(value, "_as_tensor")
@@ -356,7 +356,7 @@ def _in_shape(array: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _constant(array: Any, shape: Any, name: str | None) -> Tensor:
-    """Append a Const that owns a read-only copy of an array, so that no later write of the user's reaches a step."""
+    """Append a Const with its own read-only copy of an array, since later writes of the user must not reach a step."""
     if shape is not None:
         array = _in_shape(array, Shape(shape).as_tuple())
     array = np.array(array, order="C")

@@ -37,7 +37,7 @@ def append(
     inputs : sequence of Tensor
         A flat list of tensors in scope of the region.
     attrs : dict
-        Attributes; defaults may be omitted, and keys that the type does not declare are stored for passes.
+        Attributes; defaults may be omitted, and keys unknown to the type are stored for passes.
     control_inputs, device, source
         As of :class:`Operation`.
 
@@ -142,7 +142,7 @@ class Builder:
         )
 
     def tensor(self, type: str, *inputs: Tensor, known_shape: Shape | None = None, **attrs: Any) -> Tensor:
-        """Append an operation with one output, and return this output."""
+        """Append an operation with a single output, and return this output."""
         (output,) = self.emit(type, *inputs, known_shape=known_shape, **attrs).outputs
         return output
 
@@ -155,7 +155,7 @@ class Builder:
 def make_constant(
     region: Region, name: str, array: np.ndarray[Any, Any], dtype: DType, like: Operation, **fields: Any
 ) -> Tensor:
-    """Append a constant that takes over `array`, now read-only, with the device and line of `like`."""
+    """Append a constant owning `array`, now read-only, with the device and line of `like`."""
     array.flags.writeable = False
     fields = {"device": like.device, "source": like.source, **fields}
     outputs = [(dtype, Shape(array.shape))]

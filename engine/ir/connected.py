@@ -1,8 +1,8 @@
 """Connected sets of operations in a region, each of which can run as a unit: no path leaves a set and returns.
 
-Passes that fuse sets of operations into one operation define which operations may be members, and which properties
-members of a set share. Each operation has a level, which grows along every path that leaves a set
-(`ConnectedSets._levels`), so a connected set of one kind and level never waits for its own results.
+Passes define which operations may be fused into a set, and which properties
+the members share. Each operation has a level, which grows along every path leaving a set
+(`ConnectedSets._levels`), so a connected set of equal kind and level never waits for its own results.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from .topological import Captured, captures
 
 
 class ConnectedSets:
-    """The fusible sets of operations of one region.
+    """The fusible sets of operations of a region.
 
     Parameters
     ----------
     operations : list of Operation
         Operations of the region, in order.
     members : set of Operation
-        Operations that may be in a set.
+        Candidates for membership in a set.
     captured : dict
-        Outside operations used by the regions of each operation, as a cache that grows.
+        Outside operations used by the regions of each operation, as a growing cache.
     """
 
     def __init__(self, operations: list[Operation], members: set[Operation], captured: Captured) -> None:
@@ -35,11 +35,11 @@ class ConnectedSets:
         self.leader: dict[Operation, Operation] = {}
 
     def kind(self, op: Operation) -> Any:
-        """Return the property shared by a set that may change along a path and back; a change raises the level."""
+        """Return the set's shared property which may change along a path and back; a change raises the level."""
         raise NotImplementedError
 
     def key(self, op: Operation) -> Any:
-        """Return the property shared by a set that only grows along a path, and so needs no level."""
+        """Return the set's shared property which only grows along a path, and so needs no level."""
         raise NotImplementedError
 
     def reads(self, op: Operation) -> Iterable[Operation]:
@@ -47,7 +47,7 @@ class ConnectedSets:
         raise NotImplementedError
 
     def sources(self, op: Operation) -> Iterable[Operation]:
-        """Return the operations that an operation, or an operation inside its regions, waits for."""
+        """Return the operations awaited by an operation, or by operations inside its regions."""
         yield from (t.op for t in op.inputs)
         yield from op.control_inputs
         if op.regions:
@@ -65,18 +65,18 @@ class ConnectedSets:
         return list(found.values())
 
     def _levels(self) -> dict[Operation, int]:
-        """Return a level for each operation; no path between two of one kind and level leaves this level.
+        """Return a level for each operation; no path between two of equal kind and level leaves this level.
 
         The invariant of both passes: ``level(op) >= level(source) + rise(source, op)`` for every source of every
-        operation. Levels never fall along a path, and entering an operation that is no member, or a member of another
-        kind, raises them. A path that leaves a set could only return at a higher level, so none returns, and the set
+        operation. Levels never fall along a path, and entering a non-member, or a member of another
+        kind, raises them. A path leaving a set could only return at a higher level, so none returns, and the set
         can run as a unit.
 
         The first pass, in the region's order, computes the lowest levels: how early each operation could run. Alone
-        they would put a product with a number that only feeds the last layer into the first level, apart from its
-        reader. The second pass, from the last operation to the first, raises members to the level of the members that
-        read them. The invariant still holds: the readers of an operation have their final level when its turn comes,
-        ``highest`` is the bound that all of them allow, and raising an operation takes nothing from its own sources.
+        they would put a product with a number feeding only the last layer into the first level, apart from its
+        reader. The second pass, from the last operation to the first, raises members to the level of the members
+        reading them. The invariant still holds: the readers of an operation have their final level when its turn comes,
+        ``highest`` is the bound allowed by all of them, and raising an operation takes nothing from its own sources.
         Operations reached by the back edges of hand-made loops, where a source comes after its reader, are no members.
         """
         levels: dict[Operation, int] = {}
@@ -102,7 +102,7 @@ class ConnectedSets:
         return levels
 
     def _rise(self, source: Operation, op: Operation) -> bool:
-        """True if an operation is a level above a source: it is no member, or a member of another kind."""
+        """True if an operation is a level above a source: no member, or a member of another kind."""
         return op not in self.members or (source in self.members and self.kind(source) != self.kind(op))
 
     def _connect(self, op: Operation) -> None:
@@ -112,7 +112,7 @@ class ConnectedSets:
                 self.leader[self._find(source)] = self._find(op)
 
     def _find(self, op: Operation) -> Operation:
-        """Return the leader of a set; each look-up halves the path to the leader, so that chains stay cheap."""
+        """Return the leader of a set; each look-up halves the path to the leader, which keeps chains cheap."""
         leader = self.leader
         while (above := leader.get(op, op)) is not op:
             leader[op] = op = leader.get(above, above)

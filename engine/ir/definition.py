@@ -1,4 +1,4 @@
-"""Operation types: one block each, with signature, shapes, kernel, gradient and samples.
+"""Operation types: a block each, with signature, shapes, kernel, gradient and samples.
 
 The families in ``engine/ops`` declare their operations with :func:`define`; all other layers look definitions up
 here. A registry test fails on any incomplete block.
@@ -41,13 +41,13 @@ class NotDifferentiable:
 
 @dataclass(frozen=True, slots=True)
 class Ufunc:
-    """A kernel that is one named NumPy-style universal function; the step machine calls its C loop.
+    """A kernel given by a named NumPy-style universal function; the step machine calls its C loop.
 
     Attributes
     ----------
     name : str
     elsewhere : callable, optional
-        The kernel for other array libraries, where the function of that name differs from NumPy's.
+        The kernel for other array libraries, where their function of this name differs from NumPy's.
     here : callable, optional
         The function called for NumPy's arrays, in place of NumPy's own.
     """
@@ -75,7 +75,7 @@ class Sample:
     attrs : mapping
         Attributes.
     expected : array, tuple of arrays, or callable
-        The result, or a function of the inputs that computes it with plain NumPy, independently of the kernel.
+        The result, or a function of the inputs, in plain NumPy and independent of the kernel.
     differentiable : bool
         True if the gradient test may perturb these inputs (false at kinks and for discrete results).
     """
@@ -102,83 +102,83 @@ class OpDefinition:
         ``shape(op)`` returns the static shape of each output.
     kernel : callable or None
         ``kernel(xp, *arrays, **attrs)`` with `xp` the array module; when `stateful`,
-        ``kernel(xp, context, *arrays, **attrs)``. None for types that the executors implement. Values that the
-        signature marks ``host`` are NumPy arrays, whatever `xp` is.
+        ``kernel(xp, context, *arrays, **attrs)``. None for types implemented by the executors. Values
+        marked ``host`` by the signature are NumPy arrays, whatever `xp` is.
     gradient : callable or NotDifferentiable
-        ``gradient(op, *cotangents)`` returns one cotangent (or None) for each input; the rule may use ``op.inputs``
+        ``gradient(op, *cotangents)`` returns a cotangent (or None) for each input; the rule may use ``op.inputs``
         and ``op.outputs`` as if they were in scope.
     role : Role
         Role in the structure of a graph.
     effects : Effect
         Effects besides computing outputs. A type with effects is neither folded nor merged with a twin, and its
-        kernel receives a context that identifies the instance.
+        kernel receives a context with the identity of the instance.
     forwards : bool
         The outputs are the inputs, unchanged.
     shape_only : bool
         The result depends on the shape of its input alone (Shape, Size, Rank).
     is_part : bool
-        The result is a part of the first input (Gather, Slice). The operation runs where that input is, so that only
+        The result is a part of the first input (Gather, Slice). The operation runs on the device of this input, so only
         the part is sent to another device.
     reads_values : bool
-        The result, or failure, depends on values that the kernel has to wait for: the size of the result, or an index
+        The result, or failure, depends on values awaited by the kernel: the size of the result, or an index
         out of range.
     elements : callable or None
-        ``elements(*arrays, **attrs)`` estimates how many elements the kernel visits beyond those of its inputs, for
-        types that may compute a large result from small inputs. Evaluated before the kernel is called; a kernel that
+        ``elements(*arrays, **attrs)`` estimates how many elements the kernel visits in addition to its inputs, for
+        types that may compute a large result from small inputs. Evaluated before the kernel is called; a kernel which
         would take long runs off the event loop. Types that broadcast their inputs need none.
     keeps_size : bool
         The result in the device's memory is not larger than the inputs there, although other inputs are on the host.
     retry : bool
-        An instance that failed to allocate its result has had no effect and may run again.
+        An instance without memory for its result has had no effect and may run again.
     may_be_fed : bool
         The value comes, or may come, from outside the graph.
     may_be_fetched : bool
-        The result is a handle that a step may return.
+        The result is a handle, and a step may return the handle.
     sparse_gradient : bool
         The gradient accepts IndexedSlices.
     is_reread : bool
-        A gradient that needs the result runs the operation again instead of saving the result: its input is saved
+        A gradient in need of the result runs the operation again instead of saving the result: its input is saved
         anyway.
     result_is_input : int or None
         For an operation run for its effects: the number of the input that its result equals.
     fuse : Fusion or None
-        Translation into steps of a fused operation. None for a kernel that is a ufunc of the table of steps.
+        Translation into steps of a fused operation. None for a kernel among the ufuncs of the table of steps.
     ordered : callable or None
         For types that run in the order of building (rule 140): ``ordered(op)`` is the key of the state accessed, such
-        as ("variables", "w"), or None for an operation that is free.
+        as ("variables", "w"), or None for a free operation.
     outlives_step : bool
-        The result is a handle of state that the session keeps between steps, so all steps find it on one device.
+        The result is a handle of state kept by the session between steps, so all steps find the state on one device.
     comes_from_outside : bool
         The result is a handle of state filled from outside the graph: no step adds elements.
     static_shape : callable or None
-        For types that make integer vectors: ``static_shape(op)`` is the known part of the shape that the vector holds.
+        For types with an integer vector as result: ``static_shape(op)`` is the known part of the shape in the vector.
     stores : callable or None
-        For types that write to an array of values, their first input: ``stores(op)`` is the static shape of the
+        For types writing to an array of values, their first input: ``stores(op)`` is the static shape of the
         element written.
     loads : callable or None
-        For types that read such an array: ``loads(op, element)`` is the static shape of the first output, if all
+        For types reading such an array: ``loads(op, element)`` is the static shape of the first output, if all
         elements written have the static shape `element`.
     batch : callable or None
-        ``batch(op, varying)`` returns a function that emits the operation for many instances at once, or None if the
-        operation cannot be batched: ``emit(builder, operands)`` returns outputs with a leading dimension that counts
+        ``batch(op, varying)`` returns a function emitting the operation for many instances at once, or None if the
+        operation cannot be batched: ``emit(builder, operands)`` returns outputs with a leading dimension counting
         the instances, as each operand has for which `varying` is true (a vmap rule of JAX, for axis 0).
     row : callable or None
-        For types that take one row of an array: ``row(op)`` is the array and the row number; None for other uses.
+        For types taking a row of an array: ``row(op)`` is the array and the row number; None for other uses.
     epilogue : str
-        For large computations: the type that also adds a bias before the result leaves the cache, with one more input
+        For large computations: the type which also adds a bias before the result leaves the cache, with a further input
         and the attribute ``relu``.
     masked : str
-        For large computations: the type that zeroes the result wherever one more input, the last, is not positive.
+        For large computations: the type which zeroes the result wherever a further input, the last, is not positive.
     summed : str
-        For types that read their last input as rows: the type with the sum of these rows as second result.
+        For types reading their last input as rows: the type with the sum of these rows as second result.
     places_of : str
-        For types that return the place of the largest element of each window: the type that returns these elements.
+        For types returning the place of the largest element of each window: the type returning these elements.
     spreads : bool
         True if each element of the first input goes to the window element selected by the second input.
     instruction : str
         Name of the Code that executes the type in a native program, for types executed other than by computing.
     unused : str
-        Warning for a result that nobody uses, in types without other effects: the problem, and the remedy.
+        Warning for an unused result, in types without other effects: the problem, and the remedy.
     samples : tuple of Sample
         Inputs and expected results for tests.
     """
@@ -223,12 +223,12 @@ class OpDefinition:
 
     @property
     def stateful(self) -> bool:
-        """True if the type has effects, so that its kernel takes a `KernelContext` (in `engine/ops/support`)."""
+        """True if the type has effects; its kernel then takes a `KernelContext` (in `engine/ops/support`)."""
         return bool(self.effects)
 
     @property
     def only_computes(self) -> bool:
-        """True if the kernel has no effect other than computing, so that any thread may call it."""
+        """True if the kernel has no effect other than computing, and any thread may call the kernel."""
         # A reread type without `elements` (SeriesReadSeries, MaybeGet) looks up a saved value and computes nothing.
         reads_one_slot = self.is_reread and self.elements is None
         return self.effects in (Effect.NONE, Effect.RANDOM) and not reads_one_slot
@@ -245,7 +245,7 @@ class OpDefinition:
         Returns
         -------
         {'executor', 'store', 'host', 'device'}
-            "executor": the executors implement the type. "store": it keeps values or hands them out in place
+            "executor": the executors implement the type. "store": operations keep values or hand them out in place
             (resources and series). "host": all inputs and outputs are in host memory. "device": its kernel computes
             with the device's array library.
         """
@@ -377,7 +377,7 @@ def all_definitions() -> list[OpDefinition]:
 
 
 def _declare(type: str) -> None:
-    """Import the module of the package that declares an operation type, if there is one.
+    """Import the declaring module of an operation type, if the package has such a module.
 
     Passes, gradients and pickled graphs make operations by their types, before anybody uses the public function.
     """
@@ -388,7 +388,7 @@ def _declare(type: str) -> None:
 
 
 def _declare_all() -> None:
-    """Import all modules of the package that declare operations."""
+    """Import all modules of the package with declarations of operations."""
     importlib.import_module(f"{_PACKAGE}.public")
 
 

@@ -13,17 +13,17 @@ _INDENT = "  "
 
 
 def to_dot(graph: Graph) -> str:
-    """Return the text that Graphviz draws; see :meth:`tagloom.Graph.to_dot`."""
+    """Return the text for Graphviz; see :meth:`tagloom.Graph.to_dot`."""
     lines = ["digraph tagloom {", "  node [shape=box, fontsize=10];", "  edge [fontsize=8];", *_region(graph.root, 1)]
     lines += [_INDENT + edge for op in graph.get_operations() for edge in edges(op)]
     return "\n".join([*lines, "}"]) + "\n"
 
 
 def edges(op: Operation, prefix: str = "") -> Iterator[str]:
-    """Yield the edges that lead to an operation, whose name in the drawing begins with `prefix`.
+    """Yield the edges to an operation, whose name in the drawing begins with `prefix`.
 
     Data edges are solid and labelled with dtype and shape, control edges are dashed; edges from the results of a
-    region to the operation that owns the region are dotted.
+    region to its owner are dotted.
     """
 
     def edge(source: Operation, style: str) -> str:

@@ -1,6 +1,6 @@
-"""Entry points for users: functions that build in the graph of their arguments, and explain misspelt arguments.
+"""Entry points for users: functions building in the graph of their arguments, and explaining misspelt arguments.
 
-Every function and method that users build with is marked by :func:`public`.
+Every building function and method for users is marked by :func:`public`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ KEYWORDS = {  # what TensorFlow 1, PyTorch and NumPy call an argument, and what 
 
 
 def public(function: F) -> F:
-    """Mark a function or method that users build with (see `builds`); a function also becomes a name of `tagloom`."""
+    """Mark a building function or method for users (see `builds`); a function also becomes a name of `tagloom`."""
     called = builds(function)
     if function.__qualname__ == function.__name__:
         PUBLIC[function.__name__] = called
@@ -46,7 +46,7 @@ def public(function: F) -> F:
 
 
 def builds(function: F) -> F:
-    """Mark a function that users build with, in whatever module it is.
+    """Mark a building function for users, in any module.
 
     Without an open graph, the function builds in the graph of its arguments. An unknown or missing argument is a
     TypeError with a note on the function's usage. An argument of an unchecked kind is a GraphError: see `misuse`.
@@ -70,7 +70,7 @@ def builds(function: F) -> F:
 
 
 def explained(function: F) -> F:
-    """Mark a method that users run steps with: TypeErrors carry a note on the method's usage, as for `public`."""
+    """Mark a method for running steps: TypeErrors carry a note on the method's usage, as for `public`."""
     if inspect.iscoroutinefunction(function):
 
         @functools.wraps(function)

@@ -46,7 +46,7 @@ def assign_frames(operations: Sequence[Operation]) -> Frames:
     ------
     GraphError
         If an operation has inputs from two frames, an Exit stands outside any loop, the Enters of a frame have
-        different parents, a frame has two LoopConds, or there is a cycle that is not a loop.
+        different parents, a frame has two LoopConds, or there is a cycle other than a loop.
     """
     frames = Frames({}, {ROOT: FrameInfo(ROOT, ROOT)})
     for op in topological_order(operations):
@@ -82,7 +82,7 @@ def _note(frames: Frames, op: Operation) -> None:
 
 
 def _enter(frames: Frames, op: Operation, here: str) -> None:
-    """Record an Enter in the frame that it names, which every Enter of that name enters from the same parent."""
+    """Record an Enter in the named frame, which all Enters of this name must enter from the same parent."""
     name = op.attrs["frame_name"]
     if not name:
         raise GraphError("an Enter has an empty frame name", operation=op, hint="give every loop its own name")

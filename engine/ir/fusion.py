@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class StepWriter(Protocol):
-    """A program of steps under construction; its values are tensors, or results of steps that are no tensors."""
+    """A program of steps under construction; its values are tensors, or results of steps without a tensor."""
 
     def add(self, name: str, operands: Sequence[Any], made: Tensor | None = None, columns: tuple[int, ...] = ()) -> Any:
         """Append a step of the table in ``kernels/steps.py``; return its result, `made` if a tensor is passed."""
@@ -25,7 +25,7 @@ class StepWriter(Protocol):
 
 
 def all_inputs(op: Operation) -> Sequence[Tensor]:
-    """Return the inputs of an operation: the tensors that its steps read by default."""
+    """Return the inputs of an operation: the tensors read by its steps by default."""
     return op.inputs
 
 
@@ -41,7 +41,7 @@ class Fusion:
     write : callable
         ``write(op, writer)`` appends the steps to a `StepWriter`.
     reads : callable
-        ``reads(op)`` returns the tensors that the steps read.
+        ``reads(op)`` returns the tensors read by the steps.
     moves : bool
         True if all steps are moves: fusing nothing but moves would save no work.
     """

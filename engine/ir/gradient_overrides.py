@@ -1,4 +1,4 @@
-"""Gradients that replace the gradients of operation types inside a scope: ``graph.gradient_override_map``.
+"""Replacements for the gradients of operation types inside a scope: ``graph.gradient_override_map``.
 
 An operation keeps the name of its gradient in an attribute, which copies, texts and pickles of graphs preserve. The
 function is looked up by this name when `gradients` reaches the operation.
@@ -25,7 +25,7 @@ _WITH_RULES = frozenset(
 
 
 class RegisterGradient:
-    """Decorator that registers a gradient function under a name for :meth:`Graph.gradient_override_map`.
+    """Decorator to register a gradient function under a name for :meth:`Graph.gradient_override_map`.
 
     The function takes the operation and a cotangent for each of its outputs (None where none arrives), and returns a
     cotangent for each of its inputs, None where there is none; a single cotangent needs no list. The function may use
@@ -34,12 +34,12 @@ class RegisterGradient:
     Parameters
     ----------
     op_type : str
-        The name. A name of an operation type does not change that type's own gradient.
+        The name. A name of an operation type does not change the type's own gradient.
 
     Raises
     ------
     GraphError
-        If another function is registered under this name, or an operation type has it.
+        If another function or an operation type has this name.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def _function(name: str) -> Callable[..., Any]:
 
 
 def note_override(op: Operation, overrides: Mapping[str, str]) -> None:
-    """Record the gradient that replaces an operation's own, if `overrides` names its type."""
+    """Record the replacement of an operation's gradient, if `overrides` names its type."""
     type = op.type
     if type in overrides:
         op.attrs[OVERRIDE] = overrides[type]

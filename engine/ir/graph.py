@@ -31,7 +31,7 @@ class Attempt:
 
 
 def _operation_of(item: Any) -> Operation | None:
-    """Return the operation that an element of a collection is or belongs to; None for other elements."""
+    """Return the operation in a collection's element, or the operation of its tensor; None for other elements."""
     if isinstance(item, Operation):
         return item
     return item.op if isinstance(item, Tensor) else None
@@ -79,7 +79,7 @@ class Graph:
     def finalize(self) -> None:
         """Refuse further operations and changed inputs: later attempts raise GraphError at their own line.
 
-        Call it when all that sessions will run is built; an operation added by a request recompiles its step.
+        Call this when everything for sessions is built; an operation added by a request recompiles its step.
         """
         self.finalized = self.guarded = True
 
@@ -98,7 +98,7 @@ class Graph:
                 self.guarded = self.finalized or before is not None
 
     def forget_builder(self) -> None:
-        """Unlock the graph in a process that was forked while a thread of its parent built it."""
+        """Unlock the graph in a child process forked while a thread of its parent was building."""
         self._building, self._builder, self.guarded = threading.RLock(), None, self.finalized
 
     def check_open(self) -> None:
@@ -126,13 +126,13 @@ class Graph:
         self._by_name.clear()
 
     def remove(self, operations: Collection[Operation], scope: str) -> None:
-        """Remove operations of the root region that no other operation uses, with their regions and their names.
+        """Remove unused operations of the root region, with their regions and their names.
 
         Parameters
         ----------
         operations : collection of Operation
         scope : str
-            The name scope that they were built in, which is not entered again: its names become free.
+            The name scope of these operations, which is not entered again: its names become free.
         """
         gone = set(operations)
         for op in gone:
@@ -153,13 +153,13 @@ class Graph:
                 del self._counts[name]
 
     def note_attempt(self) -> Attempt:
-        """Return the current names and collection lengths, before a build that may be undone by `give_up`."""
+        """Return the current names and collection lengths, for `give_up` to undo a later build."""
         return Attempt(dict(self._counts), {key: len(listed) for key, listed in self.collections.items()})
 
     def give_up(self, attempt: Attempt, regions: Sequence[Region]) -> None:
-        """Remove regions that no operation owns: their operations and names, and their entries in collections.
+        """Remove regions without an owner: their operations and names, and their entries in collections.
 
-        Seeds taken by random operations become free again, so that a replacement draws the same numbers.
+        Seeds taken by random operations become free again, and a replacement draws the same numbers.
 
         Parameters
         ----------
@@ -190,7 +190,7 @@ class Graph:
 
     @contextmanager
     def gradient_override_map(self, op_type_map: Mapping[str, str]) -> Iterator[None]:
-        """Replace the gradients of operations that are built inside a `with` block.
+        """Replace the gradients of operations built inside a `with` block.
 
         Parameters
         ----------
@@ -255,7 +255,7 @@ class Graph:
         return outputs[int(index)]
 
     def as_graph_element(self, element: Any) -> Tensor | Operation:
-        """Return the tensor or operation that an object or a name stands for."""
+        """Return the tensor or operation denoted by an object or a name."""
         if isinstance(element, str):
             return self.get_tensor_by_name(element) if ":" in element else self.get_operation_by_name(element)
         if not isinstance(element, (Tensor, Operation)) and hasattr(element, "_as_graph_element"):
@@ -278,12 +278,12 @@ class Graph:
         return element
 
     def fed_tensor(self, element: Any) -> Tensor | Operation:
-        """Return the tensor that `element` stands for when fed: for an operation, its only output."""
+        """Return the tensor fed for `element`: for an operation, its only output."""
         found = self.as_graph_element(element)
         return found.outputs[0] if isinstance(found, Operation) and len(found.outputs) == 1 else found
 
     def is_feedable(self, element: Any) -> bool:
-        """True if a step may be fed a value for `element`: a tensor, variable, name, or operation with one output."""
+        """True if a step may be fed a value for `element`: a tensor, variable, name, or single-output operation."""
         found = self.fed_tensor(element)
         if isinstance(found, Operation) or found in self.unfeedable:
             return False
@@ -305,15 +305,15 @@ class Graph:
         return self.unique_name(f"{name}_{count}")
 
     def to_text(self) -> str:
-        """Return the graph as text, one line per operation; see :func:`tagloom.ir.text.to_text`."""
+        """Return the graph as text, a line per operation; see :func:`tagloom.ir.text.to_text`."""
         from .text import to_text
 
         return to_text(self)
 
     def to_dot(self) -> str:
-        """Return text that Graphviz draws: ``dot -Tsvg``.
+        """Return text for Graphviz: ``dot -Tsvg``.
 
-        Branches and loop bodies are frames next to the operation that owns them. Data edges are solid and labelled
+        Branches and loop bodies are frames next to their owners. Data edges are solid and labelled
         with dtype and shape, control edges dashed, results of a branch or body dotted.
 
         Returns
@@ -339,9 +339,9 @@ class Graph:
         Parameters
         ----------
         path : path-like
-            ``.html`` for a page that any browser shows without a network: operations in layers, branches and loop
-            bodies as frames that fold, a search, and for each operation its dtypes, shapes, device, attributes and
-            the line that built it. ``.dot`` for Graphviz (see `to_dot`), ``.txt`` for `to_text`.
+            ``.html`` for a page for any browser, without a network: operations in layers, branches and loop
+            bodies as folding frames, a search, and for each operation its dtypes, shapes, device, attributes and
+            the user's line. ``.dot`` for Graphviz (see `to_dot`), ``.txt`` for `to_text`.
 
         Raises
         ------
@@ -380,7 +380,7 @@ class Graph:
 
     @staticmethod
     def from_text(text: str) -> Graph:
-        """Return the graph that a text of `to_text` stands for.
+        """Return the graph described by a text of `to_text`.
 
         Parameters
         ----------

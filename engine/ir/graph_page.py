@@ -87,7 +87,7 @@ def _describe(op: Operation, places: dict[Operation, int], regions: list[int]) -
 
 
 def _kind(op: Operation) -> str:
-    """Return the name of an operation's colour, by the distinctions that readers of a graph care about."""
+    """Return the name of an operation's colour, by the main distinctions for readers of a graph."""
     definition = definition_of(op.type)
     role, effects = definition.role, definition.effects
     if role in _INPUTS:
@@ -102,7 +102,7 @@ def _kind(op: Operation) -> str:
 
 
 def _attribute(value: Any) -> str:
-    """Return an attribute's text, shortened; objects by their type, so that equal graphs make equal pages."""
+    """Return an attribute's text, shortened; objects by their type, so equal graphs make equal pages."""
     if isinstance(value, Tensor):
         return value.name
     if isinstance(value, np.ndarray) and value.size > _ELEMENTS:

@@ -15,7 +15,7 @@ newaxis = None  # a dimension of size 1 in ``t[key]``, as NumPy and TensorFlow c
 
 
 def slice_tensor(tensor: Tensor, key: Any) -> Tensor:
-    """Build ``tensor[key]``: integers, slices, ellipsis, None and scalar tensors; or one mask; or row numbers."""
+    """Build ``tensor[key]``: integers, slices, ellipsis, None and scalar tensors; or a single mask; or row numbers."""
     keys = key if isinstance(key, tuple) else (key,)
     if len(keys) == 1 and _is_mask(keys[0]):
         return apply("BooleanMask", tensor, keys[0])  # type: ignore[no-any-return]
@@ -62,7 +62,7 @@ def _rows(tensor: Tensor, key: Any) -> Tensor:
 
 
 class Dynamic:
-    """Placeholder in the spec of a StridedSlice for a bound that is an input."""
+    """Placeholder in the spec of a StridedSlice for a bound passed as input."""
 
     def __repr__(self) -> str:
         return "DYNAMIC"
@@ -72,7 +72,7 @@ DYNAMIC = Dynamic()
 
 
 def _slice_part(tensor: Tensor, part: Any, dynamic: list[Any]) -> Any:
-    """Return an index or a slice with static bounds as ints; bounds that are tensors are appended to `dynamic`."""
+    """Return an index or a slice with static bounds as ints; symbolic bounds are appended to `dynamic`."""
 
     def bound(value: Any) -> Any:
         if value is None or isinstance(value, (int, np.integer)) and not isinstance(value, bool):

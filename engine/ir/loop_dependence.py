@@ -1,8 +1,8 @@
 """Loop-carried dependences: loop variables whose values keep iterations apart.
 
-A counter does not (its next value is an addition away), nor does a variable that stays unchanged, nor a TensorArray
+A counter does not (its next value is an addition away), nor does an unchanging variable, nor a TensorArray
 in which every iteration writes different elements. Any other variable whose new value depends on its old value makes
-the iterations wait for each other, and so does a predicate that reads a variable other than a counter.
+the iterations wait for each other, and so does a predicate reading a variable other than a counter.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _WRITES = frozenset({"TensorArrayWrite", "TensorArrayScatter"})
 
 @dataclass(frozen=True, slots=True)
 class CarriedDependence:
-    """A dependency that keeps iterations apart.
+    """A dependency between iterations.
 
     Attributes
     ----------
     variable : int
         Number of a loop variable on the dependency path.
     path : tuple of str
-        Names of the operations from the variable's old value to its new one, or to the predicate.
+        Names of the operations from the variable's old value to its new value, or to the predicate.
     carried : bool
         True if the path leads to the variable's new value, False if to the predicate.
     """
@@ -42,7 +42,7 @@ class CarriedDependence:
 
 
 def note_carried(program: Program) -> Program:
-    """Record the dependency path of each loop variable that keeps iterations apart; the program is changed.
+    """Record the path of each loop-carried dependency at its loop variable; the program is changed.
 
     The parameter of the body gets the attribute `carried`, the names of the operations on the path, which reports show.
     Blocks of inputs, which advance by the counter alone, keep no iteration apart.
@@ -57,7 +57,7 @@ def note_carried(program: Program) -> Program:
 
 
 def find_carried(cond: Region, body: Region) -> list[CarriedDependence]:
-    """Return a path for each variable of a loop that depends on itself, then for each other one the predicate reads."""
+    """Return a path for each loop variable depending on itself, then for each other variable read by the predicate."""
     loop = _Loop(cond, body)
     chains = [chain for i in range(len(loop.results)) if (chain := loop.cycle(i)) is not None]
     found = {chain.variable for chain in chains}
@@ -88,7 +88,7 @@ class _Loop:
         return None
 
     def awaited(self) -> Iterator[CarriedDependence]:
-        """Yield the variables that the predicate depends on, except counters and unchanging ones."""
+        """Yield the variables reached from the predicate, except counters and unchanging variables."""
         for i, path in _reach(self.cond.results, self.cond).items():
             if i not in self.free:
                 yield CarriedDependence(i, path, carried=False)
@@ -107,7 +107,7 @@ class _Loop:
         return change is not None and change.amount is None
 
     def _counts(self, i: int) -> bool:
-        """True if the new value is the old value, plus or minus an amount that is the same in all iterations."""
+        """True if the new value is the old value, plus or minus an amount equal in all iterations."""
         change = change_of(self.body, i, casts=True)
         return change is not None and (change.amount is None or self._is_constant(change.amount))
 
@@ -126,7 +126,7 @@ class _Loop:
         return roots if tensor is self.params[i] else []
 
     def _is_distinct(self, index: Tensor) -> bool:
-        """True if a value differs in all iterations: a counter, plus or times an amount that does not change."""
+        """True if a value differs in all iterations: a counter, plus or times an unchanging amount."""
         tensor = bare(index, casts=True)
         if tensor in self.place:
             return self.place[tensor] in self.free and not self._stays(self.place[tensor])
@@ -142,7 +142,7 @@ class _Loop:
 
 
 def _reach(roots: Sequence[Tensor], region: Region) -> dict[int, tuple[str, ...]]:
-    """Return the parameters of a region that tensors depend on, each with the names of the operations on the path."""
+    """Return the parameters of a region reached from tensors, each with the names of the operations on the path."""
     found: dict[int, tuple[str, ...]] = {}
     towards: dict[Tensor, Tensor | None] = dict.fromkeys(roots)  # the next tensor on the path to a root
     work = list(towards)
@@ -184,7 +184,7 @@ def _param(tensor: Tensor) -> Iterator[Tensor]:
 
 
 def _result(op: Operation, index: int) -> Iterator[Tensor]:
-    """Yield the sources of one output of a Cond or While: results of its regions, saved values, inputs."""
+    """Yield the sources of an output of a Cond or While: results of its regions, saved values, inputs."""
     if index >= num_results(op):
         value = saved_outputs(op)[index - num_results(op)].value
         yield from [] if value is None else [value]

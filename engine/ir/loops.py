@@ -1,7 +1,7 @@
 """Static knowledge of a While: its counters, its trip count, and how values advance from iteration to iteration.
 
-The one place that knows how a loop variable changes. Passes, gradients and reports ask different questions: the amount
-(:func:`change_of`), which reports follow to unchanging values and gradients to values that no step may feed; the
+The only place with rules for changes of loop variables. Passes, gradients and reports ask different questions: the
+amount (:func:`change_of`), which reports follow to unchanging values and gradients to values that no step may feed; the
 constant amount (`Change.constant`); or the slope of a value computed from counters (`Loop.slope`).
 
 See docs/design/0020.
@@ -33,7 +33,7 @@ class Change:
     Attributes
     ----------
     amount : Tensor or None
-        The tensor added or subtracted, which may vary; None for a variable that stays unchanged.
+        The tensor added or subtracted, which may vary; None for an unchanging variable.
     sign : int
         1 or -1.
     """
@@ -43,7 +43,7 @@ class Change:
 
     @property
     def constant(self) -> int | None:
-        """The change as an integer, if it is known and equal in all iterations; else None."""
+        """The change as an integer, if known and equal in all iterations; else None."""
         if self.amount is None:
             return 0
         op = bare(self.amount).op
@@ -52,7 +52,7 @@ class Change:
 
 
 def bare(tensor: Tensor, casts: bool = False) -> Tensor:
-    """Return the tensor that a tensor is copied from; with `casts`, also through Casts."""
+    """Return the tensor at the start of a chain of copies; with `casts`, also of Casts."""
     while tensor.op.type in ("Identity", "StopGradient") or (casts and tensor.op.type == "Cast"):
         tensor = tensor.op.inputs[0]
     return tensor
@@ -110,7 +110,7 @@ class Loop:
         return self.op.inputs[param.region.place_of(param)]
 
     def slope(self, tensor: Tensor) -> int | None:
-        """Return the integer by which a scalar advances from one iteration to the next; None if unknown."""
+        """Return the integer by which a scalar advances in each iteration; None if unknown."""
         found: dict[Tensor, int | None] = {}
         work = [tensor]
         while work:  # operands before results; a stack, since chains may be longer than Python's recursion limit

@@ -25,7 +25,7 @@ class ArrayMethods:
         return self._reduced("reduce_sum", axis, keepdims)
 
     def mean(self, axis: Any = None, keepdims: bool = False) -> Tensor:
-        """Average elements along axes: `reduce_mean`, except that integers are cast first, so no mean is truncated."""
+        """Average elements along axes: `reduce_mean`, but integers are cast first, so no mean is truncated."""
         if self.dtype.is_integer:
             return _call("reduce_mean", _call("cast", self, "float32"), axis, keepdims)  # type: ignore[no-any-return]
         return self._reduced("reduce_mean", axis, keepdims)

@@ -1,4 +1,4 @@
-"""Errors for unchecked arguments: bare errors of Python become GraphErrors that name the function."""
+"""Errors for unchecked arguments: bare errors of Python become GraphErrors naming the function."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def refuses_misuse(function: F) -> F:
 def misuse(
     function: Callable[..., Any], error: BaseException, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> TagloomError | None:
-    """Return the error to raise in place of a bare error; None if the bare one is clear or comes from the user's code.
+    """Return the error to raise in place of a bare error; None if the latter is clear or comes from the user's code.
 
-    Must be called directly by the function that the user called: of nested functions, the outermost one explains.
+    Must be called directly by the function called by the user: of nested functions, the outermost explains.
     """
     name = function.__qualname__.removesuffix(".__init__")
     if isinstance(error, TagloomError) or name.rpartition(".")[2].startswith("__"):

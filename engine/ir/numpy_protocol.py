@@ -57,7 +57,7 @@ def _scalar(value: Any) -> Any:
 
 
 def refuse_function(tensor: Operators, function: Callable[..., Any]) -> NoReturn:
-    """Refuse a NumPy function that needs arrays, naming tagloom's function if there is one."""
+    """Refuse a NumPy function of arrays, naming tagloom's function if there is any."""
     _refuse(tensor, function.__name__, name_here(function.__name__))
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The Cond or While, and the part of it, that a primitive was lowered from.
+    """The origin of a primitive: a part of a Cond or While.
 
     Attributes
     ----------
@@ -30,11 +30,11 @@ class Origin:
     role : {'variable', 'capture', 'predicate', 'pivot', 'result', 'saved'}
         Purpose of the primitive.
     index : int
-        Number of the loop variable, result or saved value; -1 for roles that occur once.
+        Number of the loop variable, result or saved value; -1 for roles occurring once.
     variable : str or None
         For a loop variable, the name of the body's parameter.
     carried : tuple of str or None
-        For a loop variable that keeps iterations apart, the operations on the path to its new value.
+        For a loop variable with a carried dependency, the operations on the path to its new value.
     not_native : str or None
         For a predicate, the reason why its loop is not a native program.
     """
@@ -59,19 +59,19 @@ class Operation:
     inputs, outputs : list of Tensor
         Its data edges; change inputs with :meth:`update_input`.
     control_inputs : list of Operation
-        Operations that must run first.
+        Operations to run first.
     attrs : dict
         Attributes, frozen once the operation is built (Cond and While gain saved results).
     regions : tuple of Region
         The blocks owned by the operation.
     region : Region
-        The block that contains the operation.
+        The block around the operation.
     device : str
         The requested device, or ''.
     source : Source or None
-        The user's line that built the operation.
+        The user's line at which the operation was built.
     origin : Origin or None
-        The part of a Cond or While that a primitive was lowered from.
+        The part of a Cond or While from which a primitive was lowered.
 
     Examples
     --------
@@ -138,12 +138,12 @@ class Operation:
 
     @property
     def graph(self) -> Graph:
-        """The graph that contains the operation."""
+        """The graph of the operation."""
         return self.region.graph
 
     @property
     def own_attrs(self) -> dict[str, Any]:
-        """The attributes declared by the type, without those added by scopes and passes."""
+        """The attributes declared by the type, without additions by scopes and passes."""
         return {key: self.attrs[key] for key in self.definition.attrs}
 
     @property
@@ -177,7 +177,7 @@ class Operation:
         return self.type == "Const"
 
     def get_attr(self, name: str) -> Any:
-        """Return an attribute; GraphError if the operation has none of that name."""
+        """Return an attribute; GraphError if the operation has none of this name."""
         try:
             return self.attrs[name]
         except KeyError:
@@ -190,7 +190,7 @@ class Operation:
             ) from None
 
     def update_input(self, index: int, tensor: Tensor) -> None:
-        """Replace one input, such as the back edge of a hand-made loop at a Merge.
+        """Replace an input, such as the back edge of a hand-made loop at a Merge.
 
         Parameters
         ----------
@@ -238,7 +238,7 @@ class Operation:
         self.graph.version += 1
 
     def replace_inputs(self, moved: Mapping[Tensor, Tensor]) -> None:
-        """Replace the inputs that are keys of `moved` by other tensors of the same dtypes, in scope."""
+        """Replace the inputs among the keys of `moved` by other tensors of the same dtypes, in scope."""
         if any(t in moved for t in self.inputs):
             for tensor in self.inputs:
                 tensor._consumers.pop(self, None)

@@ -1,6 +1,6 @@
 """tagloom's names for functions of TensorFlow 1, NumPy, JAX and PyTorch, for hints in errors.
 
-Each function has one name, so these names do not work; the error for such a name suggests tagloom's.
+Each function has a single name, so these names do not work; the error for such a name suggests tagloom's.
 """
 
 from __future__ import annotations
@@ -436,7 +436,7 @@ def name_here(name: str) -> str | None:
 
 
 def function_here(name: str) -> Callable[..., Any] | None:
-    """Return the public function of a name that users build with; None if there is none."""
+    """Return the public building function of a name; None if there is none."""
     if name not in places():
         return None
     found = load(name)  # PUBLIC is filled by the decorator, so only once the module is imported

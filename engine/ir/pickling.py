@@ -1,4 +1,4 @@
-"""Graphs as values of pickle and copy: flat, so that a long chain of operations needs no deep recursion.
+"""Graphs as values of pickle and copy: flat, because a long chain of operations would need deep recursion.
 
 A graph is rebuilt from a list of its operations, in which they refer to each other by their places. All other contents
 (attributes, variables, facts derived of tensors) follow when the operations exist, and refer to them by their names;
@@ -151,7 +151,7 @@ def restore(graph: Graph, found: dict[str, Any]) -> None:
 
 
 def inner_region(op: Operation, index: int) -> Region:
-    """Return one of the regions that an operation owns."""
+    """Return a region owned by an operation."""
     return op.regions[index]
 
 

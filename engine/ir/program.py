@@ -34,12 +34,12 @@ class Program:
     fetches : sequence of Tensor
         Requested values.
     targets : sequence of Operation
-        Operations that must run.
+        Operations to run.
     watched : sequence of Tensor
         Tensors whose values are shown as they are computed, where their branch or loop is needed. The first copy
         adds a Watch for each to its targets.
     not_clustered : mapping of str to str
-        Reasons why operations are in no native program, by name and type; set by the pass that makes such programs.
+        Reasons why operations are in no native program, by name and type; set by the pass for such programs.
     """
 
     graph: Graph
@@ -62,7 +62,7 @@ def copy_with_targets(program: Program) -> tuple[Program, list[Operation | None]
 
 
 def needed(program: Program) -> list[Operation]:
-    """Return the operations of a lowered program that fetches and targets need, in graph order."""
+    """Return the operations of a lowered program needed by fetches, targets and feeds, in graph order."""
     found: set[Operation] = set()
     work = [t.op for t in program.fetches] + list(program.targets) + [t.op for t in program.feeds]
     while work:
@@ -94,7 +94,7 @@ class _Needs:
                     self._tensor(item)
 
     def runs(self, tensor: Tensor) -> bool:
-        """True if the branch or loop body that contains a tensor is needed; in the root, if the tensor is."""
+        """True if the branch or loop body around a tensor is needed; in the root, if the tensor is."""
         owner = tensor.region.owner
         return tensor in self.tensors if owner is None else owner in self.operations
 
@@ -128,7 +128,7 @@ class _Needs:
             self._work.append(owner.outputs[tensor.region.place_of(tensor)])
 
     def _result(self, op: Operation, index: int) -> None:
-        """Add the sources of one result of a Cond or While: an ordinary result needs all branches, or the variable."""
+        """Add the sources of a result of a Cond or While: an ordinary result needs all branches, or the variable."""
         first = num_results(op)
         if index < first:
             if op.is_while:

@@ -21,14 +21,14 @@ class Region:
     """A block of operations with parameters and results.
 
     An operation may use tensors of its own region and of every region around it (a capture). `resolver`, set on
-    regions that gradients build, maps a tensor of the mirrored forward region to its saved value.
+    regions built by gradients, maps a tensor of the mirrored forward region to its saved value.
 
     Attributes
     ----------
     reads : dict
         While a graph is built: the reads shared by further plain uses, by key; any write to the key came earlier.
     written : set
-        The keys that operations of the region, or of regions inside, write (see `engine/ir/accesses.py`).
+        The keys written by operations of the region, or of regions inside (see `engine/ir/accesses.py`).
     """
 
     __slots__ = (
@@ -83,7 +83,7 @@ class Region:
         return other is self or any(region is self for region in other.ancestors())
 
     def is_inside(self, op: Operation) -> bool:
-        """Return True if this region is a region of `op`, or inside one, however many regions `op` has."""
+        """Return True if `op` owns this region or a region around, however many regions `op` has."""
         return any(region.owner is op for region in self.ancestors())
 
     def sees(self, tensor: Tensor) -> bool:
@@ -91,7 +91,7 @@ class Region:
         return tensor.op.region.encloses(self)
 
     def resolve(self, tensor: Tensor) -> Tensor:
-        """Return the tensor that stands for `tensor` in this region; GraphError if out of scope."""
+        """Return the stand-in for `tensor` in this region; GraphError if out of scope."""
         if self.sees(tensor):
             return tensor
         for region in self.ancestors():

@@ -1,4 +1,4 @@
-"""Scopes of graph building, in one context variable: safe across tasks and threads."""
+"""Scopes of graph building, in a context variable: safe across tasks and threads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The region that new operations are added to, and the properties that they get."""
+    """The region for new operations, and the properties of new operations."""
 
     region: Region | None = None
     name: str = ""
@@ -52,7 +52,7 @@ def current_region(hint: str = _OPEN) -> Region:
 
 
 def get_default_graph() -> Graph:
-    """Return the graph that new operations are added to.
+    """Return the graph for new operations.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def enter(scope: Scope) -> Iterator[Scope]:
 
 
 class PersistentScope:
-    """A scope that stays current from :meth:`open` to :meth:`close`, which may be called in another task.
+    """A scope current from :meth:`open` to :meth:`close`, which may be called in another task.
 
     Parameters
     ----------

@@ -1,11 +1,11 @@
 """Signatures of operations, written ``x: T, y: T -> z: T``.
 
-A type is a dtype's name, a type variable (one dtype for all its uses), ``T.real`` (the real type of a variable),
+A type is a dtype's name, a type variable (the same dtype for all its uses), ``T.real`` (the real type of a variable),
 ``@attr`` (taken from an attribute) or ``any`` (a dtype per value). ``*T`` takes a list, ``num*T`` declares as many
-outputs as attribute `num` holds, ``*@attr`` one output for each dtype in attribute `attr`. Lists of one operation have
+outputs as attribute `num` holds, ``*@attr`` an output for each dtype in attribute `attr`. Lists of one operation have
 the same length.
 
-Before a type, ``host`` marks a value that lies in host memory wherever the operation runs: shapes, bounds and counts,
+Before a type, ``host`` marks a value in host memory wherever the operation runs: shapes, bounds and counts,
 which determine allocations before anything is computed. All other values lie where the operation runs.
 """
 
@@ -23,7 +23,7 @@ from ..base.errors import DtypeError, GraphError
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """An input or output: its name, type expression, whether it is a list, the attribute of its count, its memory."""
+    """An input or output: its name, type expression, whether a list, the attribute of its count, its memory."""
 
     name: str
     type: str
@@ -56,7 +56,7 @@ class Signature:
         return pairs
 
     def flat(self, count: int) -> list[Parameter]:
-        """Return the parameters of `count` inputs, one for each, with lists expanded."""
+        """Return the parameter of each of `count` inputs, with lists expanded."""
         lists = sum(p.many for p in self.inputs)
         length = (count - len(self.inputs) + lists) // max(lists, 1)
         return [p for p in self.inputs for _ in range(length if p.many else 1)]
@@ -80,7 +80,7 @@ class Signature:
         return bound
 
     def _allow(self, parameter: Parameter, dtype: DType, operation: str) -> None:
-        """Refuse a dtype that a type variable does not allow."""
+        """Refuse a dtype outside the domain of a type variable."""
         allowed = self.where.get(parameter.type, dtypes.VALUES)
         if dtype not in allowed:
             raise DtypeError(
@@ -128,7 +128,7 @@ def parse_signature(text: str, where: Mapping[str, tuple[DType, ...]] | None = N
 
 
 def _parameters(text: str) -> tuple[Parameter, ...]:
-    """Return the parameters in one side of a signature's text; ValueError for malformed text."""
+    """Return the parameters on a side of a signature's text; ValueError for malformed text."""
     found = []
     for part in filter(None, (p.strip() for p in text.split(","))):
         match = _PARAMETER.match(part)

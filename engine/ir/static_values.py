@@ -17,7 +17,7 @@ _MOST_DIMENSIONS = 64  # NumPy's limit for an array; a longer vector is no shape
 
 
 def static_value(tensor: Tensor) -> np.ndarray[Any, Any] | None:
-    """Return the value of a tensor that is known when the graph is built, else None.
+    """Return the value of a tensor if known when the graph is built, else None.
 
     Operations built from the value cannot follow another value, so from now on no step may feed the tensor (rule 58).
     """
@@ -29,7 +29,7 @@ def static_value(tensor: Tensor) -> np.ndarray[Any, Any] | None:
 
 
 def _passed_on(tensor: Tensor, casts: bool = False) -> list[Tensor]:
-    """Return a tensor and the tensors that it is copied or cast from, nearest first."""
+    """Return a tensor and the tensors before it in a chain of copies and casts, nearest first."""
     chain = [tensor]
     while _hands_on(chain[-1].op, casts):
         chain.append(chain[-1].op.inputs[0])
@@ -54,13 +54,13 @@ RULES_THAT_PRESUME: set[Callable[[Any], Shape | None]] = set()
 
 
 def presumes(rule: Rule) -> Rule:
-    """Mark a rule of static shapes that presumes a condition checked by the kernel of its operation."""
+    """Mark a rule of static shapes as presuming a condition checked by the kernel of its operation."""
     RULES_THAT_PRESUME.add(rule)
     return rule
 
 
 def static_shape(tensor: Tensor) -> Shape:
-    """Return the known part of the shape that an integer vector holds (-1 means unknown); see `static_value`."""
+    """Return the known part of the shape held by an integer vector (-1 means unknown); see `static_value`."""
     chain = _passed_on(tensor, casts=True)
     shape = _shape_in(chain[-1])
     if shape.rank and any(d is not None for d in shape):
@@ -78,7 +78,7 @@ def _shape_in(tensor: Tensor) -> Shape:
 
 
 def static_dimension(tensor: Tensor) -> int | None:
-    """Return the size that an integer scalar holds, if known when the graph is built."""
+    """Return the size held by an integer scalar, if known when the graph is built."""
     chain = _passed_on(tensor, casts=True)
     rule = chain[-1].op.definition.static_shape
     found = None if rule is None else rule(chain[-1].op)

@@ -1,9 +1,9 @@
-"""Cond and While: operations that own regions.
+"""Cond and While: operations with regions.
 
-``Cond(pred)`` owns one region for each branch: two (false, true) for a bool predicate, any number for an int32
-predicate, the last being the default. ``While(*inits)`` owns a predicate region and a body region with one parameter
+``Cond(pred)`` owns a region for each branch: two (false, true) for a bool predicate, any number for an int32
+predicate, the last being the default. ``While(*inits)`` owns a predicate region and a body region with a parameter
 for each loop variable. Both gain *saved values* as extra results when gradients need them: a Cond a maybe (live if
-that branch ran), a While a series (one slot for each iteration) and its trip count.
+that branch ran), a While a series (a slot for each iteration) and its trip count.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def recomputes(op: Operation) -> bool:
 
 
 def saved_value(saved: Tensor) -> Tensor | None:
-    """Return the tensor held by a maybe, or by each slot of a series; None for a series that no loop saved."""
+    """Return the tensor held by a maybe, or by each slot of a series; None for a series from elsewhere than a loop."""
     op = saved.op
     if is_structured(op) and saved.index >= num_results(op):
         return saved_outputs(op)[saved.index - num_results(op)].value
@@ -68,7 +68,7 @@ def saved_value(saved: Tensor) -> Tensor | None:
 
 
 def new_region(role: str, parent: Region | None = None) -> Region:
-    """Open a region inside `parent` (the current one)."""
+    """Open a region inside `parent` (by default the current region)."""
     parent = parent or scopes.current_region()
     return Region(parent.graph, parent, role)
 
@@ -141,7 +141,7 @@ def add_variable(op: Operation, init: Tensor, shape: Shape, name: str) -> Tensor
 
 
 def add_result(op: Operation, values: Sequence[Tensor]) -> Tensor:
-    """Append a result to a Cond: one of `values` of one dtype, from the branch that runs."""
+    """Append a result to a Cond: of `values` of equal dtypes, the value of the branch taken."""
     shape = values[0].shape
     for region, value in zip(op.regions, values, strict=True):
         region.results.append(value)
@@ -161,17 +161,17 @@ def _insert_result(op: Operation, dtype: DType, shape: Shape) -> Tensor:
 
 
 def save_maybe(op: Operation, branch: int, value: Tensor) -> Tensor:
-    """Return the extra result of a Cond that holds `value` of one branch, made if there is none yet."""
+    """Return the saved result of a Cond for `value` of a branch, made if there is none yet."""
     return _saved(op, SavedOutput("maybe", value, None, branch))
 
 
 def save_series(op: Operation, value: Tensor, index: Tensor | None = None) -> Tensor:
-    """Return the extra result of a While that holds `value` of every iteration, made if there is none yet."""
+    """Return the saved result of a While for `value` of every iteration, made if there is none yet."""
     return _saved(op, SavedOutput("series", value, index))
 
 
 def trip_count(op: Operation) -> Tensor:
-    """Return the extra result of a While that counts its iterations, an int64 scalar."""
+    """Return the saved result of a While for the number of its iterations, an int64 scalar."""
     return _saved(op, SavedOutput("trip"))
 
 

@@ -1,4 +1,4 @@
-"""Replace tensors by others, everywhere in a program that a pass may change."""
+"""Replace tensors by others, everywhere in a changeable program."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def returned(program: Program, region: Region | None = None) -> Counter[Tensor]:
     ----------
     program : Program
     region : Region, optional
-        The region whose tensors are counted; the whole graph by default. A caller that counts for each loop should
+        The region whose tensors are counted; the whole graph by default. A caller counting for each loop should
         pass the loop's body, because otherwise each call reads the whole graph.
     """
     found = Counter(program.fetches)
@@ -33,7 +33,7 @@ def returned(program: Program, region: Region | None = None) -> Counter[Tensor]:
 
 
 def substitute(program: Program, moved: dict[Tensor, Tensor]) -> None:
-    """Replace the tensors that are keys of `moved` everywhere in the program."""
+    """Replace the tensors among the keys of `moved` everywhere in the program."""
     if not moved:
         return
     _replace(list(_that_may_see(_around(moved))), moved)
@@ -41,7 +41,7 @@ def substitute(program: Program, moved: dict[Tensor, Tensor]) -> None:
 
 
 def substitute_in(region: Region, moved: dict[Tensor, Tensor]) -> None:
-    """Replace the tensors that are keys of `moved` in a region and in all regions inside."""
+    """Replace the tensors among the keys of `moved` in a region and in all regions inside."""
     _replace(list(region.walk()), moved)
     region.results = [moved.get(t, t) for t in region.results]
 
@@ -60,7 +60,7 @@ def _replace(operations: Iterable[Operation], moved: dict[Tensor, Tensor]) -> No
 
 
 def _that_may_see(region: Region) -> Iterator[Operation]:
-    """Yield the operations that can refer to tensors of a region as inputs, results or saved values."""
+    """Yield the operations possibly referring to tensors of a region as inputs, results or saved values."""
     if region.owner is not None:
         yield region.owner
     yield from region.walk()

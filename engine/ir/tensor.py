@@ -265,7 +265,7 @@ class Operators(ArrayMethods):
 
 
 class Tensor(Operators):
-    """One output of an operation: a value that exists while a step runs.
+    """An output of an operation: a value existing while a step runs.
 
     Python operators, slicing and NumPy broadcasting build further operations. A tensor has no value outside a
     step, so `bool`, `len`, `iter` and conversion to an array are refused with the construct to use instead.
@@ -295,7 +295,7 @@ class Tensor(Operators):
         self._derived: dict[str, Any] = {}  # facts and tensors computed once from this tensor, by key
 
     def assign(self, value: Any, name: str | None = None, *, ordered: bool = True) -> Tensor:
-        """Replace the part of a variable that the tensor denotes, as in ``v[1:3].assign(x)``.
+        """Replace the part of a variable denoted by the tensor, as in ``v[1:3].assign(x)``.
 
         Parameters
         ----------
@@ -328,7 +328,7 @@ class Tensor(Operators):
 
     @property
     def graph(self) -> Graph:
-        """The graph that contains the tensor."""
+        """The graph of the tensor."""
         return self.op.graph
 
     @property
@@ -347,11 +347,11 @@ class Tensor(Operators):
         return self.shape.rank
 
     def consumers(self) -> list[Operation]:
-        """Return the operations that use the tensor as input."""
+        """Return the operations using the tensor as input."""
         return list(self._consumers)
 
     def set_shape(self, shape: Any) -> None:
-        """Merge known dimensions into the static shape; ShapeError when they contradict it."""
+        """Merge known dimensions into the static shape; ShapeError when they are contradictory."""
         try:
             self.shape = self.shape.merge(Shape(shape))
         except ShapeError as error:

@@ -1,4 +1,4 @@
-"""Graphs as text, one operation per line, and back.
+"""Graphs as text, a line per operation, and back.
 
 ::
 
@@ -74,7 +74,7 @@ def to_text(graph: Graph) -> str:
     Returns
     -------
     str
-        Text for :func:`parse`. Attributes that only exist in Python print as ``<callable name>``, and such a graph
+        Text for :func:`parse`. Attributes existing only in Python print as ``<callable name>``, and such a graph
         cannot be parsed.
     """
     return "\n".join([f"graph seed={graph.seed}", *_block(graph.root, 1)]) + "\n"
@@ -121,7 +121,7 @@ def _extra(extra: SavedOutput) -> str:
 
 
 def parse(text: str) -> Graph:
-    """Return the graph that a text of :func:`to_text` describes.
+    """Return the graph described by a text of :func:`to_text`.
 
     Names, static shapes, seed, devices and saved values are taken from the text. State outside of the graph does not
     come back: collections (the initialisers of variables are operations by their names) and lines of source. A text

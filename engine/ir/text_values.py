@@ -95,7 +95,7 @@ class Reader:
     Parameters
     ----------
     text : str
-        Lines; empty ones and those that start with ``#`` are skipped.
+        Lines; empty lines and comments starting with ``#`` are skipped.
     """
 
     def __init__(self, text: str) -> None:
@@ -113,7 +113,7 @@ class Reader:
         return self.tokens[self.at]
 
     def fail(self, wanted: str, token: Token | None = None) -> NoReturn:
-        """Raise the GraphError for a wrong line, with the text that was expected there."""
+        """Raise the GraphError for a wrong line, with the expected text."""
         token = token or self.next
         raise GraphError(
             f"line {token.line} of a graph's text is wrong",
@@ -123,13 +123,13 @@ class Reader:
         )
 
     def take(self) -> Token:
-        """Read one token."""
+        """Read the next token and advance."""
         token = self.next
         self.at = min(self.at + 1, len(self.tokens) - 1)
         return token
 
     def accept(self, text: str) -> bool:
-        """Read the mark or word `text` if it comes next."""
+        """Read the mark or word `text` if it is the next token."""
         found = self.next.text == text and self.next.kind in ("mark", "word")
         if found:
             self.take()

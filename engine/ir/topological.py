@@ -13,13 +13,13 @@ Captured = dict[Operation, list[Operation]]
 
 
 def topological_order(operations: Sequence[Operation], captured: Captured | None = None) -> list[Operation]:
-    """Return operations of one region, each after its sources; the existing order is kept where possible.
+    """Return operations of a region, each after its sources; the existing order is kept where possible.
 
     Parameters
     ----------
     operations : sequence of Operation
     captured : dict, optional
-        Cache for callers that sort one region after another of an unchanging graph: the outside operations used by
+        Cache for callers sorting all regions of an unchanging graph in turn: the outside operations used by
         the regions of each Cond and While.
 
     Raises
@@ -37,13 +37,13 @@ def topological_order(operations: Sequence[Operation], captured: Captured | None
 
 
 def _needs(operations: Sequence[Operation], captured: Captured) -> dict[Operation, set[Operation]]:
-    """Return for each operation the sources among `operations` that it, or an operation in its regions, uses."""
+    """Return for each operation its sources among `operations`, including those of operations in its regions."""
     inside = set(operations)
     return {op: {source for source in uses(op, captured) if source in inside} for op in operations}
 
 
 def uses(op: Operation, captured: Captured | None = None) -> Iterator[Operation]:
-    """Yield the operations that an operation, or an operation in its regions, uses; back edges of loops left out."""
+    """Yield the sources of an operation, and of the operations in its regions; back edges of loops left out."""
     for tensor in op.inputs:
         if not (op.role is Role.MERGE and tensor.op.role is Role.NEXT_ITERATION):
             yield tensor.op
@@ -53,7 +53,7 @@ def uses(op: Operation, captured: Captured | None = None) -> Iterator[Operation]
 
 
 def captures(op: Operation, known: Captured) -> list[Operation]:
-    """Return the operations outside of a Cond or While that its regions use; `known` caches results by operation."""
+    """Return the outside operations used by the regions of a Cond or While; `known` caches results by operation."""
     work = [] if op in known else [op]
     while work:  # innermost first: the captures of an inner owner are needed for those around
         inner = [o for region in work[-1].regions for o in region.operations if o.regions and o not in known]

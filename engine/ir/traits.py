@@ -1,6 +1,6 @@
 """Common traits of operation types: their role in a graph, and their effects.
 
-Passes test these traits instead of names, so that a new operation is described in one place, its definition.
+Passes test these traits instead of names, so a new operation is described in a single place, its definition.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from enum import Enum, Flag, auto
 
 
 class Role(Enum):
-    """Role of an operation in the structure of a graph; operations that just compute are KERNEL."""
+    """Role of an operation in the structure of a graph; purely computing operations are KERNEL."""
 
     KERNEL = auto()
     # values that come from outside a region

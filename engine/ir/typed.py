@@ -18,13 +18,13 @@ V_co = TypeVar("V_co", covariant=True)
 
 
 class Fetchable(Protocol[V_co]):
-    """Tensor, variable, operation or other object that a step can fetch; `V_co` is the type of its value."""
+    """Tensor, variable, operation or other fetchable object; `V_co` is the type of its value."""
 
     def _fetched(self) -> V_co: ...
 
 
 class AsTensor(Protocol):
-    """Object that converts to a tensor where it is used, such as a variable."""
+    """Object convertible to a tensor on use, such as a variable."""
 
     def _as_tensor(self) -> Tensor: ...
 
@@ -41,7 +41,7 @@ Result: TypeAlias = "TensorLike | Operation"  # of a branch: an operation become
 
 
 class LoopOptions(TypedDict, total=False):
-    """Keyword arguments of `while_loop` that do not change the type of its result."""
+    """Keyword arguments of `while_loop` without influence on the type of its result."""
 
     parallel_iterations: int | str
     back_prop: bool

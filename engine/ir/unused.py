@@ -1,7 +1,7 @@
 """Warnings for operations without effect unless used, once no further use is possible.
 
-A write to a TensorArray happens if the array that it returned is used, an Assert if another operation waits for it. An
-operation neither used in the graph nor held by the program was forgotten, like a coroutine that nobody awaited. The
+A write to a TensorArray happens if the returned array is used, an Assert if another operation waits for it. An
+operation neither used in the graph nor held by the program was forgotten, like a coroutine never awaited. The
 number of references decides: the graph's own are known, and any other may still lead to a use.
 """
 
@@ -21,14 +21,14 @@ _NOTED = "must_be_used"  # the collection of a graph
 
 
 def must_be_used(op: Operation, name: str | None) -> None:
-    """Record an operation that has to be used, unless the user named it, since a name allows running it later."""
+    """Record an operation to be used, except a named operation, which may be run later by its name."""
     if name is None:
         op.graph.collections.setdefault(_NOTED, []).append(op)
 
 
 @contextmanager
 def unless_it_fails(graph: Graph) -> Iterator[None]:
-    """Drop the operations recorded inside if the block raises: the operations that would use them were not built."""
+    """Drop the operations recorded inside if the block raises: their users were not built."""
     before = list(graph.collections.get(_NOTED, ()))
     try:
         yield
@@ -38,17 +38,17 @@ def unless_it_fails(graph: Graph) -> Iterator[None]:
 
 
 def warn_of_unused(graph: Graph) -> None:
-    """Warn, once per line, of recorded operations that can no longer be used.
+    """Warn, once per line, of recorded operations without any possible use.
 
     Parameters
     ----------
     graph : Graph
-        The graph whose records are checked; operations that may still be used are checked again the next time.
+        The graph whose records are checked; records of possible uses are checked again the next time.
 
     Warns
     -----
     RuntimeWarning
-        At the line that built the operation, with the text of its definition.
+        At the line of the operation, with the text of its definition.
     """
     noted: list[Operation] = graph.collections.pop(_NOTED, [])
     lost = [i for i in range(len(noted)) if _is_held_by_none(noted, i)]
@@ -74,7 +74,7 @@ def _is_held_by_none(noted: Sequence[Operation], i: int) -> bool:
 
 
 def _others(items: Sequence[Any], i: int) -> int:
-    """Return the number of references to an element other than that of its list."""
+    """Return the number of references to an element, except by its list."""
     return sys.getrefcount(items[i]) - _ALONE
 
 

@@ -1,7 +1,7 @@
-"""Legality of a graph at each stage of the pipeline: a table, and the loop that checks a graph against it.
+"""Legality of a graph at each stage of the pipeline: a table, and the loop for checking a graph.
 
-A fact is a small function that raises GraphError, or returns a complaint (problem, wanted, got) about one operation.
-A new stage or fact is one line in the table.
+A fact is a small function which raises GraphError, or returns a complaint (problem, wanted, got) about an operation.
+A new stage or fact is a line in the table.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Stage:
     Attributes
     ----------
     forbidden : frozenset of str
-        Operation types that may not occur; all other declared types may.
+        Forbidden operation types; all other declared types are legal.
     facts : sequence of callable
         Facts about each operation.
     of_role : mapping of Role to sequence of callable
@@ -60,7 +60,7 @@ def _inputs_in_scope(op: Operation) -> Complaint:
 
 
 def _first_outside(region: Region, tensors: Sequence[Tensor], role: str) -> Complaint:
-    """Return a complaint about the first tensor that is not in the graph, not an output, or out of scope."""
+    """Return a complaint about the first tensor outside the graph, not an output, or out of scope."""
     for tensor in tensors:
         made = tensor.op
         if made.graph is not region.graph or made.graph._by_name.get(made.name) is not made:
@@ -216,7 +216,7 @@ STAGES = {
 
 
 def complaint_of(op: Operation) -> Complaint:
-    """Return the first complaint about an operation that holds at any stage; None if it is legal."""
+    """Return the first complaint about an operation by the facts of all stages; None for a legal operation."""
     rules = STAGES["structured"]
     for fact in (*rules.facts, *rules.of_role.get(op.role, ())):
         complaint = fact(op)

@@ -1,9 +1,9 @@
-"""Weak tensors: loop variables that start with a Python literal, while their loop is built, and tensors made of them.
+"""Weak tensors: loop variables starting with a Python literal, while their loop is built, and tensors made of them.
 
-A literal has no dtype of its own and takes the dtype of a tensor operand. So does a loop variable that starts with a
-literal: an operation with a strong (not weak) operand casts the variable to the dtype of that operand, if a literal of
-its kind may take that dtype. If the body returns the variable in another dtype, the loop is built once more with the
-literal in that dtype (`engine/frontend/loops.py`). After the loop is built, none of its tensors is weak.
+A literal has no dtype of its own and takes the dtype of a tensor operand. So does a loop variable starting with a
+literal: an operation with a strong (not weak) operand casts the variable to the operand's dtype, if a literal of
+its kind may take this dtype. If the body returns the variable in another dtype, the loop is built once more with the
+literal in the new dtype (`engine/frontend/loops.py`). After the loop is built, none of its tensors is weak.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ def test_objects_that_are_strings():
 
 @pytest.mark.parametrize("value", [None, object(), {"a": 1}, [object()]])
 def test_what_is_no_value(value):
-    with pytest.raises(DtypeError, match="something else" if isinstance(value, list) else "can not become a tensor"):
+    with pytest.raises(DtypeError, match="something else" if isinstance(value, list) else "cannot become a tensor"):
         as_array(value)
 
 

@@ -32,7 +32,7 @@ async def test_a_file_that_ends_within_a_record(tmp_path, footer):
     data = tg.data.from_fixed_length_records([tmp_path / "a"] * 2, 4, footer_bytes=footer)
     found = await collect(data)
     assert [type(each) for each in found] == [bytes, bytes, tg.PipelineError] * 2
-    assert "ends within a record of 4 bytes, behind 2" in str(found[2])
+    assert "ends within a record of 4 bytes, after 2" in str(found[2])
 
 
 @pytest.mark.parametrize("size", [0, 4, 7])

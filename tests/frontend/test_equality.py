@@ -41,7 +41,7 @@ def test_strings_are_compared_with_strings(graph):
 def test_what_is_no_value_is_an_error_as_for_equal(graph):
     x = tg.constant(1.0)
     for compare in (lambda: x == object(), lambda: tg.equal(x, object())):
-        with pytest.raises(tg.DtypeError, match="can not become a tensor"):
+        with pytest.raises(tg.DtypeError, match="cannot become a tensor"):
             compare()
 
 

@@ -81,7 +81,7 @@ def make_page(kind: str, title: str, summary: str, data: Any) -> str:
 
 
 def embed_json(data: Any) -> str:
-    """Return `data` as JSON for a script element, with all characters escaped that could end the element.
+    """Return `data` as JSON for a script element, with all characters able to end the element escaped.
 
     Examples
     --------

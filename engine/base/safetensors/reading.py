@@ -45,7 +45,7 @@ class TensorFile(Mapping[str, "StoredTensor"]):
     ----------
     path : str or Path
     directory : int, optional
-        Descriptor of the directory that must contain the file; a symbolic link out of the directory is refused.
+        Descriptor of the directory of the file; a symbolic link out of the directory is refused.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class TensorFile(Mapping[str, "StoredTensor"]):
     Raises
     ------
     CheckpointError
-        If the file cannot be read; DamagedFile if its format is wrong, or it is truncated, or not in the directory.
+        If the file cannot be read; DamagedFile if its format is wrong, or the file is truncated or elsewhere.
 
     Examples
     --------
@@ -119,7 +119,7 @@ class TensorFile(Mapping[str, "StoredTensor"]):
     def close(self) -> None:
         """Close the file: copied arrays stay valid, others cannot be copied any longer. Closing twice is allowed.
 
-        A thread that is reading finishes its piece, and then closes the descriptor.
+        A reading thread finishes its piece, and then closes the descriptor.
         """
         with self._lock:
             self._is_closed = True
@@ -164,7 +164,7 @@ class TensorFile(Mapping[str, "StoredTensor"]):
 
     @contextmanager
     def _open_file(self, name: str) -> Iterator[int]:
-        """Keep the file open until the end of the block; CheckpointError if it was closed before."""
+        """Keep the file open until the end of the block; CheckpointError if closed before."""
         with self._lock:
             if self._is_closed or self._file is None:
                 raise CheckpointError(
@@ -308,7 +308,7 @@ class StoredTensor(UnreadArray):
 
     @property
     def path(self) -> str:
-        """The file that contains the array."""
+        """Path of the file of the array."""
         return self._entry.file.path
 
     def copy(self) -> Array:
@@ -450,7 +450,7 @@ def _unreadable(path: str, error: Exception, variable: str | None = None) -> Che
 
 
 class DamagedFile(CheckpointError):
-    """A file that is truncated, overwritten, or of another format."""
+    """A truncated or overwritten file, or a file of another format."""
 
 
 def _damaged(path: str, why: str, wanted: Any = None, got: Any = None, variable: str | None = None) -> DamagedFile:

@@ -100,7 +100,7 @@ def _as_stored(path: str, tensors: Iterable[tuple[str, Any]]) -> tuple[list[tupl
 
 
 def _parts(path: str, name: str, array: Array) -> dict[str, Array]:
-    """Return the arrays that represent an array in a file, by name."""
+    """Return the arrays representing an array in a file, by name."""
     if array.dtype.kind in "TU":
         return _string_parts(path, name, array)
     little = array.dtype.newbyteorder("<") if array.dtype.kind in "iufc" else array.dtype
@@ -142,12 +142,12 @@ def _header(tensors: list[tuple[str, Array]], metadata: Mapping[str, str]) -> by
 
 
 def _bytes_of(array: Array) -> memoryview:
-    """Return the bytes of an array as a flat view of its memory; an array that is not C-contiguous is copied."""
+    """Return the bytes of an array as a flat view of its memory; an array in another order is copied."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 def save_file(path: str, tensors: Iterable[tuple[str, Any]], check: Check = _go_on) -> None:
-    """Write a file that appears on disk complete or not at all, replacing an existing file.
+    """Write a file, which appears on disk complete or not at all, replacing an existing file.
 
     Parameters
     ----------
