@@ -70,9 +70,11 @@ def as_fed_array(value: Any, dtype: DType) -> Array:
         return array if array.dtype == dtype.numpy else array.astype(dtype.numpy)
     if not _fits(_kind(found), dtype):
         raise DtypeError("this array is of another kind", wanted=dtype, got=found, hint=_CONVERT.format(dtype))
+    # A cast that NumPy calls safe needs no look at the values.
     if dtype.is_integer and array.size and not np.can_cast(array.dtype, dtype.numpy):  # type: ignore[arg-type]
         _require_range(array, dtype)
     try:
+        # A finite value must not become infinite on the way to a narrower float.
         with np.errstate(over="raise"):
             return array.astype(dtype.numpy)
     except FloatingPointError as error:

@@ -99,6 +99,7 @@ class _ZlibReader(io.RawIOBase):
     def _read(self, most: int) -> bytes:
         """Return the next bytes of the content, none at its end; EOFError where the file ends within a stream."""
         while most:
+            # The unused data of one stream begins the next; an unconsumed tail is input that did not fit.
             if self._stream is None or self._stream.eof:
                 piece = (self._stream and self._stream.unused_data) or self._file.read(_PIECE)
                 if not piece:
@@ -120,6 +121,7 @@ class _ZlibReader(io.RawIOBase):
             while self.read(_PIECE):
                 pass
             offset += self._at
+        # zlib has no index: forward is by decompressing, backward from the beginning again.
         if offset < self._at:
             self._restart()
         while self._at < offset and self.read(min(_PIECE, offset - self._at)):

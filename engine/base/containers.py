@@ -1,7 +1,9 @@
 """Kinds of containers in nested structures: Python's own, dataclasses, and classes registered by users.
 
 Registered containers live in optree's registry, in the namespace "tagloom" or the global namespace. optree is
-imported by `register` alone; where nobody has imported optree, nothing can be registered. See docs/design/0049-structures.md.
+imported by `register` alone; where nobody has imported optree, nothing can be registered.
+
+See docs/design/0049-structures.md.
 """
 
 from __future__ import annotations
@@ -280,6 +282,7 @@ def kind_of(cls: type) -> Kind | None:
     kind = _KINDS.get(cls, _UNKNOWN)
     if kind is not _UNKNOWN:
         return kind  # type: ignore[no-any-return]
+    # A registration overrides what the class is by its bases.
     found = _registered(cls) or _unregistered(cls)
     if cls.__module__.partition(".")[0] in _OWN:
         _KINDS[cls] = found

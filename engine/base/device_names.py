@@ -78,6 +78,7 @@ def _first(a: Any, b: Any) -> Any:
     return b if a is None else a
 
 
+# Graphs use few names, but parse and merge them for each operation.
 @lru_cache(maxsize=4096)
 def parse_device(name: str) -> DeviceSpec:
     """Parse a device name or a part of a name.

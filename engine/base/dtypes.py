@@ -195,6 +195,7 @@ def as_dtype(value: Any) -> DType:
         raise DtypeError("not a dtype", got=repr(value), hint=f"use one of {', '.join(_BY_NAME)}") from None
     if numpy.kind in "UST":
         return string
+    # Another byte order is the same dtype: arrays are converted when they are copied.
     found = _BY_NUMPY.get(numpy.newbyteorder("=") if numpy.kind in "iufc" else numpy)
     if found is None:
         raise DtypeError("this NumPy dtype has no tagloom counterpart", got=numpy, hint="cast the array first")

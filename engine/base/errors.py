@@ -233,6 +233,7 @@ class DeviceMemoryError(OpError):
         self.limit = limit
         self.allocations = allocations
         super().__init__(what, **fields)
+        # After the constructor of OpError, which sets None.
         self.device: str = device
 
     def details(self) -> list[tuple[str, Any]]:
@@ -251,6 +252,7 @@ class SwapError(OpError):
 
     def __init__(self, what: str, *, device: str, **fields: Any) -> None:
         super().__init__(what, **fields)
+        # After the constructor of OpError, which sets None.
         self.device: str = device
 
 

@@ -100,6 +100,7 @@ def _before() -> None:
 
 
 def _after_in_parent() -> None:
+    # Locks are released in reverse order of acquisition.
     for hold in reversed(_holds):
         hold.after_in_parent()
 
@@ -110,6 +111,7 @@ def _after_in_child() -> None:
     parent = os.getppid()
     for function in _called:
         function(parent)
+    # A list, since objects may be collected while the others are notified.
     for each in list(_living.values()):
         each.strand(parent)
 

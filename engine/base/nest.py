@@ -116,6 +116,7 @@ def pack_as(structure: Any, leaves: list[Any]) -> Any:
     """
     queue = iter(leaves)
     packed = _pack(structure, queue)
+    # The iterator itself is the default, because None may be a leaf.
     if next(queue, queue) is not queue:
         raise ValueError("more leaves than the structure holds")
     return packed

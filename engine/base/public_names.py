@@ -45,6 +45,7 @@ def _table() -> dict[str, Any]:
     if spec is None or spec.loader is None:
         raise ImportError(f"no module {LIST}, which lists the public names", name=LIST)
     code = spec.loader.get_code(LIST)  # type: ignore[attr-defined]
+    # Only this code sees the other `__import__`: the interpreter's own stays as it is for all threads.
     names: dict[str, Any] = {"__name__": LIST, "__package__": PACKAGE, "__builtins__": {"__import__": _note}}
     exec(code, names)
     return names

@@ -94,6 +94,7 @@ class RecordFile:
         if start == ENDED:
             return Block([], ENDED)
         try:
+            # Blocks mostly follow each other, and a seek in a compressed file decompresses again.
             if self._file.tell() != start:
                 self._file.seek(start)
             records, end = self._read(self._file), self._file.tell()
@@ -227,6 +228,7 @@ def _read_fixed(layout: FixedLayout, file: BinaryIO) -> list[Any]:
     data = file.read(wanted + footer)
     # The footer is read along with the records, to know how many of the bytes at the end belong to it.
     there = min(len(data) - footer, wanted)
+    # A seek beyond the end succeeds, so a file shorter than its header is found by its size.
     if there < 0 or (not data and begin == header and file.seek(0, os.SEEK_END) < header):
         raise DamagedRecord(f"the file has fewer bytes than its header, of {header}, and its footer, of {footer}")
     records: list[Any] = [data[at : at + size] for at in range(0, there, size)]

@@ -210,6 +210,7 @@ UNKNOWN = Shape(None)
 def _dimensions(dims: Any) -> tuple[Dimension, ...]:
     """Return dimensions as a tuple; ShapeError if they are no sequence of sizes."""
     try:
+        # Iterable, but never meant as sizes.
         if isinstance(dims, (str, bytes, dict)):
             raise TypeError
         return tuple(_dimension(d) for d in dims)
@@ -245,6 +246,7 @@ def _broadcast(a: Dimension, b: Dimension, left: Shape, right: Shape) -> Dimensi
         return a
     if a == 1:
         return b
+    # Against a known size above 1, an unknown one must be 1 or equal: the result is known.
     if a is None:
         return b
     if b is None:

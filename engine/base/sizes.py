@@ -68,6 +68,7 @@ def _read(text: str) -> int:
     unit = _UNITS.get(match[2].lower()) if match else None
     if match is None or unit is None:
         return -1
+    # Whole numbers avoid float, which rounds above 2**53.
     return int(float(match[1]) * unit) if "." in match[1] else int(match[1]) * unit
 
 

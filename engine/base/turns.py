@@ -24,6 +24,7 @@ class Turns:
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
         """Wait for a turn, which lasts until the end of the block."""
+        # Counted before the wait, so that `taken` includes requests.
         self._count += 1
         try:
             self._lock = self._lock or asyncio.Lock()

@@ -22,6 +22,7 @@ async def wait_shielded(pending: Callable[[], Collection[asyncio.Future[Any]]], 
         try:
             await asyncio.wait(futures, timeout=left)
         except asyncio.CancelledError as error:
+            # Kept for later: the futures have to end first, so the wait goes on.
             cancellation = cancellation or error
     if cancellation is not None:
         try:

@@ -40,6 +40,7 @@ def _carries(tensor: Tensor) -> bool:
 
 def _through(op: Operation, tensor: Tensor) -> list[Tensor]:
     if op.is_while:
+        # Only through its variables: what the body captures is consumed by operations of the body.
         return [t for i, init in enumerate(op.inputs) if init is tensor for t in _variable(op, i)]
     if is_structured(op) or not (op.type in RULES or has_gradient(op)):
         return []
@@ -56,6 +57,7 @@ def _becomes(here: Region) -> dict[Tensor, list[Tensor]]:
     """Return the tensors that receive a tensor's value other than as inputs: results, saved values, open loops."""
     found: dict[Tensor, list[Tensor]] = {}
     for region in here.ancestors():
+        # A region without an owner belongs to a loop still under construction.
         for param in region.params if region.owner is None else ():
             if (initial := param.op.attrs.get("initial")) is not None:
                 found.setdefault(initial, []).append(param)

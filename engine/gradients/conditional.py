@@ -75,6 +75,7 @@ class _Branch:
                 walk.contribute(inner, value, total if may_be_dead(value) else apply("MaybeGet", total))
 
     def _split(self, inner: Cotangents) -> None:
+        """Separate the slots of captured series from the other cotangents of captures, which are summed."""
         # Slots cannot be added up: each leaves the branch by itself, apart from the sum of the other parts.
         for tensor, parts in inner.parts.items():
             if tensor.region is self.forward:
@@ -93,10 +94,12 @@ class _CondGradient:
         self.op = op
         self.branches = branches
         self.values = list(dict.fromkeys(t for b in branches for t in b.sums))
+        # Sparse only if no branch contributes densely; a branch without a contribution returns no rows.
         self.sparse = {t for t in self.values if all(_is_sparse(b.sums.get(t)) for b in branches)}
 
     def build(self, pred: Tensor, cotangents: Cotangents) -> None:
         """Build the Cond and contribute its results."""
+        # The order of results must be the same in all branches: they become the outputs of the Cond.
         for tensor in self.values:
             for branch in self.branches:
                 with scopes.inside(branch.region):

@@ -45,6 +45,7 @@ class Cotangents:
         if not parts:
             return None
         total = add_up(parts, tensor)
+        # Stored, so that the sum is built once however often it is asked for.
         self.parts[tensor] = [total]
         return total
 

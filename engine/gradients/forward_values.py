@@ -88,6 +88,7 @@ class ForwardValues:
         """Return the value of the iteration number or of a counter, from the iteration number; None for others."""
         if self.index is None:
             return None
+        # Output 1 of an Instance is the number of its iteration.
         if tensor.op.type == "Instance" and tensor.index == 1:
             return self.index
         return counter(tensor, self.index) if tensor.op.is_param else None

@@ -158,6 +158,7 @@ def batch_jacobian(
     _check_batch(y, x)
     with scopes.within(name=_scope(name)):
         width = _count(shape_of(y)[1:])
+        # Elements first: row k holds element k of every example.
         flat = apply("Transpose", apply("Reshape", y, apply("Stack", [shape_of(y)[0], width], axis=0)), perm=(1, 0))
         count = apply("Cast", width, dtype=int64)
         (rows,) = stacked_gradients(lambda k: flat[k], count, [x], unconnected_gradients, "rows")
@@ -299,6 +300,7 @@ def jvp(ys: Any, xs: Any, v: Any, name: str = "jvp") -> Any:
     """
     outputs, vectors = [convert_to_tensor(y) for y in nest.flatten(ys)], _vectors(xs, v)
     with scopes.within(name=_scope(name)):
+        # Zeros serve as well as any values: the gradient is linear in the cotangents, so its derivative ignores them.
         cotangents = [zeros_like(y) for y in outputs]
         back = gradients(outputs, nest.flatten(xs), cotangents)
         pairs = [(densify(g), vector) for g, vector in zip(back, vectors, strict=True) if g is not None]

@@ -97,6 +97,7 @@ class WhileGradient:
     def _walk_body(self) -> Cotangents:
         """Build the body up to its cotangents: count down, mirror the iteration, contribute, and walk backward."""
         inner = Cotangents()
+        # The count runs from the trip count down to 1, iterations are numbered from 0.
         index = self.body.params[0] - constant(1, int64)
         self.body.results.append(index)
         index = self._mirror(index)
@@ -138,6 +139,7 @@ class WhileGradient:
     def _capture(self, tensor: Tensor, total: Any) -> None:
         if isinstance(total, IndexedSlices):
             self._rows(tensor, total)
+        # A dead term would end a running sum for good, so these are collected and added after the loop.
         elif may_be_dead(tensor):
             self.finish.append((tensor, lambda: sum_of(save_series(self.gradient, total), tensor)))
         else:

@@ -69,6 +69,7 @@ def _instance(region: Region) -> list[Tensor]:
         region = region.parent
     if region.parent is None:
         return [constant(0, int64), constant(0, int64)]  # rule 24
+    # Kept at the first parameter: one Instance serves all random operations of a region.
     derived = region.params[0]._derived
     if "frame" not in derived:
         with scopes.inside(region):
@@ -217,6 +218,7 @@ class Rerun:
     @staticmethod
     def of_segment(op: Operation, first: Tensor, stop: Tensor) -> Rerun:
         """Repeat a segment of a loop with variables saved at the beginning of each segment."""
+        # Without checkpoint_every: a rerun saves the values of each of its iterations.
         kept = ("parallel_iterations", "back_prop", "swap_memory")
         inits = [_at_start(op, param, first) for param in op.regions[1].params]
         return Rerun(op, inits, first, stop, {key: op.attrs[key] for key in kept})
@@ -230,6 +232,7 @@ class Rerun:
 
     def results(self) -> Sequence[Tensor]:
         """Return the repeated results of the forward While."""
+        # Output 0 is the index of the rerun.
         return self.op.outputs[1 : num_results(self.op)]
 
     def extra(self, tensor: Tensor) -> Tensor:
@@ -296,4 +299,5 @@ def _beginnings(op: Operation) -> Operation:
         derived["begins"] = apply("Equal", place, constant(0, int64))
         branches = [new_region("middle of a segment"), new_region("beginning of a segment")]
         make_cond(derived["begins"], branches, [], name=f"{op.name}/begins", source=op.source)
+    # Found through its predicate, which the Cond is the first to consume.
     return derived["begins"].consumers()[0]  # type: ignore[no-any-return]

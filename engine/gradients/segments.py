@@ -2,7 +2,8 @@
 
 A loop over segments of k iterations, last first: each iteration reruns a segment from the variables saved at its
 beginning (``recompute.py``), and then walks the segment backward. Only the values of one segment, and the
-variables at the beginnings of all, are alive at a time (Chen et al., 2016, "Training Deep Nets with Sublinear Memory Cost").
+variables at the beginnings of all, are alive at a time (Chen et al., 2016, "Training Deep Nets with
+Sublinear Memory Cost").
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ class _Segments(WhileGradient):
 
     def _leave_variables(self, inner: Cotangents) -> None:
         super()._leave_variables(inner)
+        # Sums follow the cotangents as loop variables, in the order in which `carry` appended them.
         for (tensor, position), last in zip(self.sums, self.segment.sums, strict=True):
             self.body.results.append(self.segment.gradient.outputs[last])
             self._last_sum(tensor, position)
@@ -71,6 +73,7 @@ class _Segment(WhileGradient):
         self.rerun = rerun
         self.first = first
         self.stop = stop
+        # The last cotangents belong to the variables at the segment's beginning, which the body around carries on.
         self.starts = self.forward.params
         self.totals = [None] * len(self.op.outputs)
         for k, i in enumerate(self.variables):

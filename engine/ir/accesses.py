@@ -49,6 +49,7 @@ def plain_read(region: Region, key: Key, make: Callable[[Region], Tensor]) -> Te
     """
     home = _home(region, key)
     reads = home.reads.setdefault(key, [])
+    # One read serves all plain uses up to the next write: their values are equal.
     if not reads:
         reads.append(make(home))
     return reads[0]

@@ -54,6 +54,7 @@ def apply(type: str, *inputs: Any, name: str | None = None, **attrs: Any) -> Any
     definition = definition_of(type)
     region = scopes.current_region()
     tensors = convert_inputs(definition, inputs, name or type)
+    # Of a tensor that a gradient would have to save, the shape alone is saved.
     if definition.shape_only and not region.sees(tensors[0]):
         return _shape_of_hidden(definition, region, tensors[0], attrs)
     op = build(type, [region.resolve(t) for t in tensors], name=name, **attrs)
@@ -68,6 +69,7 @@ def apply(type: str, *inputs: Any, name: str | None = None, **attrs: Any) -> Any
 def build(type: str, tensors: list[Tensor], *, name: str | None = None, **attrs: Any) -> Operation:
     """Append an operation whose inputs are tensors already in scope, checked against its definition."""
     scope = scopes.current()
+    # The shape rule and the scopes need a complete operation, so it is appended first and taken back if refused.
     op = append(
         scopes.current_region(),
         type,
@@ -94,6 +96,7 @@ def place(op: Operation) -> None:
     scope = scopes.current()
     if scope.gradients:
         note_override(op, scope.gradients)
+    # Innermost first: each outer scope only fills in the parts left open.
     for asked in reversed(scope.device):
         op.device = merge_devices(op.device, asked(op) if callable(asked) else asked)
     if scope.colocate is not None:
@@ -155,6 +158,7 @@ def _convert_weak(
         dtype, is_strong = _dtype_of_all([pairs[i][1] for i in places], [known[i] for i in places])
         for i in places:
             typed[i] = None if (tensor := known[i]) is None else strengthened(tensor, dtype, stays_weak=not is_strong)
+        # Without a strong operand all stay weak, and a later operation decides.
         stay_weak.update(() if is_strong else places)
     result = _convert(definition, pairs, typed, operation)
     for i in stay_weak:
@@ -278,6 +282,7 @@ def _dtype_within(value: Any) -> DType | None:
     if isinstance(value, (list, tuple)):
         return next((dtype for each in value if (dtype := _dtype_within(each)) is not None), None)
     dtype = getattr(value, "dtype", None)
+    # NumPy's scalars convert like literals, so their dtype decides nothing.
     return None if dtype is None or isinstance(value, np.generic) else dtypes.as_dtype(dtype)
 
 

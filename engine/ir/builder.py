@@ -120,6 +120,7 @@ class Builder:
             device=self.like.device,
             source=self.like.source,
         )
+        # A replacement stays with the operations that the user colocated the original with.
         if "colocate" in self.like.attrs:
             op.attrs["colocate"] = self.like.attrs["colocate"]
         infer_shapes(op)

@@ -121,6 +121,7 @@ def _explain(function: Callable[..., Any], error: Exception) -> None:
     usage = usage_of(function)
     unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
     names = [p.name for p in parameters]
+    # Names of other libraries first: they are certain, similar spellings are guesses.
     near = [KEYWORDS.get(unknown[1], ""), *get_close_matches(unknown[1], names, 1)] if unknown else []
     meant = next((each for each in near if each in names), None)
     error.add_note(f"  try: {meant}=, as in {usage}" if meant else f"  try: {usage}")

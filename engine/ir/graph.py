@@ -90,6 +90,7 @@ class Graph:
         Operations of a function are identified by their position in the region, so none may come in between.
         """
         with self._building:
+            # A function may build another: the outer one is the builder again afterwards.
             before, self._builder, self.guarded = self._builder, threading.get_ident(), True
             try:
                 yield
@@ -175,6 +176,7 @@ class Graph:
         for key, listed in self.collections.items():
             start = attempt.lengths.get(key, 0)
             listed[start:] = [x for x in listed[start:] if not isinstance(x, int) and _operation_of(x) not in gone]
+        # A name still registered belongs to an operation outside the regions given up, and stays taken.
         for name, count in list(self._counts.items()):
             if count != attempt.counts.get(name) and name not in self._by_name:
                 if name in attempt.counts:
@@ -302,6 +304,7 @@ class Graph:
         self._counts[name] = count + 1
         if count == 0:
             return name
+        # Recursive, because name_1 may itself have been asked for as a name.
         return self.unique_name(f"{name}_{count}")
 
     def to_text(self) -> str:

@@ -55,6 +55,7 @@ def _rows(tensor: Tensor, key: Any) -> Tensor:
     indices = convert_to_tensor(key)
     if indices.dtype not in dtypes.INDEX:
         indices = apply("Cast", indices, dtype=dtypes.int64)
+    # Only indices that may be negative need the number of rows, which is known when the step runs.
     if not isinstance(key, np.ndarray) or (key < 0).any():
         count = apply("Cast", apply("Shape", tensor)[0], dtype=indices.dtype)
         indices = apply("Where", apply("Less", indices, 0), apply("Add", indices, count), indices)
@@ -75,6 +76,7 @@ def _slice_part(tensor: Tensor, part: Any, dynamic: list[Any]) -> Any:
     """Return an index or a slice with static bounds as ints; symbolic bounds are appended to `dynamic`."""
 
     def bound(value: Any) -> Any:
+        # In Python a bool is an int, but True is no index here.
         if value is None or isinstance(value, (int, np.integer)) and not isinstance(value, bool):
             return value if value is None else int(value)
         if as_symbolic(value):

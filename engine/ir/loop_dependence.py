@@ -132,6 +132,7 @@ class _Loop:
             return self.place[tensor] in self.free and not self._stays(self.place[tensor])
         if tensor.op.type not in ("Add", "Sub", "Mul"):
             return False
+        # Exactly one operand may vary: the sum of two varying ones may repeat, as may a product with 0.
         moving = [t for t in tensor.op.inputs if not self._is_constant(t)]
         factors = [t for t in tensor.op.inputs if self._is_constant(t)]
         scaled = tensor.op.type != "Mul" or all(_is_nonzero(t) for t in factors)

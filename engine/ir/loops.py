@@ -199,6 +199,7 @@ def _slope(op: Operation, slopes: list[int]) -> int | None:
         for factor, slope in zip(op.inputs, reversed(slopes), strict=True):
             if factor.op.is_constant:
                 return int(factor.op.attrs["value"]) * slope
+    # Elementwise functions of invariant operands are invariant; of others, nothing is known.
     return 0 if not any(slopes) and op.definition.batch is not None else None
 
 

@@ -50,6 +50,7 @@ def misuse(
     trace = error.__traceback__
     if trace is None or trace.tb_next is None:
         return None  # the call itself failed: Python's text names the wrong argument
+    # Frame 2 called the public function: if it is the package's own, an outer public function will explain.
     if _root(sys._getframe(2)) == _PACKAGE or not _is_from_here(trace.tb_next):
         return None
     return GraphError(

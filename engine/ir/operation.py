@@ -116,6 +116,7 @@ class Operation:
         source: Source | None = None,
         origin: Origin | None = None,
     ) -> None:
+        # A flag spares the call for nearly all operations: few graphs are finalized or built by several threads.
         if region.graph.guarded:
             region.graph.check_open()
         self.region: Region = region

@@ -98,6 +98,7 @@ def rebuild(graph: Graph, blocks: Sequence[Block], nodes: Sequence[Node]) -> Non
     operations = [
         made_again(regions[n.region], n.type, n.name, [(dtype, shape) for dtype, shape, _ in n.outputs]) for n in nodes
     ]
+    # Only now are inputs connected: back edges and saved values refer to operations further down the list.
     for op, node in zip(operations, nodes, strict=True):
         _connect(op, node, operations, regions)
     for region, block in zip(regions, blocks, strict=True):
@@ -140,6 +141,7 @@ def details(graph: Graph) -> dict[str, Any]:
 def restore(graph: Graph, found: dict[str, Any]) -> None:
     """Set the state returned by `details` on a graph made by `rebuild`."""
     vars(graph).update(found["graph"])
+    # No thread builds the copy, but a finalized graph still refuses changes.
     graph.guarded = graph.finalized
     operations = graph.get_operations()
     for op, attrs in zip(operations, found["attrs"], strict=True):

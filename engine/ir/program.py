@@ -84,12 +84,14 @@ class _Needs:
 
     def add(self, items: Sequence[Tensor | Operation]) -> None:
         self._work.extend(items)
+        # A worklist, not recursion: chains of operations are longer than Python's stack is deep.
         while self._work:
             item = self._work.pop()
             if isinstance(item, Operation):
                 self._operation(item)
             elif item not in self.tensors:
                 self.tensors.add(item)
+                # The value of a fed tensor is needed, not the operation that computes it.
                 if item not in self.fed:
                     self._tensor(item)
 
@@ -131,6 +133,7 @@ class _Needs:
         """Add the sources of a result of a Cond or While: an ordinary result needs all branches, or the variable."""
         first = num_results(op)
         if index < first:
+            # A needed variable needs its first and its next value, and its parameters in both regions.
             if op.is_while:
                 body = op.regions[1]
                 self._work += [op.inputs[index], body.results[index], body.params[index], op.regions[0].params[index]]
@@ -204,6 +207,7 @@ class _Copier:
         if op.outputs and all(t in self.needs.fed for t in op.outputs):
             self.ops[op] = None
             return
+        # Inputs not copied yet are back edges of hand-made loops: stand-ins take their places until `run` patches them.
         late = [i for i, t in enumerate(op.inputs) if t not in self.env]
         inputs = [self.env[t] if t in self.env else self._stand_in(op, t) for t in op.inputs]
         replaced = self.transform(op, inputs, target) if self.transform and not late else None
@@ -249,6 +253,7 @@ class _Copier:
 
     def bind(self, olds: Sequence[Tensor], news: Sequence[Tensor]) -> None:
         for old, new in zip(olds, news, strict=True):
+            # A fed tensor is bound already, to its Feed.
             self.env.setdefault(old, new)
 
     def branches(self, op: Operation, target: Region) -> None:

@@ -95,6 +95,7 @@ class Region:
         if self.sees(tensor):
             return tensor
         for region in self.ancestors():
+            # The innermost mirror answers, and asks outer ones itself.
             if region.resolver is not None:
                 return region.resolver(tensor)
         where = tensor.op.region

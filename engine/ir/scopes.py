@@ -93,6 +93,7 @@ class PersistentScope:
 
     def close(self) -> None:
         """Restore the previous scope, if this scope is current here."""
+        # In another task, or with a scope opened since, the current scope is not this one's to replace.
         if _current.get() is self.scope:
             _current.set(self.before)
 

@@ -57,6 +57,7 @@ class Signature:
 
     def flat(self, count: int) -> list[Parameter]:
         """Return the parameter of each of `count` inputs, with lists expanded."""
+        # The count determines the length, since all lists of an operation have the same.
         lists = sum(p.many for p in self.inputs)
         length = (count - len(self.inputs) + lists) // max(lists, 1)
         return [p for p in self.inputs for _ in range(length if p.many else 1)]

@@ -23,6 +23,7 @@ def static_value(tensor: Tensor) -> np.ndarray[Any, Any] | None:
     """
     chain = _passed_on(tensor)
     value = _value_of(chain[-1])
+    # An empty value cannot be fed differently: its static shape fixes it.
     if value is not None and value.size:
         tensor.graph.unfeedable.update(chain)
     return value

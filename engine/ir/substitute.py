@@ -36,6 +36,7 @@ def substitute(program: Program, moved: dict[Tensor, Tensor]) -> None:
     """Replace the tensors among the keys of `moved` everywhere in the program."""
     if not moved:
         return
+    # Only operations in or around the innermost common region can refer to these tensors.
     _replace(list(_that_may_see(_around(moved))), moved)
     program.fetches = [moved.get(t, t) for t in program.fetches]
 

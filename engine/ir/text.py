@@ -191,6 +191,7 @@ class _Parser:
         outputs = self.outputs()
         self.reader.end_line()
         regions = self.regions(region) if type_ in ("Cond", "While") else []
+        # After the regions, since one of their operations may have taken the name.
         self.check_free(start, name)
         unique = region.graph.unique_name(name)
         fields = {"attrs": attrs, "regions": regions, "device": device, "source": self.source}
@@ -302,6 +303,7 @@ class _Parser:
 
     def check(self, region: Region) -> None:
         """Check each operation against its definition, and infer the dtypes and shapes of its outputs."""
+        # Inputs are inferred before the results computed from them.
         for op in topological_order([op for op in region.operations if not op.is_param]):
             for inner in op.regions:
                 self.check(inner)
@@ -334,6 +336,7 @@ class _Parser:
             typed = _of_value(op.attrs["value"]) if op.is_constant else _of_inputs(op)
             for tensor, (dtype, shape) in zip(op.outputs, typed, strict=True):
                 tensor.dtype = dtype
+                # The text may know more than the rule, as after set_shape, but where they contradict the rule is right.
                 tensor.shape = shape.merge(tensor.shape) if shape.is_compatible_with(tensor.shape) else shape
         except Exception as error:  # a rule may fail in any way on a wrong text
             self.refuse(op, f"what fits {op.type}", f"{type(error).__name__}: {error}".split("\n")[0], error)

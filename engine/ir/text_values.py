@@ -68,6 +68,7 @@ def _join(values: Any) -> str:
 def _format_array(array: np.ndarray[Any, Any]) -> str:
     dtype = dtypes.as_dtype(array.dtype)
     if array.size > _INLINE_ELEMENTS and dtype is not dtypes.string:
+        # Little-endian on every machine, so that equal graphs have equal texts.
         data = base64.b64encode(np.ascontiguousarray(array).astype(dtype.numpy.newbyteorder("<")).tobytes())  # type: ignore[union-attr]
         return f"{dtype}{Shape(array.shape)}{{base64 {json.dumps(data.decode())}}}"
     elements = [json.dumps(x) if dtype is dtypes.string else str(x).strip("()") for x in array.ravel()]
@@ -194,6 +195,7 @@ class Reader:
     def value(self) -> Any:
         """Read an attribute."""
         self.depth += 1
+        # Texts are untrusted: deep nesting must not exhaust Python's stack.
         if self.depth > _DEPTH:
             self.fail(f"values nested less than {_DEPTH} deep")
         try:

@@ -29,6 +29,7 @@ def topological_order(operations: Sequence[Operation], captured: Captured | None
     """
     needs = _needs(operations, {} if captured is None else captured)
     seen: set[Operation] = set()
+    # Most regions are in order already, which a scan finds without sorting.
     for op in operations:
         if not needs[op] <= seen:
             return _sorted(operations, needs)

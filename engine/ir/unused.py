@@ -52,6 +52,7 @@ def warn_of_unused(graph: Graph) -> None:
     """
     noted: list[Operation] = graph.collections.pop(_NOTED, [])
     lost = [i for i in range(len(noted)) if _is_held_by_none(noted, i)]
+    # The walk over all operations is made only if some operation seems lost.
     waited_for = {control for op in graph.root.walk() for control in op.control_inputs} if lost else set()
     forgotten = {noted[i] for i in lost} - waited_for
     warning: dict[tuple[Source | None, str], None] = {}

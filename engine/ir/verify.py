@@ -63,6 +63,7 @@ def _first_outside(region: Region, tensors: Sequence[Tensor], role: str) -> Comp
     """Return a complaint about the first tensor outside the graph, not an output, or out of scope."""
     for tensor in tensors:
         made = tensor.op
+        # By identity: a pass may leave an operation behind whose name another one has now.
         if made.graph is not region.graph or made.graph._by_name.get(made.name) is not made:
             return f"{role} is not in the graph", "a tensor of the graph", tensor
         if made.outputs[tensor.index] is not tensor:

@@ -182,6 +182,7 @@ class TensorFile(Mapping[str, "StoredTensor"]):
                 self._close_unless_read()
 
     def _close_unless_read(self) -> None:
+        # Called with the lock held: the last of the readers, or `close`, gets here with both conditions true.
         if self._is_closed and not self._readers and self._file is not None:
             os.close(self._file)
             self._file = None
@@ -203,6 +204,7 @@ class TensorFile(Mapping[str, "StoredTensor"]):
         """Return the arrays of a header; DamagedFile unless they fill the rest of the file without gaps or overlaps."""
         found = {name: _Entry(self, name, entry) for name, entry in entries.items()}
         end = 0
+        # By end too, because empty arrays begin where their successor does.
         for each in sorted(found.values(), key=lambda each: (each.begin, each.end)):
             if each.begin != end:
                 raise _damaged(self.path, "its arrays do not follow each other", f"offset {end}", each.begin, each.name)
@@ -361,6 +363,7 @@ class _StoredStrings(StoredTensor):
     def copy(self) -> Array:
         lengths = self._lengths.read(np.empty(self.shape, np.int64)).ravel()
         data = self._entry.read(np.empty(self._entry.shape, np.uint8)).tobytes()
+        # Each length apart, since the sum alone may wrap around.
         if (lengths < 0).any() or (lengths > len(data)).any() or int(lengths.sum()) != len(data):
             raise _damaged(self.path, "strings do not have the lengths that it says", variable=self.name)
         ends = np.cumsum(lengths)
@@ -426,6 +429,7 @@ def open_regular(path: str, directory: int | None) -> int:
     CheckpointError
         If the file cannot be read.
     """
+    # O_NONBLOCK, because opening a pipe would wait for its writer; regular files ignore the flag.
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
     try:
         if directory is None:

@@ -93,6 +93,7 @@ class DirectStream(Stream):
     def _leave(self, written: int = 0) -> None:
         """Continue through the page cache, starting with the buffered bytes after the first `written`."""
         self._is_direct = False
+        # The remainder is no whole block, as direct writes have to be.
         fcntl.fcntl(self._file, fcntl.F_SETFL, fcntl.fcntl(self._file, fcntl.F_GETFL) & ~_O_DIRECT)
         super().write(memoryview(self._bytes[written : self._count].tobytes()))
 

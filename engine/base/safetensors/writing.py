@@ -96,6 +96,7 @@ def _as_stored(path: str, tensors: Iterable[tuple[str, Any]]) -> tuple[list[tupl
             if key in stored or key == METADATA:
                 raise CheckpointError("two arrays of a file have one name", file=path, variable=key, hint="rename one")
             stored[key] = part
+    # Large elements first, so that each array is aligned without padding.
     return sorted(stored.items(), key=lambda item: -item[1].dtype.itemsize), dtypes
 
 
@@ -173,6 +174,7 @@ def save_file(path: str, tensors: Iterable[tuple[str, Any]], check: Check = _go_
         finally:
             os.close(file)
         check()
+        # Atomic, and only after the bytes are on the disk; the new name is synced below.
         os.replace(partial, path)
     except BaseException:
         os.unlink(partial)
