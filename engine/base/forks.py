@@ -106,6 +106,7 @@ def _after_in_parent() -> None:
 
 
 def _after_in_child() -> None:
+    """Reset the holds, call the registered functions, and notify the living objects."""
     for hold in _holds:
         hold.after_in_child()
     parent = os.getppid()

@@ -37,7 +37,7 @@ class Resource:
     def arrays(self) -> Iterable[Any]:
         """Return the arrays held now, on any device, or the SwappableArrays in their places.
 
-        Statistics call this from any thread, so implementations copy containers before they change.
+        Statistics call this from any thread, so implementations first copy containers subject to change.
         """
         return ()
 

@@ -1,8 +1,8 @@
 """Connected sets of operations in a region, each of which can run as a unit: no path leaves a set and returns.
 
-Passes define which operations may be fused into a set, and which properties
-the members share. Each operation has a level, which grows along every path leaving a set
-(`ConnectedSets._levels`), so a connected set of equal kind and level never waits for its own results.
+Passes define which operations may be fused into a set, and which properties the members share. Each operation has a
+level, which grows along every path leaving a set (`ConnectedSets._levels`), so a connected set of equal kind and level
+never waits for its own results.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class Attempt:
 
 
 def _operation_of(item: Any) -> Operation | None:
-    """Return the operation in a collection's element, or the operation of its tensor; None for other elements."""
+    """Return an element of a collection if an operation, or the operation of a tensor; None for other elements."""
     if isinstance(item, Operation):
         return item
     return item.op if isinstance(item, Tensor) else None

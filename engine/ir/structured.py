@@ -57,7 +57,7 @@ def recomputes(op: Operation) -> bool:
 
 
 def saved_value(saved: Tensor) -> Tensor | None:
-    """Return the tensor held by a maybe, or by each slot of a series; None for a series from elsewhere than a loop."""
+    """Return the tensor held by a maybe, or by each slot of a series; None for a series saved by no loop."""
     op = saved.op
     if is_structured(op) and saved.index >= num_results(op):
         return saved_outputs(op)[saved.index - num_results(op)].value
@@ -151,7 +151,7 @@ def add_result(op: Operation, values: Sequence[Tensor]) -> Tensor:
 
 def _insert_result(op: Operation, dtype: DType, shape: Shape) -> Tensor:
     """Insert an output after the ordinary results and before the saved values."""
-    # Saved outputs are found by position after the ordinary ones, so those behind shift by one and get new indices.
+    # Saved outputs are found by position after the ordinary ones, so these shift by one and get new indices.
     first = num_results(op)
     made = Tensor(op, first, dtype, shape)
     op.outputs.insert(first, made)

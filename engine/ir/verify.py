@@ -217,7 +217,7 @@ STAGES = {
 
 
 def complaint_of(op: Operation) -> Complaint:
-    """Return the first complaint about an operation by the facts of all stages; None for a legal operation."""
+    """Return the first complaint about an operation by the facts of the structured stage; None if legal."""
     rules = STAGES["structured"]
     for fact in (*rules.facts, *rules.of_role.get(op.role, ())):
         complaint = fact(op)

@@ -53,7 +53,7 @@ class TensorFile(Mapping[str, "StoredTensor"]):
     size : int
         Size of the file in bytes.
     metadata : dict of str to str
-        Further entries of the header.
+        Texts in the metadata entry of the header.
     checksums : mapping of str to list of int
         Expected CRC-32C of each piece of 4 MiB of arrays, by name in the file; empty if unknown. An array with other
         checksums is damaged.

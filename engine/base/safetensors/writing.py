@@ -44,7 +44,7 @@ def write_tensors(
     tensors : iterable of (str, array)
         Names and arrays. Each array is released when the operating system has its bytes.
     metadata : mapping of str to str, optional
-        Further entries of the header.
+        Texts for the metadata entry of the header.
     check : callable, optional
         Called between pieces of 4 MiB; an exception ends the writing.
     checksums : dict of str to list of int, optional
