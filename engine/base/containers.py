@@ -180,6 +180,7 @@ class Registered:
         """Compare the metadata."""
         (_, ours, _), (_, theirs, _) = self._flatten(left), self._flatten(right)
         try:
+            # Arrays compare elementwise, and the bool of several elements is an error.
             if ours is theirs or bool(ours == theirs):
                 return None
         except Exception as error:  # of the user's comparison
@@ -213,6 +214,7 @@ class Registered:
         """Return a child's part of a path: by the class's own type, or an attribute for a name, brackets for others."""
         optree, found = sys.modules["optree"], self._entry
         made = found.path_entry_type(entry, found.type, found.kind)
+        # FlattenedEntry, optree's default, has no spelling: names become attributes, other entries stand in brackets.
         if not isinstance(made, optree.FlattenedEntry):
             return str(made.codify(""))
         return f".{entry}" if isinstance(entry, str) and entry.isidentifier() else f"[{entry!r}]"

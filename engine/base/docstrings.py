@@ -61,6 +61,7 @@ class Family:
     def _parameters(self, own: dict[str, str], names: list[str]) -> list[str]:
         left = {*names} - {name for header in own for name in _names(header)}
         for header, text in self.parameters.items():
+            # An entry for several parameters applies only if the function has all of them, and describes none.
             if left >= {*_names(header)}:
                 own[header] = f"{header} : {text}"
                 left -= {*_names(header)}

@@ -101,6 +101,7 @@ class DType:
         return False
 
     def __hash__(self) -> int:
+        # The hash of the name, to which a dtype is equal: either finds the other in a dict.
         return hash(self.name)
 
     def __repr__(self) -> str:

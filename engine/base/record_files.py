@@ -120,6 +120,7 @@ def _read_lines(file: BinaryIO) -> list[Any]:
     lines = data.removesuffix(b"\n").split(b"\n")
     # Decoding the whole block is faster than line by line, and almost always succeeds.
     try:
+        # Not splitlines, which also splits at other characters, such as U+2028.
         return [line.removesuffix("\r") for line in data.removesuffix(b"\n").decode().split("\n")]
     except UnicodeDecodeError:
         return [_decoded(line.removesuffix(b"\r")) for line in lines]

@@ -56,6 +56,7 @@ def parse_size(size: SupportsIndex | str, name: str = "size", least: int = 1) ->
         found = _read(size) if isinstance(size, str) else operator.index(size)
     except (TypeError, ValueError, OverflowError):
         found = -1
+    # True is an int in Python, but no size.
     if isinstance(size, bool) or not least <= found < 1 << 63:
         wanted = "a number above zero" if least else "zero, or a number above it"
         raise GraphError(f"not a size in bytes: {name}", wanted=wanted, got=repr(size), hint=_HINT)

@@ -22,6 +22,7 @@ def frame_id(parent_id: int, parent_iteration: int, name: int) -> int:
     x = (parent_id * 0x9E3779B97F4A7C15 + parent_iteration * 0xD1B54A32D192ED03 + name) & _MASK
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
+    # 0 is the id of the root frame.
     return (x ^ (x >> 31)) or 1
 
 

@@ -181,9 +181,11 @@ def _stopped_loops(ys: Sequence[Tensor], xs: Sequence[Any], stops: set[Tensor]) 
     if loops.through is False:
         return set(loops.outputs)
     here, keys = scopes.current_region(), [key_of(x) for x in xs]
+    # A path crosses a loop at a result that depends on an x and is none itself.
     crossed = loops.outputs & active_tensors(keys, stops, here) - set(keys)
     if crossed:
         through = active_tensors(crossed, stops, here)
+        # Paths around the loops: their results stop this search.
         beside = active_tensors(keys, stops | loops.outputs, here)
         source = user_source()
         if source is not None and any(y in through and y in beside for y in ys):

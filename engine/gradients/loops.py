@@ -53,6 +53,7 @@ class WhileGradient:
         self.cond: Region = new_region("gradient of the loop predicate")
         self.body: Region = new_region("gradient of the loop body")
         self.starts: list[Tensor] = op.inputs  # the tensors that receive the loop's last cotangents
+        # The backward loop overlaps iterations and swaps as the forward loop does.
         self.attrs: dict[str, Any] = {
             "parallel_iterations": op.attrs["parallel_iterations"],
             "swap_memory": op.attrs["swap_memory"],

@@ -42,6 +42,7 @@ def stacked_gradients(
         found = gradients(element(body.params[0]), list(xs), unconnected_gradients=unconnected)
         rows = [None if row is None else apply("ExpandDims", densify(row), axis=0) for row in found]
         body.results.append(body.params[0] + 1)
+    # Without a path there is nothing to compute, so no loop is built around the body.
     if not any(isinstance(row, Tensor) for row in rows):
         return rows
     loop = make_while(

@@ -88,6 +88,7 @@ def _enter(frames: Frames, op: Operation, here: str) -> None:
     name = op.attrs["frame_name"]
     if not name:
         raise GraphError("an Enter has an empty frame name", operation=op, hint="give every loop its own name")
+    # The first Enter of a name defines the frame, and the others must agree.
     info = frames.infos.setdefault(name, FrameInfo(name, here, op.attrs["parallel_iterations"]))
     if info.parent != here:
         raise GraphError(

@@ -174,6 +174,7 @@ def _sources(tensor: Tensor) -> Iterator[Tensor]:
     else:
         yield from op.inputs
     for control in op.control_inputs:
+        # An operation without outputs is represented by its inputs.
         yield from control.outputs or control.inputs
 
 

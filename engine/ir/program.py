@@ -236,6 +236,7 @@ class _Copier:
     def append(
         self, op: Operation, target: Region, inputs: Any, outputs: Any, regions: Any = (), **attrs: Any
     ) -> Operation:
+        # An operation whose outputs are all fed has no copy, so nothing waits for it.
         controls = [copy for c in op.control_inputs if (copy := self.ops.get(c)) is not None]
         return Operation(
             target,
@@ -278,6 +279,7 @@ class _Copier:
                 param = region.params[i]
                 self.env[param] = copied = copy.add_param(param.dtype, param.shape, param.op.name)
                 self.ops[param.op] = copied.op
+                # Notes of passes about a variable, such as `carried`, stay with it.
                 copied.op.attrs.update(param.op.attrs)
             self.region(region, copy)
             wanted = region.results if region is op.regions[0] else [region.results[i] for i in kept]
