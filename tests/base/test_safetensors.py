@@ -84,7 +84,7 @@ def test_metadata_come_back_and_arrays_are_aligned(tmp_path):
 
 def test_a_dtype_that_it_has_not_is_refused(tmp_path):
     for value in (np.array([object()]), np.zeros(1, "M8[s]"), np.zeros(1, [("a", "f4")])):
-        with pytest.raises(tg.CheckpointError, match="can not be saved") as caught:
+        with pytest.raises(tg.CheckpointError, match="cannot be saved") as caught:
             write(tmp_path / "file", {"x": value})
         assert caught.value.variable == "x"
 
