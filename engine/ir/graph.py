@@ -257,7 +257,7 @@ class Graph:
         return outputs[int(index)]
 
     def as_graph_element(self, element: Any) -> Tensor | Operation:
-        """Return the tensor or operation denoted by an object or a name."""
+        """Return the tensor or operation denoted by `element`, an object or a name."""
         if isinstance(element, str):
             return self.get_tensor_by_name(element) if ":" in element else self.get_operation_by_name(element)
         if not isinstance(element, (Tensor, Operation)) and hasattr(element, "_as_graph_element"):

@@ -398,7 +398,7 @@ def parse_object(text: bytes, path: str) -> dict[str, Any]:
     except (ValueError, RecursionError, MemoryError) as error:
         raise _damaged(path, f"its JSON text cannot be read: {error}") from error
     if not isinstance(found, dict):
-        raise _damaged(path, "its JSON text is no object", got=type(found).__name__)
+        raise _damaged(path, "its text is no JSON object", got=type(found).__name__)
     return found
 
 
