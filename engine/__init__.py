@@ -48,11 +48,11 @@ else:  # type checkers take a module with `__getattr__` to have every name
 
     def __getattr__(name):
         """Load a public name, or a public module, at its first use; refuse other names with a hint."""
-        if name in _MODULES:
-            return _import_module(f".{name}", __name__)
         if name.startswith("_") and name != "__all__":  # asked by Python, of any module
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
         public_names = _import_module(".base.public_names", __name__)
+        if name in _MODULES:
+            return public_names.import_alone(f"{__name__}.{name}")
         if name == "__all__":
             value = public_names.listed_for_star()
         elif name in public_names.places():

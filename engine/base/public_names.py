@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import threading
 from functools import cache
+from types import ModuleType
 from typing import Any, NamedTuple
+
+from .forks import when_forked
 
 PACKAGE = __name__.partition(".")[0]
 LIST = f"{PACKAGE}.public"
@@ -72,4 +76,26 @@ def load(name: str) -> Any:
         If the name is not public.
     """
     place = places()[name]
-    return getattr(importlib.import_module(place.module), place.name)
+    return getattr(import_alone(place.module), place.name)
+
+
+_importing = threading.RLock()
+
+
+def import_alone(module: str) -> ModuleType:
+    """Import a module of the package while no other thread does.
+
+    Python locks each module by itself. Threads that enter the packages of a library at different places, where these
+    import each other, as NumPy's do, would end with an error about a deadlock.
+    """
+    with _importing:
+        return importlib.import_module(module)
+
+
+def _unlock_in_child(parent: int) -> None:
+    """Replace the lock in a child process: another thread of the parent may have held it, and will never release it."""
+    global _importing
+    _importing = threading.RLock()
+
+
+when_forked(_unlock_in_child)

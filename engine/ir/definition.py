@@ -16,6 +16,7 @@ import numpy as np
 
 from ..base.dtypes import ON_GPU, DType
 from ..base.errors import GraphError
+from ..base.public_names import import_alone
 from .fusion import Fusion
 from .signature import Signature, parse_signature
 from .traits import Effect, Role
@@ -384,12 +385,12 @@ def _declare(type: str) -> None:
     modules = importlib.import_module(f"{_PACKAGE}.ops.type_modules")  # this layer knows the operations by name only
     module = modules.module_of(type)
     if module is not None:
-        importlib.import_module(f"{_PACKAGE}.ops.{module}")
+        import_alone(f"{_PACKAGE}.ops.{module}")
 
 
 def _declare_all() -> None:
     """Import all modules of the package with declarations of operations."""
-    importlib.import_module(f"{_PACKAGE}.public")
+    import_alone(f"{_PACKAGE}.public")
 
 
 def runs_on(op: Operation) -> str:
