@@ -1,4 +1,4 @@
-"""Optimizers and what stands around them, built at user level from variables, gradients and primitive operations."""
+"""Optimizers, learning-rate schedules, averages and checkpoints, built from variables, gradients and operations."""
 
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,7 @@ from .schedules import (
     polynomial_decay,
 )
 
-if not TYPE_CHECKING:  # for which a module with it has all names
+if not TYPE_CHECKING:  # a type checker would accept any name of a module with `__getattr__`
     __getattr__ = missing_in("training")
 
 __all__ = [
@@ -79,5 +79,5 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """Return the public names, without the modules that they are in."""
+    """Return the public names, without the names of submodules."""
     return sorted(__all__)

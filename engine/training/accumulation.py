@@ -1,4 +1,4 @@
-"""Gradients of several steps added up, to be applied at once."""
+"""Accumulation of the gradients of several steps into one update."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from .optimizer import Gradient, Optimizer, scalar
 
 
 class GradientAccumulator(Optimizer):
-    """An optimizer that applies, every so many steps, the mean of the gradients of these steps by another optimizer.
+    """An optimizer that applies the mean gradient of every `steps` steps by another optimizer.
 
-    So batches are as large as is wanted, whatever the memory holds. A sparse gradient is kept as the rows that came,
-    without their table.
+    The effective batch may thus exceed the memory. Sparse gradients are kept as a growing list of rows, so that
+    no array of the whole variable's size is made.
 
     Parameters
     ----------
     optimizer : Optimizer
-        Makes the updates.
+        Applies the accumulated gradients.
     steps : int
-        How many steps go into one update, at least 1.
+        Number of steps per update, at least 1.
     average : bool, optional
-        If false, apply the sum.
+        If False, apply the sum of the gradients.
     name : str, optional
 
     Examples
@@ -73,31 +73,32 @@ class GradientAccumulator(Optimizer):
         global_step: Variable | None = None,
         name: str | None = None,
     ) -> Operation:
-        """Return an operation that adds gradients to those kept, and applies them when they are enough.
+        """Return an operation that accumulates gradients, and applies them at every `steps`-th step.
 
         Parameters
         ----------
         grads_and_vars : iterable of (Tensor, IndexedSlices or None, Variable)
-            As `compute_gradients` gives them.
+            As `compute_gradients` returns them.
         global_step : Variable of an integer dtype, optional
-            Counts the updates: one in so many steps.
+            Counts the updates: one per `steps` steps.
         name : str, optional
             Name of the operation.
 
         Returns
         -------
         Operation
-            Run it to make one step.
+            Makes one step when run.
 
         Raises
         ------
         GraphError
-            If every gradient is None; if the rows of a variable have no known shape; if a variable has a gradient of
-            rows here, and one of all of it in another call.
+            If every gradient is None; if a variable with a sparse gradient has rows of unknown shape; if a variable
+            has a sparse gradient in one call and a dense gradient in another.
         """
         pairs = [(g, v) for g, v in grads_and_vars if g is not None]
         if not pairs:
-            return self.optimizer.apply_gradients(pairs, global_step, name)  # which says what is wrong
+            return self.optimizer.apply_gradients(pairs, global_step, name)  # raises the GraphError
+        # All variables share one counter, a slot of the first: they are accumulated and applied together.
         count = self._count(pairs[0][1])
         kept = [self._kept(g, v) for g, v in pairs]
         with control_dependencies([_added(k, g, v) for k, (g, v) in zip(kept, pairs, strict=True)]):
@@ -105,6 +106,7 @@ class GradientAccumulator(Optimizer):
 
         def update() -> Operation:
             means = [(k.value(self._scale), v) for k, (_, v) in zip(kept, pairs, strict=True)]
+            # Clearing waits for the update, which reads the sums.
             with control_dependencies([self.optimizer.apply_gradients(means, global_step)]):
                 return group(*(k.clear() for k in kept), count.assign(0))
 
@@ -118,10 +120,11 @@ class GradientAccumulator(Optimizer):
         return self.slot(var, "count", 0, dtype=int32)
 
     def _kept(self, gradient: Any, var: Variable) -> _Kept:
+        """Return the sum of a variable's gradients, dense or rows; its slots are made on the first call."""
         is_rows = isinstance(gradient, IndexedSlices)
         if self.get_slot(var, "accumulated" if is_rows else "accumulated_rows") is not None:
             raise GraphError(
-                "rows of a variable and all of it can not be accumulated together",
+                "sparse and dense gradients of a variable cannot be accumulated together",
                 wanted="one kind of gradient of each variable",
                 got="rows" if is_rows else "all of it",
                 operation=var.op,
@@ -132,7 +135,7 @@ class GradientAccumulator(Optimizer):
         row = var.shape[1:]
         if not row.is_fully_known:
             raise GraphError(
-                "rows of an unknown shape can not be accumulated",
+                "rows of an unknown shape cannot be accumulated",
                 wanted="a variable whose rows have a known shape",
                 got=var.shape,
                 operation=var.op,
@@ -151,7 +154,7 @@ def _added(kept: _Kept, gradient: Any, var: Variable) -> Any:
 
 
 class _Kept:
-    """The sum of the gradients of a variable."""
+    """Running sum of a variable's dense gradients."""
 
     def __init__(self, total: Variable) -> None:
         self._total = total
@@ -167,7 +170,7 @@ class _Kept:
 
 
 class _KeptRows(_Kept):
-    """The rows of the gradients of a variable, one after the other."""
+    """Rows of a variable's sparse gradients, concatenated in the order of the steps."""
 
     def __init__(self, values: Variable, indices: Variable, dense_shape: Tensor | None) -> None:
         super().__init__(values)

@@ -14,7 +14,7 @@ from .optimizer import scalar
 
 
 class AdamOptimizer(ElementwiseOptimizer):
-    """Adam (Kingma and Ba, 2015, algorithm 1, in the order of computation of the end of its section 2).
+    """Adam (Kingma and Ba, 2015, algorithm 1, computed in the order given at the end of section 2).
 
     At update t::
 
@@ -22,8 +22,8 @@ class AdamOptimizer(ElementwiseOptimizer):
         v = beta2 * v + (1 - beta2) * gradient**2
         variable -= learning_rate * sqrt(1 - beta2**t) / (1 - beta1**t) * m / (sqrt(v) + epsilon)
 
-    Of a sparse gradient only its rows change, and the moments of its rows: those of other rows do not decay meanwhile.
-    (So does TensorFlow's LazyAdamOptimizer; its AdamOptimizer goes through all rows at each update.)
+    A sparse gradient changes only its rows and their moments; the moments of other rows do not decay meanwhile.
+    (TensorFlow's LazyAdamOptimizer does the same; its AdamOptimizer updates all rows at each step.)
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class AdamOptimizer(ElementwiseOptimizer):
     beta1, beta2 : float or floating scalar Tensor
         Decay of the first and second moment, in [0, 1).
     epsilon : float or floating scalar Tensor
-        Keeps the quotient finite.
+        Added to the denominator, to keep the quotient finite.
     name : str, optional
 
     Examples
@@ -62,7 +62,8 @@ class AdamOptimizer(ElementwiseOptimizer):
         self._counted: list[Variable] = []
 
     def prepare(self, variables: list[Variable]) -> None:
-        """Choose where the powers of beta stand: one pair for each dtype of `variables`, beside the first of it."""
+        """Choose the owners of the powers of beta: the first variable of each dtype among `variables`."""
+        # One pair of powers per dtype, not per variable: all variables are updated equally often.
         first = [self._first.setdefault((v.graph, v.dtype), v) for v in variables]
         self._counted = list({v.dtype: v for v in first}.values())
 
@@ -82,7 +83,7 @@ class AdamOptimizer(ElementwiseOptimizer):
         Returns
         -------
         m, v : Tensor
-            Their new values.
+            The updated moments.
         """
         beta1, beta2 = scalar(self._beta1, part.dtype), scalar(self._beta2, part.dtype)
         m_slot, v_slot = self.zeros_slot(part.var, "m"), self.zeros_slot(part.var, "v")
@@ -98,6 +99,7 @@ class AdamOptimizer(ElementwiseOptimizer):
         part.lower(rate * m / (sqrt(v) + scalar(self._epsilon, dtype)))
 
     def finish(self) -> list[Any]:
+        # After all updates, which read the powers of this step.
         return [
             power.assign(power * scalar(beta, power.dtype))
             for var in self._counted

@@ -1,4 +1,4 @@
-"""Adam with decay of the weights: AdamW, and LAMB, whose steps have the size of what they change."""
+"""Adam with weight decay: AdamW and LAMB."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .optimizer import scalar
 
 
 class _WithDecay(AdamOptimizer):
-    """What both share: the direction of Adam, with moments corrected one by one, and the weights that it adds."""
+    """Base of AdamW and LAMB: Adam's direction from bias-corrected moments, plus the decayed weights."""
 
     def __init__(self, weight_decay: Any, exclude: Sequence[str] | None, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -39,7 +39,7 @@ def _matches(patterns: Sequence[str], var: Variable) -> bool:
 
 
 class AdamWOptimizer(_WithDecay):
-    """Adam whose weights decay by themselves (Loshchilov and Hutter, 2019, algorithm 2).
+    """Adam with decoupled weight decay (Loshchilov and Hutter, 2019, algorithm 2).
 
     At update t::
 
@@ -48,7 +48,7 @@ class AdamWOptimizer(_WithDecay):
         direction = m / (1 - beta1**t) / (sqrt(v / (1 - beta2**t)) + epsilon)
         variable -= learning_rate * (direction + weight_decay * variable)
 
-    Of a sparse gradient only its rows change, and decay.
+    A sparse gradient changes and decays only its rows.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class AdamWOptimizer(_WithDecay):
         As for `AdamOptimizer`.
     name : str, optional
     exclude_from_weight_decay : sequence of str, optional
-        Regular expressions; variables whose names have a match do not decay, as ``["bias", "norm"]``.
+        Regular expressions such as ``["bias", "norm"]``; variables whose names have a match do not decay.
 
     Examples
     --------
@@ -96,9 +96,9 @@ class AdamWOptimizer(_WithDecay):
 class LambOptimizer(_WithDecay):
     """LAMB (You et al., 2020, algorithm 2): Adam for large batches, the step of each variable scaled to its norm.
 
-    The direction is that of `AdamWOptimizer`, decay of weights included. The variable loses ``learning_rate *
-    norm(variable) / norm(direction)`` times that; where one of the norms is 0, ``learning_rate`` times that. Of a
-    sparse gradient only its rows change, and the norms are those of these rows.
+    At each update ``variable -= learning_rate * norm(variable) / norm(direction) * direction``, with the direction of
+    `AdamWOptimizer`, weight decay included. Where a norm is 0, the quotient of the norms is taken as 1. A sparse
+    gradient changes only its rows, and the norms are taken over these rows.
 
     Parameters
     ----------
@@ -107,8 +107,8 @@ class LambOptimizer(_WithDecay):
         As for `AdamOptimizer`.
     weight_decay : float or floating scalar Tensor
     exclude_from_weight_decay, exclude_from_layer_adaptation : sequence of str, optional
-        Regular expressions; variables whose names have a match do not decay, or make steps that are not scaled.
-        The latter are by default those that do not decay.
+        Regular expressions; variables whose names have a match do not decay, or take unscaled steps.
+        `exclude_from_layer_adaptation` defaults to `exclude_from_weight_decay`.
     name : str, optional
 
     Examples
@@ -151,7 +151,8 @@ class LambOptimizer(_WithDecay):
 
 
 def _ratio(weights: Tensor, direction: Tensor) -> Tensor:
-    """Return the quotient of two norms, 1 where one of them is 0."""
+    """Return ``norm(weights) / norm(direction)``, 1 where either norm is 0."""
     of_weights, of_direction = (sqrt(reduce_sum(square(x))) for x in (weights, direction))
     both = (of_weights > 0) & (of_direction > 0)
+    # The inner `where` keeps the unselected quotient finite.
     return where(both, of_weights / where(both, of_direction, 1), 1)

@@ -1,4 +1,4 @@
-"""Steps divided by the size of the gradients before: Adagrad, Adadelta, RMSProp."""
+"""Optimizers that divide steps by the size of earlier gradients: Adagrad, Adadelta, RMSProp."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .optimizer import Optimizer, check_number, scalar
 
 
 def filled_slot(optimizer: Optimizer, var: Variable, name: str, value: Any) -> Variable:
-    """Return a slot of the shape and dtype of a variable that begins as one value everywhere."""
+    """Return a slot with the shape and dtype of a variable, initially filled with `value`."""
 
     def initial() -> Tensor:
         return fill(shape_of(var.initial_value), scalar(value, var.dtype))
@@ -24,22 +24,22 @@ def filled_slot(optimizer: Optimizer, var: Variable, name: str, value: Any) -> V
 
 
 class AdagradOptimizer(ElementwiseOptimizer):
-    """Adagrad (Duchi, Hazan and Singer, 2011): steps divided by the root of the sum of all squares so far.
+    """Adagrad (Duchi, Hazan and Singer, 2011): steps divided by the root of the sum of squared gradients.
 
-    ``accumulator += gradient**2``, and the variable loses ``learning_rate * gradient / sqrt(accumulator)``. Of a sparse
-    gradient only its rows change.
+    ``accumulator += gradient**2``, then ``variable -= learning_rate * gradient / sqrt(accumulator)``. A sparse
+    gradient changes only its rows.
 
     Parameters
     ----------
     learning_rate : float, floating scalar Tensor, or callable
     initial_accumulator_value : float or floating scalar Tensor
-        What the sums begin with, above 0.
+        Initial value of the sums, above 0.
     name : str, optional
 
     Raises
     ------
     GraphError
-        If `initial_accumulator_value` is a number that is not above 0.
+        If `initial_accumulator_value` is a number of 0 or less.
 
     Examples
     --------
@@ -68,7 +68,7 @@ class AdagradOptimizer(ElementwiseOptimizer):
 
 
 class AdadeltaOptimizer(ElementwiseOptimizer):
-    """Adadelta (Zeiler, 2012): steps as large as those before, in proportion to the gradients before.
+    """Adadelta (Zeiler, 2012): steps scaled by the running size of earlier steps over that of gradients.
 
     At each update::
 
@@ -77,7 +77,7 @@ class AdadeltaOptimizer(ElementwiseOptimizer):
         accum_update = rho * accum_update + (1 - rho) * step**2
         variable -= learning_rate * step
 
-    Of a sparse gradient only its rows change.
+    A sparse gradient changes only its rows.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class AdadeltaOptimizer(ElementwiseOptimizer):
     rho : float or floating scalar Tensor
         Decay of both means, in [0, 1).
     epsilon : float or floating scalar Tensor
-        Makes the first step.
+        Added to both means; determines the size of the first step.
     name : str, optional
 
     Examples
@@ -128,11 +128,11 @@ class RMSPropOptimizer(ElementwiseOptimizer):
     At each update::
 
         rms = decay * rms + (1 - decay) * gradient**2
-        mg = decay * mg + (1 - decay) * gradient                  # if centered, otherwise it is 0
+        mg = decay * mg + (1 - decay) * gradient                  # if centered, else 0
         momentum_ = momentum * momentum_ + learning_rate * gradient / sqrt(rms - mg**2 + epsilon)
         variable -= momentum_
 
-    The mean of squares begins as 1. Of a sparse gradient only its rows change.
+    The mean of squares begins as 1. A sparse gradient changes only its rows.
 
     Parameters
     ----------
@@ -140,9 +140,9 @@ class RMSPropOptimizer(ElementwiseOptimizer):
     decay, momentum : float or floating scalar Tensor
         In [0, 1).
     epsilon : float or floating scalar Tensor
-        Keeps the quotient finite.
+        Added to the denominator, to keep the quotient finite.
     use_locking : bool, optional
-        Has no meaning; it keeps TensorFlow's argument order.
+        Ignored; keeps TensorFlow's argument order.
     centered : bool, optional
         Divide by the running standard deviation.
     name : str, optional

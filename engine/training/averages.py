@@ -28,7 +28,7 @@ _COLLECTION = "moving_average_variables"
 
 @builds
 def moving_average_variables() -> list[Variable]:
-    """Return the variables of the current graph of which averages are kept, in the order in which that began.
+    """Return the variables of the current graph that have averages, in the order of their first `apply`.
 
     Returns
     -------
@@ -47,12 +47,12 @@ def moving_average_variables() -> list[Variable]:
 
 
 class ExponentialMovingAverage:
-    """Running averages, to which each value counts less the longer it is ago.
+    """Exponentially weighted running averages of variables and tensors.
 
     In Python: ``average -= (1 - decay) * (average - value)``.
 
-    Averages of the weights of a model often do better than the weights that training ends with (Polyak and Juditsky,
-    1992). Run what `apply` returns after each update of the variables; averages are variables themselves.
+    Averaged weights of a model often perform better than its final weights (Polyak and Juditsky, 1992). Run the
+    operation that `apply` returns after each update of the variables. Averages are variables themselves.
 
     Parameters
     ----------
@@ -62,10 +62,10 @@ class ExponentialMovingAverage:
         Number of updates so far: the decay is at most ``(1 + num_updates) / (10 + num_updates)``, so that averages
         move fast at first.
     zero_debias : bool, optional
-        Divide the averages of tensors, which begin as 0, by ``1 - decay ** n`` after n updates: the weight that all
-        values have together where the decay is always the same.
+        Divide the averages of tensors, which begin as 0, by ``1 - decay ** n`` after n updates: the total weight of
+        the n values under a constant decay.
     name : str, optional
-        Ends the names of the averages.
+        Last part of the averages' names.
 
     Attributes
     ----------
@@ -101,14 +101,14 @@ class ExponentialMovingAverage:
 
     @public
     def apply(self, var_list: Sequence[Any] | None = None) -> Operation:
-        """Return an operation that moves the averages towards the values that there are when it runs.
+        """Return an operation that moves each average towards the current value of its variable or tensor.
 
         Parameters
         ----------
         var_list : sequence of Variable or Tensor, optional
             Of floating dtypes, shards one by one; all trainable variables by default. The average of a variable
-            begins as the variable's initial value, that of a tensor as 0. One that is followed already has one
-            average, which each of these operations moves.
+            begins as the variable's value (its initial value, if uninitialized), the average of a tensor as 0.
+            Repeated calls share one average per variable or tensor, and each returned operation moves the average.
 
         Returns
         -------
@@ -117,9 +117,9 @@ class ExponentialMovingAverage:
         Raises
         ------
         DtypeError
-            If one is not floating.
+            If a variable or tensor is not floating.
         GraphError
-            If the shape of a tensor is not known.
+            If a tensor has an unknown shape.
         """
         followed = nest.flatten(nest.with_shards(trainable_variables() if var_list is None else list(var_list)))
         for x in followed:
@@ -127,26 +127,26 @@ class ExponentialMovingAverage:
         return group(*(self._moved(x) for x in followed), name=self.name)
 
     def average(self, var: Variable | Tensor) -> Variable | None:
-        """Return the variable that is the average of `var`, or None where none is kept."""
+        """Return the variable that holds the average of `var`, or None where `var` has no average."""
         return self._averages.get(_key(var))
 
     def average_name(self, var: Variable | Tensor) -> str:
-        """Return the name that the average of `var` has, or would have."""
+        """Return the name of the average of `var`, also before the average exists."""
         average = self.average(var)
         return f"{_name(var)}/{self.name}" if average is None else average.name
 
     def variables_to_restore(self, moving_avg_variables: Iterable[Variable] | None = None) -> dict[str, Variable]:
-        """Return what is to be loaded where variables are to have the values of their averages.
+        """Return a map from saved names to variables that loads averages into the averaged variables.
 
         Parameters
         ----------
         moving_avg_variables : iterable of Variable, optional
-            Which are; by default those that are trainable, and all of which averages are kept.
+            Variables to load from averages; by default the trainable and the averaged variables.
 
         Returns
         -------
         dict of str to Variable
-            By the name whose saved value each variable is to have: for those the average's, for all others their own.
+            Keyed by the average's name for those variables, and by the own name for all other global variables.
         """
         chosen = moving_avg_variables
         averaged = [*trainable_variables(), *moving_average_variables()] if chosen is None else list(chosen)
@@ -156,7 +156,7 @@ class ExponentialMovingAverage:
         return {**names, **others}
 
     def _keep(self, x: Any) -> None:
-        """Make the average of a variable or tensor."""
+        """Make the average of a variable or tensor, unless the average exists."""
         if not x.dtype.is_floating:
             raise DtypeError(
                 "averages are of floating numbers", wanted="float", got=x.dtype, hint="cast it, and average the result"
@@ -176,6 +176,7 @@ class ExponentialMovingAverage:
             return Variable(initial, trainable=False, name=f"{_name(x)}/{name}", dtype=dtype or x.dtype)
 
     def _moved(self, x: Any) -> Tensor:
+        """Move the average of a variable or tensor by one update; return the new average."""
         average, decay = self._averages[_key(x)], self._current_decay(accumulator_dtype(x.dtype))
         with scopes.within(device=(average.device,) if average.device else scopes.current().device):
             value = x.value() if isinstance(x, Variable) else x
@@ -195,7 +196,8 @@ class ExponentialMovingAverage:
 
 
 def _lowered(average: Variable, value: Tensor, decay: Tensor) -> Tensor:
-    """Move an average towards a value, by a difference in the dtype of the decay."""
+    """Move an average towards a value; compute the difference in the dtype of the decay."""
+    # In a dtype of two bytes, `1 - decay` near 0 would lose most of its digits.
     difference = cast(average.value(), decay.dtype) - cast(value, decay.dtype)
     return average.assign_sub(cast(difference * (1 - decay), average.dtype))
 
@@ -209,11 +211,12 @@ def _name(x: Variable | Tensor) -> str:
 
 
 def _initialized(var: Variable) -> Any:
-    """Return the value that a variable has, or will have when it is initialized."""
+    """Return a variable's current value, or its initial value where the variable is uninitialized."""
     return cond(var.is_initialized(), var.read_value, lambda: apply("Identity", var.initial_value))
 
 
 def _zeros(x: Any) -> Any:
+    """Return zeros in the shape and dtype of a tensor, whose shape must be known."""
     if not x.shape.is_fully_known:
         raise GraphError(
             "the average of a tensor begins as zeros of its shape",

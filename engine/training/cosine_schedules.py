@@ -1,4 +1,4 @@
-"""Learning rates that fall along a cosine."""
+"""Learning-rate schedules along a cosine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .schedules import begun, ended, schedule
 
 
 def _half_wave(part: Tensor) -> Tensor:
-    """Fall from 1 to 0 while `part` grows from 0 to 1."""
+    """Return a half wave of a cosine, from 1 to 0 while `part` grows from 0 to 1."""
     return (1 + cos(part * math.pi)) / 2
 
 
@@ -26,7 +26,7 @@ def _half_wave(part: Tensor) -> Tensor:
 def cosine_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, alpha: Any = 0.0, name: str | None = None
 ) -> Tensor:
-    """Let a learning rate fall along half a wave of a cosine (Loshchilov and Hutter, 2017), to stay where it ends.
+    """Decay a learning rate along half a wave of a cosine, then hold it (Loshchilov and Hutter, 2017).
 
     Examples
     --------
@@ -50,14 +50,14 @@ def cosine_decay_restarts(
     alpha: Any = 0.0,
     name: str | None = None,
 ) -> Tensor:
-    """Let a learning rate fall along half waves of a cosine, one after the other (Loshchilov and Hutter, 2017).
+    """Decay a learning rate along successive half waves of a cosine (Loshchilov and Hutter, 2017).
 
     Parameters
     ----------
     first_decay_steps : number or scalar Tensor
         Number of updates of the first half wave.
     t_mul, m_mul : float or floating scalar Tensor
-        How many times as long, and as high, each is as the one before it; `t_mul` is at least 1.
+        Factors of length and height from each half wave to the next; `t_mul` is at least 1.
 
     Raises
     ------
@@ -79,10 +79,10 @@ def cosine_decay_restarts(
         )
         done = step / steps
         grows = longer > 1
-        ratio = where(grows, longer, 2)  # one that has a logarithm, where it is not used
-        # Of a geometric series of lengths: how many have ended, and where the last of them did.
+        ratio = where(grows, longer, 2)  # 1 has the logarithm 0; with `longer` 1, results of `ratio` are unused
+        # Lengths are a geometric series: `many` half waves have ended, the last of them at `_length(ratio, many)`.
         many = floor(log(1 - done * (1 - ratio)) / log(ratio))
-        many = where(_length(ratio, many + 1) <= done, many + 1, many)  # the quotient was rounded
+        many = where(_length(ratio, many + 1) <= done, many + 1, many)  # rounding may have lost one
         start = where(grows, _length(ratio, many), floor(done))
         count = where(grows, many, floor(done))
         part = (done - start) / where(grows, power(ratio, many), 1)
@@ -90,7 +90,7 @@ def cosine_decay_restarts(
 
 
 def _length(ratio: Tensor, count: Tensor) -> Tensor:
-    """Return the sum of the first so many powers of a ratio."""
+    """Return the sum of the first `count` powers of `ratio`, beginning with 1."""
     return (1 - power(ratio, count)) / (1 - ratio)
 
 
@@ -104,10 +104,10 @@ def linear_cosine_decay(
     beta: Any = 0.001,
     name: str | None = None,
 ) -> Tensor:
-    """Let a learning rate fall along a line times a cosine (Bello et al., 2017, "Neural Optimizer Search").
+    """Decay a learning rate along a line times a cosine (Bello et al., 2017, "Neural Optimizer Search").
 
-    In Python: ``((alpha + left) * (1 + cos(2 * pi * num_periods * done)) / 2 + beta) * learning_rate``, with `done`
-    the fraction of `decay_steps` that is over, at most 1, and `left` the rest.
+    In Python: ``((alpha + left) * (1 + cos(2 * pi * num_periods * done)) / 2 + beta) * learning_rate``, with ``done``
+    the elapsed fraction of `decay_steps`, at most 1, and ``left = 1 - done``.
 
     Parameters
     ----------
@@ -140,13 +140,13 @@ def noisy_linear_cosine_decay(
     beta: Any = 0.001,
     name: str | None = None,
 ) -> Tensor:
-    """Let a learning rate fall as `linear_cosine_decay` does, the line moved by noise (Bello et al., 2017).
+    """Decay a learning rate as `linear_cosine_decay`, with noise added to the line (Bello et al., 2017).
 
     Parameters
     ----------
     initial_variance, variance_decay : float or floating scalar Tensor
-        The noise is normal, of variance ``initial_variance / (1 + step) ** variance_decay``. A step draws it once
-        wherever it is used.
+        The noise is normal, of variance ``initial_variance / (1 + step) ** variance_decay``, drawn once per step
+        for all consumers of the rate.
 
     Examples
     --------

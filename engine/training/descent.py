@@ -12,7 +12,7 @@ from .optimizer import Optimizer, scalar
 
 
 class GradientDescentOptimizer(Optimizer):
-    """``variable -= learning_rate * gradient``; of a sparse gradient only its rows.
+    """Gradient descent: ``variable -= learning_rate * gradient``. A sparse gradient changes only its rows.
 
     Parameters
     ----------
@@ -46,8 +46,8 @@ class GradientDescentOptimizer(Optimizer):
 class MomentumOptimizer(ElementwiseOptimizer):
     """Gradient descent along a decaying sum of gradients (Polyak, 1964; Sutskever et al., 2013).
 
-    ``momentum`` becomes ``momentum * decay + gradient``, and the variable loses ``learning_rate`` times that. Of a
-    sparse gradient only its rows change, and their sums decay: those of other rows stay as they are.
+    ``momentum = momentum * decay + gradient``, then ``variable -= learning_rate * momentum``. A sparse gradient
+    changes only its rows and their sums; the sums of other rows do not decay meanwhile.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class MomentumOptimizer(ElementwiseOptimizer):
         The decay, in [0, 1).
     name : str, optional
     use_nesterov : bool, optional
-        Look ahead: step along ``gradient + decay * momentum``.
+        Nesterov's look-ahead: step along ``gradient + decay * momentum``.
 
     Examples
     --------

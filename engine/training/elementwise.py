@@ -1,4 +1,4 @@
-"""Optimizers whose update of an element is the same in a whole variable and in the rows that have a gradient."""
+"""Base of optimizers with the same elementwise update for whole variables and for the rows of sparse gradients."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from .optimizer import Optimizer
 
 
 class Part(ABC):
-    """What one gradient changes: a variable and its slots, as a whole or some rows of each.
+    """The elements that one gradient updates: a variable and its slots, whole or some rows of each.
 
-    Variables of two bytes are read as float32 and rounded when they are written: in between, ``1 - beta2`` and squares
-    of small gradients would be 0.
+    Variables of two-byte dtypes are read as float32 and rounded when written: in a two-byte dtype, ``1 - beta2`` and
+    squares of small gradients would be 0.
 
     Attributes
     ----------
     var : Variable
     dtype : DType
-        That of what `read` gives, and of what is computed.
+        Of the values that `read` returns, and of the computation.
     updates : list of Tensor
-        Of the operations that change something, noted when they are built.
+        Outputs of the operations that write variables, in the order of building.
     """
 
     def __init__(self, var: Variable) -> None:
@@ -38,16 +38,16 @@ class Part(ABC):
         self.updates: list[Tensor] = []
 
     def read(self, variable: Variable) -> Tensor:
-        """Return the value of the part of the variable or of a slot, in front of the updates that come."""
+        """Return the part of the variable or of a slot, as of before later updates."""
         return cast(self._value(variable), self.dtype)
 
     def write(self, variable: Variable, value: Tensor) -> Tensor:
-        """Replace the part of the variable or of a slot; return the new value, to go on with."""
+        """Replace the part of the variable or of a slot; return the new value for further computation."""
         written = self._replace(variable, cast(value, variable.dtype))
         return written if variable.dtype is self.dtype else value
 
     def lower(self, step: Tensor) -> None:
-        """Subtract from the part of the variable."""
+        """Subtract `step` from the part of the variable."""
         self._subtract(cast(step, self.var.dtype))
 
     @abstractmethod
@@ -61,21 +61,21 @@ class Part(ABC):
 
 
 class Whole(Part):
-    """A variable and its slots."""
+    """A whole variable and its slots."""
 
     def _value(self, variable: Variable) -> Tensor:
         return variable.value()
 
     def _replace(self, variable: Variable, value: Tensor) -> Tensor:
         self.updates.append(variable.assign(value))
-        return self.updates[-1]  # which one fused operation makes, with all that is computed from it
+        return self.updates[-1]  # the output, not `value`: one fused operation then computes and writes the slot
 
     def _subtract(self, step: Tensor) -> None:
         self.updates.append(self.var.assign_sub(step))
 
 
 class Rows(Part):
-    """Some rows, each once: nothing goes through the table that they are of."""
+    """Distinct rows of a variable and its slots, gathered and scattered without touching other rows."""
 
     def __init__(self, var: Variable, indices: Tensor) -> None:
         super().__init__(var)
@@ -86,23 +86,24 @@ class Rows(Part):
 
     def _replace(self, variable: Variable, value: Tensor) -> Tensor:
         self.updates.append(variable.scatter_update(self._indices, value))
-        return value
+        return value  # the output of a scatter is the whole table
 
     def _subtract(self, step: Tensor) -> None:
         self.updates.append(self.var.scatter_sub(self._indices, step))
 
 
 class ElementwiseOptimizer(Optimizer):
-    """Base of optimizers that say by `update` what happens to a part; of a sparse gradient the part is its rows."""
+    """Base of optimizers that define `update` of one part; for a sparse gradient the part is its rows."""
 
     def update(self, gradient: Tensor, part: Part) -> None:
-        """Build the update of one part from its gradient, in `part.dtype`; every such optimizer defines this."""
+        """Build the update of one part from its gradient, in `part.dtype`. Subclasses define this method."""
         raise NotImplementedError
 
     def apply_dense(self, gradient: Tensor, var: Variable) -> Operation:
         return self._updated(gradient, Whole(var))
 
     def apply_sparse(self, gradient: IndexedSlices, var: Variable) -> Operation:
+        # A scatter keeps only one of several updates of a row, so repeated rows are summed first.
         rows = sum_repeats(gradient)
         return self._updated(rows.values, Rows(var, rows.indices))
 

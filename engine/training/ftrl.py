@@ -15,7 +15,7 @@ from .optimizer import check_number, scalar
 
 
 class FtrlOptimizer(ElementwiseOptimizer):
-    """FTRL-Proximal (McMahan et al., 2013, algorithm 1), which keeps weights at 0 that do not help.
+    """FTRL-Proximal (McMahan et al., 2013, algorithm 1), which holds unhelpful weights at exactly 0.
 
     At each update, with ``p = -learning_rate_power``::
 
@@ -24,31 +24,31 @@ class FtrlOptimizer(ElementwiseOptimizer):
         variable = 0 if abs(linear) <= l1 else (sign(linear) * l1 - linear) / (new**p / learning_rate + 2 * l2)
         accum = new
 
-    Of a sparse gradient only its rows change.
+    A sparse gradient changes only its rows.
 
     Parameters
     ----------
     learning_rate : float, floating scalar Tensor, or callable
     learning_rate_power : float or floating scalar Tensor
-        How fast the rate falls, at most 0; with 0 it stays.
+        Exponent of the rate's decay, at most 0; with 0 the rate is constant.
     initial_accumulator_value : float or floating scalar Tensor
-        What sums of squares begin with, at least 0.
+        Initial value of the sums of squares, at least 0.
     l1_regularization_strength, l2_regularization_strength : float or floating scalar Tensor
-        Of the weights that it leads to, at least 0.
+        Penalties on the updated weights, at least 0.
     use_locking : bool, optional
-        Has no meaning; it keeps TensorFlow's argument order.
+        Ignored; keeps TensorFlow's argument order.
     name : str, optional
     accum_name, linear_name : str, optional
         Names of the slots.
     l2_shrinkage_regularization_strength : float or floating scalar Tensor
-        Penalty on the weights that there are, which only acts where there is a gradient.
+        Penalty on the current weights, applied only where there is a gradient.
     beta : float or floating scalar Tensor
-        The paper's: added to the root of the sum of squares.
+        The paper's beta, added to the root of the sum of squares.
 
     Raises
     ------
     GraphError
-        If a number is not in the range that is said.
+        If a number is out of its range.
 
     Examples
     --------

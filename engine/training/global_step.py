@@ -1,4 +1,4 @@
-"""The variable that counts the updates of a graph."""
+"""The global step: a variable that counts the updates of a graph."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COLLECTION = "global_step"
 
 @refuses_misuse
 def get_global_step(graph: Graph | None = None) -> Variable | None:
-    """Return the variable that counts the updates of a graph, or None where there is none.
+    """Return the global step of a graph, or None where the graph has none.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ def get_global_step(graph: Graph | None = None) -> Variable | None:
     Returns
     -------
     Variable or None
-        The one that `create_global_step` made.
+        The variable made by `create_global_step`.
 
     Examples
     --------
@@ -41,7 +41,7 @@ def get_global_step(graph: Graph | None = None) -> Variable | None:
 
 @refuses_misuse
 def create_global_step(graph: Graph | None = None) -> Variable:
-    """Make the variable that counts the updates of a graph.
+    """Make the global step of a graph.
 
     Parameters
     ----------
@@ -51,13 +51,13 @@ def create_global_step(graph: Graph | None = None) -> Variable:
     Returns
     -------
     Variable
-        Named "global_step", an int64 scalar that begins as 0 and is not trainable. Give it to
-        ``optimizer.minimize(..., global_step=...)``, and to the functions that let the learning rate fall.
+        Named "global_step", an int64 scalar that begins as 0 and is not trainable. Pass it to
+        ``optimizer.minimize(..., global_step=...)`` and to learning-rate schedules.
 
     Raises
     ------
     GraphError
-        If the graph has one.
+        If the graph has a global step.
 
     Examples
     --------
@@ -74,6 +74,7 @@ def create_global_step(graph: Graph | None = None) -> Variable:
             got=get_global_step(graph),
             hint="get_or_create_global_step() returns it",
         )
+    # Whatever loop or scope is open, the counter is a variable of the graph's top level.
     with scopes.within(region=graph.root, name="", control_inputs=()):
         step = Variable(0, trainable=False, name="global_step", dtype=int64)
     graph.collections[_COLLECTION] = [step]
@@ -82,7 +83,7 @@ def create_global_step(graph: Graph | None = None) -> Variable:
 
 @refuses_misuse
 def get_or_create_global_step(graph: Graph | None = None) -> Variable:
-    """Return the variable that counts the updates of a graph; make it when it is asked for first.
+    """Return the global step of a graph, made on the first call.
 
     Parameters
     ----------
@@ -92,7 +93,7 @@ def get_or_create_global_step(graph: Graph | None = None) -> Variable:
     Returns
     -------
     Variable
-        As `create_global_step` makes it.
+        As `create_global_step` returns.
 
     Examples
     --------
@@ -115,17 +116,17 @@ def get_or_create_global_step(graph: Graph | None = None) -> Variable:
 
 @refuses_misuse
 def assert_global_step(global_step_tensor: Any) -> None:
-    """Refuse what can not count updates.
+    """Raise an error for a tensor that cannot be a global step.
 
     Parameters
     ----------
     global_step_tensor : Variable or Tensor
-        Fits if it is an int32 or int64 scalar.
+        Must be an int32 or int64 scalar.
 
     Raises
     ------
     DtypeError, ShapeError
-        If it is something else.
+        If `global_step_tensor` has another dtype or a shape other than ``[]``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""L-BFGS: a quasi-Newton method whose steps are all made by one loop in the graph."""
+"""L-BFGS: a quasi-Newton method whose iterations are one loop in the graph."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from .optimizer import flat_variables
 
 @dataclass
 class LBFGSResult:
-    """Where a minimization by `minimize_lbfgs` or `LBFGS` has ended.
+    """Result of a minimization by `minimize_lbfgs` or `LBFGS`.
 
     Attributes
     ----------
     position : structure of Tensor
-        The place, in the structure of the initial one.
+        Final position, in the structure of the initial position.
     objective_value : floating scalar Tensor
-        The function's value there.
+        Value of the function at `position`.
     objective_gradient : structure of Tensor
-        Its gradient there.
+        Gradient of the function at `position`.
     converged : bool scalar Tensor
-        Whether one of the tolerances was reached.
+        True if a tolerance was reached.
     failed : bool scalar Tensor
-        Whether no step along the steepest descent lowers the value, as where it is not finite or not smooth. With
-        neither, there were not enough iterations.
+        True if no step along the steepest descent lowered the value, as where the value is not finite or not smooth.
+        Where both flags are False, the iterations did not suffice.
     num_iterations, num_objective_evaluations : int32 scalar Tensor
 
     Examples
@@ -61,7 +61,7 @@ class LBFGSResult:
 
 
 class _Packing:
-    """Tensors of known shapes as one vector, and back."""
+    """Conversion between tensors of known shapes and one vector."""
 
     def __init__(self, leaves: Sequence[Tensor]) -> None:
         for leaf in leaves:
@@ -95,6 +95,7 @@ class _Packing:
 
 
 def _checked_value(value: Any, x: Tensor) -> Tensor:
+    """Return the objective's value as a tensor; refuse anything except a scalar of the position's dtype."""
     found: Tensor = convert_to_tensor(value)
     if found.shape.rank not in (0, None) or found.dtype is not x.dtype:
         raise ShapeError(
@@ -119,26 +120,27 @@ def minimize_lbfgs(
     max_line_search_iterations: int = 50,
     name: str | None = None,
 ) -> LBFGSResult:
-    """Find a minimum of a smooth function by L-BFGS (Liu and Nocedal, 1989), all in one step.
+    """Find a minimum of a smooth function by L-BFGS (Liu and Nocedal, 1989) within one step.
 
-    A loop in the graph: the direction by the two-loop recursion, then a line search for the strong Wolfe conditions.
+    Each iteration computes a direction by the two-loop recursion and searches it for the strong Wolfe conditions.
 
     Parameters
     ----------
     function : callable
-        Takes what has the structure of `initial_position` and returns a scalar of its dtype. It is differentiated.
+        Differentiable; maps a position, structured as `initial_position`, to a scalar of the same dtype.
     initial_position : Tensor or structure of Tensor
-        Of one floating dtype, float64 if the minimum is to be exact, and of known shapes.
+        Of one floating dtype, preferably float64, and of known shapes.
     num_correction_pairs : int
-        How many of the last steps the curvature is estimated from.
+        Number of recent steps that the estimate of the curvature uses.
     tolerance : float
-        End where no element of the gradient is larger.
+        Stop when no element of the gradient exceeds `tolerance`.
     f_relative_tolerance : float
-        End where a step lowers the value by no more, relative to the value or to 1, whichever is larger; if above 0.
+        If above 0, stop when a step lowers the value by no more than this fraction of the value or of 1, whichever is
+        larger.
     x_tolerance : float
-        End where a step moves no element by more; if above 0.
+        If above 0, stop when a step moves no element by more.
     max_iterations, max_line_search_iterations : int
-        Most steps, and most evaluations for one step.
+        Most steps, and most evaluations per step.
     name : str, optional
 
     Returns
@@ -148,7 +150,7 @@ def minimize_lbfgs(
     Raises
     ------
     ShapeError, DtypeError
-        If shapes are not known, dtypes not the same, or the value is no scalar.
+        If shapes are unknown, dtypes differ, or the value is not a scalar.
 
     Examples
     --------
@@ -182,7 +184,7 @@ def _result(end: State, unpacked: Callable[[Tensor], Any]) -> LBFGSResult:
 
 
 class LBFGS:
-    """L-BFGS on variables: one run of what `minimize` returns goes on until it has converged.
+    """L-BFGS on variables: one step that computes a part of `minimize`'s result runs the whole minimization.
 
     Parameters
     ----------
@@ -229,28 +231,28 @@ class LBFGS:
     def minimize(
         self, loss: Callable[[], Any], var_list: Variable | Sequence[Variable] | None = None, name: str | None = None
     ) -> LBFGSResult:
-        """Return what moves variables to a minimum of a loss, once any part of it is computed.
+        """Return a result whose computation moves variables to a minimum of a loss.
 
         Parameters
         ----------
         loss : callable
-            Without arguments; builds the loss, a scalar of the dtype of the variables, from their values. It is
-            evaluated at many places in one step, so a tensor does not do.
+            Without arguments; builds the loss, a scalar of the variables' dtype, from their values. A tensor is
+            refused, because one step evaluates the loss at many positions.
         var_list : Variable or sequence of Variable, optional
-            What to change, those in shards too, of one floating dtype and of known shapes; all trainable variables by
-            default.
+            Variables to change, sharded variables included, of one floating dtype and of known shapes; all trainable
+            variables by default.
         name : str, optional
 
         Returns
         -------
         LBFGSResult
-            Of lists in the order of `var_list`, shards one by one. The variables have the values of `position` before
-            it is there.
+            With lists in the order of `var_list`, one item per shard. The variables are assigned before any part of
+            the result is available.
 
         Raises
         ------
         GraphError
-            If there is no variable, or the loss is a tensor.
+            If there is no variable, or `loss` is not callable.
         ShapeError, DtypeError
             As for `minimize_lbfgs`.
         """
@@ -266,9 +268,11 @@ class LBFGS:
             return self._minimized(loss, variables)
 
     def _minimized(self, loss: Callable[[], Any], variables: list[Variable]) -> LBFGSResult:
+        """Build the minimization over variables, and the final assignment that each part of the result waits for."""
         packing = _Packing([v.value() for v in variables])
 
         def objective(x: Tensor) -> tuple[Tensor, Tensor]:
+            # The loss reads the variables themselves, so a trial position is assigned before the loss is computed.
             with control_dependencies(_assigned(variables, packing.leaves(x))):
                 value = _checked_value(loss(), x)
                 found = gradients([value], variables, unconnected_gradients="zero")
@@ -276,6 +280,7 @@ class LBFGS:
 
         end = minimized(objective, packing.vector([v.value() for v in variables]), self._options)
         result = _result(end, packing.leaves)
+        # The last trial need not be the best: assign the final position.
         with control_dependencies(_assigned(variables, result.position)):
             return nest.map_structure(identity, result)  # type: ignore[no-any-return]
 

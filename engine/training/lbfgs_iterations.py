@@ -1,4 +1,4 @@
-"""The iterations of L-BFGS: a loop over the place, and over the last changes of place and gradient."""
+"""The loop of L-BFGS, over the position and the latest changes of position and gradient."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .line_search import Objective, Point, epsilon, line_search, point_at
 
 @dataclass(frozen=True)
 class Options:
-    """What the arguments of `minimize_lbfgs` of the same names say."""
+    """Options of `minimize_lbfgs`, from its arguments of the same names."""
 
     num_correction_pairs: int
     tolerance: float
@@ -42,14 +42,14 @@ class Options:
 
 @dataclass
 class State:
-    """What one iteration leaves to the next: the place, and the last changes of place and gradient, newest last."""
+    """State of one iteration: the position, and the latest changes of position and gradient, newest last."""
 
     x: Tensor
     value: Tensor
     gradient: Tensor
     steps: Tensor  # [pairs, n]
     changes: Tensor  # [pairs, n]
-    curvatures: Tensor  # [pairs]: products of the two, 0 where there is no pair yet
+    curvatures: Tensor  # [pairs]: dot products of steps and changes, 0 in rows without a pair
     converged: Tensor
     failed: Tensor
     iterations: Tensor
@@ -61,7 +61,8 @@ def _dot(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _direction(s: State, pairs: int) -> Tensor:
-    """Return the quasi-Newton direction (Nocedal and Wright, 2006, algorithm 7.4, the two-loop recursion)."""
+    """Return the quasi-Newton direction by the two-loop recursion (Nocedal and Wright, 2006, algorithm 7.4)."""
+    # Rows without a pair get the weight 0; the inner `where` keeps their quotient finite.
     inverse = where(s.curvatures > 0, 1 / where(s.curvatures > 0, s.curvatures, 1), 0)
     q, alphas = s.gradient, []
     for i in reversed(range(pairs)):
@@ -69,6 +70,7 @@ def _direction(s: State, pairs: int) -> Tensor:
         q = q - alphas[-1] * s.changes[i]
     newest = s.changes[pairs - 1]
     known = s.curvatures[pairs - 1] > 0
+    # Scale by the newest curvature estimate (Nocedal and Wright, equation 7.20), so that unit steps fit.
     q = q * where(known, s.curvatures[pairs - 1] / where(known, _dot(newest, newest), 1), 1)
     for i in range(pairs):
         q = q + s.steps[i] * (alphas[pairs - 1 - i] - inverse[i] * _dot(s.changes[i], q))
@@ -76,11 +78,15 @@ def _direction(s: State, pairs: int) -> Tensor:
 
 
 def _iteration(objective: Objective, s: State, options: Options) -> State:
-    """Make one step along the quasi-Newton direction; without any, forget the pairs, or give up if there were none."""
+    """Make one step along the quasi-Newton direction.
+
+    If no step lowers the value, clear the pairs, so that the next iteration is steepest descent; without pairs, fail.
+    """
     direction = _direction(s, options.num_correction_pairs)
     is_new = s.curvatures[options.num_correction_pairs - 1] <= 0
     downhill = _dot(direction, s.gradient) < 0
     direction = where(downhill, direction, -s.gradient)
+    # Steepest descent has no natural scale: its first trial moves at most a distance of 1.
     first = minimum(1 / maximum(sqrt(_dot(direction, direction)), 1e-30), 1)
     trial = where(is_new | logical_not(downhill), first, 1)
     start = point_at(0, s.value, s.gradient, direction)
@@ -89,6 +95,7 @@ def _iteration(objective: Objective, s: State, options: Options) -> State:
     step, change = end.step * direction, end.gradient - s.gradient
     x = where(moved, s.x + step, s.x)
     curvature = _dot(step, change)
+    # Only pairs of clearly positive curvature keep the inverse Hessian positive definite.
     keeps = moved & (curvature > epsilon(x) * _dot(change, change))
     steps, changes, curvatures = (
         _pushed(old, where(keeps, new, old[0]), keeps, logical_not(moved))
@@ -120,7 +127,7 @@ def _has_converged(before: Tensor, end: Point, step: Tensor, options: Options) -
 
 
 def _pushed(old: Tensor, new: Tensor, keeps: Tensor, forgets: Tensor) -> Tensor:
-    """Return rows with a new one behind them and without the first; as they were, or as zeros."""
+    """Return `old` shifted by one row with `new` last if `keeps`, unchanged if not, and zeros if `forgets`."""
     rows = concat([old[1:], reshape(new, [1, *new.shape.as_tuple()])], 0)
     return where(forgets, 0, where(keeps, rows, old))
 
@@ -130,7 +137,7 @@ def _largest(x: Tensor) -> Tensor:
 
 
 def minimized(objective: Objective, x: Tensor, options: Options) -> State:
-    """Return where the iterations that begin at `x` end."""
+    """Return the final state of the iterations that begin at `x`."""
     value, gradient = objective(x)
     none = np.zeros((options.num_correction_pairs, *x.shape.as_tuple()), x.dtype.numpy)
     start = State(

@@ -20,14 +20,14 @@ from ..ops.math.reductions import reduce_all, reduce_sum
 
 Objective = Callable[[Tensor], tuple[Tensor, Tensor]]  # the value and the gradient at a vector
 
-_DECREASE, _CURVATURE = 1e-4, 0.9  # c1 and c2 of the conditions, as is usual for quasi-Newton directions
+_DECREASE, _CURVATURE = 1e-4, 0.9  # c1 and c2 of the conditions, usual for quasi-Newton directions
 _EXPANSION = 2.0
-_MARGIN = 0.1  # of the interval, that a trial keeps from its ends
+_MARGIN = 0.1  # least distance of a trial from the interval's ends, as a fraction of the interval
 
 
 @dataclass
 class Point:
-    """What is known of the objective at one step along the line."""
+    """The objective at one step along the line."""
 
     step: Tensor
     value: Tensor
@@ -39,8 +39,8 @@ class Point:
 class _Search:
     """The state between two trials.
 
-    The interval from `low` to `high` has steps that fulfil the conditions; `low` is the best one so far, 0 at first,
-    and `high` is infinite until one is known. Of `high` only numbers are kept.
+    The interval from `low` to `high` contains steps that fulfil the conditions. `low` is the best step so far, 0 at
+    first; `high` is infinite until a bound is known. `high` needs no gradient, so only its numbers are kept.
     """
 
     low: Point
@@ -57,7 +57,7 @@ def line_search(
 ) -> tuple[Point, Tensor, Tensor]:
     """Find a step that fulfils the strong Wolfe conditions (Nocedal and Wright, 2006, algorithms 3.5 and 3.6).
 
-    Where values differ by no more than rounding, the approximate conditions of Hager and Zhang (2005) hold for them.
+    Where values differ by no more than rounding, the approximate conditions of Hager and Zhang (2005) apply.
 
     Parameters
     ----------
@@ -73,9 +73,9 @@ def line_search(
     Returns
     -------
     point : Point
-        The step found; otherwise the best one tried, which may be 0.
+        The found step; without one, the best step tried, which may be 0.
     is_done : Tensor of bool
-        Whether it fulfils the conditions.
+        True if the step fulfils the conditions.
     evaluations : Tensor of int32
     """
 
@@ -98,25 +98,28 @@ def line_search(
 
 
 def epsilon(x: Tensor) -> float:
-    """Return the distance from 1 to the next larger number of the dtype of a tensor."""
+    """Return the machine epsilon of a tensor's dtype."""
     return float(ml_dtypes.finfo(x.dtype.numpy).eps)  # type: ignore[no-untyped-call]
 
 
 def _after(s: _Search, new: Point, start: Point) -> _Search:
-    """Take a trial into account."""
+    """Return the state after a trial: a narrower interval and the next trial."""
+    # A value that is not finite is an upper end, never a better step.
     known = is_finite(new.value) & reduce_all(is_finite(new.gradient))
     falls = new.value <= start.value + _DECREASE * new.step * start.slope
     near = absolute(new.value - start.value) <= 8 * epsilon(new.step) * absolute(start.value)
+    # Among values equal up to rounding, only the slope tells whether the objective falls.
     falls = falls | (near & (new.slope <= (2 * _DECREASE - 1) * start.slope))
     lower = (new.value < s.low.value) | near | (s.low.step <= 0)
     is_better = known & falls & lower
     is_flat = absolute(new.slope) <= -_CURVATURE * start.slope
-    # A better step is the new `low`. What it rises to, seen from the old one, is the new `high`.
+    # A better step is the new `low`; if the objective rises from there towards `high`, the old `low` is the new `high`.
     turns = is_better & (new.slope * sign(s.high - s.low.step) >= 0)
     low = Point(*(where(is_better, a, b) for a, b in zip(_fields(new), _fields(s.low), strict=True)))
     ends = [(new.step, s.low.step, s.high), (new.value, s.low.value, s.high_value)]
     ends += [(new.slope, s.low.slope, s.high_slope)]
     high, value, slope = (where(is_better, where(turns, old, kept), fresh) for fresh, old, kept in ends)
+    # Without an upper end yet, expand.
     trial = where(is_finite(high), _between(low, high, value, slope), low.step * _EXPANSION)
     return _Search(low, high, value, slope, trial, is_better & is_flat, s.evaluations + 1)
 
@@ -126,7 +129,7 @@ def _fields(point: Point) -> tuple[Tensor, ...]:
 
 
 def _between(low: Point, high: Tensor, value: Tensor, slope: Tensor) -> Tensor:
-    """Return the minimum of the cubic through both ends (Nocedal and Wright, 2006, eq. 3.59), away from the ends."""
+    """Return the minimum of the cubic through both ends (Nocedal and Wright, 2006, eq. 3.59), off the ends."""
     width = high - low.step
     d1 = low.slope + slope - 3 * (value - low.value) / width
     square = d1 * d1 - low.slope * slope
@@ -134,9 +137,10 @@ def _between(low: Point, high: Tensor, value: Tensor, slope: Tensor) -> Tensor:
     bottom = high - width * (slope + d2 - d1) / (slope - low.slope + 2 * d2)
     left, right = low.step + _MARGIN * width, high - _MARGIN * width
     inside = minimum(maximum(bottom, minimum(left, right)), maximum(left, right))
+    # Bisect where the cubic has no minimum, or where values at `high` are not finite.
     return where(is_finite(bottom) & (square >= 0), inside, (low.step + high) / 2)
 
 
 def point_at(step: Any, value: Tensor, gradient: Tensor, direction: Tensor) -> Point:
-    """Return what is known at a step where the objective was evaluated."""
+    """Return the Point of a step where value and gradient are known."""
     return Point(value * 0 + step, value, reduce_sum(gradient * direction), gradient)

@@ -1,4 +1,4 @@
-"""What all optimizers share: gradients paired with variables, slots, one operation that updates everything."""
+"""Base of the optimizers: gradients paired with variables, slots, one operation for all updates."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ Gradient = Tensor | IndexedSlices | None
 
 
 class Optimizer:
-    """Base of the optimizers: a subclass says by `apply_dense` what one gradient does to one variable.
+    """Base of the optimizers: a subclass defines by `apply_dense` the update of one variable by one gradient.
 
-    Updates run inside the graph. Every gradient of a step is computed from the values its variables had when the
-    step began. Clip between ``compute_gradients`` and ``apply_gradients``.
+    Updates run inside the graph. Every gradient of a step is computed from the values of the variables at the
+    beginning of the step. Clip between ``compute_gradients`` and ``apply_gradients``.
 
-    A subclass may also define `apply_sparse`, and `prepare` and `finish` for what comes before and after all updates.
-    What it keeps from step to step are slots (`zeros_slot`, `slot`); `rate` is the learning rate.
+    A subclass may also define `apply_sparse`, and `prepare` and `finish`, which run before and after all updates.
+    State between steps is kept in slots (`zeros_slot`, `slot`); `rate` returns the learning rate.
 
     Parameters
     ----------
     learning_rate : float, floating scalar Tensor, or callable
         Step size; a tensor may change from step to step, a callable is called when the update is built.
     name : str
-        Begins the names of slots.
+        First part of the slots' names, after the name of the variable.
 
     Examples
     --------
@@ -73,7 +73,7 @@ class Optimizer:
     def __init__(self, learning_rate: Any, name: str) -> None:
         self.name = name
         self._learning_rate = learning_rate
-        self._slots: dict[tuple[Tensor, str], Variable] = {}  # by the handle of the variable, which a graph has
+        self._slots: dict[tuple[Tensor, str], Variable] = {}  # by the variable's handle, which is of one graph
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}, learning_rate={self._learning_rate!r}: {len(self._slots)} slots>"
@@ -87,16 +87,16 @@ class Optimizer:
         name: str | None = None,
         grad_loss: Any = None,
     ) -> Operation:
-        """Return an operation that changes variables so that `loss` falls.
+        """Return an operation that changes variables to decrease `loss`.
 
         Parameters
         ----------
         loss : floating Tensor
-            What to minimize; of several elements, their sum.
+            The value to minimize; the sum of its elements, if several.
         global_step : Variable of an integer dtype, optional
             Counts the updates.
         var_list : Variable or sequence of Variable, optional
-            What to change, those in shards too; all trainable variables of the graph by default.
+            Variables to change, sharded variables included; all trainable variables of the graph by default.
         name : str, optional
             Name of the operation.
         grad_loss : Tensor, optional
@@ -105,12 +105,12 @@ class Optimizer:
         Returns
         -------
         Operation
-            Run it to make one step.
+            Makes one step when run.
 
         Raises
         ------
         GraphError
-            If there is no variable, or `loss` depends on none of them.
+            If there is no variable, or `loss` depends on no variable.
         """
         pairs = self.compute_gradients(loss, var_list, grad_loss)
         return self.apply_gradients(pairs, global_step, name)
@@ -147,7 +147,7 @@ class Optimizer:
         Parameters
         ----------
         grads_and_vars : iterable of (Tensor, IndexedSlices or None, Variable)
-            As `compute_gradients` gives them; pairs whose gradient is None are left out.
+            As `compute_gradients` returns them; pairs whose gradient is None are skipped.
         global_step : Variable of an integer dtype, optional
             Counts the updates.
         name : str, optional
@@ -156,12 +156,12 @@ class Optimizer:
         Returns
         -------
         Operation
-            Run it to make one step.
+            Makes one step when run.
 
         Raises
         ------
         GraphError
-            If every gradient is None, or an entry is no such pair.
+            If every gradient is None, or an entry is not a pair of a gradient and a variable.
         """
         pairs = _checked_pairs(grads_and_vars)
         updated = [(g, v) for g, v in pairs if g is not None]
@@ -185,11 +185,11 @@ class Optimizer:
         return sorted({name for _, name in self._slots})
 
     def get_slot(self, var: Variable, name: str) -> Variable | None:
-        """Return the slot `name` of the variable `var`, or None where there is none."""
+        """Return the slot `name` of the variable `var`, or None where the slot does not exist."""
         return self._slots.get((var.handle, name))
 
     def variables(self) -> list[Variable]:
-        """Return all variables that the optimizer itself made."""
+        """Return all slots, the variables made by the optimizer."""
         return list(self._slots.values())
 
     def _apply(self, gradient: Any, var: Variable) -> Tensor | Operation:
@@ -198,13 +198,13 @@ class Optimizer:
                 return self.apply_sparse(gradient, var)
             return self.apply_dense(gradient, var)
 
-    # ---- what a subclass defines, and what it does that with
+    # ---- hooks of subclasses, and their helpers
 
     def prepare(self, variables: list[Variable]) -> None:
-        """Make what the updates of `variables` need; called before any of them. Does nothing here."""
+        """Prepare the updates of `variables`; called before all of them. Does nothing here."""
 
     def apply_dense(self, gradient: Tensor, var: Variable) -> Tensor | Operation:
-        """Return the update of one variable; every optimizer defines this.
+        """Return the update of one variable. Subclasses define this method.
 
         Parameters
         ----------
@@ -214,13 +214,13 @@ class Optimizer:
         Returns
         -------
         Tensor or Operation
-            Of an operation that changes `var`, as ``var.assign_sub(...)``. It is on the variable's device, and every
-            gradient is computed from what variables were before the step.
+            From an operation that changes `var`, such as ``var.assign_sub(...)``, placed on the variable's device.
+            All gradients are computed from the variables' values before the step.
         """
         raise NotImplementedError
 
     def apply_sparse(self, gradient: IndexedSlices, var: Variable) -> Tensor | Operation:
-        """Return the update of one variable of which only rows have a gradient; here that is made dense.
+        """Return the update of one variable from a sparse gradient; here by making the gradient dense.
 
         Parameters
         ----------
@@ -236,7 +236,7 @@ class Optimizer:
         return self.apply_dense(gradient._as_tensor(), var)
 
     def finish(self) -> list[Any]:
-        """Return the updates that follow all others, as those of counters. None here."""
+        """Return the updates that follow all others, such as of counters. None here."""
         return []
 
     def rate(self, dtype: DType) -> Tensor:
@@ -245,18 +245,18 @@ class Optimizer:
         Parameters
         ----------
         dtype : DType
-            Of the variable that is updated.
+            Dtype of the updated variable.
 
         Returns
         -------
         Tensor
-            A scalar of that dtype.
+            A scalar of `dtype`.
         """
         rate = self._learning_rate
         return scalar(rate() if callable(rate) else rate, dtype)
 
     def zeros_slot(self, var: Variable, name: str) -> Variable:
-        """Return a slot of the shape and dtype of a variable that begins as zeros: `slot` with that initial value.
+        """Return a slot with the shape and dtype of a variable that begins as zeros.
 
         Parameters
         ----------
@@ -270,28 +270,29 @@ class Optimizer:
         return self.slot(var, name, lambda: _zeros(var), var.shape)
 
     def slot(self, var: Variable, name: str, initial: Any, shape: Any = None, dtype: DType | None = None) -> Variable:
-        """Return a value that the optimizer keeps for a variable from step to step, made when first asked for.
+        """Return a slot: a value kept for a variable between steps, made on the first call.
 
         Parameters
         ----------
         var : Variable
-            On whose device the slot is.
+            The variable; the slot is on its device.
         name : str
-            What the slot is called, in ``get_slot`` and behind the variable's name.
+            Name for ``get_slot``, and the last part of the slot's full name.
         initial : array-like, Tensor or callable
             As for a Variable.
         shape : sequence of int or None, optional
             As for a Variable.
         dtype : DType, optional
-            That of `var` by default.
+            The dtype of `var` by default.
 
         Returns
         -------
         Variable
-            Not trainable. `global_variables_initializer` initializes it if that is called later.
+            Not trainable. A later `global_variables_initializer` includes the slot.
         """
         key = (var.handle, name)
         if key not in self._slots:
+            # Whatever scopes are open, the name follows from the variable alone, so that checkpoints find the slot.
             with scopes.within(name="", device=(), colocate=var.op):
                 full = f"{var.name}/{self.name}/{name}"
                 self._slots[key] = Variable(initial, trainable=False, name=full, dtype=dtype or var.dtype, shape=shape)
@@ -299,7 +300,7 @@ class Optimizer:
 
 
 def _checked_pairs(grads_and_vars: Any) -> list[tuple[Any, Any]]:
-    """Return pairs of gradients and variables; GraphError for what is none, as the two the other way round."""
+    """Return pairs of gradients and variables; refuse other entries, such as swapped pairs."""
     pairs = list(grads_and_vars)
     for pair in pairs:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2 or isinstance(pair[1], Tensor):
@@ -313,7 +314,7 @@ def _checked_pairs(grads_and_vars: Any) -> list[tuple[Any, Any]]:
 
 
 def flat_variables(var_list: Any) -> list[Variable]:
-    """Return the variables that a user wants to change, shards one by one: all trainable ones if that is None."""
+    """Return the variables to optimize, one per shard: all trainable variables if `var_list` is None."""
     found: list[Variable] = nest.flatten(nest.with_shards(trainable_variables() if var_list is None else var_list))
     if not found:
         raise GraphError("there is no variable to optimize", hint="make one with trainable=True, or pass var_list")
@@ -321,13 +322,13 @@ def flat_variables(var_list: Any) -> list[Variable]:
 
 
 def check_number(name: str, value: Any, fits: Callable[[Any], bool], wanted: str) -> None:
-    """Raise GraphError if a hyperparameter is a number that does not fit; of a tensor nothing is known yet."""
+    """Raise GraphError if a hyperparameter is a number out of range; tensors are not checked."""
     if isinstance(value, (int, float, np.number)) and not fits(value):
         raise GraphError(f"{name} is out of range", wanted=wanted, got=value, hint="leave it out for the default")
 
 
 def scalar(value: Any, dtype: DType) -> Tensor:
-    """Return a hyperparameter in the dtype of a variable."""
+    """Return a hyperparameter cast to the dtype of a variable."""
     tensor = convert_to_tensor(value) if hasattr(value, "dtype") else convert_to_tensor(value, dtype)
     return cast(tensor, dtype)
 

@@ -1,4 +1,4 @@
-"""Learning rates that change with the number of updates: to be given to an optimizer."""
+"""Learning-rate schedules: rates computed from the number of updates, for an optimizer's `learning_rate`."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _FAMILY = Family(
     {
         "learning_rate": "float or floating scalar Tensor",
         "global_step": "Variable, Tensor or int\n    Number of updates so far.",
-        "decay_steps": "number or scalar Tensor\n    Number of updates of the decay, or of a part of it.",
+        "decay_steps": "number or scalar Tensor\n    Number of updates of the decay, or of one of its periods.",
         "decay_rate": "number or scalar Tensor",
-        "staircase": "bool, optional\n    Decay all at once after each `decay_steps`.",
+        "staircase": "bool, optional\n    Decay in jumps, after each `decay_steps`.",
         "num_periods, alpha, beta": "float or floating scalar Tensor\n    As in the formula of `linear_cosine_decay`.",
-        "alpha": "float or floating scalar Tensor\n    Where it ends, as a fraction of `learning_rate`.",
+        "alpha": "float or floating scalar Tensor\n    Final rate, as a fraction of `learning_rate`.",
         "name": "str, optional",
     },
     "Tensor\n    A scalar of the dtype of `learning_rate`.",
@@ -41,12 +41,12 @@ _FAMILY = Family(
 
 
 def schedule(function: F) -> F:
-    """Mark a learning rate that changes: a function that users build with, whose docstring is completed."""
+    """Decorate a learning-rate schedule: mark the function as a builder and complete its docstring."""
     return builds(_FAMILY.complete(function))
 
 
 def begun(learning_rate: Any, global_step: Any, *others: Any) -> list[Tensor]:
-    """Return a learning rate, and the number of updates and other scalars, in its dtype or in float32 at least."""
+    """Return a learning rate, the number of updates and other scalars in the rate's dtype, or float32 if wider."""
     if global_step is None:
         raise GraphError(
             "a schedule needs the number of updates",
@@ -62,7 +62,7 @@ def begun(learning_rate: Any, global_step: Any, *others: Any) -> list[Tensor]:
 
 
 def ended(learning_rate: Any, rate: Tensor) -> Tensor:
-    """Return the rate of a schedule in the dtype of the learning rate that the schedule was given."""
+    """Return the rate of a schedule in the dtype of the schedule's `learning_rate`."""
     return scalar(rate, as_dtype(learning_rate.dtype) if hasattr(learning_rate, "dtype") else rate.dtype)
 
 
@@ -75,7 +75,7 @@ def exponential_decay(
     staircase: bool = False,
     name: str | None = None,
 ) -> Tensor:
-    """Let a learning rate fall by a factor every so many updates: ``learning_rate * decay_rate ** (step / steps)``.
+    """Decay a learning rate by a factor per `decay_steps` updates: ``learning_rate * decay_rate ** (step / steps)``.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def natural_exp_decay(
     staircase: bool = False,
     name: str | None = None,
 ) -> Tensor:
-    """Let a learning rate fall exponentially: ``learning_rate * exp(-decay_rate * step / decay_steps)``.
+    """Decay a learning rate exponentially: ``learning_rate * exp(-decay_rate * step / decay_steps)``.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def inverse_time_decay(
     staircase: bool = False,
     name: str | None = None,
 ) -> Tensor:
-    """Let a learning rate fall as the inverse of time: ``learning_rate / (1 + decay_rate * step / decay_steps)``.
+    """Decay a learning rate as the inverse of time: ``learning_rate / (1 + decay_rate * step / decay_steps)``.
 
     Examples
     --------
@@ -149,7 +149,7 @@ def polynomial_decay(
     cycle: bool = False,
     name: str | None = None,
 ) -> Tensor:
-    """Let a learning rate fall to another in a given number of updates, along a power of what is left of them.
+    """Decay a learning rate to `end_learning_rate` along a power of the remaining fraction of `decay_steps`.
 
     In Python: ``(learning_rate - end) * (1 - step / decay_steps) ** power + end``.
 
@@ -157,8 +157,8 @@ def polynomial_decay(
     ----------
     end_learning_rate, power : float or floating scalar Tensor
     cycle : bool, optional
-        After each `decay_steps` up again, and down in more updates: `decay_steps` is taken so often that it is ahead
-        of `global_step`. Otherwise the rate stays where it ends.
+        If True, the rate jumps up after each `decay_steps`, and decays over the smallest multiple of `decay_steps`
+        not below `global_step`. Otherwise the rate is constant after `decay_steps`.
 
     Examples
     --------
@@ -172,22 +172,23 @@ def polynomial_decay(
         if cycle:
             steps = steps * where(step > 0, ceil(step / steps), 1)
         left = 1 - minimum(step, steps) / steps
+        # Not `power`: the public parameter of this name hides the function.
         part: Tensor = apply("Pow", left, exponent)
         return ended(learning_rate, (rate - end) * part + end)
 
 
 @builds
 def piecewise_constant(x: Any, boundaries: Sequence[Any], values: Sequence[Any], name: str | None = None) -> Tensor:
-    """Return one of several values, by the interval that a number is in.
+    """Return the value of the interval that contains a number.
 
     Parameters
     ----------
     x : Variable, Tensor or number, scalar
-        As the number of updates.
+        Such as the number of updates.
     boundaries : sequence of numbers or scalar Tensors
-        Ends of the intervals, which belong to them, in increasing order.
+        Upper ends of the intervals, inclusive, in increasing order.
     values : sequence of numbers or scalar Tensors
-        One more than there are `boundaries`; all of one dtype.
+        One value more than `boundaries` has; all of one dtype.
     name : str, optional
 
     Returns
@@ -198,7 +199,7 @@ def piecewise_constant(x: Any, boundaries: Sequence[Any], values: Sequence[Any],
     Raises
     ------
     GraphError
-        If there are not as many values, or numbers among the boundaries do not increase.
+        If the number of values is wrong, or the boundaries do not increase.
     DtypeError
         If the dtypes of the values differ, or a boundary is floating where `x` is an integer.
 
@@ -221,13 +222,14 @@ def piecewise_constant(x: Any, boundaries: Sequence[Any], values: Sequence[Any],
         x = convert_to_tensor(x)
         dtype = _common_dtype(values)
         result = scalar(values[-1], dtype)
+        # From the last interval to the first, so that the first boundary not below `x` decides.
         for boundary, value in reversed(list(zip(boundaries, values, strict=False))):
             result = where(x <= _bound(boundary, x.dtype), scalar(value, dtype), result)
         return result
 
 
 def _common_dtype(values: Sequence[Any]) -> DType:
-    """Return the dtype of those values that have one; of literals float32, if one of them is no integer."""
+    """Return the dtype of typed values; of literals, float32 if any is a float, else int32."""
     found = {as_dtype(value.dtype) for value in values if hasattr(value, "dtype")}
     if len(found) > 1:
         names = ", ".join(sorted(dtype.name for dtype in found))
@@ -236,7 +238,7 @@ def _common_dtype(values: Sequence[Any]) -> DType:
 
 
 def _bound(boundary: Any, dtype: DType) -> Tensor:
-    """Return a boundary in the dtype of what it is compared with."""
+    """Return a boundary in the dtype of the compared number."""
     given = as_dtype(boundary.dtype if hasattr(boundary, "dtype") else type(boundary))
     if given.is_floating and dtype in (int32, int64):
         raise DtypeError("a boundary between integers is an integer", wanted=dtype, got=given, hint="as 10, not 10.0")
@@ -247,15 +249,15 @@ def _bound(boundary: Any, dtype: DType) -> Tensor:
 def linear_warmup(
     learning_rate: Any, global_step: Any, warmup_steps: Any, start: Any = 0.0, name: str | None = None
 ) -> Tensor:
-    """Let a learning rate rise from `start` in a number of updates, and leave it as it is from then on.
+    """Raise a learning rate linearly from `start` during `warmup_steps` updates; return the rate itself afterwards.
 
     Parameters
     ----------
     learning_rate : float or floating scalar Tensor
-        Where it ends; as another schedule, which is followed from the first update on.
+        The rate after the warmup, such as another schedule, which also counts from the first update.
     warmup_steps : number or scalar Tensor
     start : float or floating scalar Tensor
-        The rate of the first update.
+        The rate at update 0.
 
     Examples
     --------

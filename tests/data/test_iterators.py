@@ -276,7 +276,7 @@ async def test_a_state_with_what_no_file_can_hold_is_one_in_memory():
         first = await one.next()
         other.restore(one.state())
         assert {first, *[x async for x in other]} == set(things)
-        with pytest.raises(tg.CheckpointError, match="can not be saved"):
+        with pytest.raises(tg.CheckpointError, match="cannot be saved"):
             through_a_file(one.state())
 
 

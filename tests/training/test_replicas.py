@@ -184,7 +184,7 @@ async def test_nobody_waits_for_a_replica_that_is_cancelled_and_it_may_come_back
         training = program.replicas.start(group, feeds=program.feeds(), steps=10)
         await clock.sleep(20)
         assert training.step == 0
-        with pytest.raises(tg.GraphError, match="can not join"):
+        with pytest.raises(tg.GraphError, match="cannot join"):
             training.join(2)
         next(each for each in group.runners if each.name.endswith(" 2")).cancel()
         await clock.sleep(5.5)

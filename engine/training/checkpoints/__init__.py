@@ -1,4 +1,4 @@
-"""Checkpoints: files of what a session keeps from step to step, written while it goes on.
+"""Checkpoints: files of a session's state between steps, written while training continues.
 
 See docs/design/0031-queues-and-checkpoints.md.
 """

@@ -1,4 +1,4 @@
-"""The client of checkpoints: what is saved when, what is kept, and what is restored."""
+"""The Checkpointer: schedule, retention, saving and restoring of checkpoints."""
 
 from __future__ import annotations
 
@@ -46,38 +46,36 @@ _LIBRARY = f"tagloom {VERSION}"
 
 
 class Checkpointer:
-    """Saves what a session keeps from step to step into a directory, and restores it.
+    """Saves and restores the state that a session keeps between steps, in a directory.
 
-    A checkpoint is a directory ``checkpoint-0000000100`` with a safetensors file for each device and a manifest. It
-    appears when all of it is on the disk. It is written by a thread, while training goes on: from the variables' own
-    arrays, of which the next update makes new ones.
+    A checkpoint is a directory ``checkpoint-0000000100`` with a safetensors file per device and a manifest, and
+    appears when completely on the disk. A thread writes the checkpoint while training continues: from the variables'
+    own arrays without copies, because updates make new arrays.
 
     Parameters
     ----------
     directory : str or Path
-        Made when it is first needed.
+        Made by the first save.
     keep : int, optional
-        How many checkpoints are kept, the newest; None for all.
+        Number of newest checkpoints to keep; None for all.
     keep_best : tuple of (str, int, {'min', 'max'}), optional
-        A metric, and of how many checkpoints whose metric is best: these are kept whatever their age. One of which the
-        metric is not known, or no number, is none of them.
+        A metric, a number of checkpoints, and a direction: keep so many checkpoints of best metric, whatever their
+        age. Checkpoints without the metric, or with NaN, do not count.
     every_steps : int, optional
-        `save_if_due` saves when so many steps have passed since it last did.
+        `save_if_due` saves when so many steps have passed since the last save.
     every_seconds : float, optional
-        Or so many seconds.
+        `save_if_due` saves when so many seconds have passed since the last save.
     consistent : bool
-        Take checkpoints between two steps that update variables: see :meth:`Session.capture`. Where one task trains and
-        saves, no step is under way when it does, and this makes no difference.
+        Take checkpoints between two steps that update variables: see :meth:`Session.capture`. Unneeded where one task
+        both trains and saves.
     variables : iterable of Variable, PartitionedVariable or str, optional
-        Save and restore these variables only, and nothing else of the session. So parts of a model may have
-        checkpointers with directories and policies of their own.
+        Save and restore these variables only, and nothing else of the session, for example a part of a model.
     wait_seconds : float
-        How long a consistent checkpoint waits for steps under way.
+        Longest wait of a consistent checkpoint for steps under way, in seconds.
     on_save : callable, optional
-        Called with each Saving when it begins to be written, in the task that saves; what it raises is logged.
+        Called with each Saving when its writing begins, in the saving task; errors raised by the call are logged.
     checksums : bool
-        Save a CRC-32C of each 4 MiB of arrays and of the manifest, and hold what is restored against those that were
-        saved: a bit that has changed on the disk is damage then. False neither saves nor looks at any.
+        Save a CRC-32C of each 4 MiB of arrays and of the manifest, and verify them on restoring.
 
     Examples
     --------
@@ -127,9 +125,9 @@ class Checkpointer:
         self._on_save = on_save
         self._checksums = checksums
         self._objects: dict[str, Any] = {}
-        self._turns = Turns()  # one takes a snapshot at a time, in the order in which that was asked for
+        self._turns = Turns()  # one snapshot at a time, in the order of the calls
         self._writing: Saving | None = None
-        self._statistics = CheckpointStatistics()  # changed by who writes; the next one begins when that has ended
+        self._statistics = CheckpointStatistics()  # changed by the writing thread; the next thread begins after its end
         self._restored = 0
         self._closed = False
 
@@ -145,24 +143,24 @@ class Checkpointer:
         await self.aclose()
 
     def add(self, name: str, value: Any) -> None:
-        """Save and restore the state of an object too, as that of an input pipeline.
+        """Include the state of an object, such as an input pipeline, in checkpoints.
 
         Parameters
         ----------
         name : str
         value : object
-            ``value.state_dict()`` gives its state, a structure of tuples, lists, dicts and registered containers of
-            arrays, numbers, strings, bytes and None, at the time of the snapshot;
-            ``value.load_state_dict(state)``, which may be a coroutine, takes it, before the session has its values.
+            ``value.state_dict()`` returns its state at the snapshot, a structure of tuples, lists, dicts and registered
+            containers of arrays, numbers, strings, bytes and None. ``value.load_state_dict(state)``, which may be a
+            coroutine, loads a state before the session is restored.
 
         Raises
         ------
         GraphError
-            If it has no such methods, or the name is taken.
+            If `value` lacks these methods, or the name is taken.
         """
         if name in self._objects or not all(hasattr(value, each) for each in ("state_dict", "load_state_dict")):
             raise GraphError(
-                "this can not be saved beside a session",
+                "an object cannot be saved with a session",
                 wanted="a new name, and an object with state_dict() and load_state_dict(state)",
                 got=f"{name!r}: {value!r}",
                 hint="wrap it in an object that has them",
@@ -172,35 +170,35 @@ class Checkpointer:
     # ---- saving
 
     async def save(self, session: Session, step: int, metrics: Mapping[str, float] | None = None) -> Saving:
-        """Take a snapshot of a session and begin to write it.
+        """Take a snapshot of a session and begin writing a checkpoint.
 
-        If the last checkpoint is still being written, that is waited for. When this returns training may go on.
+        Waits for the end of the preceding writing, if any. Training may continue when the call returns.
 
         Parameters
         ----------
         session : Session
         step : int
-            What the checkpoint is called by; one of a larger step is newer.
+            Step in the checkpoint's name; checkpoints of larger steps are newer.
         metrics : mapping of str to float, optional
-            What `keep_best` looks at, and `restore` returns.
+            Metrics for `keep_best`, returned by `restore`.
 
         Returns
         -------
         Saving
-            Await it for the path, when the checkpoint is on the disk. Otherwise what goes wrong is raised by the next
-            call.
+            Await it for the path of the written checkpoint. An error that was not awaited is raised by the next call.
 
         Raises
         ------
         CheckpointError
-            If the last checkpoint could not be written, and nobody was told yet; if something can not be saved; if
-            steps under way do not end in time.
+            If the preceding checkpoint could not be written and its error was not raised yet; if a value cannot be
+            saved; if steps under way do not end in time.
         """
         source, noted = user_source(), checked_metrics(metrics)
         if step < 0:
             raise GraphError("a step is no number of updates", wanted="0 or more", got=step, hint="count the updates")
         self._tell(session)
         async with self._turns.turn():
+            # Open again after each await: `aclose` may have run meanwhile.
             self._check_open()
             await self._until_written()
             self._check_open()
@@ -219,7 +217,7 @@ class Checkpointer:
     async def save_if_due(
         self, session: Session, step: int, metrics: Mapping[str, float] | None = None
     ) -> Saving | None:
-        """Save if `every_steps` or `every_seconds` have passed since this last did.
+        """Save if `every_steps` or `every_seconds` have passed since the last save or restore.
 
         Parameters
         ----------
@@ -229,10 +227,11 @@ class Checkpointer:
         Returns
         -------
         Saving or None
-            As `save` does; None if it is not time.
+            As `save` returns; None if no checkpoint is due.
         """
         if not self._schedule.is_due(step):
             return None
+        # Before the await: a concurrent call must find that this step is being saved.
         before = self._schedule.last
         self._schedule.begin(step)
         try:
@@ -242,7 +241,7 @@ class Checkpointer:
             raise
 
     async def _contents(self, session: Session, step: int, metrics: Mapping[str, float]) -> Contents:
-        """Return what is to be written, with the session's own arrays."""
+        """Capture a session; return the contents of its checkpoint, with the session's own arrays."""
         check_names(session.graph, self._only)
         objects = self._objects
         captured = await session.capture(
@@ -269,7 +268,7 @@ class Checkpointer:
         )
 
     def _write(self, contents: Contents, check: Check) -> Path:
-        """Write a checkpoint and remove those that are not kept; in a thread."""
+        """Write a checkpoint, then remove checkpoints by the retention policy; runs in a thread."""
         began = perf_counter()
         try:
             contents.complete()
@@ -286,11 +285,11 @@ class Checkpointer:
         return path
 
     async def _until_written(self) -> None:
-        """Wait until nothing is being written; raise what has gone wrong, if nobody was told."""
+        """Wait for the end of the current writing; raise its error, if not raised yet."""
         saving = self._writing
         if saving is not None:
             await saving.wait_until_ended()
-            if self._writing is saving:  # else it was closed meanwhile
+            if self._writing is saving:  # otherwise closed meanwhile
                 self._writing = None
             failure = saving.failure()
             if failure is not None:
@@ -302,11 +301,11 @@ class Checkpointer:
     # ---- restoring
 
     def checkpoints(self) -> list[Path]:
-        """Return the checkpoints of the directory, the oldest first."""
+        """Return the paths of the directory's checkpoints, oldest first."""
         return [each.path for each in files.entries(self.directory)]
 
     def latest(self) -> Path | None:
-        """Return the newest checkpoint, None if there is none."""
+        """Return the path of the newest checkpoint, or None if the directory has no checkpoint."""
         return next(iter(reversed(self.checkpoints())), None)
 
     async def restore(
@@ -319,45 +318,45 @@ class Checkpointer:
         on_mismatch: OnMismatch = None,
         consistent: bool = False,
     ) -> Restored | None:
-        """Give a session what was saved: all of it, or nothing if something does not fit.
+        """Restore a session from a checkpoint: completely, or not at all if a value does not fit.
 
-        Variables in shards may be restored from other shards, or from a whole, and the other way round. Random
-        operations go on drawing where they were, so a resumed run is the one that was interrupted, bit for bit.
+        Sharded variables may be restored from other shards or from whole variables, and vice versa. Random operations
+        continue their sequences, so a resumed run equals the uninterrupted run, bit for bit.
 
         Parameters
         ----------
         session : Session
         path : str or Path, optional
-            A checkpoint, a ``.safetensors`` or ``.npz`` file, or the prefix of a checkpoint of TensorFlow, if that is
-            installed. By default the newest checkpoint of the directory that is not damaged, when none is being
-            written any longer; a warning names others.
+            A checkpoint, a ``.safetensors`` or ``.npz`` file, or the prefix of a TensorFlow checkpoint, if TensorFlow
+            is installed. By default the directory's newest undamaged checkpoint, after the end of the current writing;
+            warnings name damaged checkpoints.
         partial : bool
-            Whether variables may be missing there, or arrays be of no use here, or not fit.
+            If True, variables may be missing in the file, and saved arrays may be unused or not fit.
         rename : mapping or callable, optional
-            What a saved array is called here: ``{"old": "new", "old_scope/": "new_scope/", "other": None}``; None
-            leaves it out. A name that was not saved is refused.
+            New names of saved arrays: ``{"old": "new", "old_scope/": "new_scope/", "other": None}``; None excludes an
+            array. An unknown old name with a new name is refused.
         cast : bool
-            Whether dtypes may differ, where values keep their meaning: between floats, to larger integers.
+            If True, dtypes may differ where values keep their meaning: between floats, to larger integers.
         on_mismatch : {'error', 'skip'} or collection of str, optional
-            Which variables keep their values if what was saved has another shape, or a dtype that cannot be cast: none;
-            all; or those of some names and prefixes, as ``["head/"]``. What an optimizer keeps for such a variable
-            stays as it is too. All of them are in ``restored.mismatched``, and in a warning of the logger "tagloom". By
+            Variables that keep their values if the saved array has another shape, or a dtype that cannot be cast: none;
+            all; or the variables of some names and prefixes, as ``["head/"]``. Optimizer slots of such variables keep
+            their values too. They are listed in ``restored.mismatched``, and in a warning of the logger "tagloom". By
             default 'skip' if `partial`, else 'error'.
         consistent : bool
-            As of :meth:`Session.write_variables`; steps under way have `wait_seconds` to end.
+            As for :meth:`Session.write_variables`; steps under way have `wait_seconds` to end.
 
         Returns
         -------
         Restored or None
-            None if there is no checkpoint in the directory.
+            None if the directory has no checkpoint.
 
         Raises
         ------
         CheckpointError
-            If a file can not be read, or does not fit the graph: names file, variable, what was wanted and what is
-            there. If all checkpoints are damaged.
+            If a file cannot be read, or does not fit the graph; the error names file, variable, wanted and saved dtype
+            and shape. If all checkpoints are damaged.
         GraphError
-            If `on_mismatch` is another word.
+            If `on_mismatch` is another string.
         """
         source = user_source()
         self._tell(session)
@@ -368,10 +367,11 @@ class Checkpointer:
                 return await self._restore(session, os.fspath(path), wanted, consistent)
             return await self._restore_newest(session, wanted, consistent)
         except CheckpointError as error:
-            error.source = source  # a thread that has read has no line of the user's
+            error.source = source  # raised in a reading thread, without a line of the user
             raise
 
     async def _restore_newest(self, session: Session, wanted: Matching, consistent: bool) -> Restored | None:
+        """Restore the newest undamaged checkpoint, with a warning about each damaged one; None without checkpoints."""
         if self._writing is not None:
             await self._writing.wait_until_ended()
         skipped: dict[Path, str] = {}
@@ -379,7 +379,7 @@ class Checkpointer:
             try:
                 return await self._restore(session, str(path), wanted, consistent, open_checkpoint, skipped.values())
             except DamagedFile as error:
-                if not os.path.lexists(path):  # another process has saved, and removed it
+                if not os.path.lexists(path):  # removed by another process, whose retention policy ran
                     continue
                 skipped[path] = f"{path}: {error.what}"
                 warnings.warn(f"a damaged checkpoint is passed over: {error}", RuntimeWarning, stacklevel=3)
@@ -407,10 +407,12 @@ class Checkpointer:
         opened: Callable[..., Saved] = open_saved,
         skipped: Iterable[str] = (),
     ) -> Restored:
+        """Match and restore a session from a file; objects are loaded first, and rolled back on an error."""
         with closing(await asyncio.to_thread(opened, path, verify=self._checksums)) as saved:
             found = match(saved)
             resources = saved.resources if self._only is None else {}
             states = {name: each for name, each in saved.objects.items() if name in self._objects}
+            # Read before the session changes: a damaged file must not leave half a restore.
             resources, states = await asyncio.to_thread(nest.map_structure, _read, (resources, states))
             async with loaded(self._objects, states, path):
                 values = {**resources, CONTAINER: found.values}
@@ -438,23 +440,23 @@ class Checkpointer:
     # ---- the end
 
     def statistics(self) -> CheckpointStatistics:
-        """Return a snapshot of counts; a session that this has saved has it in its statistics too."""
+        """Return a snapshot of the counts, which the statistics of saved sessions include too."""
         return replace(self._statistics, restored=self._restored)
 
     async def aclose(self, *, abandon: bool = False) -> None:
-        """Wait until what is being written is on the disk, or, with `abandon`, until it is given up and gone.
+        """Close the checkpointer after the current writing, or, with `abandon`, after cancelling the writing.
 
-        When cancelled it gives that up, waits for the end of it, and is cancelled then. Twice is fine.
+        A cancelled call cancels the writing and waits for its end. Closing twice is allowed.
 
         Parameters
         ----------
         abandon : bool
-            Whether to end the writing soon and leave nothing of it.
+            If True, cancel the writing and remove the unfinished checkpoint.
 
         Raises
         ------
         CheckpointError
-            If it could not be written, and nobody was told yet.
+            If the checkpoint could not be written and its error was not raised yet.
         """
         self._closed, saving = True, self._writing
         if saving is None:
@@ -471,7 +473,7 @@ class Checkpointer:
                 del failure  # its traceback refers to this frame
 
     def _tell(self, session: Session) -> None:
-        """Let a session's statistics tell of this, as long as it lives."""
+        """Add this checkpointer's counts to a session's statistics, for the lifetime of the checkpointer."""
         session.include_statistics(CHECKPOINTS, str(self.directory), self)
 
     def _check_open(self) -> None:
@@ -480,7 +482,7 @@ class Checkpointer:
 
 
 async def _ended(saving: Saving) -> None:
-    """Wait until a thread has ended; when that is cancelled the thread is told, and waited for all the same."""
+    """Wait for the end of a writing thread; a cancelled wait stops the thread, and still waits for its end."""
     cancellation = None
     while not saving.done:
         try:
@@ -488,7 +490,7 @@ async def _ended(saving: Saving) -> None:
         except asyncio.CancelledError as error:
             cancellation = cancellation or error
             saving.cancel()
-    await saving.wait_until_ended()  # its thread, too
+    await saving.wait_until_ended()  # joins the thread, too
     if cancellation is not None:
         try:
             raise cancellation

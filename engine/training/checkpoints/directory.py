@@ -1,8 +1,8 @@
-"""A directory of checkpoints: each appears whole or not at all, whatever ends the process, and goes so.
+"""A directory of checkpoints: each appears and disappears atomically, whatever ends the process.
 
-A checkpoint is a directory whose name says its step. It is written under another name, with all its files on the disk
-before it is renamed. One that is removed is renamed first. What a process has left that ended meanwhile is known by the
-lock that it no longer has, and removed by the next one that writes.
+A checkpoint is a directory whose name contains its step. Its files are written under a temporary name and synced to the
+disk before the directory is renamed. A removed checkpoint is renamed first. Leftovers of dead processes are recognised
+by their missing lock, and removed by the next writing process.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Entry:
     ----------
     step : int
     attempt : int
-        How many checkpoints of this step there were before.
+        Number of earlier checkpoints of this step.
     path : Path
     """
 
@@ -45,35 +45,35 @@ class Entry:
 
 
 def entries(directory: Path) -> list[Entry]:
-    """Return the checkpoints of a directory, the oldest step first; none if there is no such directory."""
+    """Return the checkpoints of a directory, oldest step first; none if the directory does not exist."""
     try:
         names = os.listdir(directory)
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise failed("a directory can not be read", directory, error) from error
+        raise failed("a directory cannot be read", directory, error) from error
     matches = [(found, name) for name in names if (found := _FINAL.fullmatch(name))]
     return sorted(Entry(int(found[1]), int(found[2] or 0), directory / name) for found, name in matches)
 
 
 def write(directory: Path, contents: Contents, check: Check, checksums: bool = True) -> Path:
-    """Write a checkpoint and return its path; in a thread.
+    """Write a checkpoint and return its path; blocks, so call it in a thread.
 
     Parameters
     ----------
     directory : Path
-        Made if it is not there.
+        Made if missing.
     contents : Contents
-        Its arrays are let go of one by one, as they are written.
+        Its arrays are released one by one, as they are written.
     check : callable
-        Called every now and then; what it raises ends the writing, and leaves nothing.
+        Called repeatedly; an error raised by the call ends the writing and removes the unfinished checkpoint.
     checksums : bool
         Save the checksums of arrays and of the manifest.
 
     Raises
     ------
     CheckpointError
-        If it can not be written; nothing is left of it then, and what was there before is.
+        If the checkpoint cannot be written; no part of it remains, and older checkpoints are untouched.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -82,39 +82,41 @@ def write(directory: Path, contents: Contents, check: Check, checksums: bool = T
             _write_files(path, opened, contents, check, checksums)
             check()
             final = _renamed(path, directory, contents.step)
+        # The rename itself is durable only after a sync of the parent directory.
         sync_directory(str(directory))
     except OSError as error:
-        raise failed("a checkpoint can not be written", directory, error) from error
+        raise failed("a checkpoint cannot be written", directory, error) from error
     return final
 
 
 def remove(entry: Entry) -> None:
-    """Remove a checkpoint: at once, and then its files."""
+    """Remove a checkpoint: rename it, so that it disappears at once, then delete its files."""
     gone = _hidden(entry.path.parent, _REMOVED)
     try:
         entry.path.rename(gone)
-    except FileNotFoundError:  # somebody else did
+    except FileNotFoundError:  # removed by another process
         return
     except OSError as error:
-        raise failed("an old checkpoint can not be removed", entry.path, error) from error
+        raise failed("an old checkpoint cannot be removed", entry.path, error) from error
     shutil.rmtree(gone, ignore_errors=True)
 
 
 def remove_leftovers(directory: Path) -> None:
-    """Remove what processes have left that are no more."""
+    """Remove the unfinished and removed checkpoints of processes that have died."""
     for name in os.listdir(directory):
         if name.startswith((_WRITING, _REMOVED)):
             _remove_unlocked(directory / name)
 
 
 def _remove_unlocked(path: Path) -> None:
+    """Remove a leftover directory unless a living writer holds its lock."""
     try:
         opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except OSError:  # somebody else has removed it, or it is no directory of ours
+    except OSError:  # removed by another process, or not a directory, such as a link
         return
     try:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # its writer is at work
+    except OSError:  # its writer is alive
         return
     else:
         shutil.rmtree(path, ignore_errors=True)
@@ -123,13 +125,13 @@ def _remove_unlocked(path: Path) -> None:
 
 
 def _hidden(directory: Path, prefix: str) -> Path:
-    """Return a path that nothing has."""
+    """Return a path that does not exist, by 64 random bits."""
     return directory / (prefix + secrets.token_hex(8))
 
 
 @contextmanager
 def _working_directory(directory: Path) -> Iterator[tuple[Path, int]]:
-    """Have a new directory, locked; it is removed, with all that is in it, if it was not renamed in the block."""
+    """Make and lock a directory for the block; unless renamed there, the directory is removed with its files."""
     opened = None
     while opened is None:
         path = _hidden(directory, _WRITING)
@@ -142,7 +144,7 @@ def _working_directory(directory: Path) -> Iterator[tuple[Path, int]]:
 
 
 def _made(path: Path) -> int | None:
-    """Make a directory, and open and lock it; None if somebody has taken it for a leftover before it was locked."""
+    """Make, open and lock a directory; None if another process removed it as a leftover before the lock."""
     path.mkdir()
     try:
         opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
@@ -157,6 +159,7 @@ def _made(path: Path) -> int | None:
 
 
 def _write_files(path: Path, opened: int, contents: Contents, check: Check, checksums: bool) -> None:
+    """Write and sync the files of a checkpoint, the manifest last, because it contains the checksums."""
     sums: dict[str, dict[str, list[int]]] = {}
     for name, tensors in contents.files.items():
         with _new_file(name, opened) as file:
@@ -183,17 +186,19 @@ def _new_file(name: str, directory: int) -> Iterator[int]:
 
 
 def _taken_out(tensors: list[tuple[str, object]]) -> Iterator[tuple[str, object]]:
+    """Yield tensors and drop them from the list, so that an array is freed when written."""
     tensors.reverse()
     while tensors:
         yield tensors.pop()
 
 
 def _renamed(path: Path, directory: Path, step: int) -> Path:
-    """Give a checkpoint its name, which no other has."""
+    """Rename a checkpoint to its final, unused name; return the new path."""
     taken = [each.attempt for each in entries(directory) if each.step == step]
     attempt = max(taken) + 1 if taken else 0
     while True:
         final = directory / (f"checkpoint-{step:010d}" + (f".{attempt}" if attempt else ""))
+        # Another process may take the name meanwhile: a rename onto a filled directory fails, and the next is tried.
         try:
             path.rename(final)
         except OSError as error:
@@ -215,7 +220,7 @@ _HINTS = {
 
 
 def failed(what: str, path: object, error: OSError) -> CheckpointError:
-    """Return the error about a file or directory that the operating system refuses."""
+    """Return the CheckpointError about a failed operation on a file or directory."""
     reason = error.strerror or str(error)
     hint = _HINTS.get(error.errno or 0, "look for the directory and its permissions")
     return CheckpointError(f"{what}: {reason}", file=error.filename or path, hint=hint)

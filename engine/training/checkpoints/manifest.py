@@ -1,4 +1,4 @@
-"""The manifest of a checkpoint: what is in which file, and all that is not an array."""
+"""The manifest of a checkpoint: the places of arrays in files, and all values except arrays."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from .structures import Later, decode, encode
 NAME = "manifest.json"
 _FORMAT, _VERSION = "tagloom checkpoint", 1
 _FORMATS = (_FORMAT, "tagflow checkpoint")  # the project's former name, in checkpoints written under it
-_LARGEST = 1 << 28  # bytes
+_LARGEST = 1 << 28  # bytes, against exhausting the memory by a damaged file
 CHECKSUMS = "checksums"  # of pieces of arrays, by file and name
-_CHECKSUM = "crc32c"  # of the manifest without this
+_CHECKSUM = "crc32c"  # of the manifest without this key
 
 
 @dataclass
 class Contents:
-    """What is to be written.
+    """Contents of a checkpoint to be written.
 
     Attributes
     ----------
     step : int
     files : dict of str to list of (str, array)
-        Names and arrays of each file; they are taken out as they are written.
+        Names and arrays of each file; writing removes them one by one.
     manifest : dict
         All else.
     """
@@ -47,21 +47,21 @@ class Contents:
     step: int
     files: dict[str, list[tuple[str, Any]]] = field(default_factory=dict)
     manifest: dict[str, Any] = field(default_factory=dict)
-    _later: Later = field(default_factory=list)  # puts in what is deferred
-    _taken: dict[str, int] = field(default_factory=dict)  # names, and how many more of them there are
+    _later: Later = field(default_factory=list)  # calls that insert the deferred parts
+    _taken: dict[str, int] = field(default_factory=dict)  # number of duplicates of each name
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays that are in already."""
+        """Total bytes of the arrays added so far."""
         return sum(array.nbytes for tensors in self.files.values() for _, array in tensors)
 
     def complete(self) -> None:
-        """Make the deferred parts; CheckpointError if one can not be saved."""
+        """Make the deferred parts; raise CheckpointError if a part cannot be saved."""
         while self._later:
             self._later.pop(0)()
 
     def add(self, file: str, name: str, array: Any) -> str:
-        """Put an array into a file; return its name there, which no other of the checkpoint has."""
+        """Add an array to a file; return its name, unique in the checkpoint."""
         chosen = name
         while chosen in self._taken:
             number = self._taken[name] = self._taken.get(name, 0) + 1
@@ -84,34 +84,34 @@ def contents_of(
     aliases: Mapping[str, str],
     library: str,
 ) -> Contents:
-    """Return what a checkpoint is to consist of.
+    """Return the contents of a checkpoint.
 
     Parameters
     ----------
     step : int
     metrics : mapping of str to float
     values : mapping of str to mapping of str to object
-        What a session keeps.
+        Resources of a session, by container and name.
     devices : list of str
-        Of each leaf of `values`; each device gets a file.
+        Device of each leaf of `values`; each device has a file.
     random_state : tuple of (int, int) or None
     objects : mapping of str to object
         States of objects.
     slices : mapping of str to Slice
-        Of variables.
+        Slices of the sharded variables, by name.
     aliases : mapping of str to str
-        What variables would be called if others were whole.
+        Names that variables would have in a graph without shards.
     library : str
-        What writes it, and its version.
+        Name and version of the writing library.
 
     Raises
     ------
     CheckpointError
-        If there is something that can not be saved.
+        If a value cannot be saved.
     """
     made = Contents(step)
     made.manifest.update(format=_FORMAT, version=_VERSION, library=library, created=time(), step=step)
-    made.manifest["numpy"] = np.__version__  # whose Generator may draw other numbers in another version
+    made.manifest["numpy"] = np.__version__  # the draws of its Generator depend on the version
     made.manifest.update(metrics=dict(metrics), random_state=random_state and list(random_state), tensors={})
     places = iter(devices)
     found: dict[str, Any] = {}
@@ -127,7 +127,8 @@ def contents_of(
 
 
 def _encoded(made: Contents, container: str, name: str, state: Any, places: Any) -> Any:
-    """Return JSON for what a resource keeps; its arrays go to the files of the devices that they are from."""
+    """Return JSON for the state of a resource; its arrays are added to the files of their devices."""
+    # `encode` passes arrays without their positions: match them by identity, valid while `state` keeps them alive.
     homes = {id(leaf): next(places) for leaf in nest.flatten(state)}
     wanted = name if container == CONTAINER else f"{container}/{name}"
 
@@ -144,13 +145,13 @@ def _slice_to_json(each: Slice) -> dict[str, Any]:
 
 
 def read_manifest(directory: str, verify: bool = True) -> dict[str, Any]:
-    """Return the manifest of a checkpoint, so far as it is one; CheckpointError otherwise.
+    """Return the manifest of a checkpoint; raise DamagedFile if it is unreadable or not a manifest.
 
     Parameters
     ----------
     directory : str
     verify : bool
-        Look at its own checksum, if it has one.
+        Verify the manifest's own checksum, if present.
     """
     path = os.path.join(directory, NAME)
     try:
@@ -164,7 +165,7 @@ def read_manifest(directory: str, verify: bool = True) -> dict[str, Any]:
                 raise _damaged(path, f"its manifest has more than {_LARGEST} bytes")
             text = readable.read(_LARGEST + 1)
     except OSError as error:
-        raise _damaged(path, f"its manifest can not be read: {error.strerror}") from error
+        raise _damaged(path, f"its manifest cannot be read: {error.strerror}") from error
     found = parse_object(text, path)
     wanted = found.pop(_CHECKSUM, None)
     if verify and wanted is not None and wanted != (got := _checksum_of(found)):
@@ -177,20 +178,20 @@ def read_manifest(directory: str, verify: bool = True) -> dict[str, Any]:
 
 
 def open_checkpoint(directory: str, verify: bool = True) -> Saved:
-    """Open a checkpoint for reading, all of which is checked but the values of its arrays: these when they are read.
+    """Open a checkpoint for reading; check its structure now, the values of arrays when they are read.
 
     Parameters
     ----------
     directory : str
     verify : bool
-        Look at checksums, where they were saved.
+        Verify the saved checksums.
 
     Raises
     ------
     DamagedFile
-        If something is missing or does not fit together.
+        If a part is missing, or parts contradict each other.
     CheckpointError
-        If a file can not be read.
+        If a file cannot be read.
     """
     manifest = read_manifest(directory, verify)
     path = os.path.join(directory, NAME)
@@ -210,11 +211,12 @@ def open_checkpoint(directory: str, verify: bool = True) -> Saved:
             saved = Saved(directory, variables, slices, aliases, resources, objects, **_figures(manifest))
         except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
             raise _damaged(path, f"its manifest does not fit together: {error!r}") from error
-        saved.close = opened.pop_all().close
+        saved.close = opened.pop_all().close  # the files stay open until `saved` is closed
     return saved
 
 
 def _figures(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return step, metrics, random state and NumPy version of a manifest, as arguments of `Saved`."""
     state = manifest["random_state"]
     if state is not None:
         seed, step = state
@@ -230,7 +232,7 @@ def _figures(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _checksums(manifest: Mapping[str, Any]) -> dict[str, dict[str, list[int]]]:
-    """Return the checksums of arrays by file and name; none of a checkpoint that was saved without."""
+    """Return the checksums of arrays by file and name; empty for a checkpoint without checksums."""
     return {
         str(file): {str(name): [int(each) for each in sums] for name, sums in arrays.items()}
         for file, arrays in manifest.get(CHECKSUMS, {}).items()
@@ -251,12 +253,13 @@ def _open_arrays(
     checksums: Mapping[str, Mapping[str, list[int]]],
     opened: ExitStack,
 ) -> dict[str, StoredTensor]:
-    """Open the files that arrays are in, of this directory alone; hold what they say against the manifest."""
+    """Open the files of the arrays, in this directory only; compare dtypes and shapes with the manifest."""
     try:
         at = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise _damaged(path, f"its directory can not be read: {error.strerror}") from error
+        raise _damaged(path, f"its directory cannot be read: {error.strerror}") from error
     try:
+        # A manifest from elsewhere is not trusted: a name such as "../x" must not open a file of another directory.
         names = {entry["file"] for entry in entries.values()}
         for name in names:
             if not isinstance(name, str) or name in ("", ".", "..") or os.path.basename(name) != name or "\0" in name:
@@ -273,12 +276,13 @@ def _open_arrays(
         wanted = f"{entry['dtype']}{entry['shape']}"
         got = None if array is None else f"{as_dtype(array.dtype)}{list(array.shape)}"
         if array is None or got != wanted:
-            raise _damaged(file.path, "it does not have what its manifest says", wanted, got or "nothing", name)
+            raise _damaged(file.path, "an array differs from its entry in the manifest", wanted, got or "nothing", name)
         found[name] = array
     return found
 
 
 def _slices(entries: dict[str, Any], variables: Mapping[str, Any]) -> dict[str, Slice]:
+    """Return the slices of a manifest, each checked against its whole and its array."""
     for name, array in variables.items():
         if not isinstance(array, UnreadArray):
             raise ValueError(f"variable {name} is no array")
@@ -295,6 +299,7 @@ def _slices(entries: dict[str, Any], variables: Mapping[str, Any]) -> dict[str, 
 
 
 def _damaged(path: str, why: str, wanted: Any = None, got: Any = None, variable: str | None = None) -> DamagedFile:
+    """Return the error about a damaged checkpoint."""
     return DamagedFile(
         f"a checkpoint is damaged: {why}",
         file=path,
@@ -306,24 +311,24 @@ def _damaged(path: str, why: str, wanted: Any = None, got: Any = None, variable:
 
 
 def manifest_bytes(manifest: Mapping[str, Any]) -> bytes:
-    """Return the manifest as it is written: with its own checksum, if it has those of arrays."""
+    """Return the manifest's bytes, with its own checksum if the arrays have checksums."""
     if CHECKSUMS not in manifest:
         return _text_of(manifest)
     return _text_of({**manifest, _CHECKSUM: _checksum_of(manifest)})
 
 
 def _checksum_of(manifest: Mapping[str, Any]) -> int:
-    """Return the checksum of a manifest without the names of what has written it, which are no values."""
+    """Return the checksum of a manifest except the names of format and library, which are not values."""
     return crc32c(_text_of({key: value for key, value in manifest.items() if key not in ("format", "library")}))
 
 
 def _text_of(manifest: Mapping[str, Any]) -> bytes:
-    """Return JSON, which is the same again for what was read of it."""
+    """Return JSON of a manifest; writing a read manifest again returns equal bytes."""
     return json.dumps(manifest, indent=1).encode()
 
 
 def checked_metrics(metrics: Mapping[str, float] | None) -> dict[str, float]:
-    """Return metrics as numbers by name; GraphError if they are something else."""
+    """Return metrics as a dict of floats; raise GraphError for anything else."""
     try:
         return {str(name): float(value) for name, value in (metrics or {}).items()}
     except (TypeError, ValueError) as error:
@@ -333,7 +338,7 @@ def checked_metrics(metrics: Mapping[str, float] | None) -> dict[str, float]:
 
 
 def begin_of(values: Mapping[str, Any]) -> int:
-    """Return how many leaves a snapshot has in front of the variables."""
+    """Return the number of leaves before the variables in a snapshot."""
     before = 0
     for container, each in values.items():
         if container == CONTAINER:

@@ -1,4 +1,4 @@
-"""Which saved array is for which variable: names, dtypes, shapes, shards."""
+"""Matching of saved arrays with variables: names, dtypes, shapes, shards."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from .saved import Saved, described
 from .slices import Assembled, Slice, aliases_of, slices_of, wholes_of
 
 Rename = Mapping[str, str | None] | Callable[[str], str | None] | None
-_NAMED = 5  # of the names that an error lists
+_NAMED = 5  # most names that an error lists
 
 
 @dataclass
 class Matched:
-    """What is to be restored.
+    """The values to restore, and the differences between file and graph.
 
     Attributes
     ----------
     values : dict of str to UnreadArray
-        For each variable.
+        Value of each variable, by name.
     cast : list of str
-        Of which variables the saved dtype is another one.
+        Variables with another saved dtype.
     missing, unused : list of str
-        Variables that nothing was saved for; names of what no variable takes.
+        Variables without a saved array; saved names without a variable.
     mismatched : list of Mismatch
-        Variables whose saved arrays do not fit, and were passed over.
+        Variables that keep their values, because their saved arrays do not fit.
     """
 
     values: dict[str, UnreadArray] = field(default_factory=dict)
@@ -51,12 +51,12 @@ Matching = Callable[[Saved], Matched]
 
 
 class _Mismatching:
-    """Decides which variables may keep their values where a saved array does not fit.
+    """Policy of mismatches: the variables that may keep their values where a saved array does not fit.
 
     Parameters
     ----------
     on_mismatch : {'error', 'skip'}, collection of str or None
-        As of `match`.
+        As for `match`.
     partial : bool
     """
 
@@ -66,7 +66,7 @@ class _Mismatching:
         if isinstance(on_mismatch, str):
             if on_mismatch not in ("error", "skip"):
                 raise GraphError(
-                    "on_mismatch has another value than there are",
+                    "on_mismatch has an unknown value",
                     wanted="'error', 'skip', or names and prefixes of variables in a list",
                     got=repr(on_mismatch),
                     hint=f"on_mismatch=[{on_mismatch!r}] for a variable of this name, or a prefix that ends in '/'",
@@ -77,27 +77,27 @@ class _Mismatching:
             self._names, self._all = tuple(on_mismatch), False
 
     def skips(self, name: str) -> bool:
-        """Return True if a variable, or a slot of it, may be passed over."""
+        """Return True if a variable, or one of its slots, may keep its value."""
         scopes = [each.removesuffix("/") for each in self._names]
         return self._all or any(name == each or name.startswith(each + "/") for each in scopes)
 
 
 class _Unfitting(Exception):
-    """A saved array does not fit its variable, whatever is cast; `error` says so to the user."""
+    """A saved array does not fit its variable even by a cast; carries the `error` for the user."""
 
     def __init__(self, error: CheckpointError) -> None:
         self.error = error
 
 
 class _Cast(UnreadArray):
-    """An array, read into another dtype."""
+    """An unread array that is cast when read."""
 
     def __init__(self, source: UnreadArray, dtype: np.dtype[Any]) -> None:
         self._source = source
         self.dtype, self.shape = dtype, source.shape
 
     def copy(self) -> Array:
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore"):  # values beyond the range become infinite, without a warning
             return self._source.copy().astype(self.dtype)
 
 
@@ -119,22 +119,22 @@ def match(
     only : collection of str, optional
         Names of the variables to restore; all by default.
     rename : mapping or callable, optional
-        What a saved name is called in the graph. A key that ends in "/" stands for all names that begin so. None
-        leaves an array out.
+        New names of saved arrays. A key that ends in "/" stands for all names with this prefix. None excludes an
+        array.
     partial : bool
-        Whether variables may be missing, or arrays be of no use.
+        If True, variables may be missing, and arrays unused.
     cast : bool
-        Whether dtypes may differ.
+        If True, dtypes may differ.
     on_mismatch : {'error', 'skip'} or collection of str, optional
-        Which variables are passed over, with their slots, if a saved array has another shape, or a dtype that cannot be
-        cast: none, all, or those of some names and prefixes. By default all if `partial`, else none.
+        Variables that keep their values, with their slots, if a saved array has another shape, or a dtype that cannot
+        be cast: none, all, or the variables of some names and prefixes. By default all if `partial`, else none.
 
     Raises
     ------
     CheckpointError
-        If what is there does not fit.
+        If the saved arrays do not fit the graph.
     GraphError
-        If `on_mismatch` is another word, or `rename` gives a name to what is not there.
+        If `on_mismatch` is another string, or `rename` renames an unknown array.
     """
     mismatching = _Mismatching(on_mismatch, partial)
     _check_renamed(saved, rename)
@@ -165,13 +165,13 @@ def match(
 
 
 def _variables_of(graph: Graph, only: Collection[str] | None) -> list[Variable]:
-    """Return the variables of a graph, or those of some names."""
+    """Return the variables of a graph, only of the given names if any."""
     variables = {v.name: v for v in graph.collections.get("variables", ())}
     return [v for name, v in variables.items() if only is None or name in only]
 
 
 def _note_missing(found: Matched, variable: Variable, whole: str | None) -> None:
-    """Note a variable that has no array, or that belongs to a whole of another size than that which was saved."""
+    """Record a variable without an array; as a mismatch if its whole was saved with another shape."""
     if whole is None:
         found.missing.append(variable.name)
     else:
@@ -179,14 +179,14 @@ def _note_missing(found: Matched, variable: Variable, whole: str | None) -> None
 
 
 def _note_mismatch(found: Matched, variable: Variable, error: CheckpointError, mismatching: _Mismatching) -> None:
-    """Note a variable whose array does not fit; raise the error unless it may keep its value."""
+    """Record a variable whose array does not fit; raise the error unless the variable may keep its value."""
     if not mismatching.skips(variable.name):
         raise error from None
     found.mismatched.append(Mismatch(variable.name, str(error.wanted), str(error.got)))
 
 
 def _leave_out_slots(graph: Graph, found: Matched) -> None:
-    """Pass over what an optimizer keeps for variables that are passed over, whatever its shape."""
+    """Drop the optimizer slots of mismatched variables from all lists, whatever their shapes."""
     slots = _slots_of(graph) if found.mismatched else {}
     passed_over = {slot for each in found.mismatched for slot in slots.get(each.variable, ())}
     for name in passed_over:
@@ -201,15 +201,15 @@ def _leave_out_slots(graph: Graph, found: Matched) -> None:
 
 
 def _slots_of(graph: Graph) -> dict[str, list[str]]:
-    """Return the names of what optimizers keep for each variable alone.
+    """Return the names of the optimizer slots of each variable.
 
-    These are not trained, and begin with the name of their variable. What stands beside one variable for all of them,
-    as Adam's powers of beta, is none of these: it is of another shape, and others of the optimizer's variables have no
-    such thing.
+    A slot is untrained, and its name begins with its variable's. Values shared by all variables, such as Adam's powers
+    of beta, are excluded although named after one variable: they have another shape, and the optimizer's other
+    variables have no value of this kind.
     """
     variables: dict[str, Variable] = {v.name: v for v in graph.collections.get("variables", ())}
-    owners: dict[str, dict[str, Variable]] = {}  # of slots, by what follows the name of their variable
-    users: dict[str, set[str]] = {}  # of optimizers: names of variables
+    owners: dict[str, dict[str, Variable]] = {}  # slots, by the rest of their names and by their variables
+    users: dict[str, set[str]] = {}  # names of variables, by optimizer
     for name, variable in variables.items():
         owner = next((each for each in _scopes_around(name) if each in variables), None)
         if owner is not None and not variable.trainable:
@@ -226,12 +226,13 @@ def _slots_of(graph: Graph) -> dict[str, list[str]]:
 
 
 def _scopes_around(name: str) -> Iterator[str]:
-    """Yield the scopes that a name is in, the innermost first."""
+    """Yield the enclosing scopes of a name, innermost first."""
     while name := name.rpartition("/")[0]:
         yield name
 
 
 def _renamed(name: str, rename: Rename) -> str | None:
+    """Return the new name of a saved array, None if excluded; an exact key precedes prefixes."""
     if rename is None:
         return name
     if callable(rename):
@@ -245,7 +246,7 @@ def _renamed(name: str, rename: Rename) -> str | None:
 
 
 def _check_renamed(saved: Saved, rename: Rename) -> None:
-    """Raise GraphError for a mapping that renames what was not saved; to leave out what is not there is no mistake."""
+    """Raise GraphError for a mapping that renames an unknown array; excluding unknown arrays is allowed."""
     if rename is None or callable(rename):
         return
     there = {*saved.variables, *saved.aliases, *(each.of for each in saved.slices.values())}
@@ -265,6 +266,7 @@ def _renamed_slice(each: Slice, rename: Rename) -> Slice:
 
 
 def _by_new_name(saved: Saved, names: Mapping[str, str]) -> dict[str, UnreadArray]:
+    """Return the saved arrays by their new names, which must differ."""
     arrays: dict[str, UnreadArray] = {}
     for old, new in names.items():
         if new in arrays:
@@ -276,12 +278,12 @@ def _by_new_name(saved: Saved, names: Mapping[str, str]) -> dict[str, UnreadArra
 
 
 class _Finder:
-    """Finds saved arrays for variables.
+    """Lookup of saved arrays for variables, whole or in other shards.
 
     Attributes
     ----------
     used : set of str
-        Names of what was found.
+        Names of the found arrays.
     """
 
     def __init__(
@@ -290,11 +292,11 @@ class _Finder:
         self.used: set[str] = set()
         self._arrays = arrays
         self._slices = slices
-        self._aliases = aliases  # names of arrays by what they would be called if variables were whole
+        self._aliases = aliases  # names of arrays, by their names in a graph without shards
         self._wholes = wholes_of(slices)
 
     def find(self, name: str, piece: Slice | None, alias: str | None) -> UnreadArray | None:
-        """Return the array for a variable, which is perhaps a slice, made of others if it was saved in other slices."""
+        """Return the array of a variable or shard, assembled if saved in other shards; None if not saved."""
         others = alias, self._aliases.get(alias or name)
         for each in (name, *filter(None, others)):
             if each in self._arrays and self._slices.get(each) == piece:
@@ -303,10 +305,10 @@ class _Finder:
         return self._assembled(name, piece)
 
     def _assembled(self, name: str, piece: Slice | None) -> UnreadArray | None:
-        """Return a slice, or a whole, made of the slices that there are, or the whole; None if they are not enough."""
+        """Return a slice or whole assembled from saved slices or a saved whole; None if they do not suffice."""
         parts = self._parts(name if piece is None else piece.of)
         sources = [(self._slice(each, piece), self._arrays[each]) for each in parts]
-        if len({array.dtype for _, array in sources}) != 1:
+        if len({array.dtype for _, array in sources}) != 1:  # no source, or shards of different checkpoints' dtypes
             return None
         made = Assembled(piece or _all_of(sources[0][0]), sources)
         if not made.is_complete:
@@ -315,14 +317,14 @@ class _Finder:
         return made
 
     def whole_of_other_size(self, variable: Variable, piece: Slice | None) -> str | None:
-        """Return dtype and shape of a whole in shards, if one of another shape was saved than a variable belongs to."""
+        """Return dtype and shape of the saved whole, if they differ from the shape of the variable's whole."""
         parts = self._parts(variable.name if piece is None else piece.of)
         if not parts:
             return None
         whole = self._slice(parts[0], piece)
         wanted = variable.shape if piece is None else Shape(piece.shape)
         if wanted.includes(Shape(whole.shape)):
-            return None  # not all of it was saved
+            return None  # of the right shape, but saved incompletely
         self.used.update(parts)
         dtype = described(self._arrays[parts[0]]).partition("[")[0]
         return f"{dtype}{Shape(whole.shape)} in {len(parts)} parts"
@@ -331,7 +333,7 @@ class _Finder:
         return self._wholes.get(whole) or ([whole] if whole in self._arrays else [])
 
     def _slice(self, name: str, piece: Slice | None) -> Slice:
-        """Return what a saved array is of the whole; all of it, if it is no slice."""
+        """Return the Slice of a saved array; of all rows, if the array is a whole."""
         shape = self._arrays[name].shape
         axis = 0 if piece is None else piece.axis
         found = self._slices.get(name)
@@ -343,7 +345,7 @@ def _all_of(each: Slice) -> Slice:
 
 
 def _fitting(path: str, variable: Variable, array: UnreadArray, cast: bool, noted: list[str]) -> UnreadArray:
-    """Return an array that fits a variable; CheckpointError if it only has to be cast, _Unfitting if there is none."""
+    """Return an array that fits a variable; raise CheckpointError if a cast would fit, else _Unfitting."""
     wanted, got = f"{variable.dtype}{variable.shape}", described(array)
     name = variable.name
     if not variable.shape.includes(Shape(array.shape)):
@@ -380,12 +382,12 @@ def _fitting(path: str, variable: Variable, array: UnreadArray, cast: bool, note
 
 
 def _is_small_float(array: UnreadArray) -> bool:
-    """Return True for floats of 8 bits, which other programs save, and no variable has."""
+    """Return True for floats of 8 bits or fewer, which other programs save, and no variable has."""
     return array.dtype in SMALL_FLOATS.values()
 
 
 def _is_castable(old: DType, new: DType) -> bool:
-    """Say whether values keep their meaning: between floats of any size, to complex numbers, to larger integers."""
+    """Return True if a cast keeps the values' meaning: between floats, to complex, to larger integers."""
     if old.is_floating and (new.is_floating or new.is_complex):
         return True
     if old.is_complex and new.is_complex:
@@ -395,6 +397,7 @@ def _is_castable(old: DType, new: DType) -> bool:
 
 
 def _require_all(path: str, found: Matched) -> None:
+    """Raise CheckpointError if variables are missing in the file, or saved arrays are unused."""
     if found.missing or found.unused:
         raise CheckpointError(
             "a checkpoint does not have exactly the variables of the graph",
@@ -402,7 +405,7 @@ def _require_all(path: str, found: Matched) -> None:
             variable=(found.missing or found.unused)[0],
             wanted=f"in the checkpoint too: {_listed(found.missing)}" if found.missing else None,
             got=f"of no use in the graph: {_listed(found.unused)}" if found.unused else None,
-            hint="restore what there is with partial=True, or say by rename= what is called otherwise",
+            hint="restore what there is with partial=True, or map differing names by rename=",
         )
 
 

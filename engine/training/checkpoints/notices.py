@@ -1,4 +1,4 @@
-"""Messages of a restore: a log of variables that did not fit, a warning of other random numbers."""
+"""Notices of a restore: a log of mismatched variables, a warning about other random numbers."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _logger = logging.getLogger("tagloom")
 
 
 def tell_of_mismatches(path: str, found: Matched) -> None:
-    """Log which variables of a graph a checkpoint does not fit."""
+    """Log the variables whose saved arrays did not fit."""
     if found.mismatched:
         listed = (f"{each.variable} is {each.wanted}, saved was {each.got}" for each in found.mismatched)
         _logger.warning("variables keep their values, which %s does not fit: %s", path, "; ".join(listed))
 
 
 def warn_of_other_numbers(session: Session, saved: Saved) -> None:
-    """Warn if a graph draws by NumPy's Generator, and another version of NumPy has drawn so far."""
+    """Warn if a graph draws random numbers by NumPy's Generator and the checkpoint is of another NumPy version."""
     if saved.numpy in (None, np.__version__):
         return
     if drawing := numpy_draws_of(session.graph):

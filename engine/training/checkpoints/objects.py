@@ -1,4 +1,4 @@
-"""The states of objects that are saved beside a session."""
+"""States of objects that are saved with a session."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _logger = logging.getLogger("tagloom")
 
 
 def state_of(value: Any) -> Any:
-    """Return the state of an object with copies of its arrays, which it may change as soon as it is asked.
+    """Return the state of an object with its arrays copied, because the object may change them afterwards.
 
-    An iterator of a pipeline changes none of them, and what takes long is made when it is written.
+    The iterator of a pipeline changes no array of its state, so a deferred state suffices, made when written.
     """
     if hasattr(value, "deferred_state"):
         return value.deferred_state()
@@ -28,12 +28,12 @@ def state_of(value: Any) -> Any:
 
 @asynccontextmanager
 async def loaded(objects: Mapping[str, Any], states: Mapping[str, Any], path: str) -> AsyncIterator[None]:
-    """Give objects their states; if one does not take its own, or the block fails, all have again what they had.
+    """Load the states of objects; if a load or the block fails, restore the previous states.
 
     Raises
     ------
     CheckpointError
-        If one does not take its state.
+        If an object fails to load its state.
     """
     before: dict[str, Any] = {}
     try:
@@ -43,10 +43,10 @@ async def loaded(objects: Mapping[str, Any], states: Mapping[str, Any], path: st
                 await _load(objects[name], state)
             except Exception as error:
                 raise CheckpointError(
-                    f"what was saved does not fit an object: {error!r}",
+                    f"a saved state does not fit its object: {error!r}",
                     file=path,
                     variable=f"objects/{name}",
-                    hint="add what was saved by this name, or remove it from the checkpointer",
+                    hint="add the object that was saved by this name, or remove this name from the checkpointer",
                 ) from error
         yield
     except BaseException:
@@ -57,10 +57,10 @@ async def loaded(objects: Mapping[str, Any], states: Mapping[str, Any], path: st
 
 
 def _state_of(name: str, value: Any) -> Any:
-    """Return the state of an object, None if it has none yet."""
+    """Return the state of an object, or None if the object has no state yet."""
     try:
         return state_of(value)
-    except Exception:
+    except Exception:  # of the user's object; before the first load a missing state is no error
         _logger.debug("object '%s' has no state before it is restored", name, exc_info=True)
         return None
 

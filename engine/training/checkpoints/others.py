@@ -1,4 +1,4 @@
-"""Files that others have made: arrays of NumPy, of the safetensors library, checkpoints of TensorFlow 1."""
+"""Files of other programs: NumPy archives, safetensors files, checkpoints of TensorFlow 1."""
 
 from __future__ import annotations
 
@@ -20,19 +20,18 @@ from .saved import RefusedArray, Saved, refuse_dtype
 
 
 def open_saved(path: str, verify: bool = True) -> Saved:
-    """Open what a path leads to: a checkpoint's directory, a ``.safetensors`` or ``.npz`` file, or the prefix of a
-    checkpoint of TensorFlow.
+    """Open a checkpoint's directory, a ``.safetensors`` or ``.npz`` file, or the prefix of a TensorFlow checkpoint.
 
     Parameters
     ----------
     path : str
     verify : bool
-        Look at the checksums of a checkpoint of ours; others' formats have their own, or none.
+        Verify the checksums of a tagloom checkpoint; other formats have their own, or none.
 
     Raises
     ------
     CheckpointError
-        If there is no such thing, it can not be read, or, of TensorFlow's, TensorFlow is not installed.
+        If `path` is missing or unreadable, or is a TensorFlow checkpoint and TensorFlow is not installed.
     """
     if os.path.isdir(path):
         return open_checkpoint(path, verify)
@@ -48,7 +47,7 @@ def open_saved(path: str, verify: bool = True) -> Saved:
 
 
 class _Member(UnreadArray):
-    """An array in an ``.npz`` file, of which the header was read."""
+    """An array in an ``.npz`` file, its header read and its data unread."""
 
     def __init__(self, archive: zipfile.ZipFile, path: str, member: zipfile.ZipInfo) -> None:
         self._archive, self._member, self._path = archive, member, path
@@ -78,7 +77,7 @@ class _Member(UnreadArray):
 
 
 def _member(archive: zipfile.ZipFile, path: str, member: zipfile.ZipInfo) -> UnreadArray:
-    """Return an array of an archive; one of Python's objects, which are pickled, is refused when it is wanted."""
+    """Return an array of an archive; pickled Python objects are refused when read, for safety."""
     with archive.open(member) as file:
         shape, dtype = read_header(file)
     if dtype.hasobject:
@@ -87,6 +86,7 @@ def _member(archive: zipfile.ZipFile, path: str, member: zipfile.ZipInfo) -> Unr
 
 
 def _open_npz(path: str) -> Saved:
+    """Open an ``.npz`` file; read the headers of all arrays."""
     try:
         archive = zipfile.ZipFile(path)
     except UNREADABLE as error:
@@ -105,14 +105,14 @@ def _open_npz(path: str) -> Saved:
 
 def _damaged_npz(path: str, error: Exception) -> CheckpointError:
     kind = CheckpointError if isinstance(error, OSError) else DamagedFile
-    return kind(f"an .npz file can not be read: {error}", file=path, hint="restore another file")
+    return kind(f"an .npz file cannot be read: {error}", file=path, hint="restore another file")
 
 
 # ---- TensorFlow
 
 
 class _BundleTensor(UnreadArray):
-    """A tensor of a checkpoint of TensorFlow; one in slices is read as a whole."""
+    """A tensor of a TensorFlow checkpoint; partitioned tensors are read as wholes."""
 
     def __init__(self, reader: Any, path: str, name: str, shape: list[int], dtype: Any) -> None:
         self._reader, self._path, self._name = reader, path, name
@@ -123,10 +123,10 @@ class _BundleTensor(UnreadArray):
 
     def copy(self) -> Array:
         try:
-            found = np.array(self._reader.get_tensor(self._name))  # whose memory is TensorFlow's
+            found = np.array(self._reader.get_tensor(self._name))  # a copy: TensorFlow owns the memory
         except Exception as error:  # of TensorFlow, whose classes are not known here
             raise DamagedFile(
-                f"TensorFlow can not read a tensor: {error}",
+                f"TensorFlow cannot read a tensor: {error}",
                 file=self._path,
                 variable=self._name,
                 hint="restore another checkpoint",
@@ -141,6 +141,7 @@ class _BundleTensor(UnreadArray):
 
 
 def _open_bundle(path: str) -> Saved:
+    """Open a TensorFlow checkpoint by TensorFlow's own reader, imported here because TensorFlow is optional."""
     if importlib.util.find_spec("tensorflow") is None:
         raise CheckpointError(
             "a checkpoint of TensorFlow is read by TensorFlow",
@@ -154,16 +155,16 @@ def _open_bundle(path: str) -> Saved:
         reader = tensorflow.train.load_checkpoint(path)
     except Exception as error:  # of TensorFlow, whose classes are not known here
         raise DamagedFile(
-            f"TensorFlow can not read a checkpoint: {error}", file=path, hint="restore another one"
+            f"TensorFlow cannot read a checkpoint: {error}", file=path, hint="restore another one"
         ) from error
     shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
-    # What TensorFlow 2's objects say of themselves is no variable.
+    # TensorFlow 2 also saves a description of its objects under this name, which is no variable.
     names = [name for name in shapes if name != "_CHECKPOINTABLE_OBJECT_GRAPH"]
     return Saved(path, {name: _bundled(reader, path, name, shapes[name], dtypes[name]) for name in names})
 
 
 def _bundled(reader: Any, path: str, name: str, shape: list[int], dtype: Any) -> UnreadArray:
-    """Return a tensor of a checkpoint; one of TensorFlow's own dtypes, as a resource, is refused when it is wanted."""
+    """Return a tensor of a checkpoint; dtypes that NumPy lacks, such as resource, are refused when read."""
     try:
         return _BundleTensor(reader, path, name, shape, dtype)
     except (TypeError, AttributeError):  # it has no dtype of NumPy
@@ -171,5 +172,5 @@ def _bundled(reader: Any, path: str, name: str, shape: list[int], dtype: Any) ->
 
 
 def is_checkpoint(path: str) -> bool:
-    """Say whether a directory looks like a checkpoint."""
+    """Return True if a directory contains a manifest."""
     return os.path.exists(os.path.join(path, NAME))

@@ -1,4 +1,4 @@
-"""When checkpoints are saved, and which are kept."""
+"""Policies of checkpoints: when to save, and which to keep."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from .manifest import read_manifest
 
 
 class Schedule:
-    """Says when it is time to save.
+    """Schedule of saves, by steps and by seconds.
 
     Parameters
     ----------
     every_steps : int or None
         Steps from one checkpoint to the next.
     every_seconds : float or None
-        Or seconds, whichever pass first.
+        Seconds from one checkpoint to the next, if they pass first.
 
     Attributes
     ----------
     last : tuple of (int, float)
-        Step and time from which it counts.
+        Step and time of the last save or restore.
 
     Raises
     ------
     GraphError
-        If one of them is not positive.
+        If an interval is not positive.
     """
 
     def __init__(self, every_steps: int | None, every_seconds: float | None) -> None:
@@ -42,29 +42,29 @@ class Schedule:
         self.last: tuple[int, float] = (0, monotonic())
 
     def is_due(self, step: int) -> bool:
-        """Say whether it is time, at a step."""
+        """Return True if a save is due at a step."""
         last_step, last_time = self.last
         return step >= last_step + self._steps or monotonic() >= last_time + self._seconds
 
     def begin(self, step: int) -> None:
-        """Count from here: this step is saved, or was restored."""
+        """Begin the next interval at a step that is being saved or was restored."""
         self.last = step, monotonic()
 
 
 class Retention:
-    """Says which checkpoints are kept.
+    """Retention policy: the newest checkpoints, and the best by a metric.
 
     Parameters
     ----------
     keep : int or None
-        How many of the newest steps; None for all.
+        Number of newest steps to keep; None for all.
     keep_best : tuple of (str, int, {'min', 'max'}) or None
-        A metric, for how many more it counts, and which are the best.
+        A metric, the number of best checkpoints to keep besides, and the better direction.
 
     Raises
     ------
     GraphError
-        If they are not that.
+        If an argument is not of this form.
     """
 
     def __init__(self, keep: int | None, keep_best: tuple[str, int, str] | None) -> None:
@@ -85,10 +85,10 @@ class Retention:
                 )
         self._keep = keep
         self._best = keep_best
-        self._known: dict[Entry, float | None] = {}  # the metric of what is there, which does not change
+        self._known: dict[Entry, float | None] = {}  # metrics of existing checkpoints, read once
 
     def apply(self, directory: Path) -> None:
-        """Remove the checkpoints that are not kept; those of a step that was saved again always go."""
+        """Remove the other checkpoints, and always the earlier checkpoints of a step that was saved again."""
         there = entries(directory)
         newest = list({each.step: each for each in there}.values())
         kept = newest if self._keep is None else [*newest[-self._keep :], *self._best_of(newest)]
@@ -106,7 +106,7 @@ class Retention:
 
 
 def _metric(entry: Entry, name: str) -> float | None:
-    """Return a metric of a checkpoint; None if it is damaged, or has no such number."""
+    """Return a metric of a checkpoint; None if the checkpoint is damaged or the metric missing or NaN."""
     try:
         value = float(read_manifest(str(entry.path))["metrics"][name])
     except (CheckpointError, KeyError, TypeError, ValueError, OverflowError):
@@ -115,7 +115,7 @@ def _metric(entry: Entry, name: str) -> float | None:
 
 
 def check_numbers(least: float | None = None, **values: float | None) -> None:
-    """Raise GraphError for what is no number of at least `least`, or, by default, none above 0; None is fine."""
+    """Raise GraphError unless each value is None or a number of at least `least` (by default above 0)."""
     for name, value in values.items():
         if value is None:
             continue

@@ -1,4 +1,4 @@
-"""What a Checkpointer tells of what it has done."""
+"""Results and statistics of a Checkpointer."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from time import time
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """A variable that kept its value, since the array that was saved for it does not fit.
+    """A variable that kept its value because its saved array does not fit.
 
     Attributes
     ----------
     variable : str
     wanted, got : str
-        Dtype and shape of the variable, and of what was saved.
+        Dtype and shape of the variable, and of the saved array.
     slots : tuple of str
-        Variables that an optimizer keeps for it, which kept their values too.
+        Optimizer slots of the variable, which kept their values too.
 
     Examples
     --------
@@ -44,28 +44,28 @@ class Mismatch:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What was restored, and from where.
+    """Result of `Checkpointer.restore`.
 
     Attributes
     ----------
     path : str
     step : int or None
-        The step that was saved, if that is known.
+        The saved step, if known.
     metrics : mapping of str to float
     variables : tuple of str
-        Those that have got a value.
+        Variables with restored values.
     missing : tuple of str
-        Variables of the graph that there was nothing for.
+        Variables of the graph without a saved array.
     unused : tuple of str
-        Names of saved arrays that no variable has taken.
+        Names of saved arrays without a variable.
     cast : tuple of str
-        Variables whose values were saved in another dtype.
+        Variables whose saved values had another dtype.
     objects : tuple of str
-        Names of the objects that have got their states.
+        Names of the objects with restored states.
     skipped : tuple of str
-        Newer checkpoints, which were damaged, each with the reason.
+        Newer, damaged checkpoints, each with the reason.
     mismatched : tuple of Mismatch
-        Variables that kept their values, since what was saved does not fit.
+        Variables that kept their values because their saved arrays do not fit.
 
     Examples
     --------
@@ -98,33 +98,33 @@ class Restored:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointStatistics:
-    """A snapshot of what a Checkpointer has done.
+    """A snapshot of a Checkpointer's counts.
 
     Attributes
     ----------
     written, failed : int
-        Checkpoints that were written; that were not, or were cancelled.
+        Numbers of checkpoints written, and of writings that failed or were cancelled.
     is_writing : bool
-        Whether one is being written now.
+        True while a checkpoint is being written.
     last_step : int or None
-        Of the last that was written.
+        Step of the latest written checkpoint.
     last_path : str or None
     last_seconds : float or None
-        How long writing it took.
+        Duration of its writing.
     last_bytes : int or None
-        Of its arrays.
+        Size of its arrays.
     last_time : float or None
-        When it was on the disk, in seconds since 1970.
+        Time of its completion, in seconds since 1970.
     last_error : str or None
-        Why the last that was not written was not; None when one was written since.
+        Error of the latest failed writing; None after a later success.
     writing_step : int or None
-        Of the one that is being written.
+        Step of the checkpoint being written.
     written_bytes : int
-        Of the arrays of all that were written.
+        Size of the arrays of all written checkpoints.
     written_seconds : float
-        How long writing them took.
+        Duration of all successful writings.
     restored : int
-        How often a session got what was saved.
+        Number of restored sessions.
 
     Examples
     --------
@@ -157,10 +157,13 @@ class CheckpointStatistics:
     restored: int = 0
 
 
+# The writing thread replaces the whole snapshot, so that readers of other threads never see half an update.
+
+
 def with_written(
     before: CheckpointStatistics, step: int, path: str, seconds: float, nbytes: int
 ) -> CheckpointStatistics:
-    """Return figures with one more checkpoint that was written."""
+    """Return statistics with another written checkpoint."""
     return replace(
         before,
         written=before.written + 1,
@@ -178,6 +181,6 @@ def with_written(
 
 
 def with_failure(before: CheckpointStatistics, error: BaseException) -> CheckpointStatistics:
-    """Return figures with one more checkpoint that was not written, since that raised an error."""
+    """Return statistics with another failed writing, and its error."""
     told = f"{type(error).__name__}: {error}".split("\n")[0]
     return replace(before, failed=before.failed + 1, is_writing=False, writing_step=None, last_error=told)

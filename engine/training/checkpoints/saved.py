@@ -1,4 +1,4 @@
-"""What was saved, opened for reading: arrays that are not read yet, and what is known of them."""
+"""An opened checkpoint or file of arrays: unread arrays and their metadata."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ class Saved:
     ----------
     path : str
     variables : mapping of str to UnreadArray
-        By name.
+        Unread arrays, by name.
     slices : mapping of str to Slice
-        Which of them are shards, and of what.
+        Slices of the sharded variables, by name.
     aliases : mapping of str to str
-        What some of them would be called if variables were whole.
+        Names that some variables would have in a graph without shards.
     resources : mapping of str to mapping of str to object
-        What else the session kept, by kind and name.
+        Other state of the session, by kind and name.
     objects : mapping of str to object
-        States of objects that were saved beside it.
+        States of objects saved with the session.
     step : int or None
     metrics : mapping of str to float
     random_state : tuple of (int, int) or None
         Seed and number of the next step.
     numpy : str or None
-        The version of NumPy that drew random numbers.
+        Version of NumPy of the saving process, which determines random numbers.
     close : callable
     """
 
@@ -67,7 +67,7 @@ class Saved:
 
 
 class RefusedArray(UnreadArray):
-    """An array of a file that is of no dtype of the engine, and is refused when somebody wants it: others are not.
+    """An array of a dtype that the engine lacks; refused when read, so that other arrays of the file are usable.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def described(array: UnreadArray) -> str:
 
 
 def refuse_dtype(path: str, name: str, dtype: object) -> CheckpointError:
-    """Return the error about an array that is of no dtype of the engine."""
+    """Return the error about an array of a dtype that the engine lacks."""
     return CheckpointError(
         "an array of a file is of a dtype that no variable has", file=path, variable=name, got=dtype, hint="convert it"
     )

@@ -1,4 +1,4 @@
-"""A checkpoint that is being written: in a thread, while training goes on."""
+"""A checkpoint being written by a thread while training continues."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ Check = Callable[[], None]
 
 
 class Saving:
-    """A checkpoint that is being written; await it for its path, as often as you like, or not at all.
+    """A checkpoint being written; await the Saving for the checkpoint's path, any number of times.
 
-    Whoever waits may be cancelled, and the writing goes on; `cancel` ends it.
+    A cancelled await does not stop the writing; `cancel` does.
 
     Parameters
     ----------
     step : int
     write : callable
-        ``write(check)`` writes it and returns its path, in a thread; what `check` raises ends it.
+        ``write(check)`` writes the checkpoint in a thread and returns its path; an error of `check` ends the writing.
     source : Source or None
-        The user's line that saves, for errors.
+        The user's line that saves, for error messages.
     nbytes : int
-        Of its arrays, but for those that are only made in the thread: of the elements that a pipeline holds.
+        Size of the arrays, except arrays made in the thread, such as the elements in a pipeline.
 
     Attributes
     ----------
     step : int
     nbytes : int
     seconds : float or None
-        How long the writing took, when it has ended.
+        Duration of the writing, None until its end.
 
     Raises
     ------
     CheckpointError
-        When it is awaited, if it could not be written, or was cancelled. Nothing is left of it then.
+        On await, if the writing failed or was cancelled. The unfinished checkpoint is removed then.
 
     Examples
     --------
@@ -73,14 +73,14 @@ class Saving:
         self._source = source
         self._stop = threading.Event()
         self._ended: Future[Path] = Future()
-        self._told = False  # whether somebody has seen how it ended
-        # The thread is no daemon: a program that ends, or the end of an event loop, waits for the file to be whole.
+        self._told = False  # True once a caller has received the path or the error
+        # Not a daemon: the interpreter waits at exit for the thread, so that the checkpoint is completed.
         self._thread = threading.Thread(target=self._run, args=[write], name=f"tagloom-checkpoint-{step}")
         self._thread.start()
         strand_in_children(self)
 
     def strand(self, parent: int) -> None:
-        """Fail in a child process if the parent still writes: no thread here learns how that ends."""
+        """Fail in a forked child if the parent still writes: the child has no thread to complete the future."""
         if not self._ended.done():
             self._ended = Future()
             self._ended.set_exception(
@@ -93,31 +93,31 @@ class Saving:
 
     @property
     def done(self) -> bool:
-        """Whether the writing has ended."""
+        """True once the writing has ended."""
         return self._ended.done()
 
     @property
     def error(self) -> BaseException | None:
-        """Why it could not be written, when it has ended; that counts as told to nobody."""
+        """The error of an ended writing, or None; reading it does not count as raising it to a caller."""
         return self._ended.exception() if self.done else None
 
     @property
     def path(self) -> Path | None:
-        """Where it is, when it was written."""
+        """The path of a written checkpoint; None before the end or after a failure."""
         return self._ended.result() if self.done and self._ended.exception() is None else None
 
     def add_done_callback(self, function: Callable[[Saving], object]) -> None:
-        """Call ``function(saving)`` when the writing has ended, in the thread that writes; at once if it has.
+        """Call ``function(saving)`` in the writing thread at the end of the writing; at once if ended.
 
         Parameters
         ----------
         function : callable
-            What it raises is logged.
+            Errors raised by the function are logged.
         """
         self._ended.add_done_callback(lambda _: _called(function, self))
 
     def cancel(self) -> bool:
-        """End the writing soon, and leave nothing of it; say no if it has ended. Await it for the end."""
+        """Stop the writing and remove the unfinished checkpoint; return False if ended. Await the Saving to be sure."""
         self._stop.set()
         return not self.done
 
@@ -130,12 +130,12 @@ class Saving:
         return self._ended.result()
 
     def result(self, timeout: float | None = None) -> Path:
-        """Wait for the path, in a script in which no event loop runs, or in a notebook.
+        """Wait for the path, blocking: for scripts without a running event loop, and for notebooks.
 
         Parameters
         ----------
         timeout : float, optional
-            Seconds after which a TimeoutError is raised; the writing goes on.
+            Seconds until a TimeoutError is raised; the writing continues.
 
         Returns
         -------
@@ -144,7 +144,7 @@ class Saving:
         Raises
         ------
         CheckpointError
-            As when it is awaited; also if an event loop runs here, which would stand still, except a notebook's.
+            As on await; also if an event loop runs in this thread, which would be blocked, except a notebook's.
         """
         with suppress(RuntimeError):
             if not is_of_notebook(asyncio.get_running_loop()):
@@ -158,29 +158,30 @@ class Saving:
         return path
 
     async def wait_until_ended(self) -> None:
-        """Wait until it is written, or has failed."""
+        """Wait for the end of the writing, successful or not."""
         if not self.done:
             waiter = asyncio.wrap_future(_without_result(self._ended))
             try:
                 await asyncio.wait([waiter])
             finally:
-                waiter.cancel()  # or it is told in vain, when its loop is perhaps closed
-        self._thread.join()  # which has nothing more to do
+                waiter.cancel()  # or the thread would notify a loop that may be closed by then
+        self._thread.join()  # short: the result is set at the thread's end
 
     def failure(self) -> BaseException | None:
-        """Return why it has failed, if it has, and nobody was told: once."""
+        """Return the error of a failed writing once; None if raised or returned before."""
         if not self.done or self._told:
             return None
         self._told = True
         return self._ended.exception()
 
     def _run(self, write: Callable[[Check], Path]) -> None:
+        """Run the writing in the thread; set the result or the error."""
         began = perf_counter()
         try:
             path = write(self._check)
         except BaseException as error:
             if isinstance(error, CheckpointError):
-                error.source = self._source  # the thread has no line of the user's
+                error.source = self._source  # the thread has no line of the user
             _logger.debug("checkpoint of step %d failed: %s", self.step, error)
             self.seconds = perf_counter() - began
             self._ended.set_exception(error)
@@ -208,9 +209,9 @@ def _called(function: Callable[[Saving], object], saving: Saving) -> None:
 
 
 def _without_result(future: Future[Path]) -> Future[None]:
-    """Return a future that is done with another; who cancels it leaves the other as it is."""
+    """Return a future that ends with another; a cancelled wait leaves both as they are."""
     done: Future[None] = Future()
-    done.set_running_or_notify_cancel()
+    done.set_running_or_notify_cancel()  # a running future cannot be cancelled by `wrap_future`
 
     def tell(_: Future[Path]) -> None:
         done.set_result(None)

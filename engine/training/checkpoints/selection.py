@@ -1,4 +1,4 @@
-"""Selection of the variables that a checkpointer is for, where it is for some only."""
+"""Selection of variables for a checkpointer of some variables only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...ir.graph import Graph
 
 
 def names_of(variables: Iterable[Variable | PartitionedVariable | str]) -> set[str]:
-    """Return the names of variables, those of shards for one in shards; GraphError for one name that is no list."""
+    """Return the names of variables, of all shards for a sharded variable; raise GraphError for a single string."""
     if isinstance(variables, str):
         raise GraphError(
             "variables= is for several variables", wanted="a list", got=repr(variables), hint=f"[{variables!r}]"
@@ -21,7 +21,7 @@ def names_of(variables: Iterable[Variable | PartitionedVariable | str]) -> set[s
 
 
 def check_names(graph: Graph, names: Collection[str] | None) -> None:
-    """Raise GraphError for names that no variable of a graph has."""
+    """Raise GraphError for names of no variable of a graph."""
     known = {v.name for v in graph.collections.get("variables", ())}
     if names is not None and (unknown := sorted(set(names) - known)):
         raise GraphError(

@@ -1,4 +1,4 @@
-"""Variables in shards: what of a whole a shard is, and how any shards, or the whole, are made of others."""
+"""Slices of sharded variables, and their assembly from other slices or wholes."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from ...ir.graph import Graph
 
 
 class Slice(NamedTuple):
-    """Some rows of a whole.
+    """Some rows of a whole variable, along one axis.
 
     Attributes
     ----------
     of : str
         Name of the whole.
     shape : tuple of int
-        Of the whole.
+        Shape of the whole.
     axis : int
-        The dimension that is cut.
+        The partitioned dimension.
     rows : range
-        Which of it.
+        Indices along `axis`.
     """
 
     of: str
@@ -41,10 +41,10 @@ class Slice(NamedTuple):
 
 
 def slices_of(graph: Graph) -> dict[str, Slice]:
-    """Return what the variables of a graph are of which wholes, by name, as far as they are shards.
+    """Return the Slice of each shard of a graph, by name.
 
-    What an optimizer keeps for a shard, in the shard's shape and under its name, is a slice too: of what it would keep
-    for the whole.
+    An optimizer slot of a shard, with the shard's shape and under its name, is a slice too: of the slot that the
+    optimizer would keep for the whole.
     """
     found: dict[str, Slice] = {}
     variables: Sequence[Variable] = graph.collections.get("variables", ())
@@ -65,9 +65,9 @@ def _of_shard(
 
 
 def aliases_of(graph: Graph) -> dict[str, str]:
-    """Return what the variables of a graph that an optimizer keeps beside a first shard would be called with the whole.
+    """Return the names that shared optimizer values of first shards would have in a graph without shards.
 
-    Of a shape of their own, as Adam's powers of beta, they are no slices of anything.
+    Such values, for example Adam's powers of beta, have a shape of their own, so they are not slices.
     """
     variables: Sequence[Variable] = graph.collections.get("variables", ())
     found = {}
@@ -80,7 +80,7 @@ def aliases_of(graph: Graph) -> dict[str, str]:
 
 
 def wholes_of(slices: Mapping[str, Slice]) -> dict[str, list[str]]:
-    """Return the names of what there is of each whole."""
+    """Return the names of the slices of each whole."""
     found: dict[str, list[str]] = {}
     for name, each in slices.items():
         found.setdefault(each.of, []).append(name)
@@ -88,13 +88,13 @@ def wholes_of(slices: Mapping[str, Slice]) -> dict[str, list[str]]:
 
 
 class Assembled(UnreadArray):
-    """A slice, or a whole, made of slices.
+    """A slice or a whole, assembled from slices when read.
 
     Parameters
     ----------
     wanted : Slice
     sources : sequence of (Slice, UnreadArray)
-        All of one whole, of one dtype.
+        Slices of one whole, with arrays of one dtype.
     """
 
     def __init__(self, wanted: Slice, sources: Sequence[tuple[Slice, UnreadArray]]) -> None:
@@ -105,8 +105,9 @@ class Assembled(UnreadArray):
 
     @property
     def is_complete(self) -> bool:
-        """Whether the sources have all of it."""
+        """True if the sources cover all wanted rows."""
         axis = self._sources[0][0].axis
+        # Sources cut along another axis must all be there, since each has a part of every wanted row.
         needed = self._wanted.rows if axis == self._wanted.axis else range(self._wanted.shape[axis])
         there = np.zeros(len(needed), bool)
         for source, _ in self._sources:
@@ -116,7 +117,7 @@ class Assembled(UnreadArray):
         return bool(there.all())
 
     def copy(self) -> Array:
-        """Read the sources, one after the other, and put the rows of each to their places."""
+        """Read the sources one by one, to bound the memory, and copy the wanted rows of each."""
         out = np.empty(self.shape, self.dtype)
         for source, array in self._sources:
             into, taken = self._indices(source)
@@ -125,20 +126,20 @@ class Assembled(UnreadArray):
         return out
 
     def _indices(self, source: Slice) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-        """Return where rows of a source go, and which these are."""
+        """Return the target index and the source index of the rows taken from a source."""
         into = [slice(None)] * len(self.shape)
         taken = [slice(None)] * len(self.shape)
         if source.axis == self._wanted.axis:
             both = common(self._wanted.rows, source.rows)
             into[source.axis], taken[source.axis] = _places(both, self._wanted.rows), _places(both, source.rows)
-        else:  # cut the other way: it has a part of each wanted row
+        else:  # cut along another axis: the source has a part of each wanted row
             into[source.axis] = _places(source.rows, range(source.shape[source.axis]))
             taken[self._wanted.axis] = _places(self._wanted.rows, range(source.shape[self._wanted.axis]))
         return tuple(into), tuple(taken)
 
 
 def common(a: range, b: range) -> range:
-    """Return the numbers that two ranges, of steps above 0, have in common: a range too.
+    """Return the intersection of two ranges with positive steps, as a range.
 
     Examples
     --------
@@ -146,13 +147,14 @@ def common(a: range, b: range) -> range:
     >>> common(range(1, 20, 2), range(0, 20, 3)), len(common(range(0, 9, 2), range(1, 9, 2)))
     (range(3, 20, 6), 0)
     """
-    begin = max(0, -((a.start - b.start) // a.step))  # of a, the first that is not below b's
+    begin = max(0, -((a.start - b.start) // a.step))  # index of the first number of `a` not below `b.start`
+    # If there is a common number, one is among `b.step` consecutive numbers of `a`.
     first = next((x for x in a[begin : begin + b.step] if x in b), None)
     return range(0) if first is None else range(first, min(a.stop, b.stop), lcm(a.step, b.step))
 
 
 def _places(rows: range, among: range) -> slice:
-    """Return the places of rows, all of which are there, among others."""
+    """Return the positions of `rows` in `among`, which contains them, as a slice."""
     if not rows:
         return slice(0, 0)
     begin = (rows.start - among.start) // among.step

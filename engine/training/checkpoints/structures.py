@@ -1,4 +1,4 @@
-"""Structures that a session or an object keeps, as JSON and the arrays in them."""
+"""Encoding of state structures as JSON and arrays, and decoding."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ _PLAIN = (bool, int, str, type(None))
 
 
 def encode(value: Any, add: Callable[[np.ndarray[Any, Any]], str], what: str, later: Later) -> Any:
-    """Return what stands in JSON for a structure of tuples, lists, dicts and registered containers.
+    """Return JSON for a structure of tuples, lists, dicts and registered containers.
 
     Parameters
     ----------
     value : object
-        Its leaves are arrays, numbers, strings, bytes or None.
+        Structure whose leaves are arrays, numbers, strings, bytes or None.
     add : callable
-        Notes an array and returns its name.
+        Stores an array and returns its name.
     what : str
-        Whose structure it is, for errors.
+        Owner of the structure, for error messages.
     later : list of callable
-        Gets what is to be called to put in the deferred parts.
+        Receives calls that insert the deferred parts.
 
     Raises
     ------
     CheckpointError
-        If there is something else in it; named tuples would come back as tuples that nobody can ask for a name.
+        If the structure has other values. Named tuples are refused, because they would return as plain tuples.
     """
     if isinstance(value, float):
         return value if math.isfinite(value) else {"float": repr(float(value))}
@@ -55,6 +55,7 @@ def encode(value: Any, add: Callable[[np.ndarray[Any, Any]], str], what: str, la
 
 
 def _encode_container(value: Any, encoded: Callable[[Any], Any], what: str) -> Any:
+    """Return JSON for a tuple, list, dict or registered container; refuse other types."""
     if isinstance(kind := kind_of(type(value)), Registered):
         return {"registered": [kind.name, encoded(kind.metadata(value)), list(map(encoded, kind.children(value)))]}
     if isinstance(value, dict):
@@ -70,11 +71,12 @@ def _is_named(value: Any) -> bool:
 
 
 def _refused(value: Any, what: str) -> CheckpointError:
+    """Return the error about a value that no checkpoint can contain, with a hint for its type."""
     hint = "let its snapshot() or state_dict() give what it is made of"
     if _is_named(value):
         hint = "make tuples or dicts of named tuples"
     return CheckpointError(
-        "this can not be saved",
+        "this cannot be saved",
         variable=what,
         wanted="tuples, lists, dicts and registered containers of arrays, numbers, strings, bytes and None",
         got=f"{type(value).__module__}.{type(value).__qualname__}",
@@ -83,19 +85,19 @@ def _refused(value: Any, what: str) -> CheckpointError:
 
 
 def decode(found: Any, get: Callable[[str], Any], scalar: Callable[[str], Any]) -> Any:
-    """Return the structure that `encode` made JSON of.
+    """Return the structure of JSON made by `encode`.
 
     Parameters
     ----------
     found : object
-        From whatever file.
+        JSON from any file; not trusted.
     get, scalar : callable
-        Return the array, or NumPy scalar, of a name; ValueError or KeyError if there is none.
+        Return the array or NumPy scalar of a name; raise ValueError or KeyError for an unknown name.
 
     Raises
     ------
     ValueError, KeyError
-        If it is nothing that `encode` makes, or a container of a class that is not registered now.
+        If `found` is not made by `encode`, or has a container of an unregistered class.
     """
     decoded = partial(decode, get=get, scalar=scalar)
     if isinstance(found, list):
@@ -118,6 +120,7 @@ def decode(found: Any, get: Callable[[str], Any], scalar: Callable[[str], Any]) 
 
 
 def _leaf(kind: str, inner: Any, get: Callable[[str], Any], scalar: Callable[[str], Any]) -> Any:
+    """Return the leaf of a JSON object with one key; raise ValueError for unknown kinds."""
     if kind not in ("array", "scalar", "bytes", "float") or not isinstance(inner, str):
         raise ValueError(f"an object of kind {kind!r}")
     if kind == "bytes":
@@ -134,5 +137,5 @@ def _key(key: Any) -> Any:
     try:
         hash(key)
     except TypeError as error:
-        raise ValueError("a key of a dict that can not be one") from error
+        raise ValueError("a key of a dict that cannot be one") from error
     return key

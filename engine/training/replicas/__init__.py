@@ -1,4 +1,4 @@
-"""Replicas of a training step that update one model: asynchronous, or the first of them together."""
+"""Replicas of a training step that update one model: asynchronous, or synchronous with backup replicas."""
 
 from .asynchronous import AsyncReplicas
 from .options import LateGradient, ReplicaStatistics

@@ -1,4 +1,4 @@
-"""Asynchronous replicas: each reads what is current and changes what is current then (OSDI'16, Figure 4(a))."""
+"""Asynchronous replicas: each reads and updates the current parameters on its own (OSDI'16, Figure 4(a))."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from .running import ReplicaGroup
 
 
 class AsyncReplicas(Replicas):
-    """Replicas that wait for nobody: each update is made from parameters to which others may have come meanwhile.
+    """Replicas without mutual waiting: others may update the parameters between a replica's read and its update.
 
-    Devices are always busy, and each step uses parameters that are as many updates old as others made meanwhile.
-    Updates of one variable come one after the other, those of several variables may be mixed with those of others.
+    Devices are always busy, at the price of stale gradients. Updates of one variable follow each other; updates of
+    several variables by several replicas may interleave.
 
     Parameters
     ----------
     optimizer : Optimizer
-        Makes the updates.
+        Applies the gradients.
     replicas : int
-        How many there will be; build each by `minimize` or `apply_gradients`, on its device.
+        Number of replicas; build each by `minimize` or `apply_gradients`, on its device.
     global_step : Variable of an integer dtype, optional
-        Counts the updates; the graph's own by default.
+        Counts the updates; the graph's global step by default.
     name : str
 
     Raises
     ------
     GraphError
-        If `replicas` is no positive number.
+        If `replicas` is not a positive integer.
 
     Examples
     --------
@@ -68,32 +68,36 @@ class AsyncReplicas(Replicas):
         super().__init__(optimizer, replicas, global_step, name)
 
     def _complete(self) -> None:
-        """Do nothing: each replica has its own update."""
+        """Do nothing: each replica has an update of its own."""
 
     def _group(self, group: Runners, options: Options) -> ReplicaGroup:
         return AsyncGroup(self.name, self.replicas, group, options)
 
     def _replica(self, number: int, pairs: list[tuple[Any, Variable]]) -> Replica:
+        """Build a replica whose step ends with its own update of the variables."""
         with name_scope(f"{self.name}_{number}"):
             local = placeholder_with_default(cast(self.global_step.value(), dtypes.int64), [], name="local_step")
-            begun = identity(local)  # read before the update is made, since it is built before
+            begun = identity(local)  # read before the update, because built before it
             update = self.optimizer.apply_gradients([*pairs], self.global_step)
             with control_dependencies([begun, update]):
                 behind = cast(self.global_step.value(), dtypes.int64)
                 counted = identity(True)
+        # A replica that takes from a queue ends when the queue is closed and empty.
         drains = bool(uses_of(self.global_step.graph, [gradient for gradient, _ in pairs]).takes)
         return Replica(number, local, counted, behind, behind - begun - 1, drains)
 
 
 class AsyncGroup(ReplicaGroup):
-    """Asynchronous replicas that are running."""
+    """Running asynchronous replicas."""
 
     def __init__(self, name: str, replicas: Sequence[Replica], group: Runners, options: Options) -> None:
         super().__init__(name, replicas, group, options)
-        self._begun = 0  # steps, but for those that failed
+        self._begun = 0  # steps begun, except failed ones
         self._ready.set()
 
     async def _step(self, replica: Replica, fetches: Any, feeds: Any) -> Any:
+        """Run one step, counted against the limit from its beginning, then call `on_update`."""
+        # Counted before the step: replicas that begin steps concurrently must not exceed the limit together.
         self._begun += 1
         try:
             values = await super()._step(replica, fetches, feeds)
@@ -113,10 +117,10 @@ class AsyncGroup(ReplicaGroup):
         return self._options.steps is not None and self._begun >= self._options.steps
 
     def _labelled(self, replica: Replica) -> dict[Any, Any]:
-        return {}  # it reads the number itself
+        return {}  # the graph reads the global step itself
 
     def _minimum(self) -> int:
         return 1 if self._options.minimum is None else self._options.minimum
 
     async def _go_on_without(self, number: int) -> None:
-        """Do nothing: nobody waits for another."""
+        """Do nothing: no replica waits for another."""

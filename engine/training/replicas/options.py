@@ -1,4 +1,4 @@
-"""How replicas are run, and what is told of them."""
+"""Options and statistics of running replicas."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Options:
     minimum: int | None
 
     def check(self, count: int) -> None:
-        """Raise GraphError if they do not fit so many replicas."""
+        """Raise GraphError if the options do not fit `count` replicas."""
         for name, each in (("feeds", self.feeds), ("fetches", self.fetches)):
             if each is not None and len(each) != count:
                 raise GraphError(
@@ -41,18 +41,18 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class LateGradient:
-    """A gradient that an update did not wait for.
+    """A gradient that came after its update.
 
     Attributes
     ----------
     replica : int
-        Whose it was.
+        Number of the replica that computed the gradient.
     step : int
-        Number of updates of the parameters that it was computed with.
+        Number of updates in the parameters used for the gradient.
     updates : int
-        How many there were more when it came.
+        Number of further updates before the gradient arrived.
     seconds : float
-        How long before it came the update that it was for had been made; 0 if that was under way.
+        Time from the end of the missed update to the arrival of the gradient; 0 if the update was under way.
 
     Examples
     --------
@@ -69,7 +69,7 @@ class LateGradient:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaStatistics:
-    """What a replica has done.
+    """Counts and state of a replica.
 
     Attributes
     ----------
@@ -78,15 +78,16 @@ class ReplicaStatistics:
     steps : int
         Gradients computed.
     counted : int
-        Of which updates were made.
+        Gradients used in updates.
     late : int
-        Of which none were: an update did not wait for them.
+        Gradients dropped, because their updates did not wait.
     staleness : int
-        How many updates others have made between what was read and what was changed, or was too late: over all steps.
+        Updates made by others between a step's read of the parameters and its own update (or its arrival, if late),
+        summed over all steps.
     most_stale : int
-        The most in one step.
+        Largest staleness of one step.
     seconds_late : float
-        What the late ones were late together.
+        Total delay of late gradients.
     restarts : int
     last_error : str or None
 

@@ -9,23 +9,23 @@ from ...ir.tensor import Tensor
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Replica:
-    """A training step on one device: computes gradients and hands them on.
+    """A training step on one device: computes gradients, and applies or contributes them.
 
     Attributes
     ----------
     number : int
         Counted from 0.
     local_step : Tensor
-        An int64 scalar to be fed: the number of updates of the parameters that it computes with, at least. What the
-        step before gave as `next_step`; for the first that of the global step, or 0.
+        An int64 scalar to feed: a lower bound of the number of updates in the parameters used. The preceding step's
+        `next_step`; for the first step the value of the global step, or 0.
     counted : Tensor
-        A bool scalar: whether its gradients were used.
+        A bool scalar: True if the gradients were used.
     next_step : Tensor
-        An int64 scalar: the number of updates behind its step.
+        An int64 scalar: the number of updates after the step.
     staleness : Tensor
-        An int64 scalar: how many updates others have made between those that it has read and the one it had to be in.
+        An int64 scalar: the number of updates by others between the parameters read and the intended update.
     drains : bool
-        Whether its gradients are computed from what a queue gives that steps feed.
+        True if the gradients depend on elements taken from a queue.
 
     Examples
     --------
@@ -52,5 +52,5 @@ class Replica:
 
     @property
     def step(self) -> tuple[Tensor, Tensor, Tensor]:
-        """What is fetched to do its step."""
+        """Tensors to fetch to make a step."""
         return self.counted, self.next_step, self.staleness

@@ -1,4 +1,4 @@
-"""What asynchronous and synchronous replicas have in common."""
+"""Base of asynchronous and synchronous replicas."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from .running import ReplicaGroup
 
 
 class Replicas(ABC):
-    """What `AsyncReplicas` and `SyncReplicas` have in common.
+    """Base of `AsyncReplicas` and `SyncReplicas`.
 
     Attributes
     ----------
     optimizer : Optimizer
     replicas : tuple of Replica
-        Those built so far.
+        Replicas built so far.
     global_step : Variable
         Counts the updates.
     """
@@ -43,14 +43,14 @@ class Replicas(ABC):
     def minimize(
         self, loss: Any, var_list: Variable | Sequence[Variable] | None = None, grad_loss: Any = None
     ) -> Replica:
-        """Build the next replica: gradients of its loss, on the device open here, and what becomes of them.
+        """Build the next replica: the gradients of its loss, on the current device, and their use.
 
         Parameters
         ----------
         loss : floating Tensor
-            Of this replica, over its own data.
+            Loss of this replica, over its own data.
         var_list : Variable or sequence of Variable, optional
-            As for `Optimizer.minimize`; the same for all replicas.
+            As for `Optimizer.minimize`; equal for all replicas.
         grad_loss : Tensor, optional
             Cotangent of `loss`.
 
@@ -61,18 +61,18 @@ class Replicas(ABC):
         Raises
         ------
         GraphError
-            If all replicas are built, or `loss` depends on no variable, or on others than that of the replica before.
+            If all replicas are built, `loss` depends on no variable, or the variables differ from earlier replicas'.
         """
         return self.apply_gradients(self.optimizer.compute_gradients(loss, var_list, grad_loss))
 
     @public
     def apply_gradients(self, grads_and_vars: Iterable[tuple[Gradient, Variable]]) -> Replica:
-        """Build the next replica from its gradients, clipped perhaps: see `minimize`.
+        """Build the next replica from gradients, for example clipped gradients; see `minimize`.
 
         Parameters
         ----------
         grads_and_vars : iterable of (Tensor, IndexedSlices or None, Variable)
-            As `compute_gradients` of the optimizer gives them; pairs whose gradient is None are left out.
+            As the optimizer's `compute_gradients` returns them; pairs whose gradient is None are skipped.
 
         Returns
         -------
@@ -112,29 +112,29 @@ class Replicas(ABC):
         longest_backoff: float = 30.0,
         minimum: int | None = None,
     ) -> ReplicaGroup:
-        """Run all replicas, and what makes updates of their gradients, in a group of runners.
+        """Run all replicas, and the updates of their gradients, in a group of runners.
 
         Parameters
         ----------
         group : Runners
         steps : int, optional
-            Number of updates after which training is over; without it, it ends with the feeds, or when the group is
-            stopped.
+            Number of updates after which training is over. By default training ends with the feeds, or when the group
+            is stopped.
         feeds : sequence, optional
-            For each replica what `Runners.add` takes: a mapping, or an iterable or async iterable of them. A replica
-            whose feeds have ended, or the queue that it takes from, leaves: updates wait for the others only.
+            One item per replica, as for `Runners.add`: a mapping, or an iterable or async iterable of mappings. A
+            replica whose feeds or queue have ended leaves: updates wait for the others only.
         fetches : sequence, optional
-            For each replica what its steps fetch besides.
+            One item per replica: additional fetches of its steps.
         on_step : callable, optional
-            Called with the number of the replica and what its step has fetched; may be an async function.
+            Called with the number of the replica and the fetched values of each step; may be an async function.
         on_update : callable, optional
-            Called with the number of updates after each; may be an async function. With `SyncReplicas` the next update
-            waits for it: a place to save.
+            Called after each update with the number of updates; may be an async function. With `SyncReplicas` the next
+            update waits for the call, so that the call may save a checkpoint.
         restarts, backoff, longest_backoff
-            Of each replica, as of `Runners.add`.
+            As for `Runners.add`, for each replica.
         minimum : int, optional
-            How many replicas must be left when one fails for good; with fewer its error ends the group. By default as
-            many as an update needs, or 1 where each makes its own.
+            Number of replicas that must remain when one fails for good; with fewer, its error ends the group. By
+            default the number of gradients of an update with `SyncReplicas`, 1 with `AsyncReplicas`.
 
         Returns
         -------
@@ -143,7 +143,7 @@ class Replicas(ABC):
         Raises
         ------
         GraphError
-            If not all replicas are built, or an option does not fit.
+            If a replica is missing, or an option does not fit.
         """
         if len(self.replicas) < self._count:
             raise self._incomplete()
@@ -157,11 +157,11 @@ class Replicas(ABC):
 
     @abstractmethod
     def _complete(self) -> None:
-        """Build what is behind all replicas."""
+        """Build the operations that follow all replicas; called after the last replica is built."""
 
     @abstractmethod
     def _group(self, group: Runners, options: Options) -> ReplicaGroup:
-        """Return what runs the replicas."""
+        """Return the ReplicaGroup that runs the replicas."""
 
     def _incomplete(self) -> GraphError:
         return GraphError(

@@ -1,4 +1,4 @@
-"""Replicas as runners: who has left, who was late, and when training is over."""
+"""Running replicas: membership, late gradients, and the end of training."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from ...runtime.scheduling.runner import Runner
 from .options import LateGradient, Options, ReplicaStatistics
 from .replica import Replica
 
-_KEPT = 1000  # gradients that were late, and updates whose time is known
+_KEPT = 1000  # most late gradients, and most times of updates, kept for statistics
 
 
 @dataclass(slots=True)
 class _Record:
-    """What is known of a replica, also while it is restarted or has left."""
+    """Counts of a replica, kept while the replica is restarted or has left."""
 
     runner: Runner
-    step: int = 0  # updates behind its last step
+    step: int = 0  # number of updates after its last step
     counted: int = 0
     late: int = 0
     staleness: int = 0
@@ -35,14 +35,14 @@ class _Record:
 
 
 class ReplicaGroup(ABC):
-    """Replicas that are running, as `start` of `AsyncReplicas` and `SyncReplicas` returns them.
+    """Running replicas, as `AsyncReplicas.start` and `SyncReplicas.start` return them.
 
     Attributes
     ----------
     step : int
         Number of updates made.
     late : deque of LateGradient
-        The last thousand gradients that an update did not wait for.
+        The latest thousand late gradients.
 
     Examples
     --------
@@ -74,7 +74,9 @@ class ReplicaGroup(ABC):
         self._feeds = [_once(each) for each in options.feeds or [None] * len(replicas)]
         self._active: set[int] = set()
         self._records: dict[int, _Record] = {}
-        self._made: OrderedDict[int, float] = OrderedDict()  # when an update of parameters of this number was made
+        self._made: OrderedDict[int, float] = (
+            OrderedDict()
+        )  # time of the update of parameters with this number of updates
         self._ready = asyncio.Event()
         self._is_over = False  # no update will be made
 
@@ -88,13 +90,13 @@ class ReplicaGroup(ABC):
         return frozenset(self._active)
 
     def begin(self) -> ReplicaGroup:
-        """Add the runners."""
+        """Start all replicas; return the group."""
         for replica in self._replicas:
             self.join(replica.number)
         return self
 
     def join(self, number: int) -> Runner:
-        """Let a replica run; also one that has left, by its end, an error, or as it was cancelled.
+        """Start a replica, such as a replica that ended, failed or was cancelled before.
 
         Parameters
         ----------
@@ -103,18 +105,18 @@ class ReplicaGroup(ABC):
         Returns
         -------
         Runner
-            ``runner.cancel()`` lets it leave.
+            ``runner.cancel()`` makes the replica leave.
 
         Raises
         ------
         GraphError
-            If it runs, or has not quite ended (await its runner's ``wait()``); if there is no such replica, or no
-            update will be made any longer.
+            If the replica runs or is still ending (await its runner's ``wait()``); if the number is out of range, or
+            the last update was made.
         """
         is_ending = number in self._records and not self._records[number].runner.has_ended
         if self._is_over or is_ending or not 0 <= number < len(self._replicas):
             raise GraphError(
-                f"replica {number} can not join",
+                f"replica {number} cannot join",
                 wanted=f"one of 0 to {len(self._replicas) - 1} that has left, while there are updates",
                 got=f"{sorted(self._active)} have not left" if not self._is_over else "the last update was made",
                 hint="see active, and await the wait() of its runner, which may still be ending",
@@ -134,13 +136,13 @@ class ReplicaGroup(ABC):
             on_step=None if options.on_step is None else partial(options.on_step, number),
             on_end=partial(self._left, number),
         )
-        self._active.add(number)  # not before: the group may have refused it
+        self._active.add(number)  # not earlier: the group may have refused the runner
         record = self._records.setdefault(number, _Record(runner))
         record.restarts, record.runner = record.restarts + _restarts_but(record.runner, runner), runner
         return runner
 
     def statistics(self) -> tuple[ReplicaStatistics, ...]:
-        """Return a snapshot of what each replica has done."""
+        """Return a snapshot of the statistics of each replica that has joined."""
         found = []
         for number, each in sorted(self._records.items()):
             runner = each.runner.statistics()
@@ -168,7 +170,7 @@ class ReplicaGroup(ABC):
         return values
 
     def _note(self, number: int, counted: bool, step: int, staleness: int) -> None:
-        """Note what came of a step."""
+        """Record the result of a step."""
         record = self._records[number]
         record.staleness += staleness
         record.most_stale = max(record.most_stale, staleness)
@@ -188,31 +190,31 @@ class ReplicaGroup(ABC):
         await self._go_on_without(number)
 
     def _note_update(self, step: int) -> None:
-        """Note that there is a new update; `step` counts it too."""
+        """Record a new update, which `step` includes."""
         self._made[self.step] = self._group.clock.now()
         if len(self._made) > _KEPT:
             self._made.popitem(last=False)
         self.step = step
 
     def _is_enough(self) -> bool:
-        """Say whether no replica need begin another step."""
+        """Return True if no replica needs to begin another step."""
         return False
 
     @abstractmethod
     def _labelled(self, replica: Replica) -> dict[Any, Any]:
-        """Return what a step is fed besides the user's feeds."""
+        """Return the feeds of a step in addition to the user's."""
 
     @abstractmethod
     def _minimum(self) -> int:
-        """Return how many replicas must be left behind a failure."""
+        """Return the number of replicas that must remain after a failure."""
 
     @abstractmethod
     async def _go_on_without(self, number: int) -> None:
-        """Let nobody wait for a replica that has left."""
+        """Release updates that wait for a replica that has left."""
 
 
 def _once(feeds: Feeds) -> Feeds:
-    """Return feeds that go on where they were when a replica joins again."""
+    """Return feeds that continue where they stopped when a replica joins again."""
     return feeds or {} if feeds is None or isinstance(feeds, Mapping) else iterator_of(feeds)
 
 

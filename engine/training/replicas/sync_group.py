@@ -1,4 +1,4 @@
-"""Synchronous replicas that are running, and the updates that wait for them."""
+"""Running synchronous replicas, and their updates."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from .running import ReplicaGroup
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Update:
-    """The step that makes an update of the first gradients.
+    """Tensors of the step that makes an update from the first gradients.
 
     Attributes
     ----------
     required : Tensor
-        An int32 scalar that may be fed: how many gradients it waits for.
+        An int32 scalar that may be fed: the number of gradients to wait for.
     done : Tensor
-        An int64 scalar: the number of updates behind it.
+        An int64 scalar: the number of updates, this update included.
     contributions : Tensor
-        Of int32: how many of the gradients are of each replica.
+        An int32 vector: the number of gradients from each replica.
     begin : Tensor
-        An int64 scalar: the number of updates so far. Lets gradients count that are computed from now on; to be
-        fetched before the first replica's step.
+        An int64 scalar: the number of updates so far. Fetching `begin` sets the accumulators to this number; fetch it
+        before the first step of a replica.
     label : Tensor
-        An int64 scalar to be fed for `absence`: the number of an update.
+        An int64 scalar to feed for `absence`: the number of an update.
     absence : Tensor
-        A bool scalar: counts as a gradient of that update, where none is to come, and whether it did.
+        A bool scalar. Fetching `absence` counts as an empty gradient of the update `label`; True if in time.
     """
 
     required: Tensor
@@ -44,7 +44,7 @@ class Update:
 
 
 class SyncGroup(ReplicaGroup):
-    """Synchronous replicas that are running."""
+    """Running synchronous replicas, and the runner of their updates."""
 
     def __init__(
         self,
@@ -58,11 +58,11 @@ class SyncGroup(ReplicaGroup):
         super().__init__(name, replicas, group, options)
         self._update = update
         self._aggregate = aggregate
-        self._wanted = 0  # gradients that the update under way has waited for
-        self._updating: Runner | None = None  # what makes updates
+        self._wanted = 0  # gradients that the running update waits for, 0 between updates
+        self._updating: Runner | None = None  # runner of the updates
 
     def begin(self) -> ReplicaGroup:
-        """Add the runners."""
+        """Start all replicas and the updates; return the group."""
         super().begin()
         self._updating = self._group.add(
             self._make_update,
@@ -74,12 +74,14 @@ class SyncGroup(ReplicaGroup):
         return self
 
     async def _make_update(self) -> None:
+        """Make one update; the first call also releases the replicas."""
         session, update = self._group.session, self._update
         if not self._ready.is_set():
             self.step = int(await session.run(update.begin))
             self._ready.set()
-        if not self._active:  # the last one has left, and so this was asked to stop
+        if not self._active:  # the last replica has left, and this runner was asked to stop
             return
+        # Replicas that have left send no gradients.
         self._wanted = min(self._aggregate, len(self._active))
         try:
             step, contributions = await session.run(
@@ -95,7 +97,7 @@ class SyncGroup(ReplicaGroup):
             await finished(self._options.on_update(self.step))
 
     def _labelled(self, replica: Replica) -> dict[Any, Any]:
-        """Return the number of updates that its parameters have at least: none were read before it was known."""
+        """Return the feed of `local_step`: a lower bound, because the step has read no parameters yet."""
         record = self._records[replica.number]
         record.step = max(record.step, self.step)
         return {replica.local_step: record.step}
@@ -104,7 +106,7 @@ class SyncGroup(ReplicaGroup):
         return self._aggregate if self._options.minimum is None else self._options.minimum
 
     async def _go_on_without(self, number: int) -> None:
-        """Let the update under way wait for no more replicas than there are; the next ones wait for fewer anyway."""
+        """Reduce the gradients that the running update waits for; the next ones count active replicas anyway."""
         if self._is_over:
             return
         if not self._active:
@@ -113,12 +115,13 @@ class SyncGroup(ReplicaGroup):
         update, label = self._update, self.step
         short = max(0, self._wanted - len(self._active))
         self._wanted -= short
-        for _ in range(short):  # of an update that is made meanwhile this is too late, and does nothing
+        for _ in range(short):  # labelled, so that it is dropped if the update is made meanwhile
             await self._group.session.run(update.absence, {update.label: label})
 
     def _end_updates(self) -> None:
-        """End the updates, as there are no replicas: behind the one that is being made, if any."""
+        """End the updates, because no replica is left; an update that has its gradients is completed."""
         assert self._updating is not None
+        # An update that still waits for gradients will get none; a stop would wait for it forever.
         is_waiting = self._wanted > 0 and max(each.step for each in self._records.values()) <= self.step
         if is_waiting:
             self._updating.cancel()
@@ -126,7 +129,7 @@ class SyncGroup(ReplicaGroup):
             self._updating.stop()
 
     def _end(self, _: Runner) -> None:
-        """End the replicas, which would wait for another update."""
+        """Cancel the replicas, which would wait for another update forever."""
         self._is_over = True
         for each in self._records.values():
             each.runner.cancel()

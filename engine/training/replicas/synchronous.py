@@ -1,4 +1,4 @@
-"""Synchronous replicas: the first gradients of each update count (OSDI'16, section 4.4, Figures 4(b) and 4(c))."""
+"""Synchronous replicas with backups (OSDI'16, section 4.4, Figures 4(b) and 4(c))."""
 
 from __future__ import annotations
 
@@ -31,40 +31,40 @@ from .sync_group import SyncGroup, Update
 
 
 class SyncReplicas(Replicas):
-    """Replicas whose first `aggregate` gradients make an update together; the others wait for it, or are late.
+    """Replicas whose first `aggregate` gradients make an update together; gradients that come later are dropped.
 
-    In the graph: each replica applies its gradients to an accumulator for each variable, labelled with the number of
-    the update whose result it has computed with, then 1 to an accumulator that counts. The update waits for
-    `aggregate` of these, takes the means, lets the optimizer apply them, and puts a token for each replica into a queue
-    of its own, for which replicas wait at the end of their step. What is labelled with an earlier update is dropped.
+    In the graph, each replica applies its gradients to one accumulator per variable, labelled with the number of
+    updates in its parameters, then counts its arrival in another accumulator. The update waits for `aggregate`
+    arrivals, applies the mean gradients by the optimizer, and enqueues a token for each replica in the replica's own
+    queue; replicas end their steps by taking a token. Gradients with an older label are dropped.
 
-    With backup replicas an update waits for no straggler, and none for a replica that fails. Sparse gradients
-    (IndexedSlices) are made dense. A gradient that comes while an update begins may be counted for some
-    variables and not for others; it is reported as late.
+    With backup replicas an update waits neither for stragglers nor for failed replicas. Sparse gradients
+    (IndexedSlices) are made dense. A gradient that arrives while an update begins may count for some variables and
+    not for others, and is reported as late.
 
     Parameters
     ----------
     optimizer : Optimizer
-        Makes the updates.
+        Applies the mean gradients.
     replicas : int
-        How many there will be; build each by `minimize` or `apply_gradients`, on its device.
+        Number of replicas; build each by `minimize` or `apply_gradients`, on its device.
     aggregate : int, optional
-        How many gradients make an update: all replicas but for the backup.
+        Number of gradients per update; by default ``replicas - backup``.
     backup : int, optional
-        How many replicas there are beyond `aggregate`; 0 by default.
+        Number of replicas beyond `aggregate`; 0 by default.
     global_step : Variable of an integer dtype, optional
-        Counts the updates, and nothing else may; the graph's own by default.
+        Counts the updates, and must not be changed otherwise; the graph's global step by default.
     name : str
 
     Attributes
     ----------
     update : Update
-        When all replicas are built.
+        Available when all replicas are built.
 
     Raises
     ------
     GraphError
-        If `aggregate` and `backup` are not `replicas` together, or nothing is to be aggregated.
+        If `aggregate` and `backup` do not sum to `replicas`, or `aggregate` is below 1.
 
     Examples
     --------
@@ -105,7 +105,7 @@ class SyncReplicas(Replicas):
             or aggregate + (replicas - aggregate if backup is None else backup) != replicas
         ):
             raise GraphError(
-                f"an update of '{name}' can not be made of these gradients",
+                f"an update of '{name}' cannot be made from these gradients",
                 wanted=f"aggregate + backup = {replicas} replicas, aggregate at least 1",
                 got=f"aggregate={aggregate}, backup={backup}",
                 hint="give one of the two",
@@ -118,7 +118,7 @@ class SyncReplicas(Replicas):
 
     @property
     def update(self) -> Update:
-        """The step that makes an update."""
+        """Tensors of the step that makes an update."""
         if self._update is None:
             raise self._incomplete()
         return self._update
@@ -127,6 +127,7 @@ class SyncReplicas(Replicas):
         return SyncGroup(self.name, self.replicas, group, options, self.update, self.aggregate)
 
     def _replica(self, number: int, pairs: list[tuple[Any, Variable]]) -> Replica:
+        """Build a replica: gradients into the accumulators, an arrival, then a wait for the token."""
         sums = self._accumulators(number, pairs)
         assert self._arrivals is not None
         with name_scope(f"{self.name}_{number}"):
@@ -134,13 +135,15 @@ class SyncReplicas(Replicas):
             self._tokens.append(tokens)
             local = placeholder("int64", [], name="local_step")
             gradients = [convert_to_tensor(gradient) for gradient, _ in pairs]
-            with control_dependencies(gradients):  # all of them or none: a step that fails has sent nothing
+            with control_dependencies(gradients):  # all or none: a failed step must not have contributed a part
                 gradients = [identity(each) for each in gradients]
             applied = []
             for each, gradient in zip(sums, gradients, strict=True):
                 with _at(each.accumulator_ref.device):
                     applied.append(each.apply_grad(gradient, local))
+            # The arrival comes last: an update that has enough arrivals finds all their gradients accumulated.
             with control_dependencies(applied), _at(self.global_step.device):
+                # A unit vector per replica: the sum shows whose gradients are in the update.
                 mark = np.eye(self._count, dtype=np.int32)[number]
                 counted = self._arrivals.apply_grad(mark, local).outputs[0]
             with control_dependencies([counted]):
@@ -150,7 +153,7 @@ class SyncReplicas(Replicas):
         return Replica(number, local, counted, behind, staleness, drains)
 
     def _accumulators(self, number: int, pairs: list[tuple[Any, Variable]]) -> list[ConditionalAccumulator]:
-        """Return the accumulators of the variables, which the first replica makes."""
+        """Return the variables' accumulators, made for the first replica and shared by all."""
         if self._arrivals is None:
             with scopes.within(control_inputs=()), name_scope(self.name):
                 for _, variable in pairs:
@@ -171,12 +174,13 @@ class SyncReplicas(Replicas):
         return [self._sums[variable.handle][0] for _, variable in pairs]
 
     def _complete(self) -> None:
-        """Build the update."""
+        """Build the step of the update, see `Update`."""
         assert self._arrivals is not None
         arrivals, sums = self._arrivals, [made for made, _ in self._sums.values()]
         with scopes.within(control_inputs=(), device=()), name_scope(f"{self.name}_update"):
             required = placeholder_with_default(self.aggregate, [], name="required")
             contributions = arrivals.take_grad(required)
+            # With all arrivals in, the sums are complete: `take_grad(1)` returns their means at once.
             with control_dependencies([contributions]):
                 pairs: list[Any] = [(made.take_grad(1), variable) for made, variable in self._sums.values()]
             applied = self.optimizer.apply_gradients(pairs, self.global_step)
@@ -193,9 +197,9 @@ class SyncReplicas(Replicas):
 
 
 def _newer(tokens: FIFOQueue, local: Tensor, now: Tensor) -> Tensor:
-    """Return the number of updates as soon as it is more than a replica has computed with.
+    """Return the number of updates as soon as it exceeds `local`, the number in the replica's parameters.
 
-    It takes all tokens that are in, as nobody else takes any: some are of updates that it was late for.
+    Takes all tokens from the replica's own queue, also tokens of updates that the replica missed.
     """
 
     def more(step: Tensor) -> Tensor:
@@ -208,5 +212,5 @@ def _newer(tokens: FIFOQueue, local: Tensor, now: Tensor) -> Tensor:
 
 
 def _at(device: str) -> Any:
-    """Ask for the device of what is used, or for none, where that asks for none."""
+    """Return a scope with exactly the given device request, or without any for an empty string."""
     return scopes.within(device=(device,) if device else ())

@@ -359,12 +359,12 @@ async def test_what_can_not_be_saved_is_refused_with_its_name(tmp_path):
     graph = variables(w=FLOATS)
     async with tg.Session(graph) as session, Checkpointer(tmp_path) as checkpointer:
         await session.run(graph.init)
-        with pytest.raises(tg.GraphError, match="beside a session"):
+        with pytest.raises(tg.GraphError, match="saved with a session"):
             checkpointer.add("data", object())
         checkpointer.add("data", Strange())
-        with pytest.raises(tg.GraphError, match="beside a session"):
+        with pytest.raises(tg.GraphError, match="saved with a session"):
             checkpointer.add("data", Strange())
-        with pytest.raises(tg.CheckpointError, match="can not be saved") as caught:
+        with pytest.raises(tg.CheckpointError, match="cannot be saved") as caught:
             await checkpointer.save(session, 1)
         assert caught.value.variable == "objects/data"
     assert names(tmp_path) == []

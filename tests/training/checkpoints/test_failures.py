@@ -171,7 +171,7 @@ async def test_a_directory_that_can_not_be_written_to(tmp_path, monkeypatch, cod
 
     with monkeypatch.context() as patched:
         patched.setattr(files.Path, "mkdir", refuse)
-        with pytest.raises(tg.CheckpointError, match="can not be written") as caught:
+        with pytest.raises(tg.CheckpointError, match="cannot be written") as caught:
             await save(tmp_path, 2)
     assert "that can be written to" in caught.value.hint
     await assert_whole(tmp_path, 1)
@@ -194,7 +194,7 @@ async def test_a_directory_that_is_a_file(tmp_path):
     for path in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(tg.CheckpointError):
             await save(path, 1)
-    with pytest.raises(tg.CheckpointError, match="can not be read"):
+    with pytest.raises(tg.CheckpointError, match="cannot be read"):
         async with tg.Session(GRAPH) as session:
             await Checkpointer(tmp_path / "file").restore(session)
 
@@ -516,7 +516,7 @@ FORGED = {
     "a variable that is a number": put("resources", "variables", "w", 3),
     "a variable that is code": put("resources", "variables", "w", {"eval": "print()"}),
     "an object of two kinds": put("resources", "variables", "w", {"array": "w", "tuple": []}),
-    "a key that can not be one": put("objects", {"data": {"dict": [[[], 1]]}}),
+    "a key that cannot be one": put("objects", {"data": {"dict": [[[], 1]]}}),
     "bytes that are none": put("objects", {"data": {"bytes": "!"}}),
     "a dict of triples": put("objects", {"data": {"dict": [[1, 2, 3]]}}),
     "resources that are a list": put("resources", []),

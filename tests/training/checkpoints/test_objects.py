@@ -133,7 +133,7 @@ async def test_what_can_not_be_saved_of_a_pipeline_is_said_when_it_is_written(tm
         await session.run(GRAPH.init)
         saver.add("data", iterator)
         await anext(iterator)
-        with pytest.raises(tg.CheckpointError, match="can not be saved") as caught:
+        with pytest.raises(tg.CheckpointError, match="cannot be saved") as caught:
             await (await saver.save(session, 1))
         assert caught.value.variable == "objects/data"
         assert saver.latest() is None
@@ -142,7 +142,7 @@ async def test_what_can_not_be_saved_of_a_pipeline_is_said_when_it_is_written(tm
 async def test_named_tuples_are_refused(tmp_path):
     """They would come back as tuples, and fail where somebody asks for a name."""
     place = namedtuple("place", "file line")
-    with pytest.raises(tg.CheckpointError, match="can not be saved") as caught:
+    with pytest.raises(tg.CheckpointError, match="cannot be saved") as caught:
         await save(tmp_path, a=Kept([place(1, 2)]))
     assert caught.value.variable == "objects/a"
     assert caught.value.hint == "make tuples or dicts of named tuples"
