@@ -1,4 +1,4 @@
-"""What models are made of: modules, which keep variables, and what is built of them."""
+"""Neural networks: modules that own variables, layers, recurrent cells, decoders, initializers."""
 
 from typing import TYPE_CHECKING
 
@@ -68,7 +68,7 @@ from .scaled_initializers import (
 from .stacked import stack_bidirectional_dynamic_rnn
 from .variable_scope import AUTO_REUSE, VariableScope, get_variable_scope, variable_scope
 
-if not TYPE_CHECKING:  # for which a module with it has all names
+if not TYPE_CHECKING:  # a type checker would accept any name of a module with `__getattr__`
     __getattr__ = missing_in("nn")
 
 __all__ = [
@@ -171,5 +171,5 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """Return the public names, without the modules that they are in."""
+    """Return the public names, without the names of submodules."""
     return sorted(__all__)

@@ -1,4 +1,4 @@
-"""Attention of many heads, and the layers of encoders that are made of it."""
+"""Multi-head attention, and transformer encoder layers."""
 
 from __future__ import annotations
 
@@ -26,37 +26,37 @@ from .normalization import LayerNorm
 
 
 class MultiHeadAttention(Lazy):
-    """Sums of values, weighted by how well their keys fit a query, in several heads (Vaswani et al., 2017).
+    """Multi-head scaled dot-product attention (Vaswani et al., 2017).
 
     Parameters
     ----------
     num_heads : int
     head_size : int, optional
-        Of the queries, keys and values of one head; by default the size of the queries divided by the heads.
+        Size of one head's queries, keys and values; by default the size of the queries divided by `num_heads`.
     output_size : int, optional
         By default the size of the queries.
     dropout : float
-        Part of the weights made zero in training.
+        Fraction of the weights set to zero in training.
     use_bias : bool
-        Of the four products.
+        If True, the four products have biases.
     kernel_initializer, bias_initializer : callable, str or array-like, optional
-        As `initializer` of `get_variable`; of kernels that of the variable scope by default, else
-        ``"glorot_uniform"``, of biases ``"zeros"``.
+        As `initializer` of `get_variable`. By default the variable scope's for kernels, else
+        ``"glorot_uniform"``; ``"zeros"`` for biases.
     input_size : int, optional
-        Of the queries; by default that of the first query.
+        Size of the queries; by default the first query's.
     dtype : dtype-like, optional
-        Of the parameters.
+        Dtype of the parameters.
     name : str, optional
 
     Attributes
     ----------
     query, key, value, output : Dense
-        The products in front of and behind the heads; heads are side by side.
+        Projections of the queries, keys and values, and of the result; the heads are side by side.
 
     Raises
     ------
     GraphError
-        If there are no heads; if the size of the queries is no multiple of them, and no size of a head is given.
+        If `num_heads` is below 1; without `head_size`, if `num_heads` does not divide the size of the queries.
 
     Examples
     --------
@@ -101,7 +101,7 @@ class MultiHeadAttention(Lazy):
         if self.head_size is None:
             if size % self.num_heads:
                 raise GraphError(
-                    "queries can not be split into so many heads",
+                    "queries cannot be split into so many heads",
                     wanted=f"a divisor of {size}",
                     got=self.num_heads,
                     hint="give head_size=, or another number of heads",
@@ -115,6 +115,7 @@ class MultiHeadAttention(Lazy):
         self.output: Dense = self._product(self.output_size, "output", inner)
 
     def _product(self, units: int, name: str, size: int | None = None) -> Dense:
+        """Return a projection without activation, with the attention's options."""
         return Dense(
             units,
             None,
@@ -136,7 +137,7 @@ class MultiHeadAttention(Lazy):
         training: Any = False,
         return_weights: bool = False,
     ) -> Any:
-        """Return what each query attends to.
+        """Return the attended values of each query.
 
         Parameters
         ----------
@@ -146,21 +147,21 @@ class MultiHeadAttention(Lazy):
         value : Tensor of shape [batch, keys, any size], optional
             By default the keys.
         mask : bool Tensor of shape [queries, keys], [batch, queries, keys] or [batch, heads, queries, keys], optional
-            True where a query may see a key; each dimension may be 1. A query that sees none has the bias of the
-            output.
+            True where a query may see a key; each dimension may be 1. The result of a query without visible keys is
+            the bias of the output.
         causal : bool
-            Query i sees the keys 0 to i.
+            If True, query i sees the keys 0 to i only.
         training : bool or bool Tensor
-            Whether weights are dropped.
+            If True, weights are dropped.
         return_weights : bool
 
         Returns
         -------
         Tensor of shape [batch, queries, output size]
-            And, if wanted, the weights, of shape [batch, heads, queries, keys].
+            With `return_weights`, a pair with the weights, of shape [batch, heads, queries, keys].
         """
         query = self._checked(self.ready(query))
-        if key is None and query.shape[-1] is None:  # the keys have to know their size too
+        if key is None and query.shape[-1] is None:  # the key layer needs a static size, too
             query = reshape(query, [*sizes(query)[:2], self.input_size])
         key = query if key is None else self._checked(convert_to_tensor(key, _literal(key, query)))
         value = key if value is None else self._checked(convert_to_tensor(value, _literal(value, query)))
@@ -172,11 +173,12 @@ class MultiHeadAttention(Lazy):
         return (result, weights) if return_weights else result
 
     def _heads(self, x: Tensor) -> Tensor:
-        """Return [batch, heads, places, head size]."""
+        """Return `x` split into heads: [batch, heads, places, head size]."""
         split = reshape(x, [*sizes(x)[:-1], self.num_heads, self.head_size])
         return transpose(split, [0, 2, 1, 3])
 
     def _checked(self, x: Tensor) -> Tensor:
+        """Return a tensor of rank 3; raise ShapeError for others."""
         if x.rank != 3:
             raise ShapeError(
                 f"{type(self).__name__} '{self.name}' takes sequences",
@@ -193,7 +195,7 @@ def _literal(value: Any, like: Tensor) -> Any:
 
 
 def _visible(mask: Any, causal: bool, logits: Tensor) -> Tensor | None:
-    """Return which keys the queries see, so that it broadcasts to the logits; None for all."""
+    """Return the mask of visible keys, broadcastable to the logits; None if all are visible."""
     seen = None
     if mask is not None:
         seen = convert_to_tensor(mask)
@@ -223,31 +225,32 @@ def _visible(mask: Any, causal: bool, logits: Tensor) -> Tensor | None:
 
 
 def _weights(logits: Tensor, seen: Tensor | None) -> Tensor:
-    """Return the softmax of what is seen; zeros where nothing is."""
+    """Return the softmax over visible keys; zeros for queries without any."""
     if seen is None:
         return softmax(logits)
+    # Finite instead of -inf: the softmax of a row of -inf is NaN, also in the gradient of the unselected branch.
     least = cast(-3e4, logits.dtype) if logits.dtype.name == "float16" else cast(-1e30, logits.dtype)
     return where(seen, softmax(where(seen, logits, least)), cast(0, logits.dtype))
 
 
 class TransformerEncoderLayer(Module):
-    """Self-attention, then two products at each place, each added to what it was made of (Vaswani et al., 2017).
+    """Transformer encoder layer: self-attention and a feed-forward network, with residuals (Vaswani et al., 2017).
 
     Parameters
     ----------
     num_heads : int
     hidden_size : int
-        Between the two products.
+        Size of the hidden layer of the feed-forward network.
     dropout : float
-        Part of the weights, of what is between the products, and of both results made zero in training.
+        Fraction of attention weights, hidden units and both results set to zero in training.
     activation : callable or str
-        Between the products.
+        Activation of the hidden layer.
     norm_first : bool
-        Normalize what goes into attention and products instead of the sums (Xiong et al., 2020).
+        Normalize the inputs of attention and network instead of the sums (Xiong et al., 2020).
     epsilon : float
-        Of the normalization.
+        Added to the variance of the normalization.
     dtype : dtype-like, optional
-        Of the parameters.
+        Dtype of the parameters.
     name : str, optional
 
     Examples

@@ -1,4 +1,4 @@
-"""A cell that reads a memory at each step, by attention."""
+"""A cell that attends to a memory at each step."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class AttentionWrapperState(NamedTuple):
     Attributes
     ----------
     cell_state : structure of Tensor
-        Of the cell.
+        State of the cell.
     attention : Tensor of shape [batch, attention]
-        What was read at the step before.
+        Attention of the preceding step.
     time : int32 scalar Tensor
     alignments : Tensor of shape [batch, places], or tuple of them
-        How much of each place that was.
+        Share of each place in `attention`.
     alignment_history : TensorArray, or tuple of them
-        Alignments of all steps; () where they are not kept.
+        Alignments of all steps; () unless kept.
 
     Examples
     --------
@@ -48,32 +48,32 @@ class AttentionWrapperState(NamedTuple):
 
 
 class AttentionWrapper(CellWrapper):
-    """A cell that reads a memory at each step.
+    """A cell that attends to a memory at each step.
 
-    The cell gets its input with what was read at the step before; its output is the query for what is read now, and
-    both together make the attention, by a linear layer if there is one.
+    The cell's input includes the preceding attention. The cell's output is the query of the attention mechanism; a
+    linear layer of output and read context, or else the context alone, is the new attention.
 
     Parameters
     ----------
     cell : RNNCell
     attention_mechanism : AttentionMechanism, or sequence of them
     attention_layer_size : int, or sequence of int, optional
-        Units of the linear layer, without bias, that makes the attention of the cell's output and of what was read;
-        without it, that is what was read.
+        Units of the linear layer, without bias, from the cell's output and the read context to the attention. By
+        default the attention is the context.
     alignment_history : bool
-        Whether the state has the alignments of all steps.
+        If True, the state has the alignments of all steps.
     cell_input_fn : callable, optional
-        ``cell_input_fn(inputs, attention)`` makes the cell's input, by default ``concat([inputs, attention], -1)``.
+        ``cell_input_fn(inputs, attention)`` returns the cell's input, by default ``concat([inputs, attention], -1)``.
     output_attention : bool
-        Whether the output is the attention, or else that of the cell.
+        If True, the output is the attention, else the cell's output.
     initial_cell_state : structure of Tensor, optional
-        What `zero_state` begins with.
+        Cell state in the result of `zero_state`.
     name : str, optional
 
     Raises
     ------
     GraphError
-        If `cell` is no cell, or there is not one size of a layer for each mechanism.
+        If `cell` is not a cell, or the number of layer sizes is not the number of mechanisms.
 
     Examples
     --------
@@ -108,13 +108,14 @@ class AttentionWrapper(CellWrapper):
         depths = [m.values.shape[-1] for m in self.mechanisms]
         self.attention_size: int = sum(depths if self.layers is None else [layer.units for layer in self.layers])
         self.output_size = self.attention_size if output_attention else cell.output_size
-        self.by_rows = False  # rows of the memory stay where they are
+        self.by_rows = False  # the rows of the memory are not permuted with those of the batch
         sizes = tuple(m.alignments_size for m in self.mechanisms)
         history = () if self.is_single or not alignment_history else tuple(() for _ in sizes)
         alignments = sizes[0] if self.is_single else sizes
         self.state_size = AttentionWrapperState(cell.state_size, self.attention_size, [], alignments, history)
 
     def _layers(self, sizes: Any) -> list[Dense] | None:
+        """Return a linear layer for each mechanism, None without sizes."""
         if sizes is None:
             return None
         wanted = list(sizes) if isinstance(sizes, (list, tuple)) else [sizes]
@@ -130,15 +131,15 @@ class AttentionWrapper(CellWrapper):
     def with_memory(
         self, memory: Any, memory_sequence_length: Any = None, initial_cell_state: Any = None
     ) -> AttentionWrapper:
-        """Return a cell that reads another memory by the same variables: what was trained, for beam search.
+        """Return a cell with the same variables that attends to another memory, for beam search.
 
         Parameters
         ----------
         memory : Tensor of shape [batch, places, depth], or sequence of them
-            One for each attention mechanism, as for `AttentionMechanism.with_memory`.
+            A memory for each attention mechanism, as for `AttentionMechanism.with_memory`.
         memory_sequence_length : int32 Tensor of shape [batch], or sequence of them, optional
         initial_cell_state : structure of Tensor, optional
-            What its `zero_state` begins with.
+            Cell state in the result of the new cell's `zero_state`.
 
         Returns
         -------
@@ -147,7 +148,7 @@ class AttentionWrapper(CellWrapper):
         Raises
         ------
         GraphError
-            If there is not one memory for each mechanism.
+            If the number of memories is not the number of mechanisms.
 
         Examples
         --------
@@ -171,7 +172,7 @@ class AttentionWrapper(CellWrapper):
                 got=f"{len(memories)} memories and {len(lengths)} vectors of lengths",
                 hint="give a list of memories in the order of the mechanisms",
             )
-        other = copy(self)
+        other = copy(self)  # shallow: cell and layers, and so their variables, are shared
         pairs = zip(self.mechanisms, memories, lengths, strict=True)
         other.mechanisms = [mechanism.with_memory(m, n) for mechanism, m, n in pairs]
         other.initial_cell_state = initial_cell_state
@@ -180,7 +181,7 @@ class AttentionWrapper(CellWrapper):
         return other
 
     def zero_state(self, batch_size: Any, dtype: Any = "float32") -> AttentionWrapperState:
-        """Return a state in which nothing was read, with `initial_cell_state` if there is one.
+        """Return a state of zero attention, with `initial_cell_state` if not None.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Attention mechanisms: how much of each place of a memory is read."""
+"""Attention mechanisms: alignments of a query with the places of a memory."""
 
 from __future__ import annotations
 
@@ -27,39 +27,39 @@ from .module import Module
 
 
 class AttentionMechanism(Module):
-    """Base of attention mechanisms: they say how much of each place of a memory is read.
+    """Base of attention mechanisms, which return the share of each place of a memory.
 
     Parameters
     ----------
     num_units : int
-        Depth in which query and memory are compared.
+        Depth of the comparison of query and memory.
     memory : Tensor of shape [batch, places, depth]
-        Outputs of an encoder, as a rule.
+        Usually the outputs of an encoder.
     memory_sequence_length : int32 Tensor of shape [batch], optional
-        Places behind it are not read.
+        Number of places to read in each row; later places are not read.
     probability_fn : callable, optional
-        Makes of scores what is read of each place; `softmax` when None.
+        Function from scores to alignments, the shares of the places; `softmax` when None.
     score_mask_value : float, optional
-        Score of places that are not read, of which nothing is read whatever it is; by default a very low one.
+        Score of places that are not read, a very low number by default. Their alignments are 0 in any case.
     name : str, optional
 
     Attributes
     ----------
     values : Tensor
-        The memory, zero where it is not read.
+        The memory, zero in places that are not read.
     keys : Tensor of shape [batch, places, num_units]
-        What is compared with queries.
+        Memory projected by `memory_layer`, compared with queries.
     alignments_size : int or None
-        The number of places, if it is known.
+        The number of places, if known.
 
     Raises
     ------
     ShapeError
-        If the memory has another rank than 3, or its depth is not known.
+        If the memory has another rank than 3, or unknown depth.
 
     Examples
     --------
-    One that would read the last places, if there were any:
+    A mechanism that prefers the last places, of which only the first is readable:
 
     >>> import tagloom as tg
     >>> class First(tg.nn.AttentionMechanism):
@@ -90,6 +90,7 @@ class AttentionMechanism(Module):
         self._read_memory(memory, memory_sequence_length)
 
     def _read_memory(self, memory: Any, memory_sequence_length: Any) -> None:
+        """Set values and keys from a memory, with places beyond the lengths zero."""
         values = convert_to_tensor(memory)
         if values.rank != 3:
             raise ShapeError(
@@ -109,18 +110,18 @@ class AttentionMechanism(Module):
         self.alignments_size: int | None = values.shape[1]
 
     def with_memory(self, memory: Any, memory_sequence_length: Any = None) -> AttentionMechanism:
-        """Return attention to another memory by the same variables: what was trained, for beam search.
+        """Return a mechanism with the same variables for another memory, for beam search.
 
         Parameters
         ----------
         memory : Tensor of shape [batch, places, depth]
-            Of the depth of the first one; its batch and its places may differ.
+            Of the first memory's depth; batch and places may differ.
         memory_sequence_length : int32 Tensor of shape [batch], optional
 
         Returns
         -------
         AttentionMechanism
-            Its layers and variables are those of this one, and its parameters count once in what has both.
+            Shares layers and variables; a module with both mechanisms counts their parameters once.
 
         Raises
         ------
@@ -144,7 +145,7 @@ class AttentionMechanism(Module):
 
     @property
     def places(self) -> Any:
-        """The number of places, a tensor if it is not known."""
+        """The number of places; a tensor if statically unknown."""
         return shape(self.values)[1] if self.alignments_size is None else self.alignments_size
 
     def initial_alignments(self, batch_size: Any, dtype: Any) -> Tensor:
@@ -162,7 +163,7 @@ class AttentionMechanism(Module):
         return zeros([batch_size, self.places], dtype)
 
     def score(self, query: Tensor) -> Tensor:
-        """Return how well a query fits each place; every subclass defines this.
+        """Return the score of each place for a query. Subclasses define this method.
 
         Parameters
         ----------
@@ -180,13 +181,13 @@ class AttentionMechanism(Module):
         )
 
     def forward(self, query: Any, previous_alignments: Any = None) -> Tensor:
-        """Return how much of each place is read.
+        """Return the share of each place: the alignments.
 
         Parameters
         ----------
         query : Tensor of shape [batch, depth]
         previous_alignments : Tensor, optional
-            Those of the step before, which subclasses may use.
+            Alignments of the preceding step, available to subclasses.
 
         Returns
         -------
@@ -205,6 +206,7 @@ class AttentionMechanism(Module):
         scores = self.score(query)
         if self.is_read is None:
             return self.probability_fn(scores)
+        # Masked twice: scores for the softmax, results because any `probability_fn` may return more than 0.
         return where(self.is_read, self.probability_fn(where(self.is_read, scores, self.masked_score)), 0)
 
 
@@ -217,13 +219,13 @@ class LuongAttention(AttentionMechanism):
         Depth of the queries.
     memory : Tensor of shape [batch, places, depth]
     memory_sequence_length : int32 Tensor of shape [batch], optional
-        Places behind it are not read.
+        Number of places to read in each row; later places are not read.
     scale : bool
-        Whether scores are multiplied by a variable.
+        If True, scores are multiplied by a variable.
     probability_fn : callable, optional
-        Makes of scores what is read of each place; `softmax` when None.
+        Function from scores to alignments, the shares of the places; `softmax` when None.
     score_mask_value : float, optional
-        Score of places that are not read, of which nothing is read whatever it is; by default a very low one.
+        Score of places that are not read, a very low number by default. Their alignments are 0 in any case.
     name : str, optional
 
     Examples
@@ -268,7 +270,9 @@ class LuongAttention(AttentionMechanism):
                 operation=query.op,
                 hint="give it as many num_units as the cell has, or use BahdanauAttention",
             )
-        products = reduce_sum(self.keys * expand_dims(query, 1), 2)  # many small products, which are no native program
+        products = reduce_sum(
+            self.keys * expand_dims(query, 1), 2
+        )  # not matmul: a batch of small products cannot be a native program
         return products if self.scale is None else products * self.scale
 
 
@@ -278,17 +282,17 @@ class BahdanauAttention(AttentionMechanism):
     Parameters
     ----------
     num_units : int
-        Units of that network.
+        Units of the network.
     memory : Tensor of shape [batch, places, depth]
     memory_sequence_length : int32 Tensor of shape [batch], optional
-        Places behind it are not read.
+        Number of places to read in each row; later places are not read.
     normalize : bool
-        Whether its last weights are a vector of length 1 times a variable, and there is a bias (Salimans and Kingma,
-        2016).
+        If True, the network has a bias, and its last weights are normalized to length 1 and scaled by a variable
+        (Salimans and Kingma, 2016).
     probability_fn : callable, optional
-        Makes of scores what is read of each place; `softmax` when None.
+        Function from scores to alignments, the shares of the places; `softmax` when None.
     score_mask_value : float, optional
-        Score of places that are not read, of which nothing is read whatever it is; by default a very low one.
+        Score of places that are not read, a very low number by default. Their alignments are 0 in any case.
     name : str, optional
 
     Examples
@@ -322,7 +326,7 @@ class BahdanauAttention(AttentionMechanism):
             self.attention_b = layer_variable(self, "attention_b", [num_units], dtype, "zeros")
 
     def score(self, query: Tensor) -> Tensor:
-        """Return what the network makes of a query and each key.
+        """Return the network's scores for a query and each key.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""A cell that reads its own last outputs, by attention."""
+"""A cell that attends to its own latest outputs."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ from .dense import Dense
 
 
 class AttentionCellWrapper(CellWrapper):
-    """A cell that reads its own last outputs by additive attention (Cheng et al., 2016).
+    """A cell that attends to its own latest outputs by additive attention (Cheng et al., 2016).
 
-    The input is mixed with what was read at the step before and goes to the cell. The cell's next state is the query
-    for what is read now; the cell's output and what was read, mixed, are the output, which enters the window.
+    A linear layer of the input and the preceding reading is the cell's input. The cell's next state is the query of the
+    new reading; a linear layer of the cell's output and the reading is the output, which enters the window.
 
     Parameters
     ----------
     cell : RNNCell
-        Its output is one tensor, of shape [batch, size].
+        A cell whose output is a tensor of shape [batch, size].
     attn_length : int
-        How many outputs the window holds.
+        Number of outputs in the window.
     attn_size : int, optional
-        Size of the output, and of what is read; that of the cell's output by default.
+        Size of the output and of the reading; the size of the cell's output by default.
     attn_vec_size : int, optional
-        Depth in which query and outputs are compared; `attn_size` by default.
+        Depth of the comparison of query and outputs; `attn_size` by default.
     input_size : int, optional
-        Size of the cell's input; that of the input by default.
+        Size of the cell's input; the size of the input by default.
     name : str, optional
 
     Attributes
     ----------
     state_size : tuple
-        The cell's state, what was read, and the window: ``attn_length * attn_size`` numbers, the oldest output first.
+        The cell's state, the reading, and the window: ``attn_length * attn_size`` numbers, oldest output first.
     output_size : int
 
     Raises
     ------
     GraphError
-        If `cell` is no cell, its output is a structure, or a size is not positive.
+        If `cell` is not a cell, its output is a structure, or a size is not positive.
 
     Examples
     --------
@@ -89,7 +89,7 @@ class AttentionCellWrapper(CellWrapper):
         self.output_layer = Dense(self.size, name="output")
 
     def zero_state(self, batch_size: Any, dtype: Any = "float32") -> Any:
-        """Return the cell's state, nothing read, and a window of zeros.
+        """Return the cell's zero state, a reading of zeros, and a window of zeros.
 
         Parameters
         ----------
@@ -104,7 +104,7 @@ class AttentionCellWrapper(CellWrapper):
         return self.cell.zero_state(batch_size, dtype), read, window
 
     def forward(self, inputs: Any, state: Any) -> tuple[Any, Any]:
-        """Return the output, and the state with what was read and the output in the window.
+        """Return the output, and the next state with the new reading and the output in the window.
 
         Parameters
         ----------
@@ -126,6 +126,7 @@ class AttentionCellWrapper(CellWrapper):
         return mixed, (after, read, reshape(outputs, [-1, self.length * self.size]))
 
     def _mixed_input(self, x: Tensor) -> Dense:
+        """Return the layer of the cell's input, made when the first input shows its size."""
         if self.input_layer is None:
             size = self.input_size or x.shape[-1]
             if size is None:
@@ -140,7 +141,7 @@ class AttentionCellWrapper(CellWrapper):
         return self.input_layer
 
     def _read(self, query: Tensor, outputs: Tensor) -> Tensor:
-        """Return the mean of the window's outputs, each weighted by how it answers the query."""
+        """Return the mean of the window's outputs, weighted by the softmax of their scores for the query."""
         hidden = tanh(self.key_layer(outputs) + expand_dims(self.query_layer(query), 1))
         return reduce_sum(softmax(self.score_layer(hidden), 1) * outputs, 1)
 

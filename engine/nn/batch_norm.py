@@ -25,30 +25,30 @@ from .normalization import Normalization, along, wide
 class BatchNorm(Normalization):
     """Normalize each channel over the batch and its pixels, then scale and shift (Ioffe and Szegedy, 2015).
 
-    In training it takes the moments of the batch, and moves the averages of them towards these; else it takes the
-    averages. A result in training waits for the update, which nobody has to ask for: once for each time that it is
-    computed, in a loop once in each iteration, in a branch if that is taken. What reads the averages later in the same
-    step sees them updated. The average of the variance is that of the population, as in algorithm 2 of the paper: n /
-    (n - 1) of the batch's.
+    In training the layer normalizes by the moments of the batch and moves their running averages; otherwise the layer
+    normalizes by the averages. The update of the averages needs no fetch: a result in training waits for the update,
+    which runs once per computation of the result, in a loop once per iteration, in a branch only if taken. Later reads
+    of the averages in the same step return the updated values. The averaged variance is the population's, ``n / (n -
+    1)`` times the batch's, as in algorithm 2 of the paper.
 
-    Moments of values of two bytes are computed in float32, which parameters and averages are of then.
+    For two-byte dtypes the moments are computed in float32, the dtype of parameters and averages then.
 
     Parameters
     ----------
     axis : int
-        Of the channels.
+        Axis of the channels.
     momentum : float or floating scalar Tensor
-        What an average keeps of itself in an update.
+        Weight of the old average in an update.
     epsilon : float
         Added to the variance.
     center, scale : bool
-        Whether there are `beta` and `gamma`.
+        If True, the layer has `beta`, or `gamma`.
     beta_initializer, gamma_initializer, moving_mean_initializer, moving_variance_initializer
         As `initializer` of `get_variable`.
     input_size : int, optional
-        Channels; by default those of the first input.
+        Number of channels; by default the first input's.
     dtype : dtype-like, optional
-        Of the parameters.
+        Dtype of the parameters.
     name : str, optional
 
     Attributes
@@ -113,6 +113,7 @@ class BatchNorm(Normalization):
         over = [i for i in range(len(x.shape)) if i not in self.axes(x)]
         mean, variance = moments(wide(x), over, keepdims=True)
         y = self._normalized(x, mean, variance)
+        # The result waits for the update, so that nobody can forget to run the update.
         with control_dependencies(self._updates(mean, variance, self._count(x))):
             return identity(y)
 
@@ -120,7 +121,7 @@ class BatchNorm(Normalization):
         return self.scaled((wide(x) - mean) * rsqrt(variance + self.epsilon), x)
 
     def _count(self, x: Tensor) -> Any:
-        """Return how many values of a channel there are."""
+        """Return the number of values per channel."""
         known = Shape([d for i, d in enumerate(x.shape) if i not in self.axes(x)]).num_elements
         return cast(size(x) // self.input_size if known is None else known, self.moving_mean.dtype)
 
@@ -130,6 +131,6 @@ class BatchNorm(Normalization):
         return [self._move(average, reshape(stop_gradient(found), [-1]), count) for average, found in pairs]
 
     def _move(self, average: Variable, found: Tensor, count: Tensor) -> Operation:
-        """Move an average towards what an update found, unless that is of nothing."""
+        """Move an average towards the value of a batch, unless the batch is empty."""
         change = (average - found) * as_number(1 - self.momentum, average.dtype)
         return average.assign_sub(where(count > 0, change, cast(0, average.dtype))).op

@@ -1,4 +1,4 @@
-"""Sequences of a batch, as loops go through them: time first, with masks for rows that have ended."""
+"""Batches of sequences for recurrent loops: time first, with masks for ended rows."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ LoopOptions = dict[str, Any]
 
 
 def loop_options(parallel_iterations: int | str | None, swap_memory: bool) -> LoopOptions:
-    """Return the keywords of a loop."""
+    """Return the keyword arguments of a loop."""
     window = WINDOW if parallel_iterations is None else parallel_iterations
     return {"parallel_iterations": window, "swap_memory": swap_memory}
 
 
 class Batch:
-    """Sequences to run a cell over, time first, with their lengths and the state that they begin in."""
+    """Sequences to run a cell over, time first, with their lengths and initial state."""
 
     def __init__(
         self, cell: Any, inputs: Any, sequence_length: Any, initial_state: Any, dtype: Any, time_major: bool
@@ -58,17 +58,19 @@ class Batch:
         if initial_state is None:
             initial_state = cell.zero_state(rows, dtype or first.dtype)
         self.state: Any = nest.map_structure(tensor_or_array, initial_state)
-        self.output_dtype: DType = state_dtype(self.state, first)  # of literals; else the cell's outputs say it
+        self.output_dtype: DType = state_dtype(
+            self.state, first
+        )  # if the outputs are literals; otherwise the outputs' own
         self.output_sizes = _sizes(cell.output_size)
 
     def blocks(self, asked: int | None) -> int:
-        """Return the number of blocks of rows."""
+        """Return the number of blocks of rows; raise GraphError if `asked` is impossible."""
         possible = self.lengths is not None and self.size is not None and getattr(self.cell, "by_rows", False)
         if asked is None:
             return sensible(self.size) if possible else 1
         if asked != 1 and not (possible and 1 < asked <= (self.size or 0)):
             raise GraphError(
-                "rows can not be run in so many blocks",
+                "rows cannot be run in so many blocks",
                 wanted="1; or with sequence_length, a cell that is by_rows and a batch that is known, at most its rows",
                 got=asked,
                 hint="leave blocks out",
@@ -76,15 +78,16 @@ class Batch:
         return asked
 
     def run(self, options: LoopOptions) -> tuple[Any, Any]:
-        """Run all rows until the longest has ended; return outputs of all steps, time first, and the state."""
+        """Run all rows to the end of the longest; return the outputs of all steps, time first, and the state."""
         if self.lengths is None:
             return self._loop(self.inputs, self.state, None, self.steps, options)
+        # The 1 is for batches without rows, whose maximum would be undefined.
         steps = minimum(self.steps, reduce_max(concat([self.lengths, [1]], 0)))
         outputs, state = self._loop(self.inputs, self.state, self.lengths, steps, options)
         return nest.map_structure(self._padded, outputs), state
 
     def run_in_blocks(self, count: int, options: LoopOptions) -> tuple[Any, Any]:
-        """Run fewer and fewer rows, sorted by length."""
+        """Run the rows sorted by length, without one more block of ended rows in each loop."""
         rows = RowBlocks(self.lengths, self.size or 0, count, self.steps)
         parts = [rows.parts(rows.sorted(x, 1)) for x in nest.flatten(self.inputs)]
         state: Any = nest.map_structure(lambda x: rows.sorted(x, 0), self.state)
@@ -102,7 +105,7 @@ class Batch:
         return self._packed(joined), nest.pack_as(self.state, last)
 
     def _loop(self, inputs: Any, state: Any, lengths: Any, steps: Any, options: LoopOptions) -> tuple[Any, Any]:
-        """Run rows for some steps; return stacked outputs, time first, and the state."""
+        """Run rows for `steps` steps; return the stacked outputs, time first, and the state."""
         arrays_of = nest.flatten(inputs)
         arrays = [TensorArray(x.dtype, shape(x)[0]).unstack(x) for x in arrays_of]
         rows = self._rows(state) if lengths is None else lengths.shape
@@ -124,7 +127,7 @@ class Batch:
         return self._packed(stacked), state
 
     def _rows(self, state: Any) -> Shape:
-        """Return the static batch size, as a state of any leaves knows it, or else the inputs."""
+        """Return the static batch size of the state, or of the inputs if the state has none."""
         found = [leaf.shape[:1] for leaf in nest.flatten(state) if getattr(leaf, "rank", 0)]
         return found[0] if found else Shape([self.size])
 
@@ -145,18 +148,18 @@ class Batch:
 
 
 class Masks:
-    """Which rows have not ended before a step."""
+    """Masks of the rows that have not ended before a step."""
 
     def __init__(self, lengths: Tensor | None) -> None:
         self.lengths = lengths
         self.column: Tensor | None = None if lengths is None else expand_dims(lengths, 1)
 
     def chosen(self, t: Tensor, fresh: list[Any], old: list[Any]) -> list[Any]:
-        """Return new values in rows that have not ended, old ones elsewhere."""
+        """Return new values in running rows, old values in ended rows."""
         return [self.live(t, x, before) for x, before in zip(fresh, old, strict=True)]
 
     def live(self, t: Tensor, fresh: Any, old: Any) -> Any:
-        """Return a new value in rows that have not ended, the old one elsewhere; arrays and scalars as they are."""
+        """Return the new value in running rows, the old value in ended rows; arrays and scalars unchanged."""
         if self.lengths is None or hasattr(fresh, "with_flow"):
             return fresh
         x = convert_to_tensor(fresh)
@@ -170,10 +173,10 @@ class Masks:
 
 
 def along_rows(vector: Tensor, x: Tensor) -> Tensor:
-    """Return a vector of an element for each row so that it broadcasts to rows; ShapeError if their rank is unknown."""
+    """Return a vector with one element per row, reshaped to broadcast to `x`; the rank must be known."""
     if x.rank is None:
         raise ShapeError(
-            "a cell or decoder gives something of unknown rank, whose rows can not be told",
+            "a cell or decoder returns a tensor of unknown rank, whose rows cannot be found",
             wanted="outputs and state of shape [batch, ...]",
             got=x.shape,
             operation=x.op,
@@ -183,7 +186,7 @@ def along_rows(vector: Tensor, x: Tensor) -> Tensor:
 
 
 def rows_chosen(condition: Tensor, x: Any, y: Tensor) -> Tensor:
-    """Return rows of x where a vector is true, of y elsewhere; a scalar y as it is."""
+    """Return rows of `x` where a vector is true, of `y` elsewhere; a scalar `y` unchanged."""
     if y.rank == 0:
         return y
     result = where(along_rows(condition, y), x, y)
@@ -192,7 +195,7 @@ def rows_chosen(condition: Tensor, x: Any, y: Tensor) -> Tensor:
 
 
 def tensors(inputs: Any) -> Any:
-    """Return inputs as a structure of tensors; lists of plain numbers are one tensor."""
+    """Return inputs as a structure of tensors; nested lists of plain numbers are one tensor."""
     if all(isinstance(leaf, (bool, int, float, complex)) for leaf in nest.flatten(inputs)):
         return convert_to_tensor(inputs)
     return nest.map_structure(convert_to_tensor, inputs)
@@ -206,12 +209,12 @@ def _sizes(structure: Any) -> list[list[int]]:
 
 
 def swapped(x: Tensor) -> Tensor:
-    """Return x with its first two dimensions exchanged."""
+    """Return `x` with its first two dimensions exchanged."""
     return transpose(x, [1, 0, *range(2, x.shape.rank or 2)])
 
 
 def reversed_in_time(inputs: Any, lengths: Any, time_major: bool) -> Any:
-    """Return sequences the other way round, each up to its length; what is behind that stays there."""
+    """Return sequences reversed in time, each within its length; later elements stay in place."""
     given = tensors(inputs)
     axis = 0 if time_major else 1
     if lengths is None:
@@ -220,6 +223,7 @@ def reversed_in_time(inputs: Any, lengths: Any, time_major: bool) -> Any:
 
 
 def _require_sequences(x: Tensor, time_major: bool) -> None:
+    """Raise ShapeError unless a tensor has dimensions for batch and time."""
     if x.rank is None or x.rank < 2:
         raise ShapeError(
             "a recurrent network goes through sequences of a batch",
@@ -231,7 +235,7 @@ def _require_sequences(x: Tensor, time_major: bool) -> None:
 
 
 def _static_batch(leaves: list[Tensor], lengths: Tensor | None, time_major: bool) -> int | None:
-    """Return the batch size that all agree on, if it is known; ShapeError if they do not agree."""
+    """Return the common static batch size, None if unknown; raise ShapeError if sizes differ."""
     known = Shape([None])
     for leaf in [*leaves, *([] if lengths is None else [lengths])]:
         if leaf is lengths and leaf.rank != 1:
@@ -257,18 +261,19 @@ def _static_batch(leaves: list[Tensor], lengths: Tensor | None, time_major: bool
 
 
 def tensor_or_array(value: Any) -> Any:
-    """Return a leaf of a state: a TensorArray as it is, anything else as a tensor."""
+    """Return a leaf of a state: a TensorArray unchanged, anything else as a tensor."""
     return value if hasattr(value, "with_flow") else convert_to_tensor(value)
 
 
 def array_like(z: Tensor) -> TensorArray:
-    """Return an array for elements like a tensor, whose shape it has in the step even if nothing is written."""
+    """Return an array for elements like `z`, with the shape of `z` at run time even if nothing is written."""
+    # Unstacking zero rows of `z` records the run-time element shape where the static shape is partial.
     array = TensorArray(z.dtype, 0, True, element_shape=z.shape)
     return array if z.shape.is_fully_known else array.unstack(expand_dims(z, 0)[:0])
 
 
 def state_dtype(state: Any, inputs: Tensor) -> DType:
-    """Return the dtype of outputs: that of the first tensor of the state that has floating elements."""
+    """Return the dtype of outputs: of the state's first floating or complex tensor, else of its first tensor."""
     tensors = [leaf for leaf in nest.flatten(state) if not hasattr(leaf, "with_flow")]
     found = [leaf.dtype for leaf in tensors if leaf.dtype.is_floating or leaf.dtype.is_complex]
     dtypes: list[DType] = found or [leaf.dtype for leaf in tensors] or [inputs.dtype]

@@ -1,4 +1,4 @@
-"""Beam search: the likeliest sequences of a few that are followed at a time."""
+"""Beam search: decoding that follows the best partial sequences."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class BeamSearchDecoderState(NamedTuple):
     ----------
     cell_state : structure of Tensor of shape [batch * beams, ...]
     log_probs : Tensor of shape [batch, beams]
-        Of the sequences so far.
+        Log-probabilities of the sequences so far.
     finished : bool Tensor of shape [batch, beams]
     lengths : int32 Tensor of shape [batch, beams]
-        Symbols of each sequence, its end token too.
+        Number of symbols of each sequence, with its end token.
 
     Examples
     --------
@@ -52,7 +52,7 @@ class BeamSearchDecoderState(NamedTuple):
 
 
 class BeamSearchDecoderOutput(NamedTuple):
-    """What a BeamSearchDecoder gives at each step.
+    """Outputs of a BeamSearchDecoder at each step.
 
     Attributes
     ----------
@@ -72,14 +72,14 @@ class BeamSearchDecoderOutput(NamedTuple):
 
 
 class FinalBeamSearchDecoderOutput(NamedTuple):
-    """What `dynamic_decode` gives of a BeamSearchDecoder.
+    """Outputs of `dynamic_decode` with a BeamSearchDecoder.
 
     Attributes
     ----------
     predicted_ids : int32 Tensor of shape [batch, time, beams]
-        The sequences, best first; end tokens behind their ends.
+        The sequences, best first, padded with end tokens.
     beam_search_decoder_output : BeamSearchDecoderOutput
-        Of all steps: the scores of the last one are those of the sequences.
+        Outputs of all steps; the last scores are the scores of the sequences.
 
     Examples
     --------
@@ -93,37 +93,37 @@ class FinalBeamSearchDecoderOutput(NamedTuple):
 
 
 class BeamSearchDecoder(Decoder):
-    """A decoder that follows the sequences with the best scores.
+    """A decoder that follows the `beam_width` sequences with the best scores.
 
     The score of a sequence is its log-probability, divided by ``((5 + length) / 6) ** length_penalty_weight`` (Wu et
-    al., 2016, section 7), where the length counts the end token. Sequences that have ended stay among the beams as long
-    as no better ones take their places.
+    al., 2016, section 7), where the length counts the end token. Ended sequences remain among the beams until better
+    sequences replace them.
 
     Parameters
     ----------
     cell : RNNCell
     embedding : Tensor of shape [symbols, depth], or callable
-        A function makes inputs of symbols instead.
+        Table of the symbols' inputs, or a function from symbols to inputs.
     start_tokens : int32 Tensor of shape [batch]
     end_token : int or int32 scalar
     initial_state : structure of Tensor of shape [batch * beam_width, ...]
-        As `tile_batch` makes it. What a cell has besides, as the memory of its attention, is to be tiled too.
+        As returned by `tile_batch`. A memory of attention in the cell must be tiled too.
     beam_width : int
     output_layer : callable, optional
-        Makes logits of the cell's output.
+        Function from the cell's output to logits.
     length_penalty_weight : float
     name : str, optional
 
     Raises
     ------
     ShapeError
-        If the state is known not to have a row for each beam.
+        If the static shape of the state does not have a row for each beam.
     GraphError
-        If `cell` is no cell, `beam_width` no positive int, or the state has a TensorArray.
+        If `cell` is not a cell, `beam_width` is not a positive int, or the state has a TensorArray.
 
     Examples
     --------
-    A first symbol of 0.6 whose followers are even, and one of 0.4 with a sure one, which greedy decoding misses:
+    A first symbol of 0.6 with uncertain followers, and one of 0.4 with a sure follower, which greedy search misses:
 
     >>> import numpy as np, tagloom as tg
     >>> followers = np.log(np.float32([[1e-9, 0.6, 0.4], [0.5, 0.3, 0.2], [1 - 2e-9, 1e-9, 1e-9]]))
@@ -183,7 +183,7 @@ class BeamSearchDecoder(Decoder):
         self.dtype: Any = (floating or [convert_to_tensor(0.0).dtype])[0]
 
     def _require_tiled(self) -> None:
-        """Raise ShapeError if the state has not a row for each beam of each start token."""
+        """Raise ShapeError unless the state has a row for each beam of each start token."""
         if not isinstance(self.rows, int):
             return
         for path, leaf in nest.walk(self.initial_state, "initial_state"):
@@ -198,8 +198,9 @@ class BeamSearchDecoder(Decoder):
                 )
 
     def initialize(self) -> tuple[Any, Any, Any]:
-        """Return that nothing has finished, the start tokens, and a state in which the first beam alone is possible."""
+        """Return unfinished flags, the start tokens, and a state in which only the first beam is possible."""
         sizes = [self.rows, self.width]
+        # All beams begin equal: with log-probability 0 in each, the search would follow one sequence `width` times.
         first = where(equal(numbers(self.width), 0), constant(0.0, self.dtype), _IMPOSSIBLE)
         log_probs = expand_dims(first, 0) + zeros(sizes, self.dtype)
         finished = fill(sizes, False)
@@ -208,7 +209,7 @@ class BeamSearchDecoder(Decoder):
         return finished, self.embed(tokens), state
 
     def step(self, time: Any, inputs: Any, state: Any) -> tuple[Any, Any, Any, Any]:
-        """Run the cell for all beams and choose the best of all sequences that are one symbol longer.
+        """Run the cell for all beams and choose the best of all extended sequences.
 
         Parameters
         ----------
@@ -242,9 +243,9 @@ class BeamSearchDecoder(Decoder):
         return BeamSearchDecoderOutput(best, symbols, parents), fixed, following, fixed.finished
 
     def _longer(self, logits: Tensor, count: Any, state: BeamSearchDecoderState) -> tuple[Tensor, Tensor]:
-        """Return log-probabilities of all sequences that are one symbol longer, [batch, beams, symbols], and lengths.
+        """Return log-probabilities, [batch, beams, symbols], and lengths of all sequences extended by a symbol.
 
-        One that has ended stays as it is, by an end token that is sure and does not count.
+        An ended sequence is extended by an end token of probability 1, which does not count in the length.
         """
         finished = expand_dims(state.finished, 2)
         only_end = where(equal(numbers(count), self.end), constant(0.0, logits.dtype), _IMPOSSIBLE)
@@ -256,7 +257,7 @@ class BeamSearchDecoder(Decoder):
         return pow((5.0 + cast(lengths, self.dtype)) / 6.0, self.penalty)
 
     def _followed(self, x: Tensor, parents: Tensor) -> Tensor:
-        """Return rows of the beams that were chosen; a scalar as it is."""
+        """Return the rows of the chosen beams; a scalar unchanged."""
         if x.rank == 0:
             return x
         rows = expand_dims(numbers(self.rows) * self.width, 1) + parents
@@ -277,7 +278,7 @@ class BeamSearchDecoder(Decoder):
         return state.lengths  # type: ignore[no-any-return]
 
     def finalize(self, outputs: Any, state: Any, lengths: Tensor) -> tuple[Any, Any]:
-        """Return the sequences, and the state as it is.
+        """Return the sequences, and the state unchanged.
 
         Parameters
         ----------

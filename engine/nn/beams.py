@@ -1,4 +1,4 @@
-"""Rows of beams: repeated for each of them, and followed back from their ends."""
+"""Rows of beams: repetition for each beam, and backtracking of sequences."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from .batches import tensors
 
 @public
 def tile_batch(t: Any, multiplier: int, name: str | None = None) -> Any:
-    """Repeat each row, as a state is for the beams of a `BeamSearchDecoder`.
+    """Repeat each row, as for the state of a `BeamSearchDecoder`.
 
     Parameters
     ----------
     t : structure of Tensor of shape [batch, ...]
-        Scalars in it stay as they are; lists of plain numbers are one tensor.
+        Scalars are unchanged; nested lists of plain numbers are one tensor.
     multiplier : int
-        How often each row is to be there.
+        Number of copies of each row.
     name : str, optional
 
     Returns
@@ -43,7 +43,7 @@ def tile_batch(t: Any, multiplier: int, name: str | None = None) -> Any:
     Raises
     ------
     GraphError
-        If `multiplier` is no positive int.
+        If `multiplier` is not a positive int.
 
     Examples
     --------
@@ -63,6 +63,7 @@ def tile_batch(t: Any, multiplier: int, name: str | None = None) -> Any:
 
 
 def _tiled(x: Tensor, times: int) -> Tensor:
+    """Return a tensor with each row repeated, with its static shape; a scalar unchanged."""
     if x.rank == 0:
         return x
     rows, *rest = x.shape
@@ -77,31 +78,31 @@ def _tiled(x: Tensor, times: int) -> Tensor:
 def gather_tree(
     step_ids: Any, parent_ids: Any, max_sequence_lengths: Any, end_token: Any, name: str | None = None
 ) -> Tensor:
-    """Follow beams back from their ends, and return the whole sequence of each.
+    """Return the whole sequence of each beam, followed back from the last step.
 
     Parameters
     ----------
     step_ids : int32 Tensor of shape [time, batch, beams]
-        Symbol that was chosen for each beam.
+        Chosen symbol of each beam.
     parent_ids : int32 Tensor of shape [time, batch, beams]
-        Beam of the step before that it was chosen for.
+        Beam of the preceding step that the symbol extends.
     max_sequence_lengths : int32 Tensor of shape [batch]
-        Steps of each row.
+        Number of steps of each row.
     end_token : int32 scalar
-        Stands behind the end of each sequence, and behind the first place where it is.
+        Fills each sequence beyond its row's length, and after its first end token.
     name : str, optional
 
     Returns
     -------
     int32 Tensor of shape [time, batch, beams]
-        Sequences of the beams as the last step has them.
+        Sequences of the last step's beams.
 
     Raises
     ------
     ShapeError
-        If symbols or parents are of another rank.
+        If symbols or parents have another rank.
     OpError
-        When a step runs it, if there is no such parent.
+        At run time, if a parent is out of range.
 
     Examples
     --------
@@ -125,6 +126,7 @@ def gather_tree(
 
 
 def _followed(ids: Tensor, parents: Tensor, max_sequence_lengths: Any, end_token: Any) -> Tensor:
+    """Backtrack from the last step by a loop; see `gather_tree`."""
     lengths, end = expand_dims(cast(max_sequence_lengths, "int32"), 1), convert_to_tensor(end_token, "int32")
     count = shape(ids)[0]
     symbols, before = (TensorArray("int32", count).unstack(x) for x in (ids, parents))

@@ -1,4 +1,4 @@
-"""Base of all layers: parameters made at the first call."""
+"""Base of layers whose parameters are made at the first call."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from .module import Module
 
 
 class Lazy(Module):
-    """A module whose parameters are made when it knows its input size: at once, or when it is first called.
+    """A module whose parameters are made once the input size is known: on construction, or at the first call.
 
-    A subclass calls `prepare` at the end of ``__init__``, and `ready` when it is called; `build` makes the variables.
-    They are made at the root of the graph, wherever the call is, and once.
+    A subclass calls `prepare` at the end of ``__init__`` and `ready` in each call; `build` makes the variables, once,
+    at the root of the graph, even if the first call is in a loop or branch.
     """
 
     def __init__(self, name: str | None, input_size: Any, dtype: Any) -> None:
@@ -31,21 +31,21 @@ class Lazy(Module):
         self._is_built = False
 
     def build(self, size: Any) -> None:
-        """Make the variables for inputs of a size."""
+        """Make the variables for inputs of a size. Subclasses define this method."""
         raise NotImplementedError
 
     def input_axes(self) -> Sequence[int]:
-        """Return the axes of an input whose sizes `build` is given."""
+        """Return the axes of an input whose sizes are the argument of `build`."""
         return (-1,)
 
     def prepare(self) -> None:
-        """Make the variables if the input size was given."""
+        """Make the variables if the constructor received an input size."""
         if self.input_size is not None:
             with name_scope(self.name):
                 self._build(self.input_size)
 
     def ready(self, inputs: Any) -> Tensor:
-        """Return the input as a tensor, for which there are variables."""
+        """Return the input as a tensor; make the variables if missing, else check the input's size."""
         x = convert_to_tensor(inputs, None if hasattr(inputs, "dtype") else self.dtype)
         if not self._is_built:
             self.dtype = self.dtype or self.dtype_for(x.dtype)
@@ -66,7 +66,7 @@ class Lazy(Module):
         self._is_built = True
 
     def _require_size(self, x: Tensor) -> None:
-        """Raise a ShapeError if the static shape says that the variables are of another size."""
+        """Raise ShapeError if the static shape does not fit the variables."""
         wanted = [self.input_size] if isinstance(self.input_size, int) else self.input_size
         for axis, size in zip(self.input_axes(), wanted, strict=True):
             if x.rank is not None and not (-x.rank <= axis < x.rank and x.shape[axis] in (None, size)):
@@ -79,7 +79,7 @@ class Lazy(Module):
                 )
 
     def _dimension(self, x: Tensor, axis: int) -> int:
-        """Return the size of a dimension of an input; ShapeError if it is not known."""
+        """Return the static size of an input's dimension; raise ShapeError if unknown."""
         size = x.shape[axis] if x.rank is not None and -x.rank <= axis < x.rank else None
         if size is None:
             raise ShapeError(
@@ -100,21 +100,21 @@ class Lazy(Module):
         dtype: Any = None,
         default: Any = "glorot_uniform",
     ) -> Variable:
-        """Return a variable of the layer's dtype, or another: see `layer_variable`."""
+        """Return a variable, by default of the layer's dtype; see `layer_variable`."""
         made: Variable = layer_variable(self, name, shape, dtype or self.dtype, initializer, trainable, default)
         return made
 
 
 def as_number(value: Any, dtype: DType) -> Tensor:
-    """Return a number of Python, or a scalar tensor of any dtype, as a scalar of a dtype."""
+    """Return a Python number, or a scalar tensor of any dtype, as a scalar of `dtype`."""
     return cast(value, dtype) if hasattr(value, "dtype") else convert_to_tensor(value, dtype)
 
 
 def sizes(x: Tensor) -> list[Any]:
-    """Return the dimensions of a tensor for `reshape`: numbers where they are known, one -1, or tensors."""
+    """Return the dimensions of a tensor for `reshape`: ints if known, else -1 for a single one, or tensors."""
     known: list[Any] = list(x.shape)
     unknown = [i for i, d in enumerate(known) if d is None]
-    if len(unknown) == 1 and 0 not in known:
+    if len(unknown) == 1 and 0 not in known:  # with a size of 0, -1 would be ambiguous
         known[unknown[0]] = -1
     elif unknown:
         found = shape(x)

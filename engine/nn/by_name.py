@@ -44,7 +44,7 @@ _ACTIVATIONS: dict[str, Callable[[Any], Tensor]] = {
 
 
 def as_initializer(given: Any) -> Callable[..., Any]:
-    """Return an initializer: one that is given, one of a name, or that of given numbers."""
+    """Return a function as initializer, or the initializer of a name or of constant numbers."""
     if isinstance(given, str):
         if given not in _INITIALIZERS:
             raise _unknown("initializer", given, _INITIALIZERS)
@@ -53,11 +53,11 @@ def as_initializer(given: Any) -> Callable[..., Any]:
         return initializers.constant_initializer(given)
     if not takes(given, ([], as_dtype("float32"))):
         return given  # type: ignore[no-any-return]
-    return lambda shape, dtype: given(shape, dtype)  # both, where a function could do without them, as `ones` seems to
+    return lambda shape, dtype: given(shape, dtype)  # pass both arguments also to functions with defaults
 
 
 def as_activation(given: Any) -> Callable[[Any], Any]:
-    """Return a function of a tensor: one that is given, one of a name, or for None the tensor itself."""
+    """Return a function as activation, the activation of a name, or the identity for None."""
     if isinstance(given, str):
         if given not in _ACTIVATIONS:
             raise _unknown("activation", given, _ACTIVATIONS)

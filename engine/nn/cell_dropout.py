@@ -1,4 +1,4 @@
-"""Dropout inside of cells and between layers, by probabilities to keep an element."""
+"""Dropout in cells and between layers, by the probability of keeping an element."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ..ops.nn.dropout import dropout
 
 
 def is_one(keep: Any) -> bool:
-    """Whether everything is kept, as the graph is built."""
+    """Return True for the constant probability 1, known while the graph is built."""
     return isinstance(keep, (int, float, np.number)) and keep == 1
 
 
 def checked_keep(keep: Any, what: str) -> Any:
-    """Return a probability; GraphError if it is a number that is none."""
+    """Return a probability; raise GraphError for a number outside of (0, 1]."""
     if isinstance(keep, (int, float, np.number)) and not 0 < keep <= 1:
         raise GraphError(
             f"{what} is a probability to keep an element",
@@ -30,7 +30,7 @@ def checked_keep(keep: Any, what: str) -> Any:
 
 
 def dropped(x: Tensor, keep: Any, seed: int | None) -> Tensor:
-    """Return x with elements that are zero by chance, the others divided by the probability `keep` to stay."""
+    """Return `x` with randomly zeroed elements, the others divided by their probability `keep`."""
     if is_one(keep):
         return x
     return dropout(x, cast(keep, x.dtype) if hasattr(keep, "dtype") else keep, seed=seed)

@@ -1,4 +1,4 @@
-"""Cells made of cells: several in a stack, with residuals, on a device."""
+"""Cells made of cells: stacks, residuals, devices."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CellWrapper(RNNCell):
         self.by_rows = getattr(cell, "by_rows", False)
 
     def zero_state(self, batch_size: Any, dtype: Any = "float32") -> Any:
-        """Return that of the cell.
+        """Return the cell's zero state.
 
         Parameters
         ----------
@@ -38,7 +38,7 @@ class CellWrapper(RNNCell):
 
 
 def checked_cell(cell: Any) -> Any:
-    """Return a cell; GraphError if it is none."""
+    """Return a cell; raise GraphError for anything else."""
     if not callable(cell) or any(getattr(cell, n, None) is None for n in ("state_size", "output_size")):
         raise GraphError(
             "this is no recurrent cell",
@@ -50,7 +50,7 @@ def checked_cell(cell: Any) -> Any:
 
 
 class MultiRNNCell(RNNCell):
-    """Cells one upon the other: the output of each is the input of the next.
+    """A stack of cells: the output of each is the input of the next.
 
     Parameters
     ----------
@@ -61,12 +61,12 @@ class MultiRNNCell(RNNCell):
     ----------
     cells : list of RNNCell
     state_size : tuple
-        That of each cell.
+        The state sizes of the cells.
 
     Raises
     ------
     GraphError
-        If there are no cells, one of them is none, or one comes twice.
+        If `cells` is empty, or has an item twice or an item that is not a cell.
 
     Examples
     --------
@@ -130,7 +130,7 @@ class ResidualWrapper(CellWrapper):
     Parameters
     ----------
     cell : RNNCell
-        Its input and output have one size.
+        A cell with inputs and outputs of equal size.
     residual_fn : callable, optional
         ``residual_fn(inputs, outputs)`` returns the output instead.
     name : str, optional
@@ -138,7 +138,7 @@ class ResidualWrapper(CellWrapper):
     Raises
     ------
     ShapeError
-        When it is called, if input and output have sizes that differ.
+        On a call, if the sizes of input and output differ.
 
     Examples
     --------
@@ -159,7 +159,7 @@ class ResidualWrapper(CellWrapper):
         self.by_rows = self.by_rows and residual_fn is None
 
     def forward(self, inputs: Any, state: Any) -> tuple[Any, Any]:
-        """Return inputs and output of the cell added up, and its next state.
+        """Return the sum of the cell's inputs and output, and its next state.
 
         Parameters
         ----------
@@ -178,6 +178,7 @@ class ResidualWrapper(CellWrapper):
 
 
 def _sum(x: Tensor, y: Tensor) -> Tensor:
+    """Return the sum of two tensors of compatible shapes; raise ShapeError for others."""
     if not x.shape.is_compatible_with(y.shape):
         raise ShapeError(
             "input and output of a cell with a residual have one size",
@@ -214,7 +215,7 @@ class DeviceWrapper(CellWrapper):
         self.device = device
 
     def zero_state(self, batch_size: Any, dtype: Any = "float32") -> Any:
-        """Return that of the cell, on the device.
+        """Return the cell's zero state, on the device.
 
         Parameters
         ----------
@@ -229,7 +230,7 @@ class DeviceWrapper(CellWrapper):
             return self.cell.zero_state(batch_size, dtype)
 
     def forward(self, inputs: Any, state: Any) -> tuple[Any, Any]:
-        """Return what the cell gives.
+        """Return the cell's output and next state, computed on the device.
 
         Parameters
         ----------

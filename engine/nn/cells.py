@@ -1,4 +1,4 @@
-"""Recurrent cells: one step of a recurrent network, as a value."""
+"""Recurrent cells: one step of a recurrent network, as a module."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ from .module import Module
 class RNNCell(Module):
     """Base of the cells. A cell is called as ``output, state = cell(inputs, state)``, for one step of a batch.
 
-    A subclass says by `state_size` and `output_size` how large state and output are, for each row of the batch, and in
-    ``forward(inputs, state)`` what a step computes. Variables are made in ``__init__``, or when the cell is first
-    called and sees how large its input is.
+    A subclass defines the sizes of state and output per row, `state_size` and `output_size`, and the computation of a
+    step, ``forward(inputs, state)``. Variables are made in ``__init__``, or at the first call, which shows the size of
+    the input.
 
     Parameters
     ----------
     name : str, optional
-        As of a `Module`.
+        As for `Module`.
 
     Attributes
     ----------
     state_size : structure of int
-        Last dimension of each tensor of the state; a list for all dimensions behind the batch.
+        Last dimension of each tensor of the state; a list for all dimensions after the batch.
     output_size : structure of int
     by_rows : bool
-        Whether each row of output and next state is computed of the same row of inputs and state alone, and of
-        variables: `dynamic_rnn` may then run the rows of a batch apart. False, unless a subclass says otherwise.
+        True if each row of output and next state depends only on variables and the same row of inputs and state:
+        `dynamic_rnn` may then run the rows of a batch in blocks. False unless a subclass sets it.
 
     Examples
     --------
-    A cell that adds up what comes:
+    A cell that sums its inputs:
 
     >>> import tagloom as tg
     >>> class Sum(tg.nn.RNNCell):
@@ -87,7 +87,7 @@ class RNNCell(Module):
 
 
 def map_sizes(function: Callable[[list[int]], Any], sizes: Any) -> Any:
-    """Apply a function to each of the sizes in a structure: an int, or a list of dimensions."""
+    """Apply a function to each size in a structure, an int or a list of dimensions."""
     if isinstance(sizes, int):
         return function([sizes])
     if isinstance(sizes, (list, Shape)):
@@ -120,7 +120,7 @@ class LSTMStateTuple(NamedTuple):
 
 
 class WeightedCell(RNNCell, Lazy):
-    """Base of cells of units, whose variables are made when an input first says how large inputs are."""
+    """Base of cells with units, whose variables are made when the first input shows its size."""
 
     by_rows = True
 
@@ -138,9 +138,9 @@ class BasicRNNCell(WeightedCell):
     ----------
     num_units : int
     activation : callable or str, optional
-        A function of a tensor, or the name of one, as ``"relu"``; `tanh` when None.
+        A function of a tensor, or a name, such as ``"relu"``; `tanh` when None.
     initializer : callable, str or array-like, optional
-        Of `kernel`, as `initializer` of `get_variable`; when None that of the variable scope, else
+        Of `kernel`, as `initializer` of `get_variable`; when None the variable scope's, else
         ``"glorot_uniform"``.
     name : str, optional
 
@@ -152,9 +152,9 @@ class BasicRNNCell(WeightedCell):
     Raises
     ------
     GraphError
-        If a number of units is no positive int.
+        If a number of units is not a positive int.
     ShapeError
-        When it is called, if the depth of the inputs is not known, or another than before.
+        On a call, if the depth of the inputs is unknown, or differs from earlier calls.
 
     Examples
     --------
@@ -183,7 +183,7 @@ class BasicRNNCell(WeightedCell):
         self.bias = self.variable("bias", [self.units], "zeros")
 
     def forward(self, inputs: Any, state: Any) -> tuple[Tensor, Tensor]:
-        """Return the output, [batch, num_units], and it again as next state.
+        """Return the output, [batch, num_units], which is the next state too.
 
         Parameters
         ----------
@@ -208,32 +208,32 @@ class GRUCell(WeightedCell):
     ----------
     num_units : int
     activation : callable or str, optional
-        A function of a tensor, or the name of one, as ``"relu"``; `tanh` when None.
+        A function of a tensor, or a name, such as ``"relu"``; `tanh` when None.
     initializer : callable, str or array-like, optional
-        Of the kernels, as `initializer` of `get_variable`; when None that of the variable scope, else
+        Of the kernels, as `initializer` of `get_variable`; when None the variable scope's, else
         ``"glorot_uniform"``.
     reset_after : bool
-        Whether the state is multiplied by its weights before r, as in cuDNN and PyTorch:
+        If True, the state is multiplied by its weights before r, as in cuDNN and PyTorch:
         ``activation(inputs @ kernel + bias + r * (state @ recurrent_kernel + recurrent_bias))``.
     name : str, optional
 
     Attributes
     ----------
     gate_kernel : Variable of shape [depth + num_units, 2 * num_units]
-        Of r, then of u.
+        Columns of r, then of u.
     gate_bias : Variable of shape [2 * num_units]
-        Ones at first.
+        Initially ones.
     candidate_kernel, candidate_bias : Variable
-        Of shape [depth + num_units, num_units], with `reset_after` [depth, num_units]; and [num_units].
+        Of shapes [depth + num_units, num_units] (with `reset_after` [depth, num_units]) and [num_units].
     recurrent_kernel, recurrent_bias : Variable or None
-        With `reset_after`.
+        None without `reset_after`.
 
     Raises
     ------
     GraphError
-        If a number of units is no positive int.
+        If a number of units is not a positive int.
     ShapeError
-        When it is called, if the depth of the inputs is not known, or another than before.
+        On a call, if the depth of the inputs is unknown, or differs from earlier calls.
 
     Examples
     --------
@@ -276,7 +276,7 @@ class GRUCell(WeightedCell):
             self.recurrent_bias = self.variable("recurrent_bias", [n], "zeros")
 
     def forward(self, inputs: Any, state: Any) -> tuple[Tensor, Tensor]:
-        """Return the output, [batch, num_units], and it again as next state.
+        """Return the output, [batch, num_units], which is the next state too.
 
         Parameters
         ----------
@@ -300,7 +300,7 @@ class GRUCell(WeightedCell):
 
 
 def checked_units(units: Any, cell: Module) -> int:
-    """Return a number of units; GraphError if it is none."""
+    """Return a number of units; raise GraphError unless a positive int."""
     if not isinstance(units, int) or isinstance(units, bool) or units < 1:
         raise GraphError(
             f"{type(cell).__name__} needs a number of units",
@@ -312,5 +312,5 @@ def checked_units(units: Any, cell: Module) -> int:
 
 
 def clipped(x: Tensor, bound: float | None) -> Tensor:
-    """Return x between -bound and bound; as it is without one."""
+    """Return `x` clipped to ``[-bound, bound]``; unchanged if `bound` is None."""
     return x if bound is None else clip_by_value(x, -bound, bound)

@@ -1,4 +1,4 @@
-"""Layers that slide windows over sequences, images and volumes."""
+"""Convolution layers for sequences, images and volumes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TRANSPOSED = {1: conv1d_transpose, 2: conv2d_transpose, 3: conv3d_transpose}
 
 
 class Convolution(Lazy):
-    """What layers of convolution share: windows, channels in groups, a bias and an activation."""
+    """Base of convolution layers: windows, groups of channels, bias and activation."""
 
     rank = 2
 
@@ -79,11 +79,11 @@ class Convolution(Lazy):
         self.add_bias(self.filters)
 
     def channels(self, size: int) -> list[int]:
-        """Return the last two dimensions of the kernel, for a number of input channels."""
+        """Return the last two dimensions of the kernel, for `size` input channels."""
         return [size // self.groups, self.filters]
 
     def add_bias(self, size: int) -> None:
-        """Make the bias for a number of output channels."""
+        """Make the bias for `size` output channels."""
         if self.use_bias:
             self.bias = self.variable("bias", [size], self.bias_initializer)
 
@@ -127,7 +127,7 @@ class Conv2D(Convolution):
     filters : int
         Channels of the result.
     kernel_size, strides, dilation_rate : int or sequence of int
-        One for both dimensions, or one for each.
+        A number for both dimensions, or a number for each.
     padding : {'VALID', 'SAME'} or sequence of pairs
         As for `conv2d`.
     data_format : str, optional
@@ -136,14 +136,14 @@ class Conv2D(Convolution):
         As for `Dense`.
     use_bias : bool
     kernel_initializer, bias_initializer : callable, str or array-like, optional
-        As `initializer` of `get_variable`; of kernels that of the variable scope by default, else
-        ``"glorot_uniform"``, of biases ``"zeros"``.
+        As `initializer` of `get_variable`. By default the variable scope's for kernels, else
+        ``"glorot_uniform"``; ``"zeros"`` for biases.
     groups : int
-        Into which channels are split: each part of the filters sees its part of the channels.
+        Number of groups of channels; each group of filters sees its group of input channels.
     input_size : int, optional
-        Channels of the inputs; by default those of the first input.
+        Channels of the inputs; by default the first input's.
     dtype : dtype-like, optional
-        Of the parameters.
+        Dtype of the parameters.
     name : str, optional
 
     Attributes
@@ -154,8 +154,8 @@ class Conv2D(Convolution):
     Raises
     ------
     ShapeError
-        When the variables are made, if the groups do not divide channels and filters or the channels are not known;
-        when it is called with another number of channels.
+        When the variables are made, if the groups do not divide channels and filters or the channels are unknown;
+        on a call with another number of channels.
 
     Examples
     --------
@@ -186,14 +186,14 @@ class Conv3D(Convolution):
 
 
 class TransposedConvolution(Convolution):
-    """The way back from the result of a convolution: what layers of it share."""
+    """Base of transposed convolution layers."""
 
     def channels(self, size: int) -> list[int]:
-        """Return the last two dimensions of the kernel, for a `size` of the input channels."""
+        """Return the last two dimensions of the kernel, for `size` input channels, as of the transposed convolution."""
         return [self.filters // self.groups, size]
 
     def forward(self, inputs: Any) -> Tensor:
-        """Return the convolution of `inputs` with its bias and activation."""
+        """Return the transposed convolution of `inputs` with its bias and activation."""
         x = self.ready(inputs)
         known = x.shape.merge(Shape([None] * (self.rank + 2)))
         dims = [shape_of(x)[i] if d is None else d for i, d in enumerate(known)]
@@ -206,7 +206,7 @@ class TransposedConvolution(Convolution):
         return self.finish(y)
 
     def _larger(self, size: Any, i: int) -> Any:
-        """Return the size of the result along a dimension."""
+        """Return the size of the result along the spatial dimension `i`."""
         stride, length = self.strides[i], (self.kernel_size[i] - 1) * self.dilation_rate[i] + 1
         if self.padding == "SAME":
             return size * stride
@@ -215,7 +215,7 @@ class TransposedConvolution(Convolution):
 
 
 class Conv1DTranspose(TransposedConvolution):
-    """The way back from the result of a convolution to longer sequences: see `Conv2DTranspose`, `conv1d_transpose`.
+    """Transposed convolution of sequences: see `Conv2DTranspose`, `conv1d_transpose`.
 
     Examples
     --------
@@ -230,7 +230,7 @@ class Conv1DTranspose(TransposedConvolution):
 
 
 class Conv2DTranspose(TransposedConvolution):
-    """The way back from the result of a convolution to larger images: see `conv2d_transpose`.
+    """Transposed convolution of images, to larger images: see `conv2d_transpose`.
 
     Parameters
     ----------
@@ -239,7 +239,7 @@ class Conv2DTranspose(TransposedConvolution):
     kernel_size, strides, padding, data_format, dilation_rate, activation, use_bias, kernel_initializer,
     bias_initializer
         As for `Conv2D`. The result has ``size * strides`` pixels along a dimension with SAME, and with VALID as many
-        as its windows reach, at least that.
+        as its windows reach, ``size * strides`` at least.
     groups, input_size, dtype, name
         As for `Conv2D`.
 
@@ -261,7 +261,7 @@ class Conv2DTranspose(TransposedConvolution):
 
 
 class Conv3DTranspose(TransposedConvolution):
-    """The way back from the result of a convolution to larger volumes: see `Conv2DTranspose`, `conv3d_transpose`.
+    """Transposed convolution of volumes: see `Conv2DTranspose`, `conv3d_transpose`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Decoding in one loop: a decoder makes its next inputs out of what it has given, until it has finished."""
+"""Decoding in a loop: a decoder computes its next inputs from its outputs, until all rows have finished."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from .module import Module
 
 
 class Decoder(Module):
-    """Base of what `dynamic_decode` runs.
+    """Base of the decoders that `dynamic_decode` runs.
 
     Attributes
     ----------
     tracks_own_finished : bool
-        Whether a row that has finished may go on: `dynamic_decode` then believes each step.
+        True if a finished row may continue: `dynamic_decode` then takes the flags of each step as they are.
 
     Examples
     --------
@@ -51,11 +51,11 @@ class Decoder(Module):
     tracks_own_finished = False
 
     def initialize(self) -> tuple[Any, Any, Any]:
-        """Return finished, of shape [batch], the first inputs and the first state."""
+        """Return the finished flags, of shape [batch], the first inputs and the first state."""
         raise _undefined(self, "initialize")
 
     def step(self, time: Any, inputs: Any, state: Any) -> tuple[Any, Any, Any, Any]:
-        """Return outputs, next state, next inputs and which rows have finished.
+        """Return outputs, next state, next inputs and finished flags.
 
         Parameters
         ----------
@@ -71,14 +71,14 @@ class Decoder(Module):
         raise _undefined(self, "step")
 
     def finalize(self, outputs: Any, state: Any, lengths: Tensor) -> tuple[Any, Any]:
-        """Return what `dynamic_decode` gives for the stacked outputs, time first, and the last state.
+        """Return the final outputs and state from the stacked outputs, time first, and the last state.
 
         Parameters
         ----------
         outputs : structure of Tensor
         state : structure of Tensor
         lengths : int32 Tensor
-            Steps of each row.
+            Number of steps of each row.
 
         Returns
         -------
@@ -87,14 +87,14 @@ class Decoder(Module):
         return outputs, state
 
     def final_lengths(self, state: Any, lengths: Tensor) -> Tensor:
-        """Return the lengths that `dynamic_decode` gives.
+        """Return the lengths for the result of `dynamic_decode`.
 
         Parameters
         ----------
         state : structure of Tensor
-            The last one.
+            The last state.
         lengths : int32 Tensor
-            Steps until each row had finished.
+            Number of steps until each row finished.
 
         Returns
         -------
@@ -118,9 +118,9 @@ class BasicDecoderOutput(NamedTuple):
     Attributes
     ----------
     rnn_output : Tensor
-        The cell's output, behind the output layer.
+        The cell's output, after the output layer.
     sample_id : int32 Tensor
-        What the helper chose.
+        Symbols chosen by the helper.
 
     Examples
     --------
@@ -134,7 +134,7 @@ class BasicDecoderOutput(NamedTuple):
 
 
 class BasicDecoder(Decoder):
-    """A decoder that runs a cell, whose inputs a helper makes.
+    """A decoder that runs a cell with inputs from a helper.
 
     Parameters
     ----------
@@ -167,11 +167,11 @@ class BasicDecoder(Decoder):
         self.output_layer: Any = output_layer
 
     def initialize(self) -> tuple[Any, Any, Any]:
-        """Return what the helper begins with, and the initial state."""
+        """Return the helper's finished flags and first inputs, and the initial state."""
         return (*self.helper.initialize(), self.initial_state)
 
     def step(self, time: Any, inputs: Any, state: Any) -> tuple[Any, Any, Any, Any]:
-        """Run the cell, choose by the helper.
+        """Run the cell; choose symbols and next inputs by the helper.
 
         Parameters
         ----------
@@ -218,11 +218,11 @@ def dynamic_decode(
     ----------
     decoder : Decoder
     output_time_major : bool
-        Whether outputs are of shape [time, batch, ...].
+        If True, outputs have the shape [time, batch, ...].
     impute_finished : bool
-        Whether outputs are zero, and the state stays as it is, in rows that have finished.
+        If True, outputs are zero and the state is unchanged in rows that have finished.
     maximum_iterations : int or int32 scalar, optional
-        Stop after so many steps in any case.
+        Largest number of steps.
     parallel_iterations, swap_memory
         As for `while_loop`.
     name : str, optional
@@ -230,15 +230,15 @@ def dynamic_decode(
     Returns
     -------
     outputs : structure of Tensor
-        Of shape [batch, time, ...]; those of the decoder's `finalize`.
+        Outputs of the decoder's `finalize`, of shape [batch, time, ...].
     state : structure of Tensor
     lengths : int32 Tensor of shape [batch]
-        Steps until each row had finished.
+        Number of steps until each row finished.
 
     Raises
     ------
     GraphError
-        If `decoder` is no Decoder, or `impute_finished` does not go with it.
+        If `decoder` is not a Decoder, or `impute_finished` is True and the decoder tracks its finished rows.
 
     Examples
     --------
@@ -292,7 +292,8 @@ class _Decoding:
         self.like = self._outputs_like()
 
     def _outputs_like(self) -> Any:
-        """Return what a step gives, for dtypes and shapes, from a loop of which nothing is used."""
+        """Return outputs of a step, used only for their dtypes and shapes, built in a loop that is never run."""
+        # In a loop whose condition is false at once: the step sees the shapes of loop variables, and never runs.
         made: list[Any] = []
 
         def body(t: Tensor, state: Any) -> Any:
@@ -304,7 +305,7 @@ class _Decoding:
         return made[0]
 
     def run(self, maximum: Any, options: dict[str, Any]) -> tuple[Any, Any, Tensor]:
-        """Return stacked outputs, time first, the state and the lengths."""
+        """Build the loop; return the stacked outputs, time first, the last state and the lengths."""
         arrays = [self._array(x) for x in nest.flatten(self.like)]
         start = (0, arrays, self.state, self.inputs, self.finished, zeros_like(self.finished, dtype="int32"))
         _, arrays, state, _, _, lengths = while_loop(
@@ -318,12 +319,13 @@ class _Decoding:
         return nest.pack_as(self.like, [a.stack() for a in arrays]), state, lengths
 
     def _array(self, x: Tensor) -> TensorArray:
-        """Return an array for outputs like one of another loop, which is only known by its shape."""
+        """Return an array for outputs like `x`, a tensor of another loop, so only its static shape is usable."""
         if not x.rank or x.shape[0] is not None or not x.shape[1:].is_fully_known:
             return TensorArray(x.dtype, 0, True, element_shape=x.shape)
         return array_like(zeros([shape(self.finished)[0], *x.shape[1:]], x.dtype))
 
     def _step(self, t: Tensor, arrays: list[Any], state: Any, inputs: Any, finished: Tensor, lengths: Tensor) -> Any:
+        """Build one iteration: a decoder's step, with finished rows held if imputed."""
         outputs, after, following, ended = self.decoder.step(t, inputs, state)
         fresh, after_leaves = nest.flatten(outputs), nest.flatten_as(state, after)
         if self.imputes:

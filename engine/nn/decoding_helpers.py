@@ -1,4 +1,4 @@
-"""What a decoder's next inputs are: given ones, the likeliest, or drawn ones."""
+"""Helpers that choose a decoder's next inputs: given inputs, the likeliest symbols, or drawn symbols."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ Finished = tuple[Tensor, Any]
 
 
 class Helper:
-    """Base of what chooses a symbol by a decoder's output, and makes the next input of it.
+    """Base of helpers, which choose symbols by a decoder's output and return the next inputs.
 
     Examples
     --------
-    One whose choice is the sign of the output, for four steps:
+    A helper that chooses by the sign of the output, for four steps:
 
     >>> import tagloom as tg
     >>> class Signs(tg.nn.Helper):
@@ -52,11 +52,11 @@ class Helper:
     """
 
     def initialize(self) -> Finished:
-        """Return which rows have finished before the first step, and the first inputs."""
+        """Return the finished flags before the first step, and the first inputs."""
         raise _undefined(self, "initialize")
 
     def sample(self, time: Any, outputs: Tensor, state: Any) -> Tensor:
-        """Return what is chosen by the outputs of a step.
+        """Return the symbols chosen by the outputs of a step.
 
         Parameters
         ----------
@@ -71,7 +71,7 @@ class Helper:
         raise _undefined(self, "sample")
 
     def next_inputs(self, time: Any, outputs: Tensor, state: Any, sample_ids: Tensor) -> tuple[Tensor, Any, Any]:
-        """Return which rows have finished, the next inputs and the next state.
+        """Return the finished flags, the next inputs and the next state.
 
         Parameters
         ----------
@@ -98,20 +98,20 @@ def _undefined(helper: Helper, method: str) -> GraphError:
 
 
 class TrainingHelper(Helper):
-    """Gives a decoder the inputs that it should have chosen (teacher forcing, Williams and Zipser, 1989).
+    """Helper with given inputs, the correct symbols (teacher forcing, Williams and Zipser, 1989).
 
     Parameters
     ----------
     inputs : Tensor of shape [batch, time, ...], or structure of such
     sequence_length : int32 Tensor of shape [batch]
-        How many of them each row has.
+        Number of inputs of each row.
     time_major : bool
-        Whether inputs are of shape [time, batch, ...].
+        If True, inputs have the shape [time, batch, ...].
 
     Raises
     ------
     ShapeError
-        If `sequence_length` is no vector.
+        If `sequence_length` is not a vector.
 
     Examples
     --------
@@ -142,11 +142,11 @@ class TrainingHelper(Helper):
         ]
 
     def _at(self, time: Any) -> Any:
-        """Return inputs of a step, the last ones behind the end: rows that read them have finished."""
+        """Return the inputs of a step; beyond the end the last inputs, because rows that read them have finished."""
         return nest.pack_as(self.inputs, [a.read(minimum(time, self.steps - 1)) for a in self.arrays])
 
     def initialize(self) -> Finished:
-        """Return which rows are empty, and the inputs of the first step."""
+        """Return flags of the empty rows, and the inputs of the first step."""
         return equal(self.lengths, 0), self._first()
 
     def _first(self) -> Any:
@@ -159,7 +159,7 @@ class TrainingHelper(Helper):
         return nest.map_structure(lambda x: zeros(shape(x)[1:], x.dtype), self.inputs)
 
     def sample(self, time: Any, outputs: Tensor, state: Any) -> Tensor:
-        """Return the likeliest symbols, which have no part in what comes next.
+        """Return the likeliest symbols, which do not affect the next inputs.
 
         Parameters
         ----------
@@ -174,7 +174,7 @@ class TrainingHelper(Helper):
         return cast(argmax(outputs, -1), "int32")
 
     def next_inputs(self, time: Any, outputs: Tensor, state: Any, sample_ids: Tensor) -> tuple[Tensor, Any, Any]:
-        """Return which rows have no more inputs, the next ones, and the state as it is.
+        """Return flags of the rows without further inputs, the next inputs, and the state unchanged.
 
         Parameters
         ----------
@@ -192,20 +192,20 @@ class TrainingHelper(Helper):
 
 
 class GreedyEmbeddingHelper(Helper):
-    """Chooses the likeliest symbol, whose embedding is the next input.
+    """Helper that chooses the likeliest symbol, whose embedding is the next input.
 
     Parameters
     ----------
     embedding : Tensor of shape [symbols, depth], or callable
-        A function makes inputs of symbols instead.
+        Table of the symbols' inputs, or a function from symbols to inputs.
     start_tokens : int32 Tensor of shape [batch]
     end_token : int or int32 scalar
-        A row that chooses it has finished.
+        Symbol that finishes a row.
 
     Raises
     ------
     ShapeError
-        If `start_tokens` is no vector, or `end_token` no scalar.
+        If `start_tokens` is not a vector, or `end_token` not a scalar.
 
     Examples
     --------
@@ -238,7 +238,7 @@ class GreedyEmbeddingHelper(Helper):
             )
 
     def initialize(self) -> Finished:
-        """Return that no row has finished, and the embeddings of the start tokens."""
+        """Return unfinished flags, and the embeddings of the start tokens."""
         return zeros_like(self.start_tokens, "bool"), self.embed(self.start_tokens)
 
     def sample(self, time: Any, outputs: Tensor, state: Any) -> Tensor:
@@ -257,7 +257,7 @@ class GreedyEmbeddingHelper(Helper):
         return cast(argmax(outputs, -1), "int32")
 
     def next_inputs(self, time: Any, outputs: Tensor, state: Any, sample_ids: Tensor) -> tuple[Tensor, Any, Any]:
-        """Return which rows have chosen the end, the embeddings of what was chosen, and the state as it is.
+        """Return flags of the rows with an end token, the embeddings of the symbols, and the state unchanged.
 
         Parameters
         ----------
@@ -275,19 +275,19 @@ class GreedyEmbeddingHelper(Helper):
 
 
 class SampleEmbeddingHelper(GreedyEmbeddingHelper):
-    """Draws symbols by their probabilities; the embedding of what is drawn is the next input.
+    """Helper that draws symbols by their probabilities; the embedding of the symbol is the next input.
 
     Parameters
     ----------
     embedding : Tensor of shape [symbols, depth], or callable
-        A function makes inputs of symbols instead.
+        Table of the symbols' inputs, or a function from symbols to inputs.
     start_tokens : int32 Tensor of shape [batch]
     end_token : int or int32 scalar
-        A row that draws it has finished.
+        Symbol that finishes a row.
     softmax_temperature : float or scalar Tensor, optional
-        Outputs are divided by it: below 1 likely symbols are drawn more often.
+        Divisor of the outputs: below 1, likely symbols are drawn more often.
     seed : int, optional
-        As of `categorical`: each draw is a function of the seed, the session's step and the iteration.
+        As for `categorical`: each draw is a function of the seed, the session's step and the iteration.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Layers that are a product, or rows of a table."""
+"""Dense layers, embeddings, and flattening."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class Dense(Lazy):
     units : int
         Size of the last dimension of the result.
     activation : callable or str, optional
-        A function of a tensor, or the name of one, as ``"relu"``.
+        A function of a tensor, or a name, such as ``"relu"``.
     use_bias : bool
     kernel_initializer, bias_initializer : callable, str or array-like, optional
-        As `initializer` of `get_variable`; of kernels that of the variable scope by default, else
-        ``"glorot_uniform"``, of biases ``"zeros"``.
+        As `initializer` of `get_variable`. By default the variable scope's for kernels, else
+        ``"glorot_uniform"``; ``"zeros"`` for biases.
     input_size : int, optional
-        Size of the last dimension of the inputs; by default that of the first input, whose static shape has to say it.
+        Size of the last dimension of the inputs; by default the first input's, whose static shape must have it.
     dtype : dtype-like, optional
-        Of the parameters; by default that of the first input, and float32 where `input_size` is given.
+        Dtype of the parameters; by default the first input's, or float32 with `input_size`.
     name : str, optional
 
     Attributes
@@ -45,7 +45,7 @@ class Dense(Lazy):
     Raises
     ------
     ShapeError
-        When it is called, if the size of the last dimension is not known, or not that of the kernel.
+        On a call, if the size of the last dimension is unknown, or differs from the kernel's.
 
     Examples
     --------
@@ -92,13 +92,13 @@ class Dense(Lazy):
         x = self.ready(inputs)
         if x.rank == 2:
             y = matmul(x, self.kernel)
-        else:  # one product of matrices, whose gradient is one too
+        else:  # a single matrix product, so that its gradient is a single product too
             y = _with_rows_of(x, matmul(reshape(x, [-1, self.input_size]), self.kernel), self.units)
         return self.activation(y if self.bias is None else y + self.bias)  # type: ignore[no-any-return]
 
 
 def _with_rows_of(x: Tensor, y: Tensor, units: int) -> Tensor:
-    """Return rows as they were in `x`, whose leading dimensions were made one."""
+    """Return the rows of `y` with the leading dimensions of `x`, from which they were flattened."""
     if x.rank is None:
         return reshape(y, concat([shape(x)[:-1], [units]], 0))
     result = reshape(y, [*sizes(x)[:-1], units])
@@ -107,16 +107,16 @@ def _with_rows_of(x: Tensor, y: Tensor, units: int) -> Tensor:
 
 
 class Embedding(Lazy):
-    """Rows of a table by their numbers. The gradient of the table has only the rows that were used.
+    """A table of vectors, looked up by row numbers. The table's gradient is sparse, with the used rows only.
 
     Parameters
     ----------
     count : int
-        Rows.
+        Number of rows.
     size : int
-        Of a row.
+        Size of a row.
     initializer : callable, str or array-like, optional
-        As of `get_variable`; that of the variable scope by default, else ``"random_uniform"``.
+        As for `get_variable`; by default the variable scope's, else ``"random_uniform"``.
     dtype : dtype-like, optional
         float32 by default.
     name : str, optional
@@ -155,12 +155,12 @@ class Embedding(Lazy):
         )
 
     def forward(self, ids: Any) -> Tensor:
-        """Return the rows of integers `ids`, a tensor of any shape: that shape and [size]."""
+        """Return the rows of `ids`, integers of any shape: a tensor of shape ``[*ids.shape, size]``."""
         return gather(self.embeddings, ids)
 
 
 class Flatten(Module):
-    """All dimensions but the first made one.
+    """Flattening of all dimensions except the first.
 
     Examples
     --------

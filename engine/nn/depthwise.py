@@ -1,4 +1,4 @@
-"""Convolutions of each channel for itself."""
+"""Depthwise and separable convolution layers."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from .convolution import Convolution
 
 
 class DepthwiseConv2D(Convolution):
-    """Convolution of each channel of images for itself: see `depthwise_conv2d`.
+    """Depthwise convolution of images, each channel on its own: see `depthwise_conv2d`.
 
     Parameters
     ----------
     kernel_size, strides, padding
         As for `Conv2D`.
     depth_multiplier : int
-        Results for each channel, side by side.
+        Number of results per channel, side by side.
     data_format, dilation_rate, activation, use_bias
         As for `Conv2D`.
     depthwise_initializer, bias_initializer : callable, str or array-like, optional
-        As `initializer` of `get_variable`; of kernels that of the variable scope by default, else
-        ``"glorot_uniform"``, of biases ``"zeros"``.
+        As `initializer` of `get_variable`. By default the variable scope's for kernels, else
+        ``"glorot_uniform"``; ``"zeros"`` for biases.
     input_size, dtype, name
         As for `Conv2D`.
 
@@ -61,7 +61,7 @@ class DepthwiseConv2D(Convolution):
     ) -> None:
         self.depth_multiplier = depth_multiplier
         super().__init__(
-            0,  # as many as the channels ask for
+            0,  # set by `build`, from the number of channels
             kernel_size,
             strides,
             padding,
@@ -92,7 +92,7 @@ class DepthwiseConv2D(Convolution):
 
 
 class SeparableConvolution(Convolution):
-    """Convolution of each channel for itself, then a mixture of the channels: what layers of it share."""
+    """Base of separable convolution layers: a depthwise convolution, then a mixture of the channels."""
 
     def __init__(
         self,
@@ -141,9 +141,9 @@ class SeparableConvolution(Convolution):
 
 
 class SeparableConv1D(SeparableConvolution):
-    """Convolution of each channel of sequences for itself, then a mixture of the channels of each place.
+    """Separable convolution of sequences: depthwise, then a mixture of the channels of each place.
 
-    See `SeparableConv2D`, whose arguments it has; its kernels have one dimension less.
+    Arguments as for `SeparableConv2D`; the kernels lack the height.
 
     Examples
     --------
@@ -160,7 +160,7 @@ class SeparableConv1D(SeparableConvolution):
     def forward(self, inputs: Any) -> Tensor:
         """Return the convolution of `inputs` with its bias and activation."""
         x = self.ready(inputs)
-        line = 2 if self.channels_first else 1  # where images of one line have their height
+        line = 2 if self.channels_first else 1  # axis of the height: a sequence is an image of height 1
         each, mix = (expand_dims(kernel, 0) for kernel in (self.depthwise_kernel, self.pointwise_kernel))
         padding = self.padding if isinstance(self.padding, str) else [(0, 0), *self.padding]
         strides, dilations = [1, *self.strides], [1, *self.dilation_rate]
@@ -172,7 +172,7 @@ class SeparableConv1D(SeparableConvolution):
 
 
 class SeparableConv2D(SeparableConvolution):
-    """Convolution of each channel for itself, then a mixture of the channels of each pixel (Chollet, 2016).
+    """Separable convolution of images: depthwise, then a mixture of the channels of each pixel (Chollet, 2016).
 
     Parameters
     ----------
@@ -181,12 +181,12 @@ class SeparableConv2D(SeparableConvolution):
     kernel_size, strides, padding, data_format, dilation_rate
         As for `Conv2D`.
     depth_multiplier : int
-        Results for each channel, that are mixed.
+        Number of depthwise results per channel, before the mixture.
     activation, use_bias
         As for `Conv2D`.
     depthwise_initializer, pointwise_initializer, bias_initializer : callable, str or array-like, optional
-        As `initializer` of `get_variable`; of kernels that of the variable scope by default, else
-        ``"glorot_uniform"``, of biases ``"zeros"``.
+        As `initializer` of `get_variable`. By default the variable scope's for kernels, else
+        ``"glorot_uniform"``; ``"zeros"`` for biases.
     input_size, dtype, name
         As for `Conv2D`.
 

@@ -1,4 +1,4 @@
-"""Dropout: elements at random made zero while a model is trained."""
+"""Dropout: random elements set to zero in training."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from .module import Module
 
 
 class Dropout(Module):
-    """Elements made zero at random in training, the others divided by what remains of them (Srivastava et al., 2014).
+    """Dropout: random elements set to zero in training, the others divided by ``1 - rate`` (Srivastava et al., 2014).
 
-    Which ones depends on the seed, the step, and the loop iteration, as for `random_uniform`: a gradient, and a loop
-    that computes again what it did not save, see the same.
+    The choice depends on the seed, the step, and the loop iteration, as for `random_uniform`, so a gradient, or a loop
+    that recomputes values, has the same zeros.
 
     Parameters
     ----------
     rate : float or floating scalar Tensor
-        The part that is made zero, in [0, 1).
+        Fraction of elements set to zero, in [0, 1).
     noise_shape : sequence of int or None, optional
-        What is drawn, which broadcasts to the inputs: 1 where all elements along a dimension go together, None for its
+        Shape of the mask, broadcast to the inputs: 1 for a common choice along a dimension, None for the dimension's
         size.
     seed : int, optional
     name : str, optional
@@ -36,7 +36,7 @@ class Dropout(Module):
     Raises
     ------
     GraphError
-        If `rate` is a number that is not in [0, 1).
+        If `rate` is a number outside of [0, 1).
 
     Examples
     --------
@@ -58,7 +58,7 @@ class Dropout(Module):
         self.seed = seed
 
     def forward(self, inputs: Any, training: Any = False) -> Tensor:
-        """Return the inputs, some elements of which are zero where `training`, a bool or a bool tensor, says so."""
+        """Return the inputs, with dropout if `training`, a bool or a bool scalar tensor, is True."""
         x = convert_to_tensor(inputs)
         if isinstance(self.rate, (int, float)) and self.rate == 0:
             return x

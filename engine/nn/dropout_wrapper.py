@@ -1,4 +1,4 @@
-"""A cell with dropout of what goes in, what comes out and what is kept."""
+"""A cell with dropout of its input, output and state."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from .cells import LSTMStateTuple, map_sizes
 class DropoutWrapper(CellWrapper):
     """A cell with dropout of its input, output and state (Zaremba et al., 2014).
 
-    The cell state of an LSTM is never dropped. Draws differ from step to step, unless `variational_recurrent` is set:
-    then one mask of elements, the same for all rows and time steps, is drawn when a session's step begins (Gal and
-    Ghahramani, 2016), and the loop can run as a native program.
+    The cell state of an LSTM is never dropped. Draws differ between time steps, unless `variational_recurrent` is set:
+    then a mask for all rows and time steps is drawn at the beginning of a session's step (Gal and Ghahramani, 2016),
+    and the loop can run as a native program.
 
     Parameters
     ----------
     cell : RNNCell
     input_keep_prob, output_keep_prob, state_keep_prob : float or scalar Tensor
-        Probability to keep an element; those that are kept are divided by it.
+        Probability of keeping an element; kept elements are divided by the probability.
     variational_recurrent : bool
     input_size : structure of int, optional
-        Last dimension of the input, which `variational_recurrent` needs where `input_keep_prob` is not 1.
+        Last dimension of the input; required by `variational_recurrent` unless `input_keep_prob` is 1.
     dtype : dtype-like, optional
-        Of input, state and output, which `variational_recurrent` needs.
+        Dtype of input, state and output; required by `variational_recurrent`.
     seed : int, optional
     name : str, optional
 
     Raises
     ------
     GraphError
-        If a probability is not above 0 and at most 1, or `input_size` or `dtype` are missing.
+        If a probability is not in (0, 1], or a required `input_size` or `dtype` is missing.
 
     Examples
     --------
@@ -77,6 +77,7 @@ class DropoutWrapper(CellWrapper):
             self._masks = {what: self._mask(what, size, dtype) for what, size in sizes.items()}
 
     def _mask(self, what: str, sizes: Any, dtype: Any) -> list[Tensor]:
+        """Return the variational masks of input, output or state, one per leaf; none without dropout."""
         if is_one(self.keep[what]):
             return []
         if sizes is None or dtype is None:
@@ -90,10 +91,11 @@ class DropoutWrapper(CellWrapper):
         return nest.flatten(map_sizes(lambda size: dropped(ones([1, *size], dtype), keep, seed), sizes))
 
     def _seed(self, what: str) -> int | None:
-        """Return a seed for each of input, output and state, which would be dropped alike with one."""
+        """Return distinct seeds for input, output and state; a common seed would drop the same elements."""
         return None if self.seed is None else 3 * self.seed + list(self.keep).index(what)
 
     def _dropped(self, what: str, values: Any) -> Any:
+        """Return a structure with dropout of all leaves that may be dropped."""
         if is_one(self.keep[what]):
             return values
         leaves = [leaf if hasattr(leaf, "with_flow") else convert_to_tensor(leaf) for leaf in nest.flatten(values)]
@@ -106,6 +108,7 @@ class DropoutWrapper(CellWrapper):
     def _dropped_one(self, what: str, k: int, x: Tensor) -> Tensor:
         if self._masks is not None:
             return x * self._masks[what][k]
+        # Leaves need distinct seeds for the same reason.
         seed = self._seed(what)
         return dropped(x, self.keep[what], None if seed is None else seed + 1009 * k)
 
@@ -126,7 +129,7 @@ class DropoutWrapper(CellWrapper):
 
 
 def _spared(state: Any) -> list[bool]:
-    """Say of each leaf of a state whether it is never dropped: memory of an LSTM, arrays, what is no number."""
+    """Return for each leaf of a state True if never dropped: an LSTM's cell state, arrays, non-floating leaves."""
     if isinstance(state, LSTMStateTuple):
         return [True, False]
     parts = nest.children(state)

@@ -1,4 +1,4 @@
-"""``get_variable``: variables by name, new ones and shared ones."""
+"""``get_variable``: new and shared variables by name."""
 
 from __future__ import annotations
 
@@ -32,40 +32,40 @@ def get_variable(
     custom_getter: Any = None,
     partitioner: Any = None,
 ) -> Variable:
-    """Return the variable of a name in the open variable scope: a new one, or one that is shared.
+    """Return a variable by its name in the current variable scope, new or shared.
 
     Parameters
     ----------
     name : str
-        The scope's name is put in front of it.
+        Name within the scope; the full name begins with the scope's name.
     shape : sequence of int, optional
         Needed for a new variable, unless `initializer` is a value.
     dtype : dtype-like, optional
-        That of the scope by default, or of the value; float32 outside of scopes.
+        By default the dtype of a value as initializer, else the scope's; float32 outside of scopes.
     initializer : callable, str, array-like or Tensor, optional
-        A value, a function of shape and dtype as `tagloom.nn` has them, or the name of one, as ``"glorot_uniform"``.
-        By default that of the scope, else ``"glorot_uniform"`` for floating dtypes and ``"zeros"`` for integers and
-        bool.
+        A value, a function of shape and dtype, such as the initializers of `tagloom.nn`, or a name, such as
+        ``"glorot_uniform"``. By default the scope's, else ``"glorot_uniform"`` for floating dtypes and ``"zeros"`` for
+        integers and bool.
     regularizer : callable, optional
-        Of a variable; gives a scalar: see `get_regularization_losses`.
+        Function from a variable to a scalar: see `get_regularization_losses`.
     trainable : bool, optional
         As for `Variable`.
     custom_getter : callable, optional
         As for `variable_scope`.
     partitioner : callable, optional
-        Makes the variable a PartitionedVariable, as `fixed_size_partitioner` does; that of the scope by default.
+        Such as `fixed_size_partitioner`, for a PartitionedVariable; the scope's by default.
 
     Returns
     -------
     Variable or PartitionedVariable
-        In a function that is traced again those that it made the first time count as new.
+        When a function is traced again, variables from its first trace count as new.
 
     Raises
     ------
     GraphError
-        If it exists and the scope does not reuse variables, or the other way round; if there is no shape.
+        If the variable exists and the scope does not reuse variables, or vice versa; if the shape is missing.
     ShapeError, DtypeError
-        If the variable that exists has another shape or dtype.
+        If the existing variable has another shape or dtype.
 
     Examples
     --------
@@ -114,15 +114,16 @@ def get_or_make_variable(
     layer_name: str | None = None,
     is_unique: bool = False,
 ) -> Variable:
-    """Return the variable of a full name in a store, or make it: see `get_variable`.
+    """Return the variable of a full name from a store, or make a new variable: see `get_variable`.
 
     Parameters
     ----------
     layer_name : str, optional
-        Of a variable of a layer: its name under the open name scope, which names a new one.
+        Name of a layer's variable under the current name scope, for a new variable.
     is_unique : bool
-        True for a layer outside of all variable scopes, whose variables are new, whatever was made by that name.
+        True for a layer outside of all variable scopes, whose variables are always new.
     """
+    # `get_variable` names variables by variable scopes alone, layers by name scopes.
     with scopes.within(name="") if layer_name is None else nullcontext():
         own = layer_name or name
         found = None if is_unique else store.find(name, reuse)
@@ -154,13 +155,14 @@ def get_or_make_variable(
 
 
 def _new(first: Any, partitioner: Any, trainable: bool, name: str, dtype: Any, shape: Shape | None) -> Any:
-    """Return a new variable, in shards where there is a partitioner; a scalar has none."""
+    """Return a new variable, in shards if a partitioner is given and the variable is not a scalar."""
     if partitioner is None or (shape is not None and shape.rank == 0):
         return Variable(first, trainable, name, dtype, shape)
     return PartitionedVariable(first, partitioner, trainable, name, dtype, shape)
 
 
 def _check(found: Variable, shape: Shape | None, dtype: DType) -> None:
+    """Raise ShapeError or DtypeError unless shape and dtype fit a shared variable."""
     if shape is not None and not shape.is_compatible_with(found.shape):
         raise ShapeError(
             f"variable '{found.name}' has another shape than it is shared as",
@@ -180,7 +182,7 @@ def _check(found: Variable, shape: Shape | None, dtype: DType) -> None:
 
 
 def _initial(name: str, shape: Shape | None, dtype: DType, initializer: Any) -> Any:
-    """Return the initial value of a new variable, or the function that makes it."""
+    """Return the initial value of a new variable, or its initializer function."""
     if initializer is None:
         initializer = "glorot_uniform" if dtype.is_floating else "zeros"
     if isinstance(initializer, str) or callable(initializer):
@@ -196,17 +198,17 @@ def _initial(name: str, shape: Shape | None, dtype: DType, initializer: Any) -> 
 
 
 def get_regularization_losses(scope: str | None = None) -> list[Tensor]:
-    """Return what regularizers give for the variables that `get_variable` made with one, as they are here.
+    """Return the regularization losses of the current graph's variables, one per variable with a regularizer.
 
     Parameters
     ----------
     scope : str, optional
-        Only those whose names begin with this.
+        Only variables whose names begin with `scope`.
 
     Returns
     -------
     list of Tensor
-        Regularizers that give None have no part in it.
+        Without regularizers that return None.
 
     Examples
     --------

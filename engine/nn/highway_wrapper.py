@@ -1,4 +1,4 @@
-"""Cells whose input is mixed into their output by a gate."""
+"""A cell with a gated mixture of input and output."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from .initializers import constant_initializer
 
 
 class HighwayWrapper(CellWrapper):
-    """A cell whose output is ``carry * input + transform * output``, with gates of the input (Srivastava et al., 2015).
+    """A highway cell: ``carry * input + transform * output``, gates computed from the input (Srivastava et al., 2015).
 
     Parameters
     ----------
     cell : RNNCell
-        Its input and output are tensors of one size.
+        A cell with input and output tensors of equal size.
     couple_carry_transform_gates : bool
-        Make the transform gate ``1 - carry``, without weights of its own.
+        If True, the transform gate is ``1 - carry``, without weights.
     carry_bias_init : float
-        Initial bias of the carry gate; that of a transform gate is its negative. From 1 up most is carried at first.
+        Initial bias of the carry gate; the transform gate's is its negative. From 1 up, most is carried at first.
     name : str, optional
 
     Attributes
     ----------
     carry, transform : Dense
-        The gates; no `transform` where they are coupled.
+        The gates; `transform` is None for coupled gates.
 
     Raises
     ------
     ShapeError
-        When it is called, if input and output are known to have sizes that differ.
+        On a call, if the static sizes of input and output differ.
 
     Examples
     --------
@@ -59,7 +59,7 @@ class HighwayWrapper(CellWrapper):
         self.transform: Any = None
 
     def forward(self, inputs: Any, state: Any) -> tuple[Any, Any]:
-        """Return input and output of the cell, mixed, and its next state.
+        """Return the mixture of the cell's input and output, and its next state.
 
         Parameters
         ----------
@@ -88,6 +88,8 @@ class HighwayWrapper(CellWrapper):
         return carry * x + transform * y, after
 
     def _make_gates(self, size: int, x: Tensor) -> None:
+        """Make the gates, at the first call, whose input determines the dtype."""
+
         def gate(bias: float, name: str) -> Dense:
             return Dense(
                 size, activation="sigmoid", bias_initializer=constant_initializer(bias), dtype=x.dtype, name=name

@@ -1,4 +1,4 @@
-"""Initial values of parameters, made of a shape and a dtype."""
+"""Initializers: functions from shape and dtype to a parameter's initial value."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from ..ops.math.random import random_normal, random_uniform, truncated_normal
 
 
 class Initializer:
-    """Makes an initial value when it is called with a shape, and a dtype if another is wanted than its own.
+    """A function from a shape, and optionally a dtype, to an initial value.
 
-    Give one to a layer, to `get_variable`, or to ``Variable(initializer, shape=...)``.
+    For layers, `get_variable`, and ``Variable(initializer, shape=...)``.
 
     Parameters
     ----------
     make : callable
-        Of a list of sizes and a DType; gives what can be converted to a tensor.
+        Function of a list of sizes and a DType; returns a tensor or array-like.
     dtype : dtype-like
-        Where a call says none.
+        Dtype of calls without a dtype.
 
     Examples
     --------
@@ -46,7 +46,7 @@ class Initializer:
 
 
 def zeros_initializer(dtype: Any = "float32") -> Initializer:
-    """Return an initializer of zeros, of any dtype but strings.
+    """Return an initializer of zeros, for all dtypes except strings.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def zeros_initializer(dtype: Any = "float32") -> Initializer:
 
 
 def ones_initializer(dtype: Any = "float32") -> Initializer:
-    """Return an initializer of ones, of any dtype but strings.
+    """Return an initializer of ones, for all dtypes except strings.
 
     Parameters
     ----------
@@ -88,18 +88,18 @@ def ones_initializer(dtype: Any = "float32") -> Initializer:
 
 
 def constant_initializer(value: Any = 0, dtype: Any = "float32") -> Initializer:
-    """Return an initializer of given numbers.
+    """Return an initializer with constant numbers.
 
     Parameters
     ----------
     value : number or array-like
-        One for all elements, or as many as there are, which are reshaped.
+        A number for all elements, or as many numbers as elements, which are reshaped.
     dtype : dtype-like
 
     Returns
     -------
     Initializer
-        A ShapeError when it is called for a shape of another number of elements.
+        Raises ShapeError when called with a shape of another number of elements.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def random_normal_initializer(
     ----------
     mean, stddev : float or floating scalar Tensor
     seed : int, optional
-        As for `random_uniform`: without one each variable has other numbers, the same in each run of a program.
+        As for `random_uniform`: without a seed, variables differ, but not between runs of a program.
     dtype : dtype-like
         A floating dtype.
 

@@ -1,4 +1,4 @@
-"""Variables of layers, shared where a variable scope says so."""
+"""Variables of layers, shared under variable scopes that reuse variables."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ def layer_variable(
     trainable: bool = True,
     default: Any = "glorot_uniform",
 ) -> Any:
-    """Return a variable of a module: a new one, or in a variable scope that reuses variables the one that is there.
+    """Return a variable of a module, new or, under a variable scope that reuses variables, shared.
 
-    The open variable scope decides, or where none is open that in which the module was constructed, with its custom
-    getter, and its regularizer for what is trained. New variables are named by name scopes.
+    The current variable scope decides, or, outside of all scopes, the scope of the module's construction: about reuse,
+    the custom getter, and the regularizer of trainable variables. New variables are named by name scopes.
 
     Parameters
     ----------
     module : Module
     name : str
-        In the module.
+        Name within the module.
     shape : sequence of int
     dtype : dtype-like
     initializer : callable, str, array-like or None
-        None for that of the variable scope, or `default` where it has none.
+        None for the variable scope's, or `default` if the scope has none.
     trainable : bool
     default : callable, str or array-like
 
     Returns
     -------
     Variable
-        Or what the custom getter of the scope returns.
+        Or the result of the scope's custom getter.
 
     Raises
     ------
     GraphError
-        If the scope is to reuse variables and there is none, or the other way round.
+        If the scope reuses variables and the variable is missing, or vice versa.
     ShapeError, DtypeError
-        If the variable that is there has another shape or dtype.
+        If the shared variable has another shape or dtype.
     """
     scope = module._place.scope()
     if initializer is None:

@@ -1,4 +1,4 @@
-"""Long short-term memory: with peepholes, projection and clipping, and with normalized gates."""
+"""LSTM cells: with peepholes, projection and clipping, and with layer normalization."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .cell_dropout import checked_keep, dropped
 from .cells import LSTMStateTuple, WeightedCell, checked_units, clipped
 from .normalization import normalized, wide
 
-_EPSILON = 1e-12  # of variances, which float32 may find to be 0
+_EPSILON = 1e-12  # added to variances, which may round to 0 in float32
 _GATES = ("input", "candidate", "forget", "output")  # in the order of the kernel's columns
 
 
@@ -25,22 +25,22 @@ class LSTMCell(WeightedCell):
     Parameters
     ----------
     num_units : int
-        Of the cell state.
+        Size of the cell state.
     use_peepholes : bool
-        Whether the gates see the cell state, each through a diagonal matrix.
+        If True, each gate sees the cell state, through a diagonal matrix.
     cell_clip : float, optional
         Bound of the cell state.
     initializer : callable, str or array-like, optional
-        Of the weights, as `initializer` of `get_variable`; when None that of the variable scope, else
+        Of the weights, as `initializer` of `get_variable`; when None the variable scope's, else
         ``"glorot_uniform"``.
     num_proj : int, optional
-        Size of the output, if that is a linear projection.
+        Size of the output as a linear projection; `num_units` without projection.
     proj_clip : float, optional
         Bound of the projected output.
     forget_bias : float
-        Added to the forget gate, so that at first little is forgotten.
+        Added to the forget gate, so that little is forgotten initially.
     activation : callable or str, optional
-        A function of a tensor, or the name of one, as ``"relu"``; `tanh` when None.
+        A function of a tensor, or a name, such as ``"relu"``; `tanh` when None.
     name : str, optional
 
     Attributes
@@ -50,14 +50,14 @@ class LSTMCell(WeightedCell):
     bias : Variable of shape [4 * num_units]
     projection : Variable of shape [num_units, num_proj] or None
     peepholes : dict of str to Variable of shape [num_units]
-        Of the gates "input", "forget" and "output"; empty without.
+        Weights of the gates "input", "forget" and "output"; empty without peepholes.
 
     Raises
     ------
     GraphError
-        If a number of units is no positive int.
+        If a number of units is not a positive int.
     ShapeError
-        When it is called, if the depth of the inputs is not known, or another than before.
+        On a call, if the depth of the inputs is unknown, or differs from earlier calls.
 
     Examples
     --------
@@ -134,24 +134,24 @@ class LSTMCell(WeightedCell):
 class LayerNormLSTMCell(WeightedCell):
     """Long short-term memory whose gates and cell state are normalized (Ba et al., 2016, section 3.1).
 
-    The candidate may be dropped out, which leaves the memory as it is (Semeniuta et al., 2016).
+    Dropout applies to the candidate, and so never erases the memory (Semeniuta et al., 2016).
 
     Parameters
     ----------
     num_units : int
     forget_bias : float
-        Added to the forget gate behind its normalization.
+        Added to the forget gate after its normalization.
     activation : callable or str, optional
-        A function of a tensor, or the name of one, as ``"relu"``; `tanh` when None.
+        A function of a tensor, or a name, such as ``"relu"``; `tanh` when None.
     layer_norm : bool
-        If false, there is a bias instead.
+        If False, the cell has a bias instead of normalization.
     norm_gain, norm_shift : float
-        What gains and shifts begin as.
+        Initial values of gains and shifts.
     dropout_keep_prob : float or scalar Tensor
-        Probability to keep an element of the candidate.
+        Probability of keeping an element of the candidate.
     dropout_prob_seed : int, optional
     initializer : callable, str or array-like, optional
-        Of `kernel`, as `initializer` of `get_variable`; when None that of the variable scope, else
+        Of `kernel`, as `initializer` of `get_variable`; when None the variable scope's, else
         ``"glorot_uniform"``.
     name : str, optional
 
@@ -166,9 +166,9 @@ class LayerNormLSTMCell(WeightedCell):
     Raises
     ------
     GraphError
-        If a number of units is no positive int, or `dropout_keep_prob` is not above 0 and at most 1.
+        If a number of units is no positive int, or `dropout_keep_prob` is not in (0, 1].
     ShapeError
-        When it is called, if the depth of the inputs is not known, or another than before.
+        On a call, if the depth of the inputs is unknown, or differs from earlier calls.
 
     Examples
     --------
@@ -217,7 +217,7 @@ class LayerNormLSTMCell(WeightedCell):
             self.shifts[part] = self.variable(f"{part}_shift", [n], shift)
 
     def _normalized(self, part: str, x: Tensor) -> Tensor:
-        """Return rows of mean 0 and variance 1, scaled and shifted."""
+        """Return rows normalized to mean 0 and variance 1, scaled and shifted; unchanged without `layer_norm`."""
         if not self.layer_norm:
             return x
         rows: Tensor = cast(normalized(wide(x), [1], _EPSILON), x.dtype)

@@ -1,4 +1,4 @@
-"""A part of a model: an object whose attributes are variables and other parts."""
+"""Modules: parts of a model, whose attributes are variables and other modules."""
 
 from __future__ import annotations
 
@@ -21,21 +21,22 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class HasForward(Protocol[P, R_co]):
-    """Object that is called as its ``forward`` is."""
+    """An object with the call signature of its ``forward``."""
 
     def forward(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
 
 
 class Module:
-    """Base of layers, cells and models: variables are attributes, and so are other modules.
+    """Base of layers, cells and models, with variables and other modules as attributes.
 
-    A subclass makes its variables and modules in ``__init__``, or when it is first called and sees what comes, and says
-    in ``forward`` what it computes. Variables and modules in lists, tuples and dicts that are attributes count too.
+    A subclass makes its variables and modules in ``__init__``, or at the first call, which shows the inputs' sizes, and
+    defines its computation in ``forward``. Variables and modules in attributes that are lists, tuples or dicts count
+    too.
 
     Parameters
     ----------
     name : str, optional
-        Begins the names of what the module builds; by default the class's name, in lower case.
+        Name scope of the module's operations and variables; by default the class's name, in lower case.
 
     Attributes
     ----------
@@ -83,12 +84,12 @@ class Module:
 
         @public
         def __call__(self, *args: Any, **kwargs: Any) -> Any:
-            """Build what ``forward`` says, under the module's name."""
+            """Build the operations of ``forward``, under the module's name."""
             with name_scope(self.name), calling(self._place):
                 return self.forward(*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Build what the module computes, of `args` and `kwargs`; every subclass that is called defines this."""
+        """Build the module's computation from `args` and `kwargs`. Subclasses define this method."""
         raise GraphError(
             f"{type(self).__name__} does not say what it computes",
             wanted="a method `forward`",
@@ -97,12 +98,12 @@ class Module:
         )
 
     def parameters(self, trainable: bool | None = None) -> list[Variable]:
-        """Return the variables, each once, in the order in which they became attributes.
+        """Return the variables, each once, in the order of becoming attributes.
 
         Parameters
         ----------
         trainable : bool, optional
-            Only those that are trained, or only those that are not.
+            True for trainable variables only, False for other variables only.
 
         Returns
         -------
@@ -111,7 +112,7 @@ class Module:
         return [v for _, v in self.named_parameters() if trainable in (None, v.trainable)]
 
     def named_parameters(self) -> list[tuple[str, Variable]]:
-        """Return the variables as `parameters` does, each with the attributes that lead to it, joined by dots."""
+        """Return (path, variable) pairs in the order of `parameters`; paths are attribute names joined by dots."""
         return [(name, found) for name, found in _walk(self) if isinstance(found, Variable)]
 
     def modules(self) -> list[Module]:
@@ -119,17 +120,17 @@ class Module:
         return [self, *(found for _, found in _walk(self) if isinstance(found, Module))]
 
     def state_dict(self, session: Any) -> Any:
-        """Return the values that the variables have in a session.
+        """Return the variables' values in a session.
 
         Parameters
         ----------
         session : Session or SyncSession
-            Of a Session the result is to be awaited.
+            With a Session, the result must be awaited.
 
         Returns
         -------
-        dict of str to numpy.ndarray, or awaitable of it
-            By the names that `named_parameters` gives.
+        dict of str to numpy.ndarray, or awaitable of such a dict
+            Keyed by the names of `named_parameters`.
 
         Raises
         ------
@@ -146,20 +147,22 @@ class Module:
         Parameters
         ----------
         session : Session or SyncSession
-            Of a Session the result is to be awaited.
+            With a Session, the result must be awaited.
         state : mapping of str to array-like
-            As `state_dict` gives it.
+            As returned by `state_dict`.
         strict : bool
-            Whether names have to be those of the module, all of them; otherwise those that both have are set.
+            If True, the names must equal the module's; otherwise common names are set and others ignored.
 
         Returns
         -------
-        None, or awaitable of it
+        None, or awaitable of None
 
         Raises
         ------
         GraphError
-            If names differ; a DtypeError or ShapeError if a value does not fit its variable.
+            If names differ and `strict` is True.
+        DtypeError, ShapeError
+            If a value does not fit its variable.
         """
         names = {name: v.name for name, v in self.named_parameters()}
         missing, unknown = [n for n in names if n not in state], [n for n in state if n not in names]
@@ -178,7 +181,7 @@ class Module:
 
 
 def _then(result: Any, change: Any) -> Any:
-    """Return `change` of a result, or of what it gives when it is awaited."""
+    """Return `change` applied to a result, or an awaitable of this if the result is a coroutine."""
     if not asyncio.iscoroutine(result):
         return change(result)
 
@@ -189,13 +192,14 @@ def _then(result: Any, change: Any) -> Any:
 
 
 def _walk(module: Module) -> Iterator[tuple[str, Any]]:
-    """Yield all variables and modules in a module, each once, with what leads to it."""
+    """Yield (path, item) for all variables and modules in a module, each once."""
     seen: set[int] = {id(module)}
     for name, value in vars(module).items():
         yield from _within(name, value, seen)
 
 
 def _within(name: str, value: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    """Yield the variables and modules of one attribute, recursively through containers and modules."""
     if isinstance(value, (list, tuple, PartitionedVariable)):
         value = dict(enumerate(value))
     elif not isinstance(value, (Mapping, Module)) and (parts := nest.children(value)) is not None:
@@ -206,18 +210,18 @@ def _within(name: str, value: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, (Variable, Module)) and id(value) not in seen:
         seen.add(id(value))
         yield name, value
-        if isinstance(value, Module):
+        if isinstance(value, Module):  # only where seen first, so that cycles of modules end
             for key, inner in vars(value).items():
                 yield from _within(f"{name}.{key}", inner, seen)
 
 
 class Sequential(Module):
-    """Modules, or functions of a tensor, one after the other.
+    """A chain of modules or functions of a tensor.
 
     Parameters
     ----------
     *layers : callable
-        Each is called with what the one before it gave.
+        Each is called with the result of the preceding layer.
     name : str, optional
 
     Attributes
@@ -247,7 +251,7 @@ class Sequential(Module):
         self.layers: list[Any] = list(layers)
 
     def forward(self, x: Any) -> Any:
-        """Return what the last layer gives of what those before it make of `x`."""
+        """Return `x` after all layers."""
         for layer in self.layers:
             x = layer(x)
         return x

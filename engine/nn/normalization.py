@@ -1,4 +1,4 @@
-"""Layers that normalize each example by moments of its own."""
+"""Normalization layers whose moments are computed per example."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from .building import Lazy, sizes
 
 
 def wide(x: Tensor) -> Tensor:
-    """Return floating values of two bytes as float32, in which moments are computed; others as they are."""
+    """Return two-byte floating values as float32, the dtype of moments; other values unchanged."""
     return cast(x, accumulator_dtype(x.dtype))
 
 
 def rank_of(x: Tensor, layer: Lazy) -> int:
-    """Return the rank of the input of a layer, which has to know it."""
+    """Return the static rank of a layer's input; raise ShapeError if unknown."""
     if x.rank is None:
         raise ShapeError(
             f"{type(layer).__name__} '{layer.name}' has to know the rank of its inputs",
@@ -37,7 +37,7 @@ def rank_of(x: Tensor, layer: Lazy) -> int:
 
 
 class Normalization(Lazy):
-    """What the layers of this file share: parameters `gamma` and `beta` along axes."""
+    """Base of normalization layers: parameters `gamma` and `beta` along axes."""
 
     def __init__(
         self,
@@ -74,12 +74,12 @@ class Normalization(Lazy):
         return self.axis
 
     def axes(self, x: Tensor) -> list[int]:
-        """Return the axes of the parameters, from 0 up."""
+        """Return the axes of the parameters as nonnegative numbers."""
         rank = rank_of(x, self)
         return [axis_within(axis, rank) for axis in self.axis]
 
     def scaled(self, y: Tensor, x: Tensor) -> Tensor:
-        """Return what was normalized times gamma plus beta, in the dtype of the inputs."""
+        """Return normalized values times gamma plus beta, in the dtype of the inputs `x`."""
         axes = self.axes(x)
         if self.gamma is not None:
             y = y * along(self.gamma, axes, y)
@@ -89,7 +89,7 @@ class Normalization(Lazy):
 
 
 def along(parameter: Any, axes: Sequence[int], x: Tensor) -> Any:
-    """Return a parameter so that it broadcasts to a tensor, of which it has some axes."""
+    """Return a parameter reshaped to broadcast to a tensor along the given axes."""
     rank = len(x.shape)
     if list(axes) == list(range(rank - len(axes), rank)):
         return parameter
@@ -101,7 +101,7 @@ def along(parameter: Any, axes: Sequence[int], x: Tensor) -> Any:
 
 
 def normalized(x: Tensor, axes: Sequence[int], epsilon: float) -> Tensor:
-    """Return values of mean 0 and variance 1 over axes."""
+    """Return values normalized to mean 0 and variance 1 over axes."""
     mean, variance = moments(x, list(axes), keepdims=True)
     return (x - mean) * rsqrt(variance + epsilon)
 
@@ -109,22 +109,22 @@ def normalized(x: Tensor, axes: Sequence[int], epsilon: float) -> Tensor:
 class LayerNorm(Normalization):
     """Normalize each example over its last dimensions, then scale and shift (Ba et al., 2016).
 
-    Moments of values of two bytes are computed in float32, which parameters are of then.
+    For two-byte dtypes the moments are computed in float32, the dtype of the parameters then.
 
     Parameters
     ----------
     axis : int or sequence of int
-        What moments are over, and what has parameters of its own.
+        Axes of the moments and of the parameters.
     epsilon : float
         Added to the variance.
     center, scale : bool
-        Whether there are `beta` and `gamma`.
+        If True, the layer has `beta`, or `gamma`.
     beta_initializer, gamma_initializer : callable, str or array-like
         As `initializer` of `get_variable`.
     input_size : int or sequence of int, optional
-        Sizes of the axes; by default those of the first input.
+        Sizes of the axes; by default the first input's.
     dtype : dtype-like, optional
-        Of the parameters.
+        Dtype of the parameters.
     name : str, optional
 
     Attributes
@@ -216,7 +216,7 @@ class GroupNorm(Normalization):
     groups : int
         Divides the number of channels.
     axis : int
-        Of the channels.
+        Axis of the channels.
     epsilon, center, scale, beta_initializer, gamma_initializer, input_size, dtype, name
         As for `LayerNorm`.
 
@@ -227,7 +227,7 @@ class GroupNorm(Normalization):
     Raises
     ------
     ShapeError
-        If there are channels that no group has.
+        If `groups` does not divide the number of channels.
 
     Examples
     --------
@@ -287,7 +287,7 @@ class InstanceNorm(Normalization):
     Parameters
     ----------
     axis : int
-        Of the channels.
+        Axis of the channels.
     epsilon, center, scale, beta_initializer, gamma_initializer, input_size, dtype, name
         As for `LayerNorm`.
 
@@ -298,7 +298,7 @@ class InstanceNorm(Normalization):
     Raises
     ------
     ShapeError
-        If examples have no dimension but the channels.
+        If examples have no dimension except the channels.
 
     Examples
     --------

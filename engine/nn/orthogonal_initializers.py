@@ -1,4 +1,4 @@
-"""Initial values that keep norms: orthogonal matrices, and the identity."""
+"""Norm-preserving initializers: orthogonal matrices, and the identity."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .initializers import Initializer
 
 
 def orthogonal_initializer(gain: float = 1.0, seed: int | None = None, dtype: Any = "float32") -> Initializer:
-    """Return an initializer of matrices with orthonormal rows, or columns if they are fewer (Saxe et al., 2014).
+    """Return an initializer of matrices with orthonormal rows, or columns if columns are fewer (Saxe et al., 2014).
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def orthogonal_initializer(gain: float = 1.0, seed: int | None = None, dtype: An
     Returns
     -------
     Initializer
-        For shapes of rank 2 or more; all dimensions but the last are rows.
+        For shapes of rank 2 or more; all dimensions except the last are rows.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def identity_initializer(gain: float = 1.0, dtype: Any = "float32") -> Initializ
 
 
 def delta_orthogonal_initializer(gain: float = 1.0, seed: int | None = None, dtype: Any = "float32") -> Initializer:
-    """Return an initializer of filters whose middle is an orthogonal matrix, zero elsewhere (Xiao et al., 2018).
+    """Return an initializer of filters with an orthogonal matrix in the middle, zero elsewhere (Xiao et al., 2018).
 
     Parameters
     ----------
@@ -122,14 +122,13 @@ def delta_orthogonal_initializer(gain: float = 1.0, seed: int | None = None, dty
 def _of_rank(shape: list[int], least: int, what: str, most: int | None = None) -> None:
     if not least <= len(shape) <= (most or len(shape)):
         wanted = f"rank {least}" + (" or more" if most is None else f" to {most}" if most > least else "")
-        raise ShapeError(
-            f"{what} can not have this shape", wanted=wanted, got=Shape(shape), hint="reshape what it gives"
-        )
+        raise ShapeError(f"{what} cannot have this shape", wanted=wanted, got=Shape(shape), hint="reshape the result")
 
 
 def _drawn(rows: int, columns: int, dtype: DType, seed: int | None) -> Tensor:
-    """Return a matrix with orthonormal columns, or rows if they are fewer, all as likely (Stewart, 1980)."""
+    """Return a uniformly drawn matrix with orthonormal columns, or rows if rows are fewer (Stewart, 1980)."""
     wide = float32 if dtype in (float16, bfloat16) else dtype
     q, r = qr(random_normal([max(rows, columns), min(rows, columns)], dtype=wide, seed=seed))
+    # QR decompositions fix the signs of `r` arbitrarily; a positive diagonal makes `q` uniform.
     q = q * where(matrix_diag_part(r) < 0, convert_to_tensor(-1, wide), convert_to_tensor(1, wide))
     return cast(q if rows >= columns else transpose(q), dtype)

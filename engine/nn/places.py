@@ -1,4 +1,4 @@
-"""Paths by which variables of modules are shared: the variable scope, the modules around, and numbers."""
+"""Paths of modules, by which layers share variables: variable scope, enclosing modules, and numbers."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from .variable_scope import VariableScope, get_variable_scope
 
 
 class Place:
-    """Position of a module: its name, the module that constructs it, and the variable scope it is constructed in.
+    """Position of a module: its name, its constructing module, and the variable scope of its construction.
 
-    Modules of a name are numbered in the order of construction, in the module that constructs them or else in the
-    variable scope. A scope that is opened again counts from the beginning, as those of TensorFlow 1 do, so that the
-    same code leads to the same paths. A name that the user has chosen has no number in a scope, as in TensorFlow 1.
+    Modules of equal names are numbered in the order of construction, within the constructing module or else the
+    variable scope. A reopened scope counts from the beginning, as in TensorFlow 1, so that equal code leads to equal
+    paths. A name chosen by the user has no number in a scope, as in TensorFlow 1.
 
     Attributes
     ----------
     children : Counter of str
-        How many modules of each name the module has constructed.
+        Number of modules of each name that the module has constructed.
     constructed : Counter of str
-        Those of them that were constructed with it, before its first call.
+        Number of modules of each name from the module's own construction, before its first call.
     """
 
     def __init__(self, name: str, is_named: bool, parent: Place | None, count: Counter[str]) -> None:
@@ -42,19 +42,19 @@ class Place:
             self.path_in(self._scope)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return a copy that is a module of its own, with a new number in the variable scope it is copied in."""
+        """Support copies: a copied module has a new number in the variable scope of the copying."""
         args = self.name, self.is_named, self.parent, Counter({self.name: self._number})
         return Place, args, {"children": self.children, "constructed": self.constructed}
 
     def scope(self) -> VariableScope:
-        """Return the variable scope of the module's variables: the open one, else that of the construction."""
+        """Return the scope of the module's variables: the current scope, or outside of all, the construction's."""
         open_here, first = get_variable_scope(), self._scope
         if open_here.name or open_here.reuse or first is None or first.store is not open_here.store:
             return open_here
         return first
 
     def path_in(self, scope: VariableScope) -> str:
-        """Return the path of the module in a variable scope, the same at each call."""
+        """Return the path of the module in a variable scope, constant over all calls."""
         if self.parent is not None:
             return f"{self.parent.path_in(scope)}/{_numbered(self.name, self._number)}"
         key = (id(scope.store), scope.name)
@@ -72,7 +72,7 @@ class Place:
 
 
 class _Frame:
-    """A module that is being constructed or called, as the one that constructs others meanwhile."""
+    """A module being constructed or called, and so the parent of modules constructed meanwhile."""
 
     def __init__(self, module: Any, place: Place | None, count: Counter[str]) -> None:
         self.module = module
@@ -85,10 +85,10 @@ _frame: ContextVar[_Frame | None] = ContextVar("tagloom_module", default=None)
 
 
 def place_of_new(module: Any, name: str, is_named: bool) -> Place:
-    """Return the place of a module that is being constructed."""
+    """Return the place of a module under construction."""
     own = _frame.get()
     outer = own.outer if own is not None and own.module is module else own
-    while outer is not None and outer.place is None:  # its base class is not initialized yet
+    while outer is not None and outer.place is None:  # its __init__ has not called the base class's yet
         outer = outer.outer
     parent, count = (None, Counter[str]()) if outer is None else (outer.place, outer.count)
     place = Place(name, is_named, parent, count)
@@ -98,12 +98,12 @@ def place_of_new(module: Any, name: str, is_named: bool) -> Place:
 
 
 def constructing(initialize: Callable[..., None]) -> Callable[..., None]:
-    """Return an ``__init__`` whose object counts as the one that constructs the modules made in it."""
+    """Wrap an ``__init__`` so that its object is the parent of modules constructed there."""
 
     @wraps(initialize)
     def construct(self: Any, *args: Any, **kwargs: Any) -> None:
         outer = _frame.get()
-        if outer is not None and outer.module is self:  # of a base class
+        if outer is not None and outer.module is self:  # the __init__ of a base class, in the same frame
             initialize(self, *args, **kwargs)
             return
         token = _frame.set(_Frame(self, None, Counter()))
@@ -111,7 +111,7 @@ def constructing(initialize: Callable[..., None]) -> Callable[..., None]:
             initialize(self, *args, **kwargs)
         finally:
             _frame.reset(token)
-        place = getattr(self, "_place", None)  # a class may forget to call the __init__ of Module
+        place = getattr(self, "_place", None)  # None if a subclass forgets to call Module.__init__
         if place is not None:
             place.constructed.update(place.children)
 
@@ -120,9 +120,9 @@ def constructing(initialize: Callable[..., None]) -> Callable[..., None]:
 
 @contextmanager
 def calling(place: Place) -> Iterator[None]:
-    """Let the modules that are constructed inside belong to the module that is called.
+    """Make a called module the parent of the modules constructed in the block.
 
-    Where variables are shared, each call counts from the beginning, so that the second call finds those of the first.
+    Under variable reuse each call counts from the beginning, so that a second call finds the variables of the first.
     """
     shares = scopes.is_open() and bool(get_variable_scope().reuse)
     token = _frame.set(_Frame(None, place, Counter(place.constructed) if shares else place.children))

@@ -1,4 +1,4 @@
-"""Layers of pooling: the largest element, or the mean, of windows or of all pixels."""
+"""Pooling layers: maximum or mean of windows or of all pixels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .module import Module
 
 
 class Pooling(Module):
-    """Base class of layers that pool windows."""
+    """Base of layers that pool windows."""
 
     rank = 2
     function: Any = None
@@ -42,7 +42,7 @@ class Pooling(Module):
 
 
 class GlobalPooling(Module):
-    """Base class of layers that pool all pixels."""
+    """Base of layers that pool all pixels."""
 
     rank = 2
     function: Any = None
@@ -56,7 +56,7 @@ class GlobalPooling(Module):
     def forward(self, inputs: Any) -> Tensor:
         """Return one element for each channel of `inputs`."""
         x = convert_to_tensor(inputs)
-        x.shape.merge(Shape([None] * (self.rank + 2)))
+        x.shape.merge(Shape([None] * (self.rank + 2)))  # raises ShapeError for another rank
         return self.function(x, self.axes, self.keepdims)  # type: ignore[no-any-return]
 
 
@@ -84,9 +84,9 @@ class MaxPooling2D(Pooling):
     pool_size : int or sequence of int
         Sizes of the windows.
     strides : int or sequence of int, optional
-        From window to window; those of the windows when None.
+        Distances between windows; the sizes of the windows when None.
     padding : str
-        'VALID': windows lie inside of the images; 'SAME': ``size / strides`` of them, rounded up.
+        'VALID': windows lie inside of the images; 'SAME': ``size / strides`` windows, rounded up.
     data_format : str, optional
         'NCHW' where channels are the first dimension of an image.
     name : str, optional
@@ -240,7 +240,7 @@ class GlobalAveragePooling2D(GlobalPooling):
     data_format : str, optional
         'NCHW' where channels are the first dimension of an image.
     keepdims : bool
-        Leave dimensions of size 1 in the place of those that are gone.
+        If True, the pooled dimensions remain, with size 1.
     name : str, optional
 
     Examples

@@ -1,4 +1,4 @@
-"""``raw_rnn``: a recurrent loop whose inputs, outputs and end a function decides, step by step."""
+"""``raw_rnn``: a recurrent loop with inputs, outputs and end chosen by a function at each step."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def raw_rnn(
     swap_memory: bool = False,
     name: str | None = None,
 ) -> tuple[Any, Any, Any]:
-    """Run a cell in a loop in which a function makes the inputs, out of outputs if it likes, and says when to end.
+    """Run a cell in a loop whose inputs and end a function computes, for example from the outputs.
 
     In Python, for one sequence::
 
@@ -51,9 +51,9 @@ def raw_rnn(
     loop_fn : callable
         ``loop_fn(time, cell_output, cell_state, loop_state)`` returns
         ``(finished, next_input, next_state, emit_output, loop_state)``. `finished` is bool, of shape [batch]. The
-        first call has None but for the time: what it returns is the first input and state, and with `emit_output` a
-        structure of tensors like one row of what later calls emit, or None if that is the cell's output. A
-        `loop_state` of None stays what it was.
+        first call has None for all arguments except the time, and returns the first input and state; its
+        `emit_output` is a structure of tensors like one row of later emissions, or None for the cell's output. A
+        returned `loop_state` of None means no change.
     parallel_iterations, swap_memory
         As for `while_loop`.
     name : str, optional
@@ -61,16 +61,16 @@ def raw_rnn(
     Returns
     -------
     emitted : structure of TensorArray
-        One element for each step; zeros in rows that had ended before.
+        An element for each step; zeros in rows that ended before.
     state : structure of Tensor
         The last state of each row.
     loop_state
-        The last one.
+        The last loop state.
 
     Raises
     ------
     GraphError
-        If `loop_fn` returns something else.
+        If `loop_fn` does not return five values.
 
     Examples
     --------
@@ -102,31 +102,31 @@ def _goes_on(time: Tensor, ended: Tensor, *_: Any) -> Tensor:
 
 
 class _Loop:
-    """The loop of `raw_rnn`: what it begins with, and what it does."""
+    """The loop of `raw_rnn`: its initial values and its body."""
 
     def __init__(self, cell: Any, loop_fn: Callable[..., Any]) -> None:
         self.cell, self.loop_fn = cell, loop_fn
         finished, x, state, emit, loop_state = _five(loop_fn(constant(0), None, None, None))
         if state is None:
             raise GraphError(
-                "the first call of loop_fn gives the state that the loop begins in",
+                "the first call of loop_fn returns the initial state of the loop",
                 wanted=_PARTS,
                 got="no next_state",
-                hint="return cell.zero_state(batch_size) as the third of them",
+                hint="return cell.zero_state(batch_size) as the third value",
             )
         ended, state = convert_to_tensor(finished), nest.map_structure(tensor_or_array, state)
         rows = ended.shape[0] if ended.rank and ended.shape[0] is not None else shape(ended)[0]
         first = nest.map_structure(convert_to_tensor, x)
         self.empty = _emitted_zeros(cell, emit, state_dtype(state, nest.flatten(first)[0]), rows)
         arrays = [array_like(z) for z in nest.flatten(self.empty)]
-        if emit is None:  # the cell's outputs say of which dtype they are
+        if emit is None:  # the cell's first output determines the dtype
             arrays = [a.of_first_written() for a in arrays]
         self.has_state = loop_state is not None
         kept = loop_state if self.has_state else 0
         self.start = (0, ended, first, state, arrays, kept)
 
     def body(self, time: Tensor, ended: Tensor, x: Any, state: Any, arrays: list[Any], kept: Any) -> Any:
-        """Do a step."""
+        """Build one step of the loop."""
         output, after = self.cell(x, state)
         made = self.loop_fn(time + 1, output, after, kept if self.has_state else None)
         fresh, x, after, emit, new = _five(made)
@@ -140,9 +140,10 @@ class _Loop:
 
 
 def _five(result: Any) -> Any:
+    """Return the result of `loop_fn`; raise GraphError unless five values."""
     if not isinstance(result, (tuple, list)) or len(result) != 5:
         raise GraphError(
-            "loop_fn returns five things",
+            "loop_fn returns five values",
             wanted=_PARTS,
             got=result,
             hint="emit_output and loop_state may be None",
@@ -151,7 +152,7 @@ def _five(result: Any) -> Any:
 
 
 def _emitted_zeros(cell: Any, emit: Any, dtype: DType, rows: Any) -> Any:
-    """Return zeros like what each step emits, for all rows; those of a cell's output are of a dtype."""
+    """Return zeros like the emission of a step for all rows, of `dtype` where the cell's output is emitted."""
     if emit is None:
         return map_sizes(lambda size: zeros([rows, *size], dtype), cell.output_size)
     return nest.map_structure(lambda e: _rows_like(convert_to_tensor(e), rows), emit)
@@ -163,6 +164,6 @@ def _rows_like(e: Tensor, rows: Any) -> Tensor:
 
 
 def _chosen(ended: Tensor, old: Any, new: Any) -> list[Any]:
-    """Return leaves of old values in rows that have ended, of new ones elsewhere; arrays and scalars as they are."""
+    """Return leaves with old values in ended rows and new values elsewhere; arrays and scalars are new."""
     pairs = zip(nest.flatten(old), nest.flatten_as(old, new), strict=True)
     return [y if hasattr(y, "with_flow") else rows_chosen(ended, x, convert_to_tensor(y)) for x, y in pairs]

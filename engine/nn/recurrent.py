@@ -1,4 +1,4 @@
-"""Recurrent networks in loops whose length the data decide: ``dynamic_rnn`` and its neighbours."""
+"""Recurrent networks over batches of sequences: ``dynamic_rnn`` and its relatives."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def dynamic_rnn(
     *,
     blocks: int | None = None,
 ) -> tuple[Any, Any]:
-    """Run a cell over sequences, in a loop.
+    """Run a cell over sequences in a loop whose length depends on the data.
 
     In Python, for one sequence::
 
@@ -40,26 +40,26 @@ def dynamic_rnn(
             outputs.append(output)
         outputs += [0] * (len(inputs) - sequence_length)
 
-    The loop ends with the longest sequence. Rows of a batch that ended before are computed no further, in blocks: if
-    the cell computes each row by itself (`RNNCell.by_rows`) and the batch is known while the graph is built and not
-    small, rows are sorted by length, and the loop goes on without a block of them when the longest in it has ended.
+    The loop ends with the longest sequence. Ended rows are dropped in blocks: if the cell computes rows independently
+    (`RNNCell.by_rows`) and the batch size is static and not small, rows are sorted by length, and the loop continues
+    without a block once the longest row of the block has ended.
 
     Parameters
     ----------
     cell : RNNCell
     inputs : Tensor of shape [batch, time, ...], or structure of such
     sequence_length : int32 or int64 Tensor of shape [batch], optional
-        From 0 to time; behind it outputs are zero, and the state stays as it is. The default is all of time.
+        From 0 to time, by default time; later outputs are zero, and the state is unchanged there.
     initial_state : structure of Tensor, optional
         Zeros when None.
     dtype : dtype-like, optional
-        Of that state of zeros; that of the inputs when None.
+        Dtype of the state of zeros; the dtype of the inputs when None.
     parallel_iterations : int or 'auto', optional
         As for `while_loop`.
     swap_memory : bool
         As for `while_loop`.
     time_major : bool
-        Whether inputs and outputs are of shape [time, batch, ...] instead.
+        If True, inputs and outputs have the shape [time, batch, ...].
     name : str, optional
     blocks : int, optional
         Number of blocks of rows; 1 for none.
@@ -74,7 +74,7 @@ def dynamic_rnn(
     Raises
     ------
     GraphError
-        If `cell` is no cell, or rows can not be run in so many `blocks`.
+        If `cell` is not a cell, or the rows cannot be run in `blocks` blocks.
     ShapeError
         If inputs or lengths have another rank, or batches differ.
 
@@ -113,7 +113,7 @@ def bidirectional_dynamic_rnn(
     time_major: bool = False,
     name: str | None = None,
 ) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
-    """Run a cell over sequences from their beginnings and another one from their ends (Schuster and Paliwal, 1997).
+    """Run a cell over sequences forward, and another cell backward (Schuster and Paliwal, 1997).
 
     Parameters
     ----------
@@ -127,9 +127,9 @@ def bidirectional_dynamic_rnn(
     Returns
     -------
     outputs : pair of structures of Tensor
-        Of both cells, each in the order of the inputs.
+        Outputs of both cells, each in the order of the inputs.
     states : pair of structures of Tensor
-        The last state of both cells: that of `cell_bw` has seen the first step last.
+        The last states of both cells; `cell_bw` ends at the first time step.
 
     Examples
     --------
@@ -162,17 +162,17 @@ def static_rnn(
     sequence_length: Any = None,
     name: str | None = None,
 ) -> tuple[list[Any], Any]:
-    """Run a cell over sequences whose length is known, without a loop: each step is in the graph.
+    """Run a cell over sequences of static length without a loop: the graph contains each step.
 
     Parameters
     ----------
     cell : RNNCell
     inputs : sequence of Tensor of shape [batch, depth], or of structures of such
-        One for each time step.
+        An input for each time step.
     initial_state : structure of Tensor, optional
         Zeros when None.
     dtype : dtype-like, optional
-        Of that state of zeros; that of the inputs when None.
+        Dtype of the state of zeros; the dtype of the inputs when None.
     sequence_length : int32 or int64 Tensor of shape [batch], optional
         As for `dynamic_rnn`, which computes less: here all steps are computed.
     name : str, optional
@@ -185,7 +185,7 @@ def static_rnn(
     Raises
     ------
     GraphError
-        If there are no inputs.
+        If `inputs` is not a list or tuple, or is empty.
 
     Examples
     --------

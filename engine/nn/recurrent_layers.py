@@ -1,4 +1,4 @@
-"""Recurrent layers: cells and ``dynamic_rnn`` in one module."""
+"""Recurrent layers: cells and their loops in one module."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .recurrent import bidirectional_dynamic_rnn, dynamic_rnn
 
 
 class RecurrentLayers(Module):
-    """Base of layers that each run a cell over all of a sequence, or two in both directions."""
+    """Base of stacked recurrent layers, each with a cell, or a cell per direction."""
 
     cell_type: type[LSTMCell] | type[GRUCell]
 
@@ -53,14 +53,14 @@ class RecurrentLayers(Module):
         sequence_length : int32 Tensor of shape [batch], optional
             As for `dynamic_rnn`.
         initial_state : tuple, optional
-            As the states that are returned.
+            States in the structure of the returned states.
 
         Returns
         -------
         outputs : Tensor of shape [batch, time, num_units]
-            Of two directions, one beside the other: [batch, time, 2 * num_units].
+            With two directions, concatenated: [batch, time, 2 * num_units].
         states : tuple
-            One for each layer; of two directions, a pair for each.
+            A state for each layer; with two directions, a pair for each layer.
         """
         begin = [None] * len(self.cells) if initial_state is None else initial_state
         if len(begin) != len(self.cells):
@@ -94,11 +94,11 @@ class LSTM(RecurrentLayers):
     num_units : int
     num_layers : int
     bidirectional : bool
-        Whether each layer has a second cell, which begins at the ends.
+        If True, each layer has a second cell, which runs backward.
     keep_prob : float or scalar Tensor
-        Probability to keep an element between two layers.
+        Probability of keeping an element between two layers.
     time_major : bool
-        Whether inputs and outputs are of shape [time, batch, depth].
+        If True, inputs and outputs have the shape [time, batch, depth].
     name : str, optional
     **cell
         Arguments of each `LSTMCell`.
@@ -106,13 +106,13 @@ class LSTM(RecurrentLayers):
     Attributes
     ----------
     cells, backward_cells : list of LSTMCell
-        Of the layers; `backward_cells` is empty unless `bidirectional`.
+        Cells of the layers; `backward_cells` is empty unless `bidirectional`.
 
     Raises
     ------
     GraphError
-        If a number is below 1, or `keep_prob` is not above 0 and at most 1; when it is called, if there is not one
-        initial state for each layer.
+        If a number is below 1, or `keep_prob` is not in (0, 1]; on a call, if the number of initial states is not the
+        number of layers.
 
     Examples
     --------
@@ -140,7 +140,7 @@ class GRU(RecurrentLayers):
     Attributes
     ----------
     cells, backward_cells : list of GRUCell
-        As of `LSTM`.
+        As for `LSTM`.
 
     Examples
     --------

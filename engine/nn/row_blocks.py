@@ -1,8 +1,8 @@
-"""Rows of a batch, sorted by length and run in blocks: the loop goes on without a block that has ended.
+"""Rows of a batch, sorted by length and run in blocks: loops continue without blocks that have ended.
 
-A batch whose lengths are spread evenly takes half of the steps of its longest row, if no row is computed behind its
-end. Shapes in a native loop may not change from iteration to iteration, so there is a loop for each number of blocks
-that are left. Of how many rows it is does not depend on the lengths; when it ends does.
+For evenly spread lengths, half of the rows' steps are beyond the rows' ends. Shapes in a native loop may not change
+between iterations, so each number of remaining blocks has a loop of its own. The number of rows of each loop is
+static; only the number of its steps depends on the lengths.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from ..ops.array.padding import pad
 from ..ops.array.sorting import argsort
 from ..ops.math.arithmetic import maximum, minimum
 
-_MOST = 4  # blocks: with twice as many a sixteenth part less would be computed, in a graph twice as large
-_ROWS = 16  # of a block, at least
+_MOST = 4  # blocks; 8 would save another sixteenth of the computation, in a graph twice as large
+_ROWS = 16  # least rows of a block
 
 
 def sensible(size: int | None) -> int:
-    """Return the number of blocks for a batch."""
+    """Return the default number of blocks for a batch of `size` rows."""
     return 1 if size is None else max(1, min(_MOST, size // _ROWS))
 
 
 class RowBlocks:
-    """Blocks of about equally many rows, the longest first; loop number k is without the last k of them.
+    """Blocks of about equally many rows, longest rows first; loop k runs without the last k blocks.
 
     Attributes
     ----------
     durations : list of Tensor
-        Steps of each loop.
+        Number of steps of each loop.
     """
 
     def __init__(self, lengths: Any, size: int, count: int, steps: Any) -> None:
@@ -49,32 +49,33 @@ class RowBlocks:
         self.durations = [end - start for start, end in zip(self.starts, self.ends, strict=True)]
 
     def kept(self, k: int) -> int:
-        """Return how many rows are left behind loop number k; behind loop number -1, which is none, all."""
+        """Return the number of rows that remain after loop k; all rows for k = -1."""
         return (self.count - 1 - k) * self.size // self.count
 
     def left(self, k: int) -> Tensor:
-        """Return the lengths that rows of loop number k have from there on."""
+        """Return the remaining lengths of the rows of loop k at its beginning."""
         return self.lengths[: self.kept(k - 1)] - self.starts[k]
 
     def sorted(self, x: Any, axis: int) -> Any:
-        """Return what has rows in the order of the batch with rows in the order of their lengths."""
+        """Return a tensor with its rows, in the order of the batch, sorted by length."""
         return _permuted(x, self.order, self.places, axis)
 
     def unsorted(self, x: Any, axis: int) -> Any:
-        """Return what `sorted` was given."""
+        """Return a tensor with its rows, sorted by length, in the order of the batch."""
         return _permuted(x, self.places, self.order, axis)
 
     def parts(self, x: Tensor) -> list[Tensor]:
-        """Return what the loops read of inputs, [time, batch, ...]: some steps of some rows."""
+        """Return the part of inputs, [time, batch, ...], that each loop reads: its steps and rows."""
 
         def cut(x: Tensor) -> list[Tensor]:
             stops = zip(self.starts, self.ends, strict=True)
             return [x[start:end, : self.kept(k - 1)] for k, (start, end) in enumerate(stops)]
 
+        # The gradient of separate slices would add up whole arrays of zeros; `joined` writes each element once.
         return cut(x) if not x.dtype.is_floating else _adjoint(cut, lambda *dys: self.joined(list(dys)))(x)
 
     def joined(self, parts: list[Tensor]) -> Tensor:
-        """Return what has such parts, and is zero elsewhere."""
+        """Return the tensor of these parts, [time, batch, ...], with zeros elsewhere."""
         whole = [pad(part, [[0, 0], [0, self.size - self.kept(k - 1)], *_none(part)]) for k, part in enumerate(parts)]
         made: Tensor = pad(concat(whole, 0), [[0, self.steps - self.ends[-1]], [0, 0], *_none(parts[0])])
         made.set_shape([self.steps if isinstance(self.steps, int) else None, self.size, *parts[0].shape[2:]])
@@ -86,7 +87,7 @@ def _none(part: Tensor) -> list[list[int]]:
 
 
 def _adjoint(function: Callable[..., Any], adjoint: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a linear function whose gradient is its adjoint, whose gradient is the function."""
+    """Return a linear function with its adjoint as gradient, whose own gradient is the function again."""
 
     @custom_gradient
     def forward(*xs: Any) -> Any:
@@ -96,7 +97,7 @@ def _adjoint(function: Callable[..., Any], adjoint: Callable[..., Any]) -> Calla
 
 
 def _permuted(x: Any, order: Tensor, inverse: Tensor, axis: int) -> Any:
-    """Return rows in another order; the gradient has them in the inverse one, and adds up nothing."""
+    """Return rows in another order; the gradient is a gather in the inverse order, without a scatter-add."""
     if not x.dtype.is_floating:
         return gather(x, order, axis=axis)
     return _adjoint(lambda x: gather(x, order, axis=axis), lambda g: gather(g, inverse, axis=axis))(x)

@@ -1,4 +1,4 @@
-"""Initial values whose variance keeps that of sums: by the numbers of inputs and outputs (Glorot, He, LeCun)."""
+"""Variance-scaling initializers, by the numbers of inputs and outputs (Glorot, He, LeCun)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..ir.tensor import Tensor
 from ..ops.math.random import random_normal, random_uniform, truncated_normal
 from .initializers import Initializer
 
-_KEPT = 0.87962566103423978  # standard deviation of a normal distribution that is cut at two of its own
+_KEPT = 0.87962566103423978  # standard deviation of a standard normal distribution truncated at -2 and 2
 
 
 @refuses_misuse
@@ -24,17 +24,17 @@ def variance_scaling_initializer(
     seed: int | None = None,
     dtype: Any = "float32",
 ) -> Initializer:
-    """Return an initializer whose variance is ``scale / n``, so that sums over n elements keep theirs.
+    """Return an initializer of variance ``scale / n``, which preserves the variance of sums over n inputs.
 
     Parameters
     ----------
     scale : float
         Positive.
     mode : {'fan_in', 'fan_out', 'fan_avg'}
-        What n is: the inputs of one output, the outputs that one input reaches, or the mean of both. Of filters each
-        counts as often as a window has elements.
+        The number n: the inputs per output, the outputs per input, or the mean of both. For filters, channels are
+        multiplied by the elements of a window.
     distribution : {'truncated_normal', 'untruncated_normal', 'uniform'}
-        'normal' is another name of the first.
+        'normal' is a synonym of 'truncated_normal'.
     seed : int, optional
         As for `random_normal_initializer`.
     dtype : dtype-like
@@ -47,7 +47,7 @@ def variance_scaling_initializer(
     Raises
     ------
     GraphError
-        If `scale` is not positive, or there is no such mode or distribution.
+        If `scale` is not positive, or the mode or distribution is unknown.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def _known(what: str, value: str, names: Sequence[str]) -> None:
 
 
 def _fans(shape: Sequence[int]) -> tuple[float, float]:
-    """Return how many inputs an output of a kernel has, and how many outputs an input."""
+    """Return the numbers of inputs per output and of outputs per input of a kernel."""
     if len(shape) < 2:
         return (float(math.prod(shape)),) * 2
     window = math.prod(shape[:-2])
@@ -100,7 +100,7 @@ def _fans(shape: Sequence[int]) -> tuple[float, float]:
 def _scaled(
     name: str, scale: float, mode: str, distribution: str, sentence: str, shown: str
 ) -> Callable[..., Initializer]:
-    """Return the function for one choice of scale, mode and distribution."""
+    """Return the public function for a choice of scale, mode and distribution."""
 
     def made(seed: int | None = None, dtype: Any = "float32") -> Initializer:
         return variance_scaling_initializer(scale, mode, distribution, seed, dtype)

@@ -1,4 +1,4 @@
-"""Recurrent layers one upon the other, each from both ends of its sequences."""
+"""Stacked bidirectional recurrent layers."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ def stack_bidirectional_dynamic_rnn(
     swap_memory: bool = False,
     name: str | None = None,
 ) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
-    """Run layers of cells over sequences from both ends; each layer sees both outputs of the one before.
+    """Run stacked bidirectional layers; each layer sees both outputs of the preceding layer.
 
     Parameters
     ----------
     cells_fw, cells_bw : sequence of RNNCell
-        One for each layer, whose outputs are tensors.
+        A cell for each layer, whose outputs are tensors.
     inputs, dtype, sequence_length, parallel_iterations, time_major, swap_memory
         As for `dynamic_rnn`.
     initial_states_fw, initial_states_bw : sequence of structures of Tensor, optional
-        One for each layer; zeros when None.
+        A state for each layer; zeros when None.
     name : str, optional
 
     Returns
@@ -48,7 +48,7 @@ def stack_bidirectional_dynamic_rnn(
     Raises
     ------
     GraphError
-        If there is no layer, or there are not as many cells and states from one end as from the other.
+        If there is no layer, or the numbers of cells and states differ.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Variables by name, shared where a scope says so: ``get_variable`` and ``variable_scope`` as in TensorFlow 1."""
+"""Variable scopes: variables by name, shared on request, as in TensorFlow 1."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STORE = "variable_scopes"  # the collection of a graph
 
 
 class Reuse:
-    """``AUTO_REUSE``, for `reuse`: variables of a scope are made where there are none, and else shared.
+    """Type of ``AUTO_REUSE``, for `reuse`: existing variables of a scope are shared, missing ones made.
 
     Examples
     --------
@@ -44,18 +44,18 @@ AUTO_REUSE: Reuse = Reuse()
 
 
 class VariableScope:
-    """What `variable_scope` yields: how the names of variables begin, and what they have where they say nothing.
+    """A variable scope: the common prefix of variables' names, and the defaults of their options.
 
-    Give it to `variable_scope` to enter it again, from anywhere.
+    Pass a VariableScope to `variable_scope` to enter the scope again, from anywhere.
 
     Attributes
     ----------
     name : str
-        What the names of variables begin with, without the last ``/``; "" outside of all scopes.
+        Prefix of variables' names, without the last ``/``; "" outside of all scopes.
     original_name_scope : str
-        The name scope of the operations that were built inside when it was first entered.
+        Name scope of the operations built in the scope when first entered.
     reuse : bool or AUTO_REUSE
-        Whether variables are shared.
+        True to share variables, False for new ones, AUTO_REUSE for either.
     initializer, regularizer, custom_getter, dtype, partitioner
         As for `variable_scope`.
 
@@ -84,7 +84,7 @@ class VariableScope:
         self.dtype: DType = as_dtype("float32")
 
     def reuse_variables(self) -> None:
-        """Let all variables asked for from now on be ones that there are."""
+        """Share existing variables from now on, instead of making new ones."""
         self.reuse = True
 
     def __repr__(self) -> str:
@@ -92,21 +92,21 @@ class VariableScope:
 
 
 class Store:
-    """The variables of a graph by their names, and how often each scope was opened."""
+    """The variables of a graph by name, and the number of openings of each scope."""
 
     def __init__(self) -> None:
         self.variables: dict[str, Variable] = {}
-        self.layers: dict[str, Variable] = {}  # of those outside of all scopes, which are new ones by whatever name
+        self.layers: dict[str, Variable] = {}  # of layers outside of all scopes, shared only under reuse
         self.opened: Counter[str] = Counter()
         self.root: VariableScope = VariableScope(self)
 
     def find(self, name: str, reuse: Any) -> Variable | None:
-        """Return the variable of a full name; those of layers outside of all scopes are only found to be reused."""
+        """Return the variable of a full name, or None; layers outside of all scopes are found only for reuse."""
         found = self.variables.get(name)
         return self.layers.get(name) if found is None and reuse else found
 
     def add(self, name: str, variable: Variable, regularizer: Any, is_unique: bool) -> None:
-        """Keep a variable by its full name, unless one of that name is kept."""
+        """Add a variable by its full name, unless the name is taken, and note its regularizer."""
         kept = self.layers if is_unique else self.variables
         if name not in kept:
             kept[name] = variable
@@ -114,7 +114,7 @@ class Store:
                 note_regularizer(scopes.get_default_graph(), regularizer, variable)
 
     def unique(self, name: str) -> str:
-        """Return a name that no scope was opened under since the scope around began."""
+        """Return a name of no scope opened since the enclosing scope was entered."""
         number, found = 0, name
         while self.opened[found]:
             number += 1
@@ -122,7 +122,7 @@ class Store:
         return found
 
     def close_inside(self, name: str) -> None:
-        """Forget how often the scopes in a scope were opened."""
+        """Reset the numbers of openings of the scopes within a scope."""
         for other in self.opened:
             if other.startswith(f"{name}/"):
                 self.opened[other] = 0
@@ -132,7 +132,7 @@ _current: ContextVar[VariableScope | None] = ContextVar("tagloom_variable_scope"
 
 
 def store_of(graph: Graph) -> Store:
-    """Return the variables of a graph by name."""
+    """Return the Store of a graph, made on the first call."""
     found = graph.collections.setdefault(_STORE, [])
     if not found:
         found.append(Store())
@@ -140,7 +140,7 @@ def store_of(graph: Graph) -> Store:
 
 
 def get_variable_scope() -> VariableScope:
-    """Return the variable scope that is open in the current graph, or the one around all.
+    """Return the current variable scope of the current graph, by default the outermost scope.
 
     Examples
     --------
@@ -167,35 +167,35 @@ def variable_scope(
     auxiliary_name_scope: bool = True,
     partitioner: Any = None,
 ) -> Iterator[VariableScope]:
-    """Put a common prefix before the names that `get_variable` gives, and say whether variables are shared.
+    """Open a scope with a common prefix, options and sharing for the variables of `get_variable`.
 
-    Names are those of TensorFlow 1: they depend on variable scopes alone, whatever name scopes, functions, loops and
-    branches are around. Operations built inside get a name scope of the same name.
+    Names equal TensorFlow 1's: they depend on variable scopes alone, not on enclosing name scopes, functions, loops and
+    branches. Operations built inside are in a name scope of the same name.
 
     Parameters
     ----------
     name_or_scope : str, VariableScope or None
-        A name is added to that of the scope around; a scope is entered again as it is.
+        A name is appended to the enclosing scope's; a VariableScope is entered again.
     default_name : str, optional
-        The name when `name_or_scope` is None, made unique in the scope around.
+        The name when `name_or_scope` is None, made unique in the enclosing scope.
     values : structure of Tensor, optional
         As for `name_scope`.
     initializer : callable or str, optional
-        Of variables that have none of their own; the scopes inside have it too.
+        Default of the variables in this and enclosed scopes.
     regularizer : callable, optional
-        Of variables that have none of their own: see `get_regularization_losses`.
+        Default of the variables: see `get_regularization_losses`.
     custom_getter : callable, optional
-        Called instead of `get_variable` with a function that does what that would, the full name and the other
-        arguments by name. One of a scope around is what an inner one is given.
+        Called instead of `get_variable` with the original getter, the full name and the other arguments by name. With
+        nested scopes, an inner getter receives the outer getter as the original.
     reuse : bool or AUTO_REUSE, optional
-        True for variables that there are, False for new ones, AUTO_REUSE for either. Scopes inside one that reuses do
-        too.
+        True to share existing variables, False for new variables, AUTO_REUSE for either. Enclosed scopes inherit
+        reuse.
     dtype : dtype-like, optional
-        Of variables that have none of their own.
+        Default of the variables.
     auxiliary_name_scope : bool, optional
-        Whether to open a name scope.
+        If True, open a name scope too.
     partitioner : callable, optional
-        Of variables of `get_variable` that have none of their own, except scalars; layers have whole variables.
+        Default of `get_variable` for variables except scalars; layers have whole variables.
 
     Yields
     ------
@@ -204,7 +204,7 @@ def variable_scope(
     Raises
     ------
     GraphError
-        If there is neither a name nor a default, or `reuse` is given with a default name.
+        If both names are missing, or `reuse` is used with a default name.
 
     Examples
     --------
@@ -242,6 +242,7 @@ def _name_scope() -> str:
 
 
 def _name(outer: VariableScope, name: str | None, default_name: str | None, reuse: Any) -> str:
+    """Return the last part of a new scope's name, made unique if a default name."""
     if name is not None:
         return name
     if not default_name or reuse:
@@ -256,7 +257,7 @@ def _name(outer: VariableScope, name: str | None, default_name: str | None, reus
 
 
 def _change(scope: VariableScope, initializer: Any, regularizer: Any, custom_getter: Any, dtype: Any) -> None:
-    """Let a new scope have what was said of it."""
+    """Set the options of a new scope that are not None."""
     scope.initializer = scope.initializer if initializer is None else initializer
     scope.regularizer = scope.regularizer if regularizer is None else regularizer
     scope.dtype = scope.dtype if dtype is None else as_dtype(dtype)
@@ -265,7 +266,7 @@ def _change(scope: VariableScope, initializer: Any, regularizer: Any, custom_get
 
 
 def nested(getter: Callable[..., Any], outer: Callable[..., Any] | None) -> Callable[..., Any]:
-    """Return a getter that is given another one, if there is one around it."""
+    """Compose a custom getter with the enclosing scope's getter, if any."""
     if outer is None:
         return getter
     return lambda get, *args, **kwargs: getter(partial(outer, get), *args, **kwargs)
@@ -273,6 +274,7 @@ def nested(getter: Callable[..., Any], outer: Callable[..., Any] | None) -> Call
 
 @contextmanager
 def _entered(scope: VariableScope, jumps: bool) -> Iterator[None]:
+    """Make a scope current for the block; restore or reset the numbers of openings at its end."""
     store = scope.store
     store.opened[scope.name] += 1
     before = Counter(store.opened)
@@ -281,6 +283,7 @@ def _entered(scope: VariableScope, jumps: bool) -> Iterator[None]:
         yield
     finally:
         _current.reset(token)
+        # A VariableScope continues where it was left; a scope entered by name begins to count anew next time.
         if jumps:
             store.opened = before
         else:

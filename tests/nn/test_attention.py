@@ -143,7 +143,7 @@ def test_what_does_not_fit_is_refused():
     for shape in (None, [3], [2, 1, 1, 3, 3]):
         with pytest.raises(tg.ShapeError, match="a mask of attention has another rank"):
             tg.nn.MultiHeadAttention(2)(tg.ones([2, 3, 4]), mask=tg.placeholder("bool", shape))
-    with pytest.raises(tg.GraphError, match="can not be split"):
+    with pytest.raises(tg.GraphError, match="cannot be split"):
         tg.nn.MultiHeadAttention(3, input_size=8)
     with pytest.raises(tg.ShapeError, match="takes sequences"):
         tg.nn.MultiHeadAttention(2)(tg.ones([3, 4]))

@@ -228,9 +228,9 @@ def test_what_can_not_be_is_refused():
             tg.nn.dynamic_rnn(tg.nn.GRUCell(2), x, [1, 2, 3], blocks=4)
         with pytest.raises(tg.GraphError, match="goes through a list"):
             tg.nn.static_rnn(Sum(), [])
-        with pytest.raises(tg.GraphError, match="five things"):
+        with pytest.raises(tg.GraphError, match="five values"):
             tg.nn.raw_rnn(Sum(), lambda *_: None)
-        with pytest.raises(tg.GraphError, match="the state that the loop begins in"):
+        with pytest.raises(tg.GraphError, match="the initial state of the loop"):
             tg.nn.raw_rnn(Sum(), lambda *_: (False, None, None, None, None))
 
 

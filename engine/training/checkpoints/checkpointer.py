@@ -185,7 +185,7 @@ class Checkpointer:
         Returns
         -------
         Saving
-            Await it for the path of the written checkpoint. An error that was not awaited is raised by the next call.
+            Await it for the path of the written checkpoint. The next call raises an error that was not awaited.
 
         Raises
         ------
