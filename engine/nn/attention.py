@@ -163,8 +163,10 @@ class MultiHeadAttention(Lazy):
         query = self._checked(self.ready(query))
         if key is None and query.shape[-1] is None:  # the key layer needs a static size, too
             query = reshape(query, [*sizes(query)[:2], self.input_size])
+        # Literals take the dtype of the query.
         key = query if key is None else self._checked(convert_to_tensor(key, _literal(key, query)))
         value = key if value is None else self._checked(convert_to_tensor(value, _literal(value, query)))
+        # The queries are scaled, not the logits: they usually have fewer elements.
         queries, keys, values = (self._heads(y) for y in (self.query(query), self.key(key), self.value(value)))
         logits = matmul(queries * (1 / math.sqrt(self.head_size or 1)), keys, transpose_b=True)
         weights = _weights(logits, _visible(mask, causal, logits))
@@ -218,6 +220,7 @@ def _visible(mask: Any, causal: bool, logits: Tensor) -> Tensor | None:
         if seen.rank == 3:
             seen = expand_dims(seen, 1)
     if causal:
+        # Static sizes where known, so that the mask can be folded to a constant.
         queries, keys = (logits.shape[i] if logits.shape[i] is not None else shape(logits)[i] for i in (2, 3))
         before = range_of(keys) <= expand_dims(range_of(queries), 1)
         seen = before if seen is None else logical_and(seen, before)
@@ -300,6 +303,7 @@ class TransformerEncoderLayer(Module):
 
     def _products(self, x: Tensor, training: Any) -> Tensor:
         between = self.drops[1](self.activation(self.hidden(x)), training)
+        # Made here, because the size of the result is unknown before the first call of the attention.
         if self.output is None:
             self.output = Dense(self.attention.output_size or 0, dtype=self._dtype, name="output")
         return self.output(between)

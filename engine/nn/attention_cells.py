@@ -112,6 +112,7 @@ class AttentionWrapper(CellWrapper):
         sizes = tuple(m.alignments_size for m in self.mechanisms)
         history = () if self.is_single or not alignment_history else tuple(() for _ in sizes)
         alignments = sizes[0] if self.is_single else sizes
+        # The [] is the shape of the scalar `time`.
         self.state_size = AttentionWrapperState(cell.state_size, self.attention_size, [], alignments, history)
 
     def _layers(self, sizes: Any) -> list[Dense] | None:
@@ -196,6 +197,7 @@ class AttentionWrapper(CellWrapper):
         if cell_state is None:
             cell_state = self.cell.zero_state(batch_size, dtype)
         first = [m.initial_alignments(batch_size, dtype) for m in self.mechanisms]
+        # The arrays grow, because the number of steps is unknown here.
         arrays = [TensorArray(dtype, 0, True, element_shape=a.shape) for a in first] if self.keeps_history else []
         return AttentionWrapperState(
             cell_state,
@@ -226,6 +228,7 @@ class AttentionWrapper(CellWrapper):
         alignments = [m(output, a) for m, a in zip(self.mechanisms, before, strict=True)]
         attention = concat([self._read(k, output, a) for k, a in enumerate(alignments)], -1)
         history = nest.flatten(state.alignment_history)
+        # Not strict: without history there is no array to write.
         history = [array.write(state.time, a) for array, a in zip(history, alignments, strict=False)]
         after = AttentionWrapperState(
             cell_state, attention, state.time + 1, self._one_or_all(alignments), self._one_or_all(history)

@@ -104,6 +104,7 @@ class AttentionMechanism(Module):
         if memory_sequence_length is not None:
             lengths = expand_dims(cast(memory_sequence_length, "int32"), 1)
             self.is_read = numbers(shape(values)[1]) < lengths
+            # A product with a mask would keep NaN of the padding.
             values = where(expand_dims(self.is_read, 2), values, 0)
         self.values = values
         self.keys: Any = self.memory_layer(values)
@@ -195,6 +196,7 @@ class AttentionMechanism(Module):
         """
         query = convert_to_tensor(query)
         rows, queries = (each.shape[0] if each.rank else None for each in (self.values, query))
+        # A memory with a single row is broadcast to all queries; any other difference is a forgotten tile_batch.
         if None not in (rows, queries) and rows not in (1, queries):
             raise ShapeError(
                 "the memory of attention has other rows than its query",

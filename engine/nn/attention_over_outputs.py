@@ -100,6 +100,7 @@ class AttentionCellWrapper(CellWrapper):
         -------
         tuple
         """
+        # Skip CellWrapper's, which returns only the cell's state: these zeros follow from `state_size`.
         read, window = super(CellWrapper, self).zero_state(batch_size, dtype)[1:]
         return self.cell.zero_state(batch_size, dtype), read, window
 

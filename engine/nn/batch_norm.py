@@ -85,6 +85,7 @@ class BatchNorm(Normalization):
         dtype: Any = None,
         name: str | None = None,
     ) -> None:
+        # Set before the base class's __init__, which may call `build`.
         self.momentum = momentum
         self.moving_mean_initializer = moving_mean_initializer
         self.moving_variance_initializer = moving_variance_initializer
@@ -126,6 +127,7 @@ class BatchNorm(Normalization):
         return cast(size(x) // self.input_size if known is None else known, self.moving_mean.dtype)
 
     def _updates(self, mean: Tensor, variance: Tensor, count: Tensor) -> list[Operation]:
+        # For a single value the quotient would be infinite, and the variance is 0 anyway.
         population = variance * (count / maximum(count - 1, 1))
         pairs = ((self.moving_mean, mean), (self.moving_variance, population))
         return [self._move(average, reshape(stop_gradient(found), [-1]), count) for average, found in pairs]
@@ -133,4 +135,5 @@ class BatchNorm(Normalization):
     def _move(self, average: Variable, found: Tensor, count: Tensor) -> Operation:
         """Move an average towards the value of a batch, unless the batch is empty."""
         change = (average - found) * as_number(1 - self.momentum, average.dtype)
+        # The moments of an empty batch are NaN, and would stay in the average forever.
         return average.assign_sub(where(count > 0, change, cast(0, average.dtype))).op

@@ -65,6 +65,7 @@ class Batch:
 
     def blocks(self, asked: int | None) -> int:
         """Return the number of blocks of rows; raise GraphError if `asked` is impossible."""
+        # Blocks are slices of static size; cells that mix rows need all rows at once.
         possible = self.lengths is not None and self.size is not None and getattr(self.cell, "by_rows", False)
         if asked is None:
             return sensible(self.size) if possible else 1
@@ -98,9 +99,11 @@ class Batch:
             outputs, state = self._loop(inputs, state, rows.left(k), rows.durations[k], options)
             made.append(nest.flatten(outputs))
             left = rows.kept(k)
+            # Rows that end with this loop have their last state.
             ended.append([x[left:] for x in nest.flatten(state)])
             state = nest.pack_as(state, [x[:left] for x in nest.flatten(state)])
         joined = [rows.unsorted(rows.joined(list(each)), 1) for each in zip(*made, strict=True)]
+        # The shortest rows end first, so the parts are in reverse order.
         last = [rows.unsorted(concat(list(each[::-1]), 0), 0) for each in zip(*ended, strict=True)]
         return self._packed(joined), nest.pack_as(self.state, last)
 
@@ -152,6 +155,7 @@ class Masks:
 
     def __init__(self, lengths: Tensor | None) -> None:
         self.lengths = lengths
+        # Computed once, outside of the loop; matrices are the common case.
         self.column: Tensor | None = None if lengths is None else expand_dims(lengths, 1)
 
     def chosen(self, t: Tensor, fresh: list[Any], old: list[Any]) -> list[Any]:
@@ -165,8 +169,10 @@ class Masks:
         x = convert_to_tensor(fresh)
         if x.rank == 0:
             return x
+        # The value of ended rows, 0, in the dtype of an output that is not numeric.
         if isinstance(old, int) and not x.dtype.is_numeric:
             old = False if x.dtype is bool_ else ""
+        # NaN of rows that have ended must not remain, so `where` and not a product.
         result = where(t < (self.column if x.rank == 2 else along_rows(self.lengths, x)), x, old)
         result.set_shape(getattr(old, "shape", x.shape))
         return result

@@ -229,15 +229,18 @@ class BeamSearchDecoder(Decoder):
         count = logits.shape[-1] if logits.shape[-1] is not None else shape(logits)[-1]
         log_probs, lengths = self._longer(reshape(logits, [self.rows, self.width, count]), count, state)
         scores = log_probs if not self.penalty else log_probs / self._penalty(lengths)
+        # The best of all beams and symbols together: a beam may have several followers, or none.
         best, chosen = top_k(reshape(scores, [self.rows, -1]), self.width)
         parents, symbols = chosen // count, chosen % count
         finished = logical_or(gather(state.finished, parents, batch_dims=1), equal(symbols, self.end))
         after = BeamSearchDecoderState(
             nest.map_structure(lambda x: self._followed(x, parents), cell_state),
+            # Not `best`: scores are divided by a penalty that grows with the length.
             gather(reshape(log_probs, [self.rows, -1]), chosen, batch_dims=1),
             finished,
             gather(lengths, parents, batch_dims=1)[..., 0],
         )
+        # Gathers lose static shapes, which the loop requires to be constant.
         fixed = nest.pack_as(state, [_of_shape(x, y) for x, y in zip(nest.flatten(after), nest.flatten(state))])
         following = self.embed(reshape(symbols, [-1]))
         return BeamSearchDecoderOutput(best, symbols, parents), fixed, following, fixed.finished

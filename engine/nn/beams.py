@@ -137,12 +137,14 @@ def _followed(ids: Tensor, parents: Tensor, max_sequence_lengths: Any, end_token
     def body(t: Tensor, place: Tensor, found: TensorArray) -> Any:
         is_in = t < lengths
         symbol = where(is_in, gather(symbols.read(t), place, batch_dims=1), end)
+        # Beyond a row's length there are no parents: the beam keeps its place until the row's last step.
         came = where(is_in, gather(before.read(t), place, batch_dims=1), place)
         came.set_shape(place.shape)
         return t - 1, came, found.write(t, symbol)
 
     found = while_loop(lambda t, *_: t >= 0, body, (count - 1, last, found), name="time")[2]
     sequences = found.stack()
+    # A sequence may end before its row's length: everything after the first end token is filled.
     ended = cumsum(cast(equal(sequences, end), "int32"), 0, exclusive=True) > 0
     made: Tensor = where(ended, end, sequences)
     made.set_shape(ids.shape)

@@ -156,6 +156,7 @@ class ResidualWrapper(CellWrapper):
     def __init__(self, cell: Any, residual_fn: Callable[..., Any] | None = None, name: str | None = None) -> None:
         super().__init__(cell, name)
         self.residual_fn = residual_fn
+        # A user's function may mix rows.
         self.by_rows = self.by_rows and residual_fn is None
 
     def forward(self, inputs: Any, state: Any) -> tuple[Any, Any]:
@@ -179,6 +180,7 @@ class ResidualWrapper(CellWrapper):
 
 def _sum(x: Tensor, y: Tensor) -> Tensor:
     """Return the sum of two tensors of compatible shapes; raise ShapeError for others."""
+    # Without this check a size of 1 would be broadcast silently.
     if not x.shape.is_compatible_with(y.shape):
         raise ShapeError(
             "input and output of a cell with a residual have one size",

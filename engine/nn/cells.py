@@ -90,6 +90,7 @@ def map_sizes(function: Callable[[list[int]], Any], sizes: Any) -> Any:
     """Apply a function to each size in a structure, an int or a list of dimensions."""
     if isinstance(sizes, int):
         return function([sizes])
+    # A list is a size of several dimensions, never a structure of sizes.
     if isinstance(sizes, (list, Shape)):
         dims: list[Any] = list(sizes)
         return function(dims)
@@ -290,6 +291,7 @@ class GRUCell(WeightedCell):
         x, h = self.ready(inputs), convert_to_tensor(state)
         r, u = split(sigmoid(matmul(concat([x, h], 1), self.gate_kernel) + self.gate_bias), 2, axis=1)
         if self.reset_after:
+            # The bias is inside of the product with r, as in cuDNN, so trained weights can be exchanged.
             before = r * (matmul(h, self.recurrent_kernel) + self.recurrent_bias)
             candidate = self.activation(matmul(x, self.candidate_kernel) + self.candidate_bias + before)
         else:

@@ -202,6 +202,7 @@ class TransposedConvolution(Convolution):
         shape = [dims[0], self.filters, *larger] if self.channels_first else [dims[0], *larger, self.filters]
         transpose = _TRANSPOSED[self.rank]
         y = transpose(x, self.kernel, shape, self.strides, self.padding, self.data_format, self.dilation_rate)
+        # The output shape is partly a tensor, from which no static shape is inferred.
         y.set_shape([d if isinstance(d, int) else None for d in shape])
         return self.finish(y)
 
@@ -210,6 +211,7 @@ class TransposedConvolution(Convolution):
         stride, length = self.strides[i], (self.kernel_size[i] - 1) * self.dilation_rate[i] + 1
         if self.padding == "SAME":
             return size * stride
+        # The least size whose windows reach as far, and no less than `size * stride`.
         padded = 0 if self.padding == "VALID" else sum(self.padding[i])
         return size * stride + max(length - stride, 0) - padded
 

@@ -331,8 +331,10 @@ class _Decoding:
         if self.imputes:
             fresh = [rows_chosen(finished, zeros_like(x), convert_to_tensor(x)) for x in fresh]
             pairs = zip(nest.flatten(state), after_leaves, strict=True)
+            # Arrays have no rows to hold.
             after_leaves = [y if hasattr(y, "with_flow") else rows_chosen(finished, x, y) for x, y in pairs]
         arrays = [a.write(t, x) for a, x in zip(arrays, fresh, strict=True)]
+        # By the flags before this step, so that the step of the end token counts.
         lengths = where(finished, lengths, t + 1)
         if not self.decoder.tracks_own_finished:
             ended = logical_or(finished, ended)

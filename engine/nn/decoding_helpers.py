@@ -138,7 +138,9 @@ class TrainingHelper(Helper):
         leaves = nest.flatten(self.inputs)
         self.steps: Any = leaves[0].shape[0] if leaves[0].shape[0] is not None else shape(leaves[0])[0]
         self.arrays: list[TensorArray] = [
-            TensorArray(x.dtype, self.steps, clear_after_read=False).unstack(x) for x in leaves
+            # Elements are kept after a read: the last is read again by rows beyond the end.
+            TensorArray(x.dtype, self.steps, clear_after_read=False).unstack(x)
+            for x in leaves
         ]
 
     def _at(self, time: Any) -> Any:

@@ -59,6 +59,7 @@ class DepthwiseConv2D(Convolution):
         dtype: Any = None,
         name: str | None = None,
     ) -> None:
+        # Set before the base class's __init__, which may call `build`.
         self.depth_multiplier = depth_multiplier
         super().__init__(
             0,  # set by `build`, from the number of channels
@@ -112,6 +113,7 @@ class SeparableConvolution(Convolution):
         dtype: Any = None,
         name: str | None = None,
     ) -> None:
+        # Set before the base class's __init__, which may call `build`.
         self.depth_multiplier = depth_multiplier
         self.pointwise_initializer = pointwise_initializer
         super().__init__(

@@ -74,6 +74,7 @@ class DropoutWrapper(CellWrapper):
         self._masks: dict[str, list[Tensor]] | None = None
         if variational_recurrent:
             sizes = {"input": input_size, "output": cell.output_size, "state": cell.state_size}
+            # Drawn here, outside of the loop, so that all time steps share the masks.
             self._masks = {what: self._mask(what, size, dtype) for what, size in sizes.items()}
 
     def _mask(self, what: str, sizes: Any, dtype: Any) -> list[Tensor]:

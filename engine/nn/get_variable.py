@@ -127,6 +127,7 @@ def get_or_make_variable(
     with scopes.within(name="") if layer_name is None else nullcontext():
         own = layer_name or name
         found = None if is_unique else store.find(name, reuse)
+        # A function that is traced again makes the variables of its first trace anew, which is no clash.
         if found is not None and not reuse and not has_made(own):
             raise GraphError(
                 f"variable '{name}' exists already",

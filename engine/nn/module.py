@@ -69,6 +69,7 @@ class Module:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "__init__" in vars(cls):
+            # Wrapped, so that modules made in an __init__ find their parent without any help by the subclass.
             cls.__init__ = refuses_misuse(constructing(cls.__init__))  # type: ignore[method-assign]
 
     @constructing
@@ -79,6 +80,7 @@ class Module:
     if TYPE_CHECKING:
 
         @property
+        # For type checkers a call has the signature of `forward`.
         def __call__(self: HasForward[P, R]) -> Callable[P, R]: ...
     else:
 

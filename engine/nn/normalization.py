@@ -91,6 +91,7 @@ class Normalization(Lazy):
 def along(parameter: Any, axes: Sequence[int], x: Tensor) -> Any:
     """Return a parameter reshaped to broadcast to a tensor along the given axes."""
     rank = len(x.shape)
+    # A parameter along the last axes broadcasts without a reshape.
     if list(axes) == list(range(rank - len(axes), rank)):
         return parameter
     dims = [1] * rank
@@ -254,6 +255,7 @@ class GroupNorm(Normalization):
         dtype: Any = None,
         name: str | None = None,
     ) -> None:
+        # Set before the base class's __init__, which may call `build`.
         self.groups = groups
         super().__init__(
             static_int(axis), epsilon, center, scale, beta_initializer, gamma_initializer, input_size, dtype, name
@@ -274,6 +276,7 @@ class GroupNorm(Normalization):
         x = self.ready(inputs)
         (axis,) = self.axes(x)
         dims = sizes(x)
+        # The channel axis becomes two; moments are over all axes except the batch and the groups.
         grouped = [*dims[:axis], self.groups, self.input_size // self.groups, *dims[axis + 1 :]]
         over = [i for i in range(1, len(grouped)) if i != axis]
         y = reshape(normalized(reshape(wide(x), grouped), over, self.epsilon), dims)

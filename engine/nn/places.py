@@ -49,6 +49,7 @@ class Place:
     def scope(self) -> VariableScope:
         """Return the scope of the module's variables: the current scope, or outside of all, the construction's."""
         open_here, first = get_variable_scope(), self._scope
+        # A module made in another graph has no scope in this graph.
         if open_here.name or open_here.reuse or first is None or first.store is not open_here.store:
             return open_here
         return first

@@ -132,6 +132,7 @@ class _Loop:
         fresh, x, after, emit, new = _five(made)
         emit = output if emit is None else emit
         pairs = zip(nest.flatten(self.empty), nest.flatten_as(self.empty, emit), strict=True)
+        # The first call may not have known the dtype of the emission.
         empty = [cast(z, getattr(y, "dtype", z.dtype)) for z, y in pairs]
         emitted = _chosen(ended, nest.pack_as(self.empty, empty), emit)
         arrays = [a.write(time, e) for a, e in zip(arrays, emitted, strict=True)]

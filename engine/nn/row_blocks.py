@@ -40,10 +40,13 @@ class RowBlocks:
         self.size: int = size
         self.count: int = count
         self.steps: Any = steps
+        # Lengths out of range would make the slices of `parts` wrong.
         lengths = maximum(minimum(lengths, steps), 0)
         self.order: Tensor = argsort(lengths, direction="DESCENDING")
+        # The inverse permutation of `order`.
         self.places: Tensor = argsort(self.order)
         self.lengths: Tensor = gather(lengths, self.order)
+        # Loop k ends with the longest row that it drops, the first after the kept rows.
         self.ends: list[Tensor] = [self.lengths[self.kept(k)] for k in range(count)]
         self.starts = [0, *self.ends[:-1]]
         self.durations = [end - start for start, end in zip(self.starts, self.ends, strict=True)]

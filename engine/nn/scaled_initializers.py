@@ -78,6 +78,7 @@ def variance_scaling_initializer(
             return random_uniform(shape, -limit, limit, wanted, seed)
         if distribution == "untruncated_normal":
             return random_normal(shape, 0.0, deviation, wanted, seed)
+        # Truncation reduces the deviation, so the drawn distribution has a larger one.
         return truncated_normal(shape, 0.0, deviation / _KEPT, wanted, seed)
 
     return Initializer(make, dtype)

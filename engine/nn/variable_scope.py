@@ -220,12 +220,14 @@ def variable_scope(
     outer = get_variable_scope()
     if isinstance(name_or_scope, VariableScope):
         scope, shown = copy(name_or_scope), name_or_scope.name.rpartition("/")[2]
+        # A scope object may come from another graph: its name and options are reused, not its variables.
         scope.store = outer.store
     else:
         shown = _name(outer, name_or_scope, default_name, reuse)
         scope = copy(outer)
         scope.name = "/".join(filter(None, [outer.name, shown]))
         shown = shown if name_or_scope is not None else str(default_name)
+    # False does not end the reuse of an enclosing scope, as in TensorFlow 1.
     scope.reuse = reuse or scope.reuse
     scope.partitioner = scope.partitioner if partitioner is None else partitioner
     _change(scope, initializer, regularizer, custom_getter, dtype)

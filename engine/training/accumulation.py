@@ -149,6 +149,7 @@ class GradientAccumulator(Optimizer):
 
 
 def _added(kept: _Kept, gradient: Any, var: Variable) -> Any:
+    # Beside the variable and its slots, whatever device is current.
     with scopes.within(device=(var.device,) if var.device else scopes.current().device):
         return kept.add(gradient)
 

@@ -94,6 +94,7 @@ class AdamOptimizer(ElementwiseOptimizer):
     def update(self, gradient: Tensor, part: Part) -> None:
         dtype = part.dtype
         power1, power2 = self._powers(part.var)
+        # Both bias corrections in a scalar factor, instead of two divisions per element.
         rate = self.rate(dtype) * sqrt(1 - power2) / (1 - power1)
         m, v = self.moments(gradient, part)
         part.lower(rate * m / (sqrt(v) + scalar(self._epsilon, dtype)))

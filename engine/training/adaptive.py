@@ -116,6 +116,7 @@ class AdadeltaOptimizer(ElementwiseOptimizer):
         rho, epsilon = scalar(self._rho, dtype), scalar(self._epsilon, dtype)
         squares, steps = self.zeros_slot(var, "accum"), self.zeros_slot(var, "accum_update")
         mean = part.write(squares, rho * part.read(squares) + (1 - rho) * square(gradient))
+        # The step is computed from earlier steps only, so the numerator lags by one update.
         before = part.read(steps)
         step = sqrt(before + epsilon) / sqrt(mean + epsilon) * gradient
         part.write(steps, rho * before + (1 - rho) * square(step))

@@ -149,6 +149,7 @@ class ExponentialMovingAverage:
             Keyed by the average's name for those variables, and by the own name for all other global variables.
         """
         chosen = moving_avg_variables
+        # Trainable variables without an average here may have one in the checkpoint, so they count too.
         averaged = [*trainable_variables(), *moving_average_variables()] if chosen is None else list(chosen)
         names = {self.average_name(v): v for v in averaged}
         own = {v.name for v in averaged}
@@ -173,6 +174,7 @@ class ExponentialMovingAverage:
 
     def _made(self, x: Any, name: str, initial: Any, dtype: DType | None = None) -> Variable:
         with scopes.within(name="", device=(), colocate=x.op):
+            # The name follows from the variable alone, so that `variables_to_restore` finds saved averages.
             return Variable(initial, trainable=False, name=f"{_name(x)}/{name}", dtype=dtype or x.dtype)
 
     def _moved(self, x: Any) -> Tensor:

@@ -44,6 +44,7 @@ class Part(ABC):
     def write(self, variable: Variable, value: Tensor) -> Tensor:
         """Replace the part of the variable or of a slot; return the new value for further computation."""
         written = self._replace(variable, cast(value, variable.dtype))
+        # The unrounded value, if the variable has a narrower dtype.
         return written if variable.dtype is self.dtype else value
 
     def lower(self, step: Tensor) -> None:

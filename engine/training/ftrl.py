@@ -105,6 +105,7 @@ class FtrlOptimizer(ElementwiseOptimizer):
         )
         sums = filled_slot(self, var, self._names[0], self._initial)
         leader = self.zeros_slot(var, self._names[1])
+        # Read before the write: the formula needs the old sums too.
         weights, before = part.read(var), part.read(sums)
         after = part.write(sums, before + square(gradient))
         new, old = power(after, -exponent) / rate, power(before, -exponent) / rate

@@ -21,7 +21,7 @@ def get_global_step(graph: Graph | None = None) -> Variable | None:
     Parameters
     ----------
     graph : Graph, optional
-        The open one by default.
+        The current graph by default.
 
     Returns
     -------
@@ -46,7 +46,7 @@ def create_global_step(graph: Graph | None = None) -> Variable:
     Parameters
     ----------
     graph : Graph, optional
-        The open one by default.
+        The current graph by default.
 
     Returns
     -------
@@ -88,7 +88,7 @@ def get_or_create_global_step(graph: Graph | None = None) -> Variable:
     Parameters
     ----------
     graph : Graph, optional
-        The open one by default.
+        The current graph by default.
 
     Returns
     -------

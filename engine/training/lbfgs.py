@@ -170,6 +170,7 @@ def minimize_lbfgs(
 
         def objective(x: Tensor) -> tuple[Tensor, Tensor]:
             value = _checked_value(function(nest.pack_as(initial_position, packing.leaves(x))), x)
+            # An element that does not affect the value is no error: it stays where it is.
             (gradient,) = gradients([value], [x], unconnected_gradients="zero")
             return value, gradient
 

@@ -91,6 +91,7 @@ def _iteration(objective: Objective, s: State, options: Options) -> State:
     trial = where(is_new | logical_not(downhill), first, 1)
     start = point_at(0, s.value, s.gradient, direction)
     end, is_done, count = line_search(objective, s.x, direction, start, trial, options.max_line_search_iterations)
+    # Rounding may prevent the conditions near a minimum; a lower value is progress all the same.
     moved = (end.step > 0) & (is_done | (end.value < s.value))
     step, change = end.step * direction, end.gradient - s.gradient
     x = where(moved, s.x + step, s.x)

@@ -85,6 +85,7 @@ def line_search(
 
     def goes_on(s: _Search) -> Tensor:
         width = absolute(s.high - s.low.step)
+        # An interval of the size of rounding cannot be divided any more.
         apart = width > 4 * epsilon(x) * maximum(s.low.step, s.trial)
         return logical_not(s.is_done) & (s.evaluations < limit) & apart
 

@@ -173,8 +173,10 @@ class Optimizer:
                 hint="look for stop_gradient or an integer cast",
             )
         self.prepare([v for _, v in updated])
+        # Built after all gradients, whose reads of the variables therefore precede the updates.
         updates = [self._apply(g, v) for g, v in updated]
         with control_dependencies(updates):
+            # Counters advance after all updates, which may read them.
             after = self.finish()
             if global_step is not None:
                 after.append(global_step.assign_add(1))
@@ -194,6 +196,7 @@ class Optimizer:
 
     def _apply(self, gradient: Any, var: Variable) -> Tensor | Operation:
         with scopes.within(device=(var.device,) if var.device else scopes.current().device):
+            # Beside the variable, whatever device is current, so that only the gradient is copied.
             if isinstance(gradient, IndexedSlices):
                 return self.apply_sparse(gradient, var)
             return self.apply_dense(gradient, var)

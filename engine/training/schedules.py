@@ -269,5 +269,6 @@ def linear_warmup(
     """
     with name_scope(name, "LinearWarmup"):
         rate, step, steps, first = begun(learning_rate, global_step, warmup_steps, start)
+        # With `warmup_steps` 0 the result is `rate`; the maximum avoids a division by 0.
         part = minimum(step / maximum(steps, 1), 1)
         return ended(learning_rate, where(step >= steps, rate, first + (rate - first) * part))

@@ -48,9 +48,8 @@ _LIBRARY = f"tagloom {VERSION}"
 class Checkpointer:
     """Saves and restores the state that a session keeps between steps, in a directory.
 
-    A checkpoint is a directory ``checkpoint-0000000100`` with a safetensors file per device and a manifest, and
-    appears when completely on the disk. A thread writes the checkpoint while training continues: from the variables'
-    own arrays without copies, because updates make new arrays.
+    A checkpoint is a directory ``checkpoint-0000000100`` with a safetensors file per device and a manifest. A thread
+    writes the files while training continues, without copying arrays; the directory appears when complete.
 
     Parameters
     ----------
@@ -66,8 +65,7 @@ class Checkpointer:
     every_seconds : float, optional
         `save_if_due` saves when so many seconds have passed since the last save.
     consistent : bool
-        Take checkpoints between two steps that update variables: see :meth:`Session.capture`. Unneeded where one task
-        both trains and saves.
+        Take checkpoints between two steps that update variables: see :meth:`Session.capture`.
     variables : iterable of Variable, PartitionedVariable or str, optional
         Save and restore these variables only, and nothing else of the session, for example a part of a model.
     wait_seconds : float

@@ -209,6 +209,7 @@ def open_checkpoint(directory: str, verify: bool = True) -> Saved:
             slices = _slices(_typed(manifest, "slices", dict), variables)
             aliases = {name: str(each) for name, each in _typed(manifest, "aliases", dict).items()}
             saved = Saved(directory, variables, slices, aliases, resources, objects, **_figures(manifest))
+        # A damaged or forged manifest can have any structure: all errors of its decoding mean damage.
         except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
             raise _damaged(path, f"its manifest does not fit together: {error!r}") from error
         saved.close = opened.pop_all().close  # the files stay open until `saved` is closed

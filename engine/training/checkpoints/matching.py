@@ -299,6 +299,7 @@ class _Finder:
         """Return the array of a variable or shard, assembled if saved in other shards; None if not saved."""
         others = alias, self._aliases.get(alias or name)
         for each in (name, *filter(None, others)):
+            # The slice must be equal too: a shard of this name may have had other rows.
             if each in self._arrays and self._slices.get(each) == piece:
                 self.used.add(each)
                 return self._arrays[each]

@@ -55,6 +55,7 @@ class _Member(UnreadArray):
             self.shape, dtype = read_header(file)
             size = member.file_size - file.tell()
         name = member.filename.removesuffix(".npy")
+        # Python integers, which cannot overflow: a forged header may have any shape.
         wanted = int(np.prod(self.shape, dtype=object)) * dtype.itemsize
         if size != wanted:
             raise ValueError(f"{name} has {size} bytes instead of {wanted}")

@@ -90,6 +90,7 @@ class Retention:
     def apply(self, directory: Path) -> None:
         """Remove the other checkpoints, and always the earlier checkpoints of a step that was saved again."""
         there = entries(directory)
+        # Sorted by step and attempt, so the latest attempt of each step remains.
         newest = list({each.step: each for each in there}.values())
         kept = newest if self._keep is None else [*newest[-self._keep :], *self._best_of(newest)]
         for each in there:

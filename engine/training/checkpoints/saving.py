@@ -186,6 +186,7 @@ class Saving:
             self.seconds = perf_counter() - began
             self._ended.set_exception(error)
         else:
+            # Set before the future, whose waiters may read `seconds` at once.
             self.seconds = perf_counter() - began
             self._ended.set_result(path)
 

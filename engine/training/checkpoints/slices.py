@@ -94,7 +94,7 @@ class Assembled(UnreadArray):
     ----------
     wanted : Slice
     sources : sequence of (Slice, UnreadArray)
-        Slices of one whole, with arrays of one dtype.
+        Slices of the same whole, with arrays of equal dtype.
     """
 
     def __init__(self, wanted: Slice, sources: Sequence[tuple[Slice, UnreadArray]]) -> None:

@@ -39,7 +39,9 @@ def encode(value: Any, add: Callable[[np.ndarray[Any, Any]], str], what: str, la
         If the structure has other values. Named tuples are refused, because they would return as plain tuples.
     """
     if isinstance(value, float):
+        # JSON has no infinities and NaN.
         return value if math.isfinite(value) else {"float": repr(float(value))}
+    # Exact types: an enum, for example, would return as a plain number.
     if type(value) in _PLAIN:
         return value
     if isinstance(value, (np.generic, np.ndarray)):

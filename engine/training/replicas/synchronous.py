@@ -147,6 +147,7 @@ class SyncReplicas(Replicas):
                 mark = np.eye(self._count, dtype=np.int32)[number]
                 counted = self._arrivals.apply_grad(mark, local).outputs[0]
             with control_dependencies([counted]):
+                # The step ends with the next update, not with its gradient: a fast replica waits for the others.
                 behind = _newer(tokens, local, cast(self.global_step.read_value(), dtypes.int64))
             staleness = (behind - local) * cast(logical_not(counted), dtypes.int64)
         drains = bool(uses_of(self.global_step.graph, [gradient for gradient, _ in pairs]).takes)
@@ -188,6 +189,7 @@ class SyncReplicas(Replicas):
                 step = cast(self.global_step.read_value(), dtypes.int64)
             with control_dependencies([each.enqueue(step) for each in self._tokens]):
                 done = identity(step)
+            # A restored global step is ahead of the accumulators', which begin at 0 in a new session.
             now = cast(self.global_step.read_value(), dtypes.int64)
             with control_dependencies([each.set_global_step(now) for each in [arrivals, *sums]]):
                 begin = identity(now)
