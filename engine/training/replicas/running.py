@@ -121,7 +121,7 @@ class ReplicaGroup(ABC):
                 got=f"{sorted(self._active)} have not left" if not self._is_over else "the last update was made",
                 hint="see active, and await the wait() of its runner, which may still be ending",
             )
-        # `optional` and `until` are asked at the end of each step: they depend on the replicas that are left then.
+        # Functions, because the replicas that are left change: asked on a failure, and before each step.
         options, replica = self._options, self._replicas[number]
         fetches = () if options.fetches is None else options.fetches[number]
         runner = self._group.add(
