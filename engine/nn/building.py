@@ -48,6 +48,7 @@ class Lazy(Module):
         """Return the input as a tensor; make the variables if missing, else check the input's size."""
         x = convert_to_tensor(inputs, None if hasattr(inputs, "dtype") else self.dtype)
         if not self._is_built:
+            # Only the first input decides: later inputs of another dtype do not change the variables.
             self.dtype = self.dtype or self.dtype_for(x.dtype)
             found = [self._dimension(x, axis) for axis in self.input_axes()]
             self._build(found[0] if len(found) == 1 else tuple(found))

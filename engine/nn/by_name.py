@@ -16,6 +16,7 @@ from ..ops.nn.losses import log_softmax, softmax
 from . import initializers, orthogonal_initializers, scaled_initializers
 
 _INITIALIZERS: dict[str, Callable[[], initializers.Initializer]] = {
+    # Collected by their names, so that a new initializer has its short name without being listed.
     name.removesuffix("_initializer"): made
     for module in (initializers, scaled_initializers, orthogonal_initializers)
     for name, made in vars(module).items()

@@ -33,4 +33,5 @@ def dropped(x: Tensor, keep: Any, seed: int | None) -> Tensor:
     """Return `x` with randomly zeroed elements, the others divided by their probability `keep`."""
     if is_one(keep):
         return x
+    # A Python number is not cast, so that `dropout` can check its range.
     return dropout(x, cast(keep, x.dtype) if hasattr(keep, "dtype") else keep, seed=seed)

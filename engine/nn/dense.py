@@ -172,6 +172,7 @@ class Flatten(Module):
     def forward(self, inputs: Any) -> Tensor:
         """Return the `inputs` as a matrix."""
         x = convert_to_tensor(inputs)
+        # Static sizes give a static shape; a size of 0 is ambiguous with -1 and takes the general way.
         rest = x.shape[1:].num_elements if x.rank else None
         if rest:
             return reshape(x, [-1, rest])

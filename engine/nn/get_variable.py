@@ -150,6 +150,7 @@ def get_or_make_variable(
         is_new = not has_made(own)
         first = _initial(name, shape, as_dtype(dtype), initializer)
         made: Variable = _new(first, partitioner, trainable, own, dtype, shape)
+    # A layer outside of all scopes, in a function that is traced again, has its variable in the store already.
     if is_new or not is_unique:
         store.add(name, made, regularizer, is_unique)
     return made

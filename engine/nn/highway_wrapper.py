@@ -83,6 +83,7 @@ class HighwayWrapper(CellWrapper):
             )
         if self.carry is None:
             self._make_gates(int(self.output_size), x)
+        # The gates see the input, not the cell's output.
         carry = self.carry(x)
         transform = 1.0 - carry if self.transform is None else self.transform(x)
         return carry * x + transform * y, after

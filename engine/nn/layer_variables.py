@@ -61,5 +61,6 @@ def layer_variable(
         "reuse": scope.reuse,
     }
     get = partial(get_or_make_variable, scope.store, layer_name=name, is_unique=not (scope.name or scope.reuse))
+    # Shared by the path of modules; name scopes, which differ between calls, only name a new variable.
     key = f"{module._place.path_in(scope)}/{name}"
     return get(key, **given) if scope.custom_getter is None else scope.custom_getter(get, key, **given)

@@ -125,6 +125,7 @@ class LSTMCell(WeightedCell):
         keep = sigmoid(self._seen(f + self.forget_bias, "forget", c))
         added = sigmoid(self._seen(i, "input", c)) * self.activation(j)
         c = clipped(keep * c + added, self.cell_clip)
+        # The output gate sees the new cell state, the other gates the old (Gers et al., 2000).
         h = sigmoid(self._seen(o, "output", c)) * self.activation(c)
         if self.has_projection:
             h = clipped(matmul(h, self.projection), self.proj_clip)
@@ -240,6 +241,7 @@ class LayerNormLSTMCell(WeightedCell):
         z = matmul(concat([x, h], 1), self.kernel)
         parts = split(z if self.bias is None else z + self.bias, 4, axis=1)
         i, j, f, o = map(self._normalized, _GATES, parts)
+        # Only the candidate, so that dropout never erases what the cell has stored.
         candidate = dropped(self.activation(j), self.keep, self.seed)
         c = self._normalized("state", sigmoid(f + self.forget_bias) * c + sigmoid(i) * candidate)
         h = sigmoid(o) * self.activation(c)

@@ -140,6 +140,7 @@ class Module:
             If a variable has no value.
         """
         names = {name: v.name for name, v in self.named_parameters()}
+        # A Session returns a coroutine here, a SyncSession the values.
         read = session.read_variables(list(names.values()))
         return _then(read, lambda values: {name: values[full] for name, full in names.items()})
 

@@ -94,6 +94,7 @@ def place_of_new(module: Any, name: str, is_named: bool) -> Place:
     parent, count = (None, Counter[str]()) if outer is None else (outer.place, outer.count)
     place = Place(name, is_named, parent, count)
     if own is not None and own.module is module:
+        # From here on, modules made in the __init__ are children of this one.
         own.place, own.count = place, place.children
     return place
 

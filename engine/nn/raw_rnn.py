@@ -122,6 +122,7 @@ class _Loop:
         if emit is None:  # the cell's first output determines the dtype
             arrays = [a.of_first_written() for a in arrays]
         self.has_state = loop_state is not None
+        # A loop variable cannot be None, so 0 stands for no loop state.
         kept = loop_state if self.has_state else 0
         self.start = (0, ended, first, state, arrays, kept)
 

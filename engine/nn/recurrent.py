@@ -148,6 +148,7 @@ def bidirectional_dynamic_rnn(
     common = (dtype, parallel_iterations, swap_memory, time_major)
     with name_scope(name or "bidirectional_rnn"):
         forward, last = dynamic_rnn(cell_fw, inputs, sequence_length, initial_state_fw, *common, name="forward")
+        # Reversed within the lengths, so that the padding stays at the end.
         turned = reversed_in_time(inputs, sequence_length, time_major)
         made, first = dynamic_rnn(cell_bw, turned, sequence_length, initial_state_bw, *common, name="backward")
         return (forward, reversed_in_time(made, sequence_length, time_major)), (last, first)

@@ -72,6 +72,7 @@ class RecurrentLayers(Module):
             )
         states, outputs = [], inputs
         for k in range(len(self.cells)):
+            # Between layers only: neither the inputs nor the last outputs are dropped.
             x = outputs if not k else dropped(outputs, self.keep_prob, None)
             outputs, state = self._layer(k, x, sequence_length, begin[k])
             states.append(state)

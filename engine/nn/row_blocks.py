@@ -80,6 +80,7 @@ class RowBlocks:
     def joined(self, parts: list[Tensor]) -> Tensor:
         """Return the tensor of these parts, [time, batch, ...], with zeros elsewhere."""
         whole = [pad(part, [[0, 0], [0, self.size - self.kept(k - 1)], *_none(part)]) for k, part in enumerate(parts)]
+        # Parts are consecutive in time: each lacks the dropped rows, all together the steps after the longest row.
         made: Tensor = pad(concat(whole, 0), [[0, self.steps - self.ends[-1]], [0, 0], *_none(parts[0])])
         made.set_shape([self.steps if isinstance(self.steps, int) else None, self.size, *parts[0].shape[2:]])
         return made

@@ -106,6 +106,7 @@ def _scaled(
     def made(seed: int | None = None, dtype: Any = "float32") -> Initializer:
         return variance_scaling_initializer(scale, mode, distribution, seed, dtype)
 
+    # Six functions differ only in three constants, so they are made here with their docstrings.
     made.__name__ = made.__qualname__ = f"{name}_initializer"
     made.__doc__ = f"""{sentence}
 

@@ -85,6 +85,7 @@ def stack_bidirectional_dynamic_rnn(
                 time_major,
                 f"layer_{i}",
             )
+            # Along the last dimension, whichever dimension is time.
             outputs = concat(list(both), -1)
             lasts.append(last)
             firsts.append(first)

@@ -141,6 +141,7 @@ class GradientAccumulator(Optimizer):
                 operation=var.op,
                 hint="convert_to_tensor(gradient) accumulates the whole variable",
             )
+        # No rows at first; the slot's first dimension is None, because its length changes with each step.
         none = np.zeros((0, *row.as_tuple()), var.dtype.numpy)
         values = self.slot(var, "accumulated_rows", none, Shape([None]) + row)
         kind = gradient.indices.dtype

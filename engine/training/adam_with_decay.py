@@ -28,6 +28,7 @@ class _WithDecay(AdamOptimizer):
     def _direction(self, gradient: Tensor, part: Part) -> Tensor:
         m, v = self.moments(gradient, part)
         power1, power2 = self._powers(part.var)
+        # Moments are corrected one by one, because Adam's common factor would scale the decayed weights too.
         direction = m / (1 - power1) / (sqrt(v / (1 - power2)) + scalar(self._epsilon, part.dtype))
         if _matches(self._exclude, part.var):
             return direction

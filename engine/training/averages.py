@@ -185,6 +185,7 @@ class ExponentialMovingAverage:
             if _key(x) not in self._debiased:
                 return _lowered(average, value, decay)
             biased, steps = self._debiased[_key(x)]
+            # The biased average is kept apart, since a division in place would accumulate.
             total = cast(_lowered(biased, value, decay), decay.dtype)
             weight = 1 - power(decay, cast(steps.assign_add(1), decay.dtype))
             return average.assign(cast(total / weight, average.dtype))

@@ -160,6 +160,7 @@ def noisy_linear_cosine_decay(
         rate, step, steps, variance, fall, periods, above, end = begun(
             learning_rate, global_step, decay_steps, initial_variance, variance_decay, num_periods, alpha, beta
         )
+        # Held at the end, where the variance of the noise remains too.
         step = minimum(step, steps)
         deviation = sqrt(maximum(variance, 0) / power(1 + step, fall))
         noisy = 1 - step / steps + deviation * random_normal([], dtype=rate.dtype)

@@ -332,6 +332,7 @@ def check_number(name: str, value: Any, fits: Callable[[Any], bool], wanted: str
 
 def scalar(value: Any, dtype: DType) -> Tensor:
     """Return a hyperparameter cast to the dtype of a variable."""
+    # A Python number is converted to `dtype` directly: by way of float32 a float64 would lose digits.
     tensor = convert_to_tensor(value) if hasattr(value, "dtype") else convert_to_tensor(value, dtype)
     return cast(tensor, dtype)
 
@@ -340,4 +341,5 @@ def _zeros(var: Variable) -> Any:
     shape: Shape = var.shape
     if shape.is_fully_known:
         return np.zeros(shape.as_tuple(), var.dtype.numpy)
+    # The shape is only known when the initial value is computed.
     return zeros_like(var.initial_value)

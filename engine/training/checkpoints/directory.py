@@ -115,6 +115,7 @@ def _remove_unlocked(path: Path) -> None:
     except OSError:  # removed by another process, or not a directory, such as a link
         return
     try:
+        # The kernel releases the lock of a dead process, so a lock means a living writer.
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:  # its writer is alive
         return

@@ -191,6 +191,7 @@ def _leave_out_slots(graph: Graph, found: Matched) -> None:
     passed_over = {slot for each in found.mismatched for slot in slots.get(each.variable, ())}
     for name in passed_over:
         found.values.pop(name, None)
+    # Slots follow their variable even if they fit: moments of other weights would be wrong for it.
     found.cast = [name for name in found.cast if name not in passed_over]
     found.missing = [name for name in found.missing if name not in passed_over]
     found.mismatched = [
@@ -376,6 +377,7 @@ def _fitting(path: str, variable: Variable, array: UnreadArray, cast: bool, note
             got=got,
             hint="restore it with cast=True" if able else "make the variable of that dtype, and cast where it is used",
         )
+        # A cast that only needs permission is an error even with on_mismatch: silently kept values would surprise.
         raise error if able else _Unfitting(error)
     noted.append(name)
     assert variable.dtype.numpy is not None

@@ -153,6 +153,7 @@ def _open_bundle(path: str) -> Saved:
         )
     tensorflow = importlib.import_module("tensorflow")
     try:
+        # The format is TensorFlow's own, so its reader is used instead of a second implementation.
         reader = tensorflow.train.load_checkpoint(path)
     except Exception as error:  # of TensorFlow, whose classes are not known here
         raise DamagedFile(

@@ -94,6 +94,7 @@ class Retention:
         newest = list({each.step: each for each in there}.values())
         kept = newest if self._keep is None else [*newest[-self._keep :], *self._best_of(newest)]
         for each in there:
+            # The newest checkpoint is in `kept` whatever its metric.
             if each not in kept:
                 remove(each)
 

@@ -51,6 +51,7 @@ def encode(value: Any, add: Callable[[np.ndarray[Any, Any]], str], what: str, la
     encoded = partial(encode, add=add, what=what, later=later)
     if isinstance(value, Deferred):
         place: dict[str, Any] = {}
+        # Filled in by the writing thread, so that a large pipeline does not stop training.
         later.append(lambda: place.update(encoded(value.make())))
         return place
     return _encode_container(value, encoded, what)

@@ -93,6 +93,7 @@ class AsyncGroup(ReplicaGroup):
     def __init__(self, name: str, replicas: Sequence[Replica], group: Runners, options: Options) -> None:
         super().__init__(name, replicas, group, options)
         self._begun = 0  # steps begun, except failed ones
+        # Nothing to wait for: there is no common update that must be ready first.
         self._ready.set()
 
     async def _step(self, replica: Replica, fetches: Any, feeds: Any) -> Any:

@@ -216,6 +216,7 @@ class ReplicaGroup(ABC):
 
 def _once(feeds: Feeds) -> Feeds:
     """Return feeds that continue where they stopped when a replica joins again."""
+    # One iterator for all runners of a replica, so that no element is fed twice.
     return feeds or {} if feeds is None or isinstance(feeds, Mapping) else iterator_of(feeds)
 
 
