@@ -170,6 +170,7 @@ class MultiHeadAttention(Lazy):
         queries, keys, values = (self._heads(y) for y in (self.query(query), self.key(key), self.value(value)))
         logits = matmul(queries * (1 / math.sqrt(self.head_size or 1)), keys, transpose_b=True)
         weights = _weights(logits, _visible(mask, causal, logits))
+        # Back to [batch, places, heads, head size], so that a reshape puts the heads side by side.
         heads = transpose(matmul(self.dropout(weights, training), values), [0, 2, 1, 3])
         result = self.output(reshape(heads, [*sizes(query)[:2], self.num_heads * (self.head_size or 1)]))
         return (result, weights) if return_weights else result
@@ -217,6 +218,7 @@ def _visible(mask: Any, causal: bool, logits: Tensor) -> Tensor | None:
                 operation=seen.op,
                 hint="each dimension may be 1: mask[:, None, :] says for a batch which keys there are",
             )
+        # A mask without heads is the same for all heads.
         if seen.rank == 3:
             seen = expand_dims(seen, 1)
     if causal:

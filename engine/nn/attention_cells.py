@@ -223,6 +223,7 @@ class AttentionWrapper(CellWrapper):
         output : structure of Tensor
         state : AttentionWrapperState
         """
+        # The input has the preceding attention, since the new one depends on the cell's output.
         output, cell_state = self.cell(self.cell_input_fn(inputs, state.attention), state.cell_state)
         before = [state.alignments] if self.is_single else state.alignments
         alignments = [m(output, a) for m, a in zip(self.mechanisms, before, strict=True)]

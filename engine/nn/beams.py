@@ -131,6 +131,7 @@ def _followed(ids: Tensor, parents: Tensor, max_sequence_lengths: Any, end_token
     count = shape(ids)[0]
     symbols, before = (TensorArray("int32", count).unstack(x) for x in (ids, parents))
     found = TensorArray("int32", count, element_shape=ids.shape[1:] if ids.rank else None)
+    # Backtracking begins at the last step, where each beam is its own place.
     last = numbers(shape(ids)[2]) + zeros(shape(ids)[1:], "int32")
     last.set_shape(ids.shape[1:])
 

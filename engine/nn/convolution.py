@@ -50,6 +50,7 @@ class Convolution(Lazy):
         self.strides: tuple[int, ...] = self._spatial(strides, "strides")
         self.dilation_rate: tuple[int, ...] = self._spatial(dilation_rate, "dilation_rate")
         self.padding: Any = padding_of(padding, self.rank, self.channels_first)
+        # Explicit padding is checked here, where the user's line is, not at the first call.
         if self.padding not in ("SAME", "VALID"):
             check_padding(self.padding, self.rank)
         self.activation = as_activation(activation)

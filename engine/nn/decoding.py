@@ -307,6 +307,7 @@ class _Decoding:
     def run(self, maximum: Any, options: dict[str, Any]) -> tuple[Any, Any, Tensor]:
         """Build the loop; return the stacked outputs, time first, the last state and the lengths."""
         arrays = [self._array(x) for x in nest.flatten(self.like)]
+        # Lengths begin at 0, which remains for rows that have finished before the first step.
         start = (0, arrays, self.state, self.inputs, self.finished, zeros_like(self.finished, dtype="int32"))
         _, arrays, state, _, _, lengths = while_loop(
             lambda t, a, s, x, finished, n: logical_not(reduce_all(finished)),

@@ -111,6 +111,7 @@ def constant_initializer(value: Any = 0, dtype: Any = "float32") -> Initializer:
 
     def make(shape: list[int], wanted: DType) -> Tensor:
         values = convert_to_tensor(value, wanted)
+        # Reshaped, not broadcast: a wrong number of elements is an error.
         return fill(shape, values) if values.rank == 0 else reshape(values, shape)
 
     return Initializer(make, dtype)

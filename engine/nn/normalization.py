@@ -279,6 +279,7 @@ class GroupNorm(Normalization):
         # The channel axis becomes two; moments are over all axes except the batch and the groups.
         grouped = [*dims[:axis], self.groups, self.input_size // self.groups, *dims[axis + 1 :]]
         over = [i for i in range(1, len(grouped)) if i != axis]
+        # `gamma` and `beta` are per channel, so they apply after the groups are merged again.
         y = reshape(normalized(reshape(wide(x), grouped), over, self.epsilon), dims)
         y.set_shape(x.shape)
         return self.scaled(y, x)

@@ -128,6 +128,7 @@ def _of_rank(shape: list[int], least: int, what: str, most: int | None = None) -
 def _drawn(rows: int, columns: int, dtype: DType, seed: int | None) -> Tensor:
     """Return a uniformly drawn matrix with orthonormal columns, or rows if rows are fewer (Stewart, 1980)."""
     wide = float32 if dtype in (float16, bfloat16) else dtype
+    # Of the tall matrix, whose Q has all columns; a wide result is its transpose.
     q, r = qr(random_normal([max(rows, columns), min(rows, columns)], dtype=wide, seed=seed))
     # QR decompositions fix the signs of `r` arbitrarily; a positive diagonal makes `q` uniform.
     q = q * where(matrix_diag_part(r) < 0, convert_to_tensor(-1, wide), convert_to_tensor(1, wide))

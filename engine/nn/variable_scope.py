@@ -108,6 +108,7 @@ class Store:
     def add(self, name: str, variable: Variable, regularizer: Any, is_unique: bool) -> None:
         """Add a variable by its full name, unless the name is taken, and note its regularizer."""
         kept = self.layers if is_unique else self.variables
+        # A function that is traced again makes its variables a second time; the first one stays shared.
         if name not in kept:
             kept[name] = variable
             if regularizer is not None:

@@ -40,6 +40,7 @@ class GradientDescentOptimizer(Optimizer):
         return var.assign_sub(self.rate(var.dtype) * gradient)
 
     def apply_sparse(self, gradient: IndexedSlices, var: Variable) -> Tensor:
+        # Repeated rows add up in a subtraction, so they need not be summed first.
         return var.scatter_sub(gradient.indices, self.rate(var.dtype) * gradient.values)
 
 

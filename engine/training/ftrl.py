@@ -112,4 +112,5 @@ class FtrlOptimizer(ElementwiseOptimizer):
         moved = gradient + 2 * shrinkage * weights - (new - old) * weights
         linear = part.write(leader, part.read(leader) + moved)
         ends = (sign(linear) * l1 - linear) / (new + 2 * l2 + beta / rate)
+        # Written, not subtracted: the new weight follows from the sums alone.
         part.write(var, where(absolute(linear) > l1, ends, 0))

@@ -51,6 +51,7 @@ async def loaded(objects: Mapping[str, Any], states: Mapping[str, Any], path: st
         yield
     except BaseException:
         for name, state in before.items():
+            # An object that had no state keeps the loaded one: there is nothing to return to.
             if state is not None:
                 await _give_back(name, objects[name], state)
         raise

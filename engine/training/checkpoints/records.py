@@ -182,5 +182,6 @@ def with_written(
 
 def with_failure(before: CheckpointStatistics, error: BaseException) -> CheckpointStatistics:
     """Return statistics with another failed writing, and its error."""
+    # The first line only: statistics are shown in tables and logs.
     told = f"{type(error).__name__}: {error}".split("\n")[0]
     return replace(before, failed=before.failed + 1, is_writing=False, writing_step=None, last_error=told)

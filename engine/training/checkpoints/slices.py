@@ -57,6 +57,7 @@ def slices_of(graph: Graph) -> dict[str, Slice]:
 def _of_shard(
     whole: PartitionedVariable, shard: Variable, rows: range, variables: Iterable[Variable]
 ) -> Iterable[tuple[str, Slice]]:
+    """Yield a shard and its optimizer slots, each with its name and its Slice."""
     for each in variables:
         behind = each.name.removeprefix(shard.name)
         # Slots are recognised by name and shape: graphs do not record which variables are slots.

@@ -92,6 +92,7 @@ class SyncGroup(ReplicaGroup):
         self._note_update(int(step))
         for number, count in enumerate(contributions.tolist()):
             if count:
+                # Counted here, because the replica's step may be cancelled before its end.
                 self._records[number].counted += count
         if self._options.on_update is not None:
             await finished(self._options.on_update(self.step))
