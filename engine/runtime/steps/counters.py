@@ -1,4 +1,4 @@
-"""What a step counted, for reports: kept when its machines are gone."""
+"""Counters of a step for reports; they outlive the step's machines."""
 
 from __future__ import annotations
 
@@ -17,21 +17,20 @@ Cluster = tuple[NativeProgram, int, str | None]
 
 @dataclass(frozen=True, slots=True)
 class StepCounters:
-    """What a step counted.
-
+    """Counters of a step.
     Attributes
     ----------
     machines : sequence of (Plan, callable, callable)
-        For each device that takes part in the step, its plan, what returns the counts of its frames, and what returns
-        those of its clusters.
+        For each device that takes part in the step, its plan, a function that returns the counts of its frames, and a
+        function that returns the counts of its clusters.
     rendezvous : Rendezvous or None
-        Where they met, if there are several.
+        Rendezvous of the devices, if there are several.
     usages : sequence of mapping
-        How each device's compute stream was used, by frame; empty where no device has a time of its own.
+        Usage of each device's compute stream, by frame; empty where no device has a clock of its own.
     swaps : sequence of SwapCounts
-        What saved values did, on each device where they might move.
+        Moves of saved values, on each device where they might move.
     unmoved : str
-        Why they might not on the others.
+        Reason why saved values might not move on the other devices.
     """
 
     machines: Sequence[tuple[Plan, Callable[[], Sequence[dict[str, Any]]], Callable[[], Sequence[Cluster]]]]
@@ -45,9 +44,9 @@ class StepCounters:
         return [(plan, counts()) for plan, counts, _ in self.machines]
 
     def clusters(self) -> list[Cluster]:
-        """Return for each cluster its program, how often that ran, and why it did not the last time."""
+        """Return for each cluster its program, the number of runs, and why the step machine ran its latest run, if so."""
         return [each for *_, clusters in self.machines for each in clusters()]
 
     def traffic(self) -> list[dict[str, int]]:
-        """Return what went over each channel."""
+        """Return the counts of each channel's messages."""
         return [] if self.rendezvous is None else self.rendezvous.traffic()

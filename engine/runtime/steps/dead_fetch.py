@@ -1,4 +1,4 @@
-"""Explain a dead fetch: which Switch, with which predicate, sent the value elsewhere."""
+"""Explanations of dead fetches: the Switch, and its predicate, that sent the value elsewhere."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def explain_dead_fetch(step: CompiledStep, k: int, outcomes: dict[int, Any]) -> 
     k : int
         Index of the fetch.
     outcomes : dict
-        Predicate of every Switch that fired in the root frame.
+        Predicate of every Switch that fired in the root frame, by the Switch's index in the plan.
     """
     plan, tensor = step.plan, step.tensors[k]
     path = _path_to_switch(plan, _fetch_node(plan, k), outcomes)
@@ -45,6 +45,7 @@ def _part_key(node: Node) -> Any:
 
 
 def _reason(plan: Plan, i: int, outcomes: dict[int, Any]) -> str:
+    """Return why the value is dead, in words: the predicate of node `i`, or a loop or branch that did not run."""
     node, taken = plan.nodes[i], outcomes.get(i)
     if taken is None:
         return "a value that comes from a loop or branch that did not run"
@@ -53,7 +54,7 @@ def _reason(plan: Plan, i: int, outcomes: dict[int, Any]) -> str:
 
 
 def _path_to_switch(plan: Plan, start: int, outcomes: dict[int, Any]) -> list[int]:
-    """Walk back from a dead node to a Switch that was live and sent its data the other way."""
+    """Return the path back from a dead node to a live Switch that sent its data the other way, the Switch first."""
     sources = _sources(plan)
     came: dict[int, int] = {start: -1}
     work = [start]
@@ -69,7 +70,7 @@ def _path_to_switch(plan: Plan, start: int, outcomes: dict[int, Any]) -> list[in
 
 
 def _sources(plan: Plan) -> dict[int, list[tuple[int, int]]]:
-    """Return by node where its inputs come from: (node, output), or (node, -1) for a control edge."""
+    """Return the inputs of each node as pairs (node, output), or (node, -1) for a control edge."""
     sources: dict[int, list[tuple[int, int]]] = {}
     for i, outputs in enumerate(plan.data_edges):
         for output, edges in enumerate(outputs):
@@ -82,10 +83,12 @@ def _sources(plan: Plan) -> dict[int, list[tuple[int, int]]]:
 
 
 def _cuts(plan: Plan, source: int, output: int, outcomes: dict[int, Any]) -> bool:
+    """Return True if a Switch was live and sent its data to another output."""
     taken = outcomes.get(source)
     if taken is None or output < 0:
         return False
     count = len(plan.nodes[source].outputs)
+    # The executor sends the data of a SwitchN to its last output if the index is out of range.
     chosen = int(taken) if 0 <= int(taken) < count else count - 1
     return chosen != output
 

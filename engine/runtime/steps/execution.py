@@ -1,7 +1,7 @@
 """One running step: the asyncio shell around an executor.
 
-The executor decides, this carries: it lets the step machine drain in bounded slices, starts asynchronous
-instances as tasks, brings their results back, and on an error or a cancellation leaves nothing behind.
+The executor decides and this module acts: the shell drains the step machine in bounded slices, starts asynchronous
+instances as tasks, returns their results to the machine, and on an error or a cancellation leaves nothing running.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class Execution:
     feeds : list of numpy.ndarray
     environment : StepEnvironment
     trace : Trace, optional
-        Gets a span for each instance.
+        Trace that gets a span for each instance.
     time_slices : TimeSlices, optional
-        Of the running loop, for who has them at hand.
+        Time slices of the running loop; looked up if not passed.
     """
 
     __slots__ = (
@@ -95,7 +95,7 @@ class Execution:
         self.context: StepContext = context
         self.environment: StepEnvironment = environment
         self.arbiter: MemoryArbiter = environment.arbiter
-        self.claim: MemoryClaim | None = None  # set by who has one
+        self.claim: MemoryClaim | None = None  # set by MemoryPlaces, if a device has a limit
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self.time_slices: TimeSlices = time_slices or time_slices_of(self.loop)
         self.seconds: float = environment.settings.drain_seconds
@@ -106,17 +106,17 @@ class Execution:
             swap.copies.wake, swap.copies.fail = self._look, self.abort
             if trace is not None:
                 swap.copies.show = partial(trace.add_copy, swap.counts.device if len(step.device_plans) > 1 else DEVICE)
-        self.wakeup: WakeupFd | None = None  # rings when a worker has done its work
+        self.wakeup: WakeupFd | None = None  # readable when a worker has ended a kernel
         self.tasks: dict[asyncio.Task[Any] | OpTask, tuple[int, Any]] = {}
         self.waiter: asyncio.Future[None] | None = None
         self.owner: asyncio.Task[Any] | None = None  # the task that runs the step, once the step waits
-        self.why_no_room: str = ""  # who has the memory that the step did not get
-        self.cancels: int = 0  # how often that was asked to be cancelled before
+        self.why_no_room: str = ""  # description of the holders of memory that the step did not get
+        self.cancels: int = 0  # cancellations asked of `owner` before it ran the step
 
     async def run(self, timeout: float | None = None) -> list[Any]:
-        """Run to the end and return the fetched arrays; raises what failed first.
+        """Run the step to its end and return the fetched arrays; raises the first failure.
 
-        Without an asynchronous instance, and within the slice, it ends without giving up the event loop.
+        A step without asynchronous instances that ends within its slice never yields to the event loop.
         """
         try:
             self.arbiter.register(self)
@@ -145,23 +145,24 @@ class Execution:
                 if self.context.number in self.context.resources.of_steps:
                     await self.context.resources.aclose_step(self.context.number)
             finally:  # only now: a session that is closed meanwhile still aborts this step
-                del self.machine, self.drain, self.owner  # hold the error, whose traceback holds this object
+                # The machine and the owner hold the error, whose traceback holds this object: a cycle.
+                del self.machine, self.drain, self.owner
                 if self.wakeup is not None:
                     self.wakeup.close()
-                    self.wakeup = None  # calls this object, which would be there until cycles are collected
+                    self.wakeup = None  # holds a bound method of this object: another cycle
 
     def abort(self, error: BaseException) -> None:
-        """End the step with `error`, from outside."""
+        """End the step with `error`, which came from outside."""
         self.machine.abort(error)
         self.wake()
 
     def release(self) -> None:
-        """Release what a step holds that was never run, or will not go on."""
+        """Release the resources of a step that was never run, or will not go on."""
         self.machine.close()
         self.holds.clear()
 
     async def _go_on(self, more: bool, timeout: float | None) -> None:
-        """Drain and wait by turns until the machine is done or has failed, and no task is left (rule 46)."""
+        """Drain and wait by turns until the machine is done or has failed, and no task remains (rule 46)."""
         timer, stall = start_timer(self, timeout), stall_timer(self)
         self.owner = asyncio.current_task()
         self.cancels = 0 if self.owner is None else self.owner.cancelling()
@@ -188,17 +189,20 @@ class Execution:
             await self._stop()
 
     def _launch(self) -> None:
+        """Start a task for each asynchronous instance that the machine has handed out."""
         for ticket, awaitable, _, name in self.machine.launches():
             task = start_task(awaitable, name, self._is_over, self._finished)
             self.tasks[task] = ticket, awaitable
 
     def _is_over(self) -> bool:
-        """Say whether the step has failed, or was cancelled, which it only sees in its own turn of the event loop."""
+        """Return True if the step has failed or was cancelled, before the step itself learns of a cancellation."""
         if self.machine.failure is not None:
             return True
+        # A cancellation reaches `owner` in its next turn of the loop: until then no task may begin.
         return self.owner is not None and self.owner.cancelling() > self.cancels
 
     def _finished(self, task: asyncio.Task[Any] | OpTask) -> None:
+        """Pass the outcome of an ended task to the machine and wake the step."""
         ticket, awaitable = self.tasks.pop(task)
         if task.cancelled():
             close(awaitable)
@@ -210,7 +214,7 @@ class Execution:
         self.wake()
 
     async def _news(self) -> None:
-        """Wait until a task or a worker's kernel has ended, others gave memory back, or the step was aborted."""
+        """Wait until a task or a worker's kernel has ended, other steps released memory, or the step was aborted."""
         blocked = self.machine.blocked_on_memory
         if self.claim is not None and not blocked and self._waits_for_others():
             self.arbiter.pause(self.claim)
@@ -224,7 +228,7 @@ class Execution:
             elif not self.machine.offloaded:
                 await self.waiter
             elif self._expect_worker():
-                with held(self.environment.clocks):  # what is computed meanwhile takes real time, so they must not jump
+                with held(self.environment.clocks):  # kernels of workers take real time: virtual clocks must not jump
                     await self.waiter
         finally:
             self.waiter = None
@@ -232,13 +236,13 @@ class Execution:
                 self.arbiter.unblock(self)
 
     def _waits_for_others(self) -> bool:
-        """Return True if nothing goes on, and something waits for a resource or the next part of a partial run."""
+        """Return True if nothing of the step proceeds, and an instance waits for a resource or for a fed part."""
         if self.machine.offloaded:
             return False
         return self.context.parts is not None or any(_is_from_others(each) for _, each in self.tasks.values())
 
     async def _turn_in_line(self, claim: MemoryClaim) -> None:
-        """Wait, if this step has waited for others, until it can end beside those that have begun meanwhile."""
+        """Wait, if this step has paused its claim, until it can end beside the steps begun meanwhile."""
         self.arbiter.note_move()
         claim.note_arrivals()
         while claim.is_paused and self.machine.failure is None and not self.arbiter.resume(claim):
@@ -251,7 +255,7 @@ class Execution:
                 self.arbiter.unblock(self)
 
     def bytes_held(self) -> list[tuple[Pool, int, int]]:
-        """Return the bytes that the step has made on each device with a limit: those in use, and the most so far."""
+        """Return for each device with a limit its pool, the bytes of the step's arrays in use, and their peak."""
         machine = getattr(self, "machine", None)
         if machine is None:
             return []
@@ -271,33 +275,34 @@ class Execution:
 
     @property
     def is_parked(self) -> bool:
-        """True if no part of the step can go on before memory is given back."""
+        """True if no part of the step can proceed before memory is released."""
         return bool(self.machine.blocked_on_memory)
 
     @property
     def is_computing(self) -> bool:
-        """True if the step goes on by itself, or waits for memory."""
+        """True if the step proceeds by itself, or waits for memory."""
         return self.waiter is None or self.waiter.done() or bool(self.machine.offloaded) or self.is_parked
 
     def _waits_for_copies(self) -> bool:
-        """Say whether nothing of the step goes on but copies of saved values that are wanted now."""
+        """Return True if all that the step waits for are copies of saved values."""
         if self.machine.offloaded:
             return False
         return self.machine.pending == sum(swap.waiting for swap in self.swaps) or self.machine.blocked_on_memory
 
     def _expect_worker(self) -> bool:
+        """Ask the machine to ring `wakeup` when a worker ends a kernel; return False if a kernel has ended already."""
         if self.wakeup is None:
             self.wakeup = WakeupFd(self.wake)
         return self.machine.expect(self.wakeup.descriptor)
 
     def wake(self) -> None:
-        """Let the step look again at what it waits for."""
+        """Resume the step's task, so that the step examines its tasks, memory and failure again."""
         if self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(None)
 
     @property
     def can_progress(self) -> bool:
-        """Whether a drain would find something to run."""
+        """True if a drain would find an instance to run."""
         return bool(self.machine.can_progress)
 
     @property
@@ -307,25 +312,25 @@ class Execution:
         return bool(self.machine.offloaded or names - instances_of_feeds(self.step))
 
     def shares_a_queue(self, other: Execution) -> bool:
-        """Return True if this step would bring what `other` waits for: elements of a queue, or room in it."""
+        """Return True if this step would put the elements, or make the room in a queue, that `other` waits for."""
         return serve_each_other(self.step, other.step)
 
     def fail_out_of_memory(self, why: str = "") -> None:
-        """End the step, since nothing will give memory to its parked instances; `why` names who has it."""
+        """End the step, as nothing will release memory for its parked instances; `why` names the memory's holders."""
         self.why_no_room = why
         assert isinstance(self.machine, LimitedMachine | MachineGroup)  # others never wait for memory
         self.machine.fail_out_of_memory()
         self.wake()
 
     def _look(self) -> None:
-        """Go on if memory that was given back lets this step, or perhaps one that waits for it."""
+        """Wake the step if released memory lets it proceed, or perhaps a step that waits for memory."""
         if self.waiter is not None and (
             self.machine.can_progress or self.machine.blocked_on_memory or self.arbiter.waiting
         ):
             self.wake()
 
     async def _stop(self) -> None:
-        """Wait until nothing that the step began is under way, however often it is cancelled meanwhile."""
+        """Wait until nothing that the step began is under way, despite any number of cancellations meanwhile."""
         try:
             if self.tasks:
                 # First, since a task may wait for a resource in a way that only the resource can end.
@@ -333,17 +338,18 @@ class Execution:
                 for task in self.tasks:
                     task.cancel()
                 await wait_shielded(lambda: list(self.tasks))
-        finally:  # a second cancellation, which the wait raises when the tasks have ended, ends no copy
+        finally:  # the wait raises a second cancellation only after the tasks have ended: copies settle all the same
             if self.swaps or any(each.plan.has_device_arrays for each in self.step.device_plans):
                 settling = asyncio.ensure_future(_settle(self.swaps, self.environment.devices))
                 await wait_shielded(lambda: [] if settling.done() else [settling])
 
     def _why_ended(self) -> BaseException:
+        """Return the error for operations that wait in resources: the step's failure, or a cancellation."""
         failure = self.machine.failure
         return asyncio.CancelledError("the step was cancelled") if failure is None else failure[2]
 
     def activity(self) -> tuple[list[str], list[str]]:
-        """Return the names of the asynchronous instances in flight, and what all iterations wait for (rule 50)."""
+        """Return the names of the asynchronous instances in flight, and why all iterations wait (rule 50)."""
         return self.active(), self.machine.dump()
 
     def active(self) -> list[str]:
@@ -352,7 +358,7 @@ class Execution:
 
 
 class ReferenceExecution:
-    """A step on the reference executor: every instance a task."""
+    """A step on the reference executor, with a task for each instance."""
 
     def __init__(
         self,
@@ -365,7 +371,7 @@ class ReferenceExecution:
     ) -> None:
         self.step = step
         self.context = context
-        self.claim: MemoryClaim | None = None  # set by who has one
+        self.claim: MemoryClaim | None = None  # set by MemoryPlaces, if a device has a limit
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self.holds: list[Any] = charge_feeds(context.contexts, feeds, step, context)
         from ..reference.executor import ReferenceMachine
@@ -377,7 +383,7 @@ class ReferenceExecution:
         self.counts: StepCounters = StepCounters([counts], unmoved="the reference executor does not swap")
 
     async def run(self, timeout: float | None = None) -> list[Any]:
-        """Run to the end and return the fetched arrays; raises what failed first."""
+        """Run the step to its end and return the fetched arrays; raises the first failure."""
         timer, stall = start_timer(self, timeout), stall_timer(self)
         try:
             await self.machine.run()
@@ -396,20 +402,20 @@ class ReferenceExecution:
                 del self.machine
 
     def abort(self, error: BaseException) -> None:
-        """End the step with `error`, from outside."""
+        """End the step with `error`, which came from outside."""
         self.machine.abort(error)
 
     def release(self) -> None:
-        """Release what a step holds that was never run, or will not go on."""
+        """Release the resources of a step that was never run, or will not go on."""
         self.holds.clear()
 
     def activity(self) -> tuple[list[str], list[str]]:
-        """Return the names of the instances that are running."""
+        """Return the names of the running instances, and a line of state for each."""
         names = self.active()
         return names, [f"{name} is active" for name in names]
 
     def active(self) -> list[str]:
-        """Return the names of the instances that are running."""
+        """Return the names of the running instances."""
         return sorted(task.get_name() for task in self.machine.tasks)
 
 
@@ -417,7 +423,7 @@ _EXECUTORS: dict[str, Any] = {"machine": Execution, "reference": ReferenceExecut
 
 
 def executor_named(name: str, devices: Sequence[SessionDevice], is_guarded: bool = False) -> Any:
-    """Return the class of executor that a session with these devices asks for; GraphError if it can not have it."""
+    """Return the executor class `name` for a session's devices; GraphError if they cannot have it."""
     check_arrays(devices, is_guarded)
     if name not in _EXECUTORS:
         raise GraphError(
@@ -429,7 +435,7 @@ def executor_named(name: str, devices: Sequence[SessionDevice], is_guarded: bool
 
 
 def outcome(step: CompiledStep, machine: Any, plan: Plan) -> list[Any]:
-    """Return the fetched arrays of a finished machine, or raise its failure, which is one of a node of `plan`."""
+    """Return the fetched arrays of a finished machine, or raise its failure, completed with the node of `plan`."""
     try:
         if machine.failure is not None:
             raise complete(step.graph, plan, *machine.failure)
@@ -445,16 +451,17 @@ def outcome(step: CompiledStep, machine: Any, plan: Plan) -> list[Any]:
 
 
 def _is_from_others(awaitable: Any) -> bool:
-    """Return True if an instance stands in the line of a resource, which other steps or the user serve."""
+    """Return True if an instance waits in the line of a resource that other steps or the user serve."""
     if not isinstance(awaitable, AsyncResult) or awaitable.give_up is None:
         return False
     from ...ops.queues.iterators import ComingElement
 
+    # An iterator's next element comes from its own source, and from no other step.
     return not isinstance(awaitable, ComingElement)
 
 
 async def _settle(swaps: Sequence[StepSwapper], devices: Sequence[SessionDevice]) -> None:
-    """Take back what copies of saved values have not begun, and wait for the others, and for those of arrays."""
+    """Withdraw the copies of saved values that have not begun, and wait for all others, also those of device arrays."""
     for swap in swaps:
         swap.close()
     for swap in swaps:
@@ -463,7 +470,7 @@ async def _settle(swaps: Sequence[StepSwapper], devices: Sequence[SessionDevice]
 
 
 def close(awaitable: Any) -> None:
-    """Close a coroutine, or what stands for one, that was perhaps never started."""
+    """Close a coroutine, or withdraw a call in a thread, that may never have begun."""
     if hasattr(awaitable, "close"):
         awaitable.close()
     elif isinstance(awaitable, LongCall):

@@ -1,4 +1,4 @@
-"""Which shapes a step is fed again and again, so that it is worth being compiled for them."""
+"""Shapes that a step is fed again and again, and is therefore compiled for."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _REMEMBERED = 64  # combinations of shapes that were fed once
 
 
 class FedShapes:
-    """The shapes that one step was fed; never by time, so that the same calls give the same results.
+    """The shapes fed to a step, chosen by counts and never by time: the same calls return the same results.
 
     Parameters
     ----------
     feeds : sequence of Tensor
     most : int
-        For how many combinations of shapes the step may be compiled.
+        Number of combinations of shapes that the step may be compiled for.
 
     Attributes
     ----------
     may_be_chosen : bool
-        Whether it may be compiled for any.
+        True if the step may be compiled for any combination of shapes.
     """
 
     __slots__ = ("_chosen", "_most", "_once", "may_be_chosen")
@@ -39,7 +39,7 @@ class FedShapes:
         self._chosen: dict[Shapes, bool] = {}
 
     def chosen(self, values: Sequence[np.ndarray[Any, Any]]) -> Shapes | None:
-        """Return the shapes of fed values, if the step has been, or should be, compiled for them."""
+        """Return the shapes of fed values if the step is compiled for them: from their second occurrence on."""
         shapes = tuple([value.shape for value in values])
         wanted = self._chosen.get(shapes)
         if wanted is not None:
@@ -56,5 +56,5 @@ class FedShapes:
         return None
 
     def decline(self, shapes: Shapes) -> None:
-        """Choose some shapes no more: the step can not be compiled for them alone."""
+        """Exclude some shapes from now on, because the step cannot be compiled for them alone."""
         self._chosen[shapes] = False

@@ -1,4 +1,4 @@
-"""Start the machines of a step: one, or a group of them that meet, one for each device that takes part."""
+"""Start of a step's machines: a single machine, or a group of machines that exchange messages, one for each device."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ def launch(
     Parameters
     ----------
     context : StepContext
-        Offered to stateful kernels; each machine is given its own device's.
+        Context of stateful kernels; each machine gets a copy with the memory of its own device.
     feeds : list of numpy.ndarray
-        One for each feed of the step.
+        An array for each feed of the step.
     environment : StepEnvironment
-        The session's; without devices, only the context's memory is used.
+        Environment of the session; without devices, only the context's memory is used.
     recorder : Recorder, optional
         Notes what instances do, for a trace.
 
     Returns
     -------
     StepMachine or MachineGroup
-        The machines as one.
+        The machine, or all machines as a group.
     callable
-        Drains it, in private contexts.
+        Drains the machine in private contexts.
     list
-        Charges the fed arrays to their devices as long as it lives.
+        Objects that charge the fed arrays to their devices as long as they live.
     """
     if len(step.device_plans) > 1:
         group, holds = _group(step, context, feeds, environment, recorder)
@@ -70,7 +70,7 @@ def launch(
     machine = machine_for(contexts)(  # by position, which takes a third of the time
         part.tables, context, feeds, shuffle_seed, environment.guard, recorder, workers, None, submit, swap
     )
-    # No lambda: the traceback of what a kernel raises would keep its frame, and with it the machine.
+    # No lambda: the traceback of a kernel's error would keep its frame, and with it the machine.
     run: Callable[..., bool] = contexts.run
     drain = partial(run, machine.drain)
     return machine, drain, holds
@@ -79,6 +79,7 @@ def launch(
 def _group(
     step: CompiledStep, context: StepContext, feeds: list[Any], environment: StepEnvironment, recorder: Any
 ) -> tuple[MachineGroup, list[Any]]:
+    """Start a machine for each device, joined by a rendezvous; return their group and the charges of feeds."""
     devices, swapping = environment.devices, environment.swapping
     how = {
         "shuffle_seed": environment.settings.shuffle_seed,
@@ -105,13 +106,14 @@ def _group(
         )
         for part, scheduler, own, values, swap in parts
     ]
+    # Each device numbers its own fetches: the group finds fetch k of the step at (machine, number there).
     places = {k: (i, n) for i, part in enumerate(step.device_plans) for n, k in enumerate(part.fetches)}
     group = MachineGroup(machines, contexts, meeting, [places[k] for k in range(len(places))])
     return group, holds
 
 
 def fed_arrays(step: CompiledStep, feeds: list[Any], environment: StepEnvironment) -> dict[Pool, list[Any]]:
-    """Return the fed arrays that `launch` charges to each device with a limit, by the pool of the device."""
+    """Return the fed arrays that `launch` charges to devices with a limit, by the pool of each device."""
     devices, swapping = environment.devices, environment.swapping
     found: dict[Pool, list[Any]] = {}
     for part in step.device_plans:
@@ -129,26 +131,26 @@ def fed_arrays(step: CompiledStep, feeds: list[Any], environment: StepEnvironmen
 
 
 def _swap(part: DevicePlan, devices: Devices, swapping: Swapping | None) -> StepSwapper | None:
-    """Return what keeps the saved values of a step on a device, if any of them may move."""
+    """Return the swapper of a device's saved values in a step; None if none of them may move."""
     if swapping is None or not devices or not (part.swaps or part.host_backed):
         return None
     return swapping.begin(devices[part.device])
 
 
 def _charged(part: DevicePlan, feeds: list[Any], swap: StepSwapper | None) -> list[Any]:
-    """Return the fed arrays that count on the device."""
+    """Return the fed arrays that count as memory of the device."""
     if part.plan.has_device_arrays:
         return []
     return feeds if swap is None else [array for k, array in enumerate(feeds) if k not in part.host_backed]
 
 
 def _suited(how: Mapping[str, Any], part: DevicePlan) -> Mapping[str, Any]:
-    """Return how a machine runs; workers know NumPy's arrays only."""
+    """Return the options of a device's machine: no workers for device arrays, as workers only know NumPy's arrays."""
     return {**how, "workers": None} if part.plan.has_device_arrays else how
 
 
 def _suited_context(context: StepContext, part: DevicePlan) -> StepContext:
-    """Return what kernels are offered; only those of NumPy's arrays are called in threads."""
+    """Return the context of a device's kernels: only kernels of NumPy's arrays are called in threads."""
     return context._replace(long_calls=None) if part.plan.has_device_arrays else context
 
 
@@ -157,7 +159,8 @@ def _schedule(scheduler: Callable[[], Schedule] | None) -> Schedule | None:
 
 
 def counters_of(step: CompiledStep, machine: StepMachine | MachineGroup) -> StepCounters:
-    """Return who says what a step has counted that runs on these machines."""
+    """Return the StepCounters of a step that runs on `machine`."""
+    # Without a clock or a swapper of this run the shared counters do, which spares an object for each step.
     swaps = [swap.counts for swap in machine.swaps]
     if isinstance(machine, StepMachine):
         if machine.submit is None and not swaps:
@@ -169,12 +172,12 @@ def counters_of(step: CompiledStep, machine: StepMachine | MachineGroup) -> Step
 
 
 def machine_for(contexts: KernelContexts) -> type[StepMachine]:
-    """Return the class of machine for a device: one that keeps to a limit of memory where there is one."""
+    """Return the class of machine for a device: LimitedMachine if its pool has a limit, else StepMachine."""
     return StepMachine if contexts.pool is None or contexts.pool.limit is None else LimitedMachine
 
 
 def charge_feeds(contexts: KernelContexts, feeds: list[Any], step: CompiledStep, context: StepContext) -> list[Any]:
-    """Charge fed arrays to a device, as long as what is returned lives; DeviceMemoryError if they do not fit."""
+    """Charge fed arrays to a device while the returned objects live; DeviceMemoryError if the arrays do not fit."""
     if contexts.pool is None:
         return []
     try:
@@ -184,7 +187,7 @@ def charge_feeds(contexts: KernelContexts, feeds: list[Any], step: CompiledStep,
 
 
 def switch_outcomes(step: CompiledStep, machine: Any) -> dict[int, Any]:
-    """Return which way the Switches of the root frame went, by their nodes in the plan of the whole step."""
+    """Return the predicates of the root frame's Switches, by their nodes in the plan of the whole step."""
     if not isinstance(machine, MachineGroup):
         return machine.switch_outcomes()  # type: ignore[no-any-return]
     nodes = {node.name: i for i, node in enumerate(step.plan.nodes)}

@@ -1,4 +1,4 @@
-"""How steps end: counted, and told to who wants to know of each."""
+"""Outcomes of steps: counted, and reported to the session's hooks."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ _logger = logging.getLogger("tagloom")
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """How one step of a session ended.
+    """Outcome and times of one step of a session.
 
     Attributes
     ----------
     fetches : tuple of str
-        Names of the tensors and operations that were asked for, each once.
+        Names of the fetched tensors and operations, each once.
     outcome : {'finished', 'failed', 'cancelled', 'timed out'}
-        Cancelled is also a step that ended with its session.
+        A step ended by the end of its session counts as cancelled.
     seconds : float
-        From when it was admitted to its end.
+        Seconds from the step's admission to its end.
     waited : float
-        Seconds until it was admitted, among the session's `max_steps`.
+        Seconds until the step was admitted, among the session's `max_steps`.
     error : BaseException or None
-        What it raised.
+        The error raised by the step.
     number : int
-        Among the session's steps that told of themselves, in the order in which they began.
+        Number of the step among the session's recorded steps, in the order of their beginnings.
     peak_bytes : int or None
-        The most that the arrays of the session's devices were together so far, as in its statistics.
+        Largest total size of the arrays on the session's devices so far, as in the session's statistics.
 
     Examples
     --------
@@ -60,12 +60,12 @@ class StepRecord:
 
 
 class RandomState(NamedTuple):
-    """By what the random operations of a session draw: with the same, its next step draws the same numbers.
+    """The seed and step number of a session's random draws: equal states draw equal numbers in the next step.
 
     Attributes
     ----------
     seed : int
-        The graph's, unless another session's was restored.
+        The graph's seed, unless the seed of another session was restored.
     step : int
         Number of the next step.
 
@@ -89,7 +89,7 @@ Hook = Callable[[StepRecord], object]
 
 
 class Hooks:
-    """Several hooks as one: each is told of each step, also if another raises an error."""
+    """Several hooks called as a single hook: each is called for each step, also if another hook raises an error."""
 
     __slots__ = ("_hooks",)
 
@@ -97,18 +97,18 @@ class Hooks:
         self._hooks: tuple[Hook, ...] = tuple(hooks)
 
     def begin_step(self, fetches: tuple[str, ...]) -> Hook:
-        """Tell all that want to know that a step begins; return what tells all of its end, the first one last."""
+        """Tell all hooks with `begin_step` that a step begins; return their hooks for its end, in reversed order."""
         ends = [_begun(hook, fetches) for hook in self._hooks]
         return Hooks(ends[::-1])
 
     def __call__(self, record: StepRecord) -> None:
-        """Tell all of the end of a step."""
+        """Tell all hooks of the end of a step."""
         for hook in self._hooks:
             _tell(hook, record)
 
 
 def _begun(hook: Hook, fetches: tuple[str, ...]) -> Hook:
-    """Tell a hook that a step begins, if it wants to know; return what is to be told of its end."""
+    """Tell a hook that a step begins, if it has `begin_step`; return the hook for the end of the step."""
     if hasattr(hook, "begin_step"):
         try:
             return hook.begin_step(fetches)  # type: ignore[no-any-return]
@@ -125,7 +125,7 @@ def _tell(hook: Hook, record: StepRecord) -> None:
 
 
 def _checked_hook(hook: Hook | Sequence[Hook] | None) -> Hook | None:
-    """Return the hook that tells all of them; GraphError if one is awaited, or none."""
+    """Return a single hook for all of them, or None; GraphError if any is a coroutine function or cannot be called."""
     hooks: list[Any] = list(hook) if isinstance(hook, (list, tuple)) else [] if hook is None else [hook]
     for each in hooks:
         if not callable(each) or inspect.iscoroutinefunction(each):
@@ -139,7 +139,7 @@ def _checked_hook(hook: Hook | Sequence[Hook] | None) -> Hook | None:
 
 
 class Told:
-    """One step of which a hook is told: what is called at its end, and its number."""
+    """A step reported to a hook: the names of its fetches, the hook of its end, and its number."""
 
     __slots__ = ("fetches", "hook", "number")
 
@@ -150,22 +150,22 @@ class Told:
 
 
 class StepCounts:
-    """Counts the steps of a session, and how they ended.
+    """Counters of a session's steps and of their outcomes.
 
     Parameters
     ----------
     hook : callable, list of callable, or None
-        Called with a StepRecord when a step has ended. If one has a method ``begin_step``, that is called with what the
-        step fetches when it begins, in the context of who runs it; what it returns is called with the record instead,
-        in the same context.
+        Called with a StepRecord when a step has ended. A hook's method ``begin_step``, if any, is called with the names
+        of the step's fetches when the step begins, in the context of the step's caller; its result is called with the
+        record instead of the hook, in the same context.
     peak_bytes : callable
-        Returns the most that the session's arrays were so far.
+        Returns the largest total size of the session's arrays so far.
 
     Attributes
     ----------
     started, finished, failed, cancelled, timed_out : int
     latency : LatencyCounter
-        Of the steps that have finished, partial runs apart.
+        Latencies of the finished steps, except partial runs.
     """
 
     __slots__ = ("_peak_bytes", "_told", "cancelled", "failed", "finished", "hook", "latency", "started", "timed_out")
@@ -182,7 +182,7 @@ class StepCounts:
         self.latency: LatencyCounter = LatencyCounter()
 
     def figures(self) -> dict[str, Any]:
-        """Return the figures of Statistics that are counted here, by their names there."""
+        """Return the counted figures, by their names in Statistics."""
         return {
             "steps_started": self.started,
             "steps_finished": self.finished,
@@ -193,7 +193,7 @@ class StepCounts:
         }
 
     def note(self, error: BaseException | None) -> None:
-        """Count a step that ended with an error, or without."""
+        """Count a step that ended, with an error or without."""
         match outcome_of(error):
             case "finished":
                 self.finished += 1
@@ -205,7 +205,7 @@ class StepCounts:
                 self.failed += 1
 
     def begin(self, step: CompiledStep, alone: bool = False) -> Told | None:
-        """Note that a step begins of which the hook is to be told; `alone` if it ends in another context."""
+        """Note the beginning of a step with a hook; `alone` if the step ends in another context than it begins in."""
         if self.hook is None:
             return None
         told = Told(names_of(step), self.hook, self._told)
@@ -215,14 +215,14 @@ class StepCounts:
         return told
 
     def tell(self, told: Told | None, seconds: float, waited: float, error: BaseException | None) -> None:
-        """Tell the hook how a step ended; what it raises is logged."""
+        """Call the hook with the record of an ended step; log an error of the hook."""
         if told is not None:
             peak = self._peak_bytes()
             _tell(told.hook, StepRecord(told.fetches, outcome_of(error), seconds, waited, error, told.number, peak))
 
 
 def outcome_of(error: BaseException | None) -> str:
-    """Return the word for how a step ended that raised an error, or none."""
+    """Return the word for the outcome of a step that raised `error`, or nothing."""
     if error is None:
         return "finished"
     if isinstance(error, StepTimeout):
@@ -231,5 +231,5 @@ def outcome_of(error: BaseException | None) -> str:
 
 
 def names_of(step: Any) -> tuple[str, ...]:
-    """Return the names of what a step, or a request, fetches and runs."""
+    """Return the names of the tensors and operations of a step or request."""
     return tuple(element.name for element in (*step.tensors, *step.targets))

@@ -1,4 +1,4 @@
-"""Queues that steps use, and feeds that partial runs wait for."""
+"""Queues used by steps, and feeds awaited by partial runs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .request import make_request
 
 
 class Uses(NamedTuple):
-    """The queues that a step uses.
+    """The queues used by a step.
 
     Attributes
     ----------
     takes, puts : frozenset of str
-        Shared names of the queues that it waits for elements of, or for room in.
+        Shared names of the queues in which the step waits for elements, or for room.
     """
 
     takes: frozenset[str]
@@ -27,7 +27,7 @@ class Uses(NamedTuple):
 
 
 def uses_of(graph: Graph, fetches: Any) -> Uses:
-    """Return what a step takes from, and puts into, of that which outlives it and steps feed."""
+    """Return the resources that fetches take from or put into, if they outlive steps and are filled by steps."""
     request = make_request(graph, fetches)
     program = copy_program(Program(graph, [], request.tensors, request.targets))
     waiting = [
@@ -51,7 +51,7 @@ def _name_of(op: Operation) -> str:
 
 
 def serve_each_other(one: CompiledStep, other: CompiledStep) -> bool:
-    """Return True if a step puts into a queue that the other takes from, or the other way round."""
+    """Return True if either step puts into a queue that the other step takes from."""
     first, second = (uses_of(step.graph, [*step.tensors, *step.targets]) for step in (one, other))
     return bool(first.puts & second.takes or first.takes & second.puts)
 

@@ -1,4 +1,4 @@
-"""What a session's last steps got out of the loops in them, and what kept them from more."""
+"""Reports of loops, clusters and messages in a session's last steps, and of the causes that limit loops."""
 
 from __future__ import annotations
 
@@ -16,43 +16,43 @@ from .compiled_step import CompiledStep
 from .counters import StepCounters
 
 Variables = dict[str, dict[str, Origin]]  # by frame, then by the NextIteration's name
-_ALWAYS = 0.9  # share of a loop's time in which a device is busy, or a chain of kernels runs, that limits the loop
+_ALWAYS = 0.9  # share of a loop's time from which a busy device, or a running chain of kernels, limits the loop
 
 
 @dataclass(frozen=True, slots=True)
 class LoopReport:
-    """What one loop did.
+    """Counts of one loop, and the cause that limited its overlapping iterations.
 
     Attributes
     ----------
     name : str
-        Of the While operation, or the frame of a loop made by hand.
+        Name of the While operation, or frame of a loop made by hand.
     runs : int
-        How often the loop was entered.
+        Number of times the loop was entered.
     iterations : int
-        Started in all runs; each run's last one evaluates the predicate only.
+        Iterations started in all runs; the last iteration of each run evaluates the predicate only.
     mean_in_flight : float
-        Iterations unfinished when one starts, itself included, on average.
+        Average number of unfinished iterations when an iteration starts, including the new iteration.
     max_in_flight : int
-        The most at any time.
+        Largest number of unfinished iterations at any time.
     window : int
-        ``parallel_iterations``; the most that "auto" stands for.
+        ``parallel_iterations``; the largest window for "auto".
     limited_by : {'nothing', 'variable', 'window', 'memory', 'cores', 'device', 'native'}
-        What kept more iterations from overlapping: nothing (all were in flight at once); a loop variable, whose new
-        value needs its old one; the window, which was full while operations were awaited or nothing was ready; memory,
-        which had no room for more; the cores, since operations were ready and waited for their turn; or a device with
-        a time of its own, which was busy almost all the time. A native program does one iteration after the other.
+        Cause that kept more iterations from overlapping: nothing (all were in flight at once); a loop variable, whose
+        new value needs its old value; the window, which was full while operations were awaited or nothing was ready;
+        memory, which had no room for more; the cores, because ready operations waited for their turn; or a device with
+        a clock of its own, which was busy almost all the time. A native program runs its iterations one by one.
     variable : str or None
-        The loop variable that iterations waited for, as the body's parameters name it.
+        The loop variable that iterations waited for, named as the parameter of the body.
     device : str
-        Of a loop that several devices take part in, the one that this is about; each has iterations of its own.
+        The device of these counts, if several devices take part in the loop; each device counts its own iterations.
     busy : float or None
-        On a device with a time of its own, the share of the time from its first kernel of the loop to its last in which
-        it had one.
+        Share of the time between the first and the last kernel of the loop in which a device with a clock of its own
+        ran kernels of the loop.
     bottleneck : str or None
         The device that was busy almost all the time.
     not_native : str or None
-        Why the loop did not run as a native program: an operation, and what is the matter with it.
+        Reason why the loop did not run as a native program: an operation and its obstacle.
 
     Examples
     --------
@@ -81,7 +81,7 @@ class LoopReport:
 
     @property
     def limiter(self) -> str:
-        """What limited it, in words."""
+        """Description of `limited_by`, with the name of the variable, window or device."""
         return {
             "nothing": "nothing",
             "variable": f"loop variable {self.variable}",
@@ -110,18 +110,18 @@ class LoopReport:
 
 @dataclass(frozen=True, slots=True)
 class ClusterReport:
-    """What one cluster did: connected operations outside of native loops that are one native program.
+    """Counts of one cluster: connected operations outside of native loops, compiled as one native program.
 
     Attributes
     ----------
     name : str
-        Made of that of its last operation.
+        Name derived from the last operation of the cluster.
     operations : tuple of str
-        Those that it computes.
+        Names of the operations that the program computes.
     runs : int
-        How often the program ran.
+        Number of runs of the program.
     not_native : str or None
-        Why the step machine ran the operations instead, when it last did.
+        Reason for the latest run in which the step machine ran the operations instead.
 
     Examples
     --------
@@ -149,22 +149,22 @@ class ClusterReport:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What went from one device to another in a session's last step.
+    """Messages sent from one device to another in a session's last step.
 
     Attributes
     ----------
     source, destination : str
         Full names of the devices.
     messages : int
-        Taken, dead ones and empty ones included.
+        Messages received, including dead and empty messages.
     dead : int
-        That only said that a value is dead.
+        Messages that carried deadness and no value.
     bytes : int
-        Of the values.
+        Total size of the values.
     waits : int
-        Messages that the receiver had to wait for; the others waited for it.
+        Messages awaited by the receiver; the other messages waited for the receiver.
     most_waiting : int
-        Largest number of messages of one edge that waited at once; a window of iterations at most.
+        Largest number of messages of a single edge that waited at once; at most a window of iterations.
     """
 
     source: str
@@ -185,23 +185,23 @@ class Traffic:
 
 @dataclass(slots=True)
 class Report:
-    """What the loops of a session's last step did, together with the steps like it that ran beside it; or of one step.
+    """Counts of the loops, clusters and messages of a session's last step, with steps of the same kind run beside it.
 
-    Give an empty one to a step, ``await session.run(fetches, report=report)``: it is filled when that ends, however it
-    ends, with what this step did alone.
+    Pass an empty report to a step, ``await session.run(fetches, report=report)``, to fill the report with the counts of
+    this step alone when the step has ended, also by an error.
 
     Attributes
     ----------
     loops : tuple of LoopReport
-        Outer loops before the loops in them; those that ran.
+        Loops that ran, outer loops before the loops in them.
     traffic : tuple of Traffic
-        Between the devices of the last step alone.
+        Messages between the devices of the last step alone.
     swap : tuple of SwapReport
-        What saved values did on each device, in the last step alone, if any of its loops may swap them.
+        Moves of saved values on each device, in the last step alone, if any of its loops may swap them.
     clusters : tuple of ClusterReport
-        What else than loops are native programs.
+        Native programs outside of loops.
     not_clustered : mapping of str to tuple of str
-        By reason, the operations that are in none.
+        Operations outside of all native programs, by reason.
 
     Examples
     --------
@@ -221,7 +221,7 @@ class Report:
     not_clustered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: a table of loops, of messages, of clusters, and sentences of the rest."""
+        """Return tables of loops, messages and clusters for a notebook, and sentences of the rest."""
         loops = make_table(
             "Loops",
             [
@@ -276,14 +276,14 @@ class Report:
 
 
 def fill(report: Report, step: CompiledStep, counters: StepCounters) -> None:
-    """Let a report say what was counted in a step."""
+    """Fill an empty report with the counts of a step."""
     found = report_of(step, counters)
     for each in fields(Report):
         setattr(report, each.name, getattr(found, each.name))
 
 
 def report_of(step: CompiledStep, counters: StepCounters) -> Report:
-    """Explain what was counted in the frames of a step, and between its devices."""
+    """Return the report of the frames of a step, and of the messages between its devices."""
     variables = _variables(step)
     several = len(step.device_plans) > 1
     loops = [
@@ -299,14 +299,14 @@ def report_of(step: CompiledStep, counters: StepCounters) -> Report:
 
 
 def _clusters(counters: StepCounters) -> Iterator[ClusterReport]:
-    """Yield what each cluster did."""
+    """Yield the report of each cluster."""
     for program, runs, reason in counters.clusters():
         names = [each.computation.name for each in program.instructions if each.computation is not None]
         yield ClusterReport(program.name, tuple(names), runs, reason)
 
 
 def _swaps(step: CompiledStep, counters: StepCounters) -> Iterator[SwapReport]:
-    """Yield what saved values did on each device, or why they could not do anything."""
+    """Yield the swap report of each device, or the reason why saved values could not move there."""
     known = {counts.device for counts in counters.swaps}
     for each in step.device_plans:
         name = str(each.plan.device)
@@ -316,6 +316,7 @@ def _swaps(step: CompiledStep, counters: StepCounters) -> Iterator[SwapReport]:
 
 
 def _loop_report(plan: Plan, k: int, counts: dict[str, Any], variables: Variables, device: str) -> LoopReport:
+    """Return the report of frame `k` from its counts; `device` is empty for a step on a single device."""
     frame = plan.frames[k]
     if counts["native_runs"]:
         runs, starts = counts["runs"] + counts["native_runs"], counts["starts"] + counts["native_starts"]
@@ -339,13 +340,13 @@ def _loop_report(plan: Plan, k: int, counts: dict[str, Any], variables: Variable
 
 
 def _not_native(plan: Plan, k: int) -> str | None:
-    """Return what kept a loop from being a native program when it was compiled."""
+    """Return the compiler's reason for running a loop on the step machine; None if unknown."""
     tests = (n.origin for n in plan.nodes if n.kind is Kind.LOOP_COND and n.frame == k)
     return next((origin.not_native for origin in tests if origin is not None), None)
 
 
 def _timed(loop: LoopReport, counters: StepCounters, variables: Iterable[Origin]) -> LoopReport:
-    """Say what limits a loop on devices with a time of their own, where the time of its kernels tells."""
+    """Refine the limit of a loop by the times of its kernels, on devices with a clock of their own."""
     uses = {
         plan.device: usage[k]
         for (plan, *_), usage in zip(counters.machines, counters.usages, strict=True)
@@ -364,13 +365,14 @@ def _timed(loop: LoopReport, counters: StepCounters, variables: Iterable[Origin]
         taken = sum(use.busy.get(name, 0.0) for use in uses.values() for name in each.carried or ())
         if taken >= _ALWAYS * seconds:
             return replace(loop, limited_by="variable", variable=each.variable)
+    # Neither a device nor a chain explains the time: with more iterations than the window holds, the window does.
     if loop.limited_by != "memory" and loop.iterations > loop.runs * (loop.window + 1):
         return replace(loop, limited_by="window", variable=None)
     return loop
 
 
 def _variables(step: CompiledStep) -> Variables:
-    """Return the loop variables of each frame; what is carried is the path of the operations it waits for."""
+    """Return the loop variables of each frame, with the path of operations between old and new value as `carried`."""
     found: Variables = {}
     for node in step.plan.nodes:
         if node.kind is Kind.NEXT_ITERATION:
@@ -379,12 +381,12 @@ def _variables(step: CompiledStep) -> Variables:
 
 
 def _variable(node: Node) -> Origin:
-    """Return where a NextIteration comes from; one made by hand keeps iterations apart."""
+    """Return the origin of a NextIteration; a hand-made NextIteration counts as carried from iteration to iteration."""
     return node.origin or Origin(node.name, "variable", 0, node.name, ())
 
 
 def _traffic(step: CompiledStep, counters: StepCounters) -> Iterator[Traffic]:
-    """Yield what went between each two devices, over all channels; the reference executor sends nothing."""
+    """Yield the messages of each pair of devices, summed over all channels; none for the reference executor."""
     if counters.rendezvous is None:
         return
     pairs: dict[tuple[str, str], list[Mapping[str, int]]] = {}
@@ -396,23 +398,25 @@ def _traffic(step: CompiledStep, counters: StepCounters) -> Iterator[Traffic]:
 
 
 def _slowest(last: Sequence[int], variables: Sequence[Origin | None]) -> str | None:
-    """Return the name of the carried variable that most often was its iteration's last."""
+    """Return the name of the carried variable that most often ended last in its iteration."""
     carried = [(n, each.variable) for n, each in zip(last, variables) if each is not None and each.carried is not None]
     return max(carried)[1] if carried else None
 
 
 def _limit(counts: dict[str, Any], window: int, variable: str | None) -> str:
+    """Return the cause that limited a loop, by the counts of its frame; most certain causes come first."""
     starts, most, held_back, launches = (counts[key] for key in ("starts", "most", "held_back", "launches"))
+    # The mean number of instances in flight at a launch, against half of the iterations that were alive at once.
     overlapping = counts["awaited"] > launches * max(1, (most - 1) / 2)
-    if counts["blocked_on_memory"] > max(
-        held_back, counts["runs"]
-    ):  # the first iteration of a run is alone in any case
+    # One block for each run says nothing: the first iteration of a run is alone in any case.
+    if counts["blocked_on_memory"] > max(held_back, counts["runs"]):
         return "memory"
     if held_back and (overlapping or window == 1):
         return "window"
     if variable is not None and not overlapping:
         return "variable"
-    if not held_back and starts <= counts["runs"] * (most + 1):  # the last iteration is a predicate only
+    # + 1: the last iteration of a run evaluates the predicate only.
+    if not held_back and starts <= counts["runs"] * (most + 1):
         return "nothing"
     if variable is not None:
         return "variable"

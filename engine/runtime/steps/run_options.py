@@ -1,4 +1,4 @@
-"""What `run` takes beside fetches and feeds, for type checkers."""
+"""Keyword arguments of `run`, for type checkers."""
 
 from __future__ import annotations
 

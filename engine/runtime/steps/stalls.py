@@ -1,4 +1,4 @@
-"""Steps that stand still: what they wait for, and what is held up by that because of the order of effects."""
+"""Steps that stand still: the instances they wait for, and the calls held up only by the order of effects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...compile.plan.plan import Plan
 from ...kernels.core.table import Kind
 from .compiled_step import CompiledStep, calls_python
 
-SECONDS = 5.0  # between two looks at a step; one that waits for the same at both stands still
+SECONDS = 5.0  # between two looks at a step, which stands still if both find the same instances
 _NAMED = 4  # operations that a text names
 _ORDER = (
     "functions of py_function are called in the order in which they were built, each when the one before has ended: "
@@ -28,22 +28,22 @@ class Running(Protocol):
     step: CompiledStep
 
     def active(self) -> list[str]:
-        """Return the names of the instances that are under way."""
+        """Return the names of the instances under way."""
 
 
 def held_up(step: CompiledStep, active: Iterable[str]) -> dict[str, list[str]]:
-    """Return the calls of Python that wait for others, although they use nothing of what these return.
+    """Return the Python calls that wait for other Python calls without using their results.
 
     Parameters
     ----------
     step : CompiledStep
     active : iterable of str
-        Names of instances that are under way.
+        Names of the instances under way.
 
     Returns
     -------
     dict of str to list of str
-        By the name of an operation that is under way, the names of those behind it.
+        By the name of an operation under way, the names of the operations held up by its order alone.
     """
     plan = step.plan
     calls = _calls(plan)
@@ -63,7 +63,7 @@ def _calls(plan: Plan) -> set[int]:
 
 
 def _reached(plan: Plan, start: int, data_alone: bool = False) -> Iterator[int]:
-    """Yield the nodes that wait for one, within its iteration: by all edges, or by those of data."""
+    """Yield the nodes that wait for node `start` within its iteration: along all edges, or along data edges."""
     seen, left = {start}, deque([start])
     while left:
         i = left.popleft()
@@ -76,7 +76,7 @@ def _reached(plan: Plan, start: int, data_alone: bool = False) -> Iterator[int]:
 
 
 def describe_order(step: CompiledStep, active: Iterable[str]) -> tuple[str, str]:
-    """Return what is held up by what is under way, and what to try; two empty texts if nothing is."""
+    """Return texts of the calls held up by active instances, and of the remedy; two empty texts if none are."""
     found = held_up(step, active)
     if not found:
         return "", ""
@@ -92,10 +92,10 @@ def _listed(names: list[str]) -> str:
 
 
 class StallTimer:
-    """Looks now and then at a step that waits, and logs once that it stands still.
+    """Timer that looks at a waiting step now and then, and logs once if the step stands still.
 
-    It tells of calls of Python that hold up others, and of watches whose reader does not read. A step may wait for
-    anything else as long as it likes, as servers do for requests.
+    The log names Python calls that hold up others, and watches whose reader does not read. A step may wait for
+    anything else without limit, as servers do for requests.
 
     Parameters
     ----------
@@ -108,10 +108,11 @@ class StallTimer:
         self._timer = asyncio.get_running_loop().call_later(SECONDS, self._look)
 
     def cancel(self) -> None:
-        """Look no more."""
+        """Stop the timer."""
         self._timer.cancel()
 
     def _look(self) -> None:
+        """Compare the active instances with the previous look; log a step that stands still, or look again later."""
         active = set(self._execution.active())
         if active and active == self._last and self._tell(sorted(active)):
             return
@@ -119,13 +120,14 @@ class StallTimer:
         self._timer = asyncio.get_running_loop().call_later(SECONDS, self._look)
 
     def _tell(self, active: list[str]) -> bool:
-        """Log what holds the step up; say whether that is anything to tell of."""
+        """Log the cause of a standstill; return False if the step waits for anything that may take its time."""
         step = self._execution.step
         order, hint = describe_order(step, active)
         if order:
             _log.warning("a step stands still: it waits for %s; %s. Try: %s", _listed(active), order, hint)
             return True
         unread = sorted({step.shows[name] for each in active if (name := each.rsplit("@", 1)[0]) in step.shows})
+        # Only if all that is active are watches: else the step still waits for something that may end by itself.
         if unread and len(unread) == len({each.rsplit("@", 1)[0] for each in active}):
             _log.warning(
                 "a step stands still: it waits for the reader of the watch of %s; read on, close the watch, or make it "
@@ -137,7 +139,7 @@ class StallTimer:
 
 
 def stall_timer(execution: Running) -> StallTimer | None:
-    """Return what looks at a step that waits; None if it has nothing that would be told of."""
+    """Return a StallTimer for an execution; None if the step has neither watches nor Python calls."""
     if execution.step.watched or execution.step.calls_python:
         return StallTimer(execution)
     return None

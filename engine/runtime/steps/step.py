@@ -30,7 +30,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Step(Generic[R_co]):
-    """A compiled step of a session; await it with the fed values in the order of `feeds`.
+    """A compiled step of a session; await a call with the fed values in the order of `feeds`.
 
     Examples
     --------
@@ -59,7 +59,7 @@ class Step(Generic[R_co]):
         )
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the text of `to_text` below a line that names fetches and feeds."""
+        """Return the text of `to_text` for a notebook, below a line with the names of fetches and feeds."""
         return make_text(f"{self!r}\n{self.to_text()}")
 
     def _compile(self) -> None:
@@ -78,11 +78,11 @@ class Step(Generic[R_co]):
     ) -> R_co:
         """Run the step and return the fetched values; see :meth:`Session.run`.
 
-        An edge of the graph changed by ``Operation.update_input`` since the last call has it compiled again.
+        An edge of the graph changed by ``Operation.update_input`` since the last call causes a new compilation.
         """
         runner = self._runner
         watches = () if type(watch) is tuple and not watch else buffers_of_run(watch, runner.graph)
-        watch = ()  # it ends if nobody else holds it
+        watch = ()  # a watch ends when nobody else holds it, and this frame lives as long as the step runs
         try:
             level = None if priority is None else checked_priority(priority)
             runner.check_admits()
@@ -109,21 +109,21 @@ class Step(Generic[R_co]):
         trace: Trace | None = None,
         priority: int | None = None,
     ) -> StepStream:
-        """Run the step, and read the values that a tensor takes in it as they are computed.
+        """Run the step, and read the values of a tensor in the step as they are computed.
 
-        Any number of streams may run at once, of the same tensor too: each gives the values of its own run. The first
-        one of a tensor has the step compiled with it, unless ``Session.compile(..., watch=[tensor])`` has done so.
+        Any number of streams may run at once, also of the same tensor: each yields the values of its own run. The first
+        stream of a tensor compiles the step with the tensor, unless ``Session.compile(..., watch=[tensor])`` did so.
 
         Parameters
         ----------
         tensor : Tensor or name
-            Of any dtype with values, in a loop or branch that the step runs, or outside.
+            Tensor of any dtype with values, in a loop or branch of the step, or outside.
         *values : array-like
-            One for each of the step's feeds, in their order.
+            A value for each of the step's feeds, in their order.
         limit : int, optional
             Most values kept for the reader.
         policy : {'block', 'latest'}, optional
-            When there is no room the run waits for the reader, at most a window of iterations ahead; or the oldest
+            Rule for a full buffer: the run waits for the reader, at most a window of iterations ahead; or the oldest
             value is dropped.
         timeout : float, optional
             Seconds until StepTimeout, as for :meth:`Session.run`; while the run waits for the reader they go on.
@@ -135,13 +135,14 @@ class Step(Generic[R_co]):
         Returns
         -------
         StepStream
-            Iterate with ``async for``, which raises what the run raises; leaving early ends the run. ``await
-            stream.result()`` gives what was fetched.
+            Iterate with ``async for``, which raises the error of the run; leaving early ends the run. ``await
+            stream.result()`` returns the fetched values.
 
         Raises
         ------
         GraphError
-            If it is no tensor with values of this graph, an option is out of range, or the number of values is wrong.
+            If `tensor` is no tensor with values of this graph, an option is out of range, or the number of values is
+            wrong.
 
         Examples
         --------
@@ -166,7 +167,7 @@ class Step(Generic[R_co]):
         return StepStream(watch, partial(self, *values, timeout=timeout, trace=trace, watch=watch, priority=priority))
 
     def _flat(self, values: Sequence[Any]) -> Sequence[Any]:
-        """Return a value for each fed tensor; GraphError if there is not one for each of the feeds."""
+        """Return a value for each fed tensor; GraphError if the number of values is not the number of feeds."""
         feeds = self._feeds if self._keys is None else self._keys
         if len(values) != len(feeds):
             raise GraphError(
@@ -180,15 +181,15 @@ class Step(Generic[R_co]):
         return [value for key, given in zip(feeds, values, strict=True) for _, value in fed_parts(key, given)]
 
     def forget(self, elements: Container[Any]) -> None:
-        """Drop the compiled steps that feed or fetch one of some graph elements."""
+        """Drop the compiled steps that feed or fetch any of some graph elements."""
         self._runner.compiler.cache.forget(elements)
 
     def to_text(self) -> str:
-        """Return what each device does, an operation a line, and the channels between them."""
+        """Return a text of the operations of each device, an operation a line, and of the channels between devices."""
         return to_text(self._partitioned())
 
     def to_dot(self) -> str:
-        """Return the same as text that Graphviz draws: ``dot -Tsvg``."""
+        """Return the graph of `to_text` as text for Graphviz: ``dot -Tsvg``."""
         return to_dot(self._partitioned())
 
     def _partitioned(self) -> Partitioned:

@@ -1,4 +1,4 @@
-"""One run of a step as a stream: the values of a tensor as they are computed, then what was fetched."""
+"""Streams: a run of a step with the values of a tensor as they are computed, then the fetched values."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ Opening = Callable[[], Coroutine[Any, Any, tuple[Watch, Run]]]
 
 
 class StepStream:
-    """The values of a tensor in one run of a step, as they are computed; made by :meth:`Step.stream`.
+    """The values of a tensor in a single run of a step, as they are computed; made by :meth:`Step.stream`.
 
-    Iterate over it with ``async for``. The run begins when the first value, or the result, is asked for, in a task of
-    its own; the iteration ends with it, and raises its error. Whoever leaves early ends the run: by ``async with``, by
-    :meth:`aclose`, when the last task that waits for the stream is cancelled, when the task that has read it fails or
-    is cancelled, or when nobody holds the stream any longer. After a ``break`` the run waits as long as the stream is
-    held.
+    Iterate over a stream with ``async for``. The run begins in its own task when the first value, or the result, is
+    asked for; the iteration ends with the run, and raises its error. Leaving early ends the run: by ``async with``, by
+    :meth:`aclose`, when the last task waiting for the stream is cancelled, when the task that has read the stream fails
+    or is cancelled, or when nobody holds the stream any longer. After a ``break`` the run waits as long as the stream
+    is held.
 
     Attributes
     ----------
     watch : Watch or None
-        What keeps the values for the reader; None while the function of the stream is still traced.
+        Buffer of the values for the reader; None while the function of the stream is still traced.
 
     Examples
     --------
@@ -53,20 +53,21 @@ class StepStream:
 
     @classmethod
     def opened_by(cls, open: Opening, name: str) -> StepStream:
-        """Return a stream of a tensor that is found when the run begins, on the event loop's turn.
+        """Return a stream of a tensor that is only looked up when the run begins, on the event loop.
 
         Parameters
         ----------
         open : callable
-            ``await open()`` returns the watch and what runs the step; an error of it is one of the run.
+            ``await open()`` returns the watch and the function that runs the step; its error is an error of the run.
         name : str
-            Of the tensor, for the eye.
+            Name of the tensor in the stream's repr.
         """
         stream = cls.__new__(cls)
         stream._set_up(None, partial(_open_and_run, ref(stream), open), name)
         return stream
 
     def _set_up(self, watch: Watch | None, run: Run, name: str) -> None:
+        """Set the fields of a stream whose run has not begun; `watch` is None if `run` sets it."""
         self.watch: Watch | None = watch
         self._name = name
         self._opened = asyncio.Event()  # set when there is a watch, or no longer will be
@@ -118,9 +119,9 @@ class StepStream:
         self._follow_nobody()
 
     async def result(self) -> Any:
-        """Return what was fetched, once the run has ended; values that were not read are dropped.
+        """Return the fetched values once the run has ended; unread values are dropped.
 
-        Several tasks may wait for it: if one of them is cancelled the others get the result.
+        Several tasks may wait for the result: if any of them is cancelled, the others get the result.
 
         Returns
         -------
@@ -145,7 +146,7 @@ class StepStream:
         return self._result_of(task)
 
     async def aclose(self) -> None:
-        """End the run, unless it has ended, and wait for its end; twice is fine."""
+        """End the run, unless it has ended, and wait for its end; a second call does nothing."""
         self._run, task = None, self._task
         if self.watch is not None:
             self.watch.close()
@@ -155,7 +156,7 @@ class StepStream:
             cancel_once(task)
             await wait_shielded(lambda: [] if task.done() else [task])
             if not task.cancelled():
-                task.exception()  # of no use to who has left
+                task.exception()  # retrieved, so that asyncio logs no error that the caller has left behind
 
     def _begin(self) -> None:
         if self._run is not None:
@@ -163,14 +164,14 @@ class StepStream:
             self._task = asyncio.get_running_loop().create_task(run(), name=f"stream of {self._name}")
 
     async def _watch_there(self) -> Watch | None:
-        """Return the watch as soon as it is there; None if the run ends before."""
+        """Return the watch as soon as it is set; None if the run ends before."""
         if self.watch is None and self._task is not None:
             await self._opened.wait()
         return self.watch
 
     @asynccontextmanager
     async def _waits(self) -> AsyncIterator[None]:
-        """Count a call that waits; end the run if it is cancelled and no other waits."""
+        """Count a waiting call; end the run if the call is cancelled and no other call waits."""
         self._waiting += 1
         try:
             yield
@@ -182,14 +183,14 @@ class StepStream:
             self._waiting -= 1
 
     async def _ended(self) -> asyncio.Task[Any] | None:
-        """Return the task of the run when it has ended; None if the stream was closed, or the error was raised."""
+        """Return the task of the run when the run has ended; None if the stream was closed, or the error was raised."""
         task = self._task
         if task is not None and not task.done():
             await asyncio.wait([task])
         return None if self._is_closed else task
 
     def _result_of(self, task: asyncio.Task[Any]) -> Any:
-        """Return what a run has fetched, or raise its error: to those who wait for it, and not again."""
+        """Return the fetched values of a run, or raise its error to the calls waiting now, and to no later call."""
         if not task.cancelled() and task.exception() is None:
             return task.result()
         self._task = None  # the error's traceback refers to this stream
@@ -204,6 +205,7 @@ class StepStream:
             del task, error
 
     def _no_result(self, got: str) -> GraphError:
+        """Return the error of a call for the result of a run without result."""
         return GraphError(
             "this stream has no result",
             wanted="a run that came to its end",
@@ -213,7 +215,7 @@ class StepStream:
         )
 
     def _follow(self) -> None:
-        """End the run with the task that reads, if that fails or is cancelled between two values."""
+        """End the run together with the reading task, if that task fails or is cancelled between two values."""
         reader = asyncio.current_task()
         if reader is not None and (self._reader is None or self._reader() is not reader):
             self._follow_nobody()
@@ -228,7 +230,7 @@ class StepStream:
 
 
 def _end_with_reader(stream: ref[StepStream], reader: asyncio.Task[Any]) -> None:
-    """End the run of a stream whose reader has failed or was cancelled, unless somebody else waits for it."""
+    """End the run of a stream whose reader has failed or was cancelled, unless another task waits for the run."""
     found = stream()
     task = None if found is None else found._task
     if found is None or task is None or task.done() or found._waiting:
@@ -241,10 +243,10 @@ def _end_with_reader(stream: ref[StepStream], reader: asyncio.Task[Any]) -> None
 
 
 async def _open_and_run(stream: ref[StepStream], open: Opening) -> Any:
-    """Find the tensor of a stream, and run the step; nothing if nobody holds the stream any longer."""
+    """Look up the tensor of a stream and run the step; return None if nobody holds the stream any longer."""
     found = stream()
     opened = asyncio.Event() if found is None else found._opened
-    del found  # it ends when nobody else holds it
+    del found  # a stream ends when its last holder drops it, and this task must be no holder
     try:
         watch, run = await open()
         if (found := stream()) is None:
@@ -254,5 +256,5 @@ async def _open_and_run(stream: ref[StepStream], open: Opening) -> Any:
     finally:
         opened.set()
     running = run()
-    del run  # which has the watch: the stream alone is to hold it
+    del run  # holds the watch, which must end with the stream
     return await running

@@ -22,8 +22,8 @@ _GONE = "fetch get_session_handle(tensor) again, and hold the handle as long as 
 class TensorHandle:
     """A tensor that a session keeps, where it was computed; fetched as ``get_session_handle(tensor)``.
 
-    Feed it in the place of the value, to any placeholder of its dtype and shape. The value is gone when nobody holds
-    the handle, when it is deleted, and with its session; steps that run keep what they were fed.
+    Feed a handle in place of the value, to any placeholder of the handle's dtype and shape. The value is released when
+    nobody holds the handle, when the handle is deleted, and with its session; running steps keep their fed arrays.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class TensorHandle:
 
     @property
     def value(self) -> Any:
-        """The array as the session keeps it, of its device's array library; GraphError if it is gone."""
+        """The array as the session keeps it, of its device's array library; GraphError if the value was released."""
         if self._kept.value is None:
             raise GraphError(
                 "what this handle stands for is gone",
@@ -70,19 +70,19 @@ class TensorHandle:
         return self._kept.value
 
     async def get(self) -> np.ndarray[Any, Any]:
-        """Return a copy of the value in the host's memory; GraphError if it is gone."""
+        """Return a copy of the value in the host's memory; GraphError if the value is gone."""
         return await taken_out(self.value, self._devices, self._calls)  # type: ignore[no-any-return]
 
     def delete(self) -> None:
-        """Let go of the value; twice is fine."""
+        """Release the value; a second call does nothing."""
         self._kept.value = None
 
 
 def check_on_host(tensor: Tensor, value: Any) -> None:
-    """Raise GraphError about a value that is fed for a tensor and can not be reached."""
+    """Raise GraphError about a value fed for a tensor if no device of the session can read its memory."""
     if not isinstance(value, np.ndarray):
         raise GraphError(
-            f"the handle fed for {tensor.name} is of a value that can not be reached from here",
+            f"the handle fed for {tensor.name} is of a value that cannot be reached from here",
             wanted="a value of the host's memory, or of one of the session's devices",
             got=type(value).__name__,
             operation=tensor.op,

@@ -1,4 +1,4 @@
-"""Calls in threads that several callers may wait for: each is made once, by whoever asks first."""
+"""Calls in threads shared by several waiting callers: each is begun once, by the first caller."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ T = TypeVar("T")
 
 
 class UnderWay(Generic[T]):
-    """Calls that have not ended, by key; used on one event loop.
+    """Unfinished calls, by key; used on a single event loop.
 
-    A call belongs to none of its callers: a caller that is cancelled leaves it to the others.
+    A call belongs to none of its callers: a cancelled caller leaves the call to the others.
     """
 
     def __init__(self) -> None:
         self._calls: dict[Hashable, Future[T]] = {}
 
     def get(self, key: Hashable) -> Future[T] | None:
-        """Return the call of a key, if one is under way."""
+        """Return the call of a key; None if no such call is under way."""
         return self._calls.get(key)
 
     def begin(self, key: Hashable, function: Callable[[], T], deliver: Callable[[Future[T]], None]) -> Future[T]:
-        """Return the call of a key: the one under way, or a new one in a thread of the event loop's executor.
+        """Return the call of a key: the call under way, or a new call in a thread of the event loop's executor.
 
         Parameters
         ----------
@@ -37,7 +37,7 @@ class UnderWay(Generic[T]):
         function : callable
             Called in the thread.
         deliver : callable
-            Called with the call that has ended, on the event loop, before those who wait for it go on.
+            Called with the ended call, on the event loop, before its waiting callers go on.
         """
         found = self._calls.get(key)
         if found is not None:
@@ -68,7 +68,7 @@ class UnderWay(Generic[T]):
 
 
 def _carry_out(call: Future[T], function: Callable[[], T]) -> None:
-    """Call a function and put what comes of it into `call`, unless that was cancelled before."""
+    """Call a function and set its result or error in `call`, unless `call` was cancelled before."""
     if not call.set_running_or_notify_cancel():
         return
     try:
@@ -81,6 +81,6 @@ def _carry_out(call: Future[T], function: Callable[[], T]) -> None:
 
 
 def is_being_cancelled() -> bool:
-    """Return True if the running task itself is cancelled, not the future that it waits for."""
+    """Return True if the running task itself is cancelled, and not the future awaited by the task."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

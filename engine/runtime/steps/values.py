@@ -1,4 +1,4 @@
-"""Values that come from outside into a session's resources, or go out of them: large ones are copied in threads."""
+"""Values that enter or leave a session's resources; threads copy large arrays."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from ..scheduling.blocking_calls import BlockingCalls
 
 @asynccontextmanager
 async def turns_at(resources: Iterable[Resource]) -> AsyncIterator[None]:
-    """Have a turn at each of some resources at once; none of them is changed by a thread meanwhile.
+    """Hold a turn at each of some resources at once; no thread changes any of them meanwhile.
 
     Parameters
     ----------
     resources : iterable of Resource
-        Asked for again when all turns have come: others may be there by then.
+        Iterated again when all turns have come, because resources may have been added by then.
     """
     async with AsyncExitStack() as turns:
         while True:
             mine = {each for each in resources if each.turns is not None}
-            for each in sorted(mine, key=id):  # in one order, so that two who want several do not block each other
+            for each in sorted(mine, key=id):  # one order for all callers, as in any lock hierarchy: no deadlock
                 await turns.enter_async_context(each.turns.turn())  # type: ignore[union-attr]
             if not any(each.turns is not None and each.turns.taken for each in resources if each not in mine):
                 break
@@ -40,7 +40,7 @@ async def turns_at(resources: Iterable[Resource]) -> AsyncIterator[None]:
 
 
 async def made_elsewhere(calls: BlockingCalls | None, values: Any, make: Callable[[], Any]) -> Any:
-    """Return what `make` makes of values: a thread calls it if some of them are large, or have to be read."""
+    """Return `make()`, called by a thread if any of `values` is large or has yet to be read."""
     leaves = nest.flatten(values)
     if any(isinstance(each, UnreadArray) for each in leaves):
         return await (calls or asyncio.to_thread)(make)
@@ -48,11 +48,11 @@ async def made_elsewhere(calls: BlockingCalls | None, values: Any, make: Callabl
 
 
 async def taken_out(values: Any, devices: Iterable[Device], calls: BlockingCalls | None) -> Any:
-    """Return a structure of values with copies in the host's memory of the arrays that others hold."""
+    """Return a structure of values, with read-only arrays replaced by copies in the host's memory."""
     found = await copied_out(values, devices)
     return await made_elsewhere(calls, found, partial(nest.map_structure, _own, found))
 
 
 def _own(value: Any) -> Any:
-    """Return a copy of an array that is read-only, as somebody holds it; anything else as it is."""
+    """Return a copy of a read-only array, which has another holder; other values unchanged."""
     return value.copy() if isinstance(value, np.ndarray) and not value.flags.writeable else value
