@@ -238,7 +238,7 @@ async def test_its_task_cancelled_from_outside(session, sums):
         (task,) = [t for t in asyncio.all_tasks() if t.get_name() == "partial run"]
         task.cancel()
         await asyncio.wait([task])
-        with raises("was cancelled, and not by who waits for it"):
+        with raises("was cancelled, and not by a part that waits for it"):
             await session.partial_run(handle, sums.sum, {sums.a: 1, sums.b: 2})
         with raises("has ended"):
             await session.partial_run(handle, sums.sum, {sums.a: 1, sums.b: 2})

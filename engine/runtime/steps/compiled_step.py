@@ -1,4 +1,4 @@
-"""A compiled step: its plans, with what a session adds to them."""
+"""A compiled step: its plans, with a session's additions to them."""
 
 from __future__ import annotations
 
@@ -35,13 +35,12 @@ _LIGHT_BYTES = 4096
 
 
 def calls_python(type: str) -> bool:
-    """Return True if an operation of a type calls a function of the user."""
+    """Return True if operations of a type call functions of the user."""
     return Effect.PYTHON in definition_of(type).effects
 
 
 class CompiledStep:
-    """What a session keeps of one combination of fetches and feeds.
-
+    """The compiled step of a combination of fetches and feeds, kept by a session.
     Parameters
     ----------
     graph : Graph
@@ -49,57 +48,57 @@ class CompiledStep:
     feeds : sequence of Tensor
     request : Request
     watched : sequence of Tensor
-        What the session watches.
+        Tensors watched by the session.
     specializations : int
-        For how many combinations of shapes of its feeds the step may be compiled apart.
+        Number of combinations of feeds' shapes that the step may be compiled for separately.
     is_observed : bool
-        Whether it is compiled for a run of which all instances are looked at.
+        True if the step is compiled for a run that records all instances.
 
     Attributes
     ----------
     graph : Graph
-        What the user built.
+        The user's graph.
     plan : Plan
-        Of the whole step, as if there were one device.
+        Plan of the whole step, as if there were a single device.
     device_plans : tuple of DevicePlan
-        One for each device that has something to do.
+        A plan for each device that takes part.
     schedulers : list of callable or None
-        For each of these what makes the Schedule of one step, where devices have a time of their own.
+        For each device plan the function that makes a step's Schedule; None for devices without a clock of their own.
     channels : tuple of Channel
-        Between the devices.
+        Channels between the devices.
     counters : StepCounters
-        What its steps count on each device.
+        Counters of the step on each device.
     feeds : tuple of Feed
     tensors : tuple of Tensor
-        What is fetched, each once.
+        Fetched tensors, each once.
     targets : tuple of Operation
-        What is run, each once.
+        Fetched operations, each once.
     calls_python : bool
-        True if it calls functions of the user.
+        True if the step calls functions of the user.
     shows : dict of str to str
-        By the names of its nodes that show values, those of the tensors that are watched.
+        Names of watched tensors, by the names of the nodes that show their values.
     watched : tuple of Tensor
-        Of the tensors that are watched those that the step computes.
+        Watched tensors computed by the step.
     needs : dict of int to tuple of int
-        Of a partial run, the feeds that each result needs, by index; the tensors come first, then the targets.
+        Indices of the feeds needed by each result of a partial run; tensors are numbered first, then targets.
     holds : list
-        Keeps the constants charged to the session's devices.
+        Objects that charge the constants to the session's devices.
     spares : list of CompiledStep
-        The same step with tables of their own, that nobody runs.
+        Copies of the step with tables of their own, free for a run.
     is_observed : bool
-        Whether it is compiled for a run of which all instances are looked at.
+        True if the step is compiled for a run that records all instances.
     not_clustered : dict of str to tuple of str
-        By reason, the operations that are in no native program.
+        Operations outside of all native programs, by reason.
     is_light : bool
-        Whether it is known to make next to nothing, so that it need not wait in line for memory.
+        True if the step's arrays are known to be tiny, so that it need not wait in line for memory.
     peaks : StepPeaks
-        What its runs have taken of memory with a limit.
+        Memory with a limit that the step's runs have taken.
     fed_shapes : FedShapes
-        For which shapes there is, or should be, a step of its own.
+        Shapes for which the step is, or should be, compiled separately.
     updates : bool
-        Whether it has operations that change variables.
+        True if the step has operations that change variables.
     uses_variables : bool
-        True if it has operations that read or change variables.
+        True if the step has operations that read or change variables.
     """
 
     __slots__ = (
@@ -146,6 +145,7 @@ class CompiledStep:
         self.channels: tuple[Channel, ...] = plan.channels
         self.feeds: tuple[Feed, ...] = tuple(map(Feed, feeds))
         self.peaks: StepPeaks = StepPeaks()
+        # A kernel in a loop counts as unknown, -1: nobody knows the number of its iterations in advance.
         made = [node.made_bytes if node.frame == 0 else -1 for node in self.plan.nodes if node.kind is Kind.KERNEL]
         self.is_light: bool = min(made, default=0) >= 0 and sum(made) <= _LIGHT_BYTES
         self.tensors: tuple[Tensor, ...] = request.tensors
@@ -167,11 +167,11 @@ class CompiledStep:
 
     @property
     def devices(self) -> list[str]:
-        """Names of the devices that take part; of a step for one device, empty."""
+        """Names of the devices that take part; empty for a step on a single device."""
         return [each.plan.device for each in self.device_plans]
 
     def settle(self, devices: Sequence[SessionDevice]) -> None:
-        """Learn of the devices' streams; charge the constants to the devices as long as the step is kept."""
+        """Set the schedulers of the devices' streams; charge the constants to the devices while the step is kept."""
         plans = [(each.plan, each.device) for each in self.device_plans]
         self.schedulers = schedulers(plans, self.channels, devices)
         for plan, device in plans:
@@ -180,7 +180,7 @@ class CompiledStep:
                 self.holds += pool.charge_external(node.value for node in plan.nodes if node.kind is Kind.CONST)
 
     def alone(self, settings: Settings) -> CompiledStep:
-        """Return this step with tables, and so counts, of its own: for one run, which puts it into `spares` then."""
+        """Return a copy of this step with tables, and so counts, of its own, for a run that returns it to `spares`."""
         if self.spares:
             return self.spares.pop()
         step = copy(self)
@@ -194,14 +194,14 @@ class CompiledStep:
         return [feed.convert(value) for feed, value in zip(self.feeds, values)]
 
     def as_they_are(self, values: Sequence[Any]) -> list[np.ndarray[Any, Any]] | None:
-        """Return the fed values if all of them are arrays that fit."""
+        """Return the fed values if all of them are fitting arrays, else None."""
         for feed, value in zip(self.feeds, values):
             if type(value) is not np.ndarray or not feed.takes(value):
                 return None
         return list(values)
 
     def converts_much(self, values: Sequence[Any]) -> bool:
-        """Say whether `convert` copies large arrays."""
+        """Return True if `convert` copies large arrays."""
         return any(map(Feed.is_long, self.feeds, values))
 
 
@@ -212,12 +212,12 @@ def _counters(parts: Sequence[DevicePlan]) -> StepCounters:
 def compile_request(
     graph: Graph, request: Request, feeds: Sequence[Tensor], target: Target, watched: Sequence[Tensor] = ()
 ) -> CompiledStep:
-    """Compile fetches and feeds into a step, with a warning of what the user forgot in the graph.
+    """Compile fetches and feeds into a step, and warn of unused operations that the user probably forgot.
 
     Raises
     ------
     GraphError
-        If a placeholder that the fetches need is not fed, a static check fails, or there is no device for an operation.
+        If a placeholder needed by the fetches is not fed, a static check fails, or an operation has no device.
     """
     warn_of_unused(graph)
     program = Program(graph, feeds, request.tensors, request.targets, watched)

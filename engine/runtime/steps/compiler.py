@@ -1,4 +1,4 @@
-"""The compiled steps of one session: each compiled once for what is asked of it, and kept."""
+"""Compiler of a session's steps, which compiles each combination of fetches, feeds and watches once."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ Tensors = tuple[Tensor, ...]
 
 
 class StepCompiler:
-    """Compiles the steps of one session.
+    """Compiler of a session's steps, with their cache.
 
     Parameters
     ----------
     graph : Graph
     environment : StepEnvironment
     counts : StepCounts
-        Of the session's steps.
+        Counters of the session's steps.
 
     Attributes
     ----------
     cache : StepCache
-        What has been compiled.
+        Compiled steps.
     count : int
-        How many times a step was compiled so far.
+        Number of compilations so far.
     seconds : float
-        The time that took.
+        Total time of the compilations.
     """
 
     def __init__(self, graph: Graph, environment: StepEnvironment, counts: StepCounts) -> None:
@@ -73,20 +73,20 @@ class StepCompiler:
         observed: bool = False,
         shapes: Shapes | None = None,
     ) -> CompiledStep:
-        """Return the compiled step of fetches and feeds, of any shapes or of some, compiling it if it is not kept.
+        """Return the compiled step of fetches and feeds, from the cache or newly compiled on this thread.
 
         Parameters
         ----------
         request : Request
         feeds : tuple of Tensor
         watched : tuple of Tensor
-            Whose values the step shows as it computes them.
+            Tensors whose values the step shows as they are computed.
         partial_run : bool
-            Whether its feeds and fetches come and go in parts.
+            True for feeds and fetches in parts.
         observed : bool
-            Whether all instances of its operations are looked at.
+            True if all instances of the step's operations are recorded.
         shapes : tuple of tuple of int, optional
-            Those of the fed values, for a step that is for no others.
+            Shapes of the fed values, for a step that accepts no other shapes.
         """
         key = self._key(request, feeds, watched, partial_run, observed, shapes)
         step = self.cache.get(key)
@@ -106,17 +106,17 @@ class StepCompiler:
         observed: bool = False,
         shapes: Shapes | None = None,
     ) -> CompiledStep:
-        """Return a compiled step, made in a thread if it is not kept; keep nothing if the session is closed meanwhile.
+        """Return a step from the cache or compiled in a thread; cache nothing if the session is closed meanwhile.
 
-        Of several callers that want the same step at the same time one has it compiled, and all wait for that. A
-        cancelled caller only stops waiting. The parameters are those of `compiled`.
+        Several callers of the same step at the same time share a single compilation. A cancelled caller only stops
+        waiting. See `compiled` for the parameters.
         """
         key = self._key(request, feeds, watched, False, observed, shapes)
         source = user_source()
 
         def deliver(ended: Future[tuple[CompiledStep, float]]) -> None:
             if ended.exception() is None and key not in self.cache:
-                with suppress(TagloomError):  # the callers are told: those who are left try again
+                with suppress(TagloomError):  # each waiting caller checks again, and raises this error
                     check_admits()
                     self._keep(key, *ended.result())
 
@@ -132,7 +132,7 @@ class StepCompiler:
             except asyncio.CancelledError:
                 if not compiling.cancelled() or is_being_cancelled():
                     raise
-                continue  # no thread had begun it, and `compiled` has done it on the event loop
+                continue  # `compiled` withdrew it before a thread began, and compiled the step on the event loop
             check_admits()
             if key not in self.cache:
                 self._keep(key, made, seconds)
@@ -140,11 +140,12 @@ class StepCompiler:
         return step
 
     def forget_threads(self) -> None:
-        """Wait for no thread any longer, in a process that has none of those that compile."""
+        """Forget compilations under way, in a child process without the parent's threads."""
         self._under_way = UnderWay()
 
     def _taken_from(self, running: Future[tuple[CompiledStep, float]], key: Any) -> CompiledStep | None:
-        """Wait for a compilation in a thread, which takes no longer than another one; None if it has not begun."""
+        """Block until a compilation in a thread has ended and return its step; None if no thread has begun it."""
+        # A thread that has begun is faster than a second compilation here, even though it blocks the event loop.
         if running.cancel():
             return None
         try:
@@ -163,6 +164,7 @@ class StepCompiler:
         observed: bool = False,
         shapes: Shapes | None = None,
     ) -> Any:
+        """Return the cache's key of a step: all that its compilation depends on, the version of the graph included."""
         return request.tensors, request.targets, feeds, self.graph.version, watched, partial_run, observed, shapes
 
     def _target(self, partial_run: bool = False, observed: bool = False, shapes: Shapes | None = None) -> Target:
@@ -173,7 +175,7 @@ class StepCompiler:
     def _compile(
         self, request: Request, feeds: Tensors, watched: Tensors, target: Target
     ) -> tuple[CompiledStep, float]:
-        """Return a compiled step, and the seconds that it took; from any thread."""
+        """Return a compiled step and its compilation time in seconds; safe on any thread."""
         began = perf_counter()
         step = compile_request(self.graph, request, feeds, target, watched)
         seconds = perf_counter() - began
@@ -190,7 +192,7 @@ class StepCompiler:
         self._note_growth()
 
     def _note_growth(self) -> None:
-        """Warn, once, about a program that goes on building between its steps."""
+        """Warn, once, about a program that adds operations between its steps."""
         size, started = self.graph.num_operations, self._counts.started
         if size > self._size and started > self._started:
             self._growths += 1

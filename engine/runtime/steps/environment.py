@@ -1,4 +1,4 @@
-"""What the steps of one session share."""
+"""Resources and settings shared by the steps of one session."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ Guard = Callable[[Any], None]
 
 @dataclass(frozen=True, slots=True)
 class StepEnvironment:
-    """What an execution is given besides its step, feeds and context; by default what a step needs alone.
+    """Environment of an execution besides its step, feeds and context; the defaults suffice for a step alone.
 
     Attributes
     ----------
     settings : Settings
     devices : tuple of SessionDevice
-        Which the device plans of steps are for; only the memory that the context names unless given.
+        Devices of the steps' device plans; without devices, only the memory of the context is used.
     soft_placement : bool
-        Place operations elsewhere that ask for a device that is not there, or for two.
+        Move operations that ask for a missing device, or for two devices, to another device.
     resources : ResourceManager
-        What outlives steps.
+        Owner of all state that outlives steps.
     blocking_calls : BlockingCalls or None
         Threads for functions that block.
     worker_pool : WorkerPool or None
-        Whose workers do the long kernels; without, all are done on the event loop.
+        Workers for long kernels; without workers, the event loop runs all kernels.
     arbiter : MemoryArbiter
-        Shared by steps that may give each other memory.
+        Arbiter shared by steps that may release memory for each other.
     swapping : Swapping or None
-        How saved values leave the devices' memory.
+        Swapping of saved values out of the devices' memory.
     guard : callable or None
-        Called with each floating array that a kernel gives; what it raises fails the step.
+        Called with each floating array that a kernel returns; an error of the guard fails the step.
     """
 
     settings: Settings = DEFAULTS
@@ -60,12 +60,12 @@ class StepEnvironment:
 
     @property
     def clocks(self) -> tuple[Clock, ...]:
-        """The clocks of devices with a time of their own, which may be free to jump."""
+        """The clocks of devices with a clock of their own, which may be free to jump."""
         return tuple(dict.fromkeys(each.device.clock for each in self.devices if each.is_simulated))
 
     @property
     def long_calls(self) -> BlockingCalls | None:
-        """Threads for Python kernels that take long; None if all run on the event loop."""
+        """Threads for long Python kernels; None if all kernels run on the event loop."""
         return None if self.worker_pool is None else self.worker_pool.calls
 
     def target(
@@ -74,7 +74,8 @@ class StepEnvironment:
         observed: bool = False,
         shapes: tuple[tuple[int, ...], ...] | None = None,
     ) -> Target:
-        """Return what steps are compiled for; `shapes`, of feeds, if one is for those alone."""
+        """Return the compiler's target for the session's steps, or for feeds of the shapes `shapes` alone."""
+        # A guard sees every array, and a simulated device times every kernel: neither can look into native programs.
         observed = observed or self.guard is not None or any(each.is_simulated for each in self.devices)
         devices = tuple(each.target() for each in self.devices)
         swap = None if self.swapping is None else self.swapping.everywhere

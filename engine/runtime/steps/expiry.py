@@ -17,16 +17,17 @@ _NOTED = 40  # lines of state that its note holds
 
 
 def start_timer(execution: Any, timeout: float | None, what: str = "the step") -> asyncio.TimerHandle | None:
-    """Let a step end with StepTimeout after `timeout` seconds; `what` is what did not end."""
+    """Start a timer that ends a step with StepTimeout after `timeout` seconds; `what` names the step in the error."""
     if timeout is None or timeout == inf:
         return None
     return asyncio.get_running_loop().call_later(timeout, _expire, execution, timeout, what, user_source())
 
 
 def _expire(execution: Any, timeout: float, what: str, source: Source | None) -> None:
+    """Abort a step with a StepTimeout that names the active instances and the calls held up by them."""
     try:
         active, lines = execution.activity()
-    except Exception:  # whatever can not be listed, the step ends
+    except Exception:  # the step must end even if its state cannot be listed
         _logger.exception("what a step was doing could not be listed")
         active, lines = [], []
     names = ", ".join(active[:_NAMED]) + (", ..." if len(active) > _NAMED else "")

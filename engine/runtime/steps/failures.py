@@ -1,4 +1,4 @@
-"""Failures of a step, completed: which operation, which instance, which line of the user's program, what to try."""
+"""Errors of steps completed with the operation, its instance, the user's line, and a remedy."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from ..memory.limits import no_room
 
 
 def complete(graph: Graph, plan: Plan, index: int, tag: str, error: BaseException, shapes: Any) -> BaseException:
-    """Return what the caller of a step is to see.
+    """Return the error that the caller of a step gets.
 
     Parameters
     ----------
     graph : Graph
-        What the user built.
+        The user's graph.
     plan : Plan
-        What ran.
+        The plan of the machine.
     index : int
-        Node that failed; -1 for an error that came from outside.
+        Node that failed; -1 for an error from outside.
     tag : str
-        Its instance.
+        Tag of the failed instance.
     error : BaseException
-        What was raised.
+        Error raised by the instance.
     shapes : sequence
         Shapes of the instance's inputs.
 
     Returns
     -------
     BaseException
-        `error` itself if it came from outside, is a cancellation or an exit, or is an OpError of this very
+        `error` itself if `error` came from outside, is a cancellation or an exit, or is an OpError of this very
         instance, whose empty fields are then filled in; else an OpError with `error` as its cause.
     """
     if index < 0:
@@ -48,7 +48,7 @@ def complete(graph: Graph, plan: Plan, index: int, tag: str, error: BaseExceptio
     operation = user_operation(graph, plan.nodes[index])
     if isinstance(error, NoRoom):
         error = no_room(error)
-    if not isinstance(error, OpError) or error.tag is not None:  # with a tag it comes from another, nested step
+    if not isinstance(error, OpError) or error.tag is not None:  # an error with a tag comes from a nested step
         error = _wrapped(error, operation)
     if isinstance(error, UninitializedVariableError) and isinstance(operation, Operation):
         error.hint = _late_variable(graph, operation) or error.hint
@@ -62,7 +62,7 @@ def complete(graph: Graph, plan: Plan, index: int, tag: str, error: BaseExceptio
 
 
 def users_own(graph: Graph, operation: Any) -> Any:
-    """Return the operation of the user's graph that one of a copy stands for, by its name or that of its origin."""
+    """Return the operation of the user's graph that a copied operation stands for, by its name or its origin's."""
     if not isinstance(operation, Operation) or operation.graph is graph:
         return operation
     names = [operation.name, *([operation.origin.operation] if operation.origin else [])]
@@ -70,7 +70,7 @@ def users_own(graph: Graph, operation: Any) -> Any:
 
 
 def user_operation(graph: Graph, node: Node) -> Operation | Node:
-    """Return the operation of the user's graph that a node was made from; the node if it was made by a pass."""
+    """Return the operation of the user's graph that a node was made from; the node itself if a pass made the node."""
     operation = graph._by_name.get(node.name)
     if operation is not None and operation.type == node.type and operation.source is node.source:
         return operation
@@ -78,7 +78,7 @@ def user_operation(graph: Graph, node: Node) -> Operation | Node:
 
 
 def _late_variable(graph: Graph, read: Operation) -> str | None:
-    """Return what to do if a variable was made behind the initializer of all variables; None if it was not."""
+    """Return a hint if a variable was made after the initializer of all variables; None if before."""
     key = variable_key(read.inputs[0]) if read.inputs else None
     older = None if key is None else older_initializer(graph, key[1])
     if older is None:
@@ -97,6 +97,7 @@ _HINTS: dict[type[Exception], str] = {
 
 
 def _wrapped(error: Exception, operation: Operation | Node) -> OpError:
+    """Return an OpError of an operation with another error as its cause."""
     failure = OpError(
         f"{operation.name} failed: {type(error).__name__}: {error}",
         source=operation.source,

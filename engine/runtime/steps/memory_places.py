@@ -1,4 +1,4 @@
-"""Places of a session's steps in the memory of devices with a limit, for which they stand in line."""
+"""Waiting lines of a session's steps for the memory of devices with a limit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .outcomes import StepCounts, names_of
 
 
 class MemoryPlaces:
-    """Lets the steps of a session begin as the memory of its devices allows.
+    """Admission of a session's steps to the memory of its devices.
 
     Parameters
     ----------
@@ -31,12 +31,12 @@ class MemoryPlaces:
     check_admits : callable
         Raises SessionClosed if no step may begin any longer.
     counts_peaks : bool
-        Whether the executor counts what steps make.
+        True if the executor counts the bytes of steps' arrays.
 
     Attributes
     ----------
     is_limited : bool
-        Whether any device has a limit.
+        True if any device has a limit.
     """
 
     def __init__(
@@ -53,14 +53,14 @@ class MemoryPlaces:
     async def place(
         self, step: CompiledStep, feeds: list[Any], timeout: float | None
     ) -> tuple[MemoryClaim, float | None]:
-        """Wait until a step can begin beside those under way; return its claim, and what is left of its timeout.
+        """Wait until a step can begin beside the running steps; return its claim and the remaining timeout.
 
         Raises
         ------
         DeviceMemoryError
-            If its feeds do not fit though all others end.
+            If the step's feeds do not fit even when all other steps have ended.
         StepTimeout
-            If it still stands in line after `timeout` seconds.
+            If the step still stands in line after `timeout` seconds.
         """
         arbiter, environment = self._environment.arbiter, self._environment
         peaks = step.peaks if self._counts_peaks else None
@@ -83,10 +83,11 @@ class MemoryPlaces:
         return claim, timeout
 
     async def _in_line(self, claim: MemoryClaim, timeout: float | None) -> None:
+        """Wait in the arbiter's line; count the step as started and ended if the wait fails or times out."""
         try:
             async with asyncio.timeout(None if timeout == inf else timeout) as deadline:
                 await self._environment.arbiter.admit(claim)
-        except MemoryLimitError:
+        except MemoryLimitError:  # no room ever: `place` explains the error, and the step was never under way
             raise
         except BaseException as error:
             failure = error
@@ -97,13 +98,13 @@ class MemoryPlaces:
             raise failure from None
 
     def fill(self, claim: MemoryClaim | None, execution: Any) -> None:
-        """Note that a step has begun, and has its feeds."""
+        """Note that a step has begun and holds its feeds."""
         if claim is not None:
             claim.begin(execution if self._counts_peaks else None)
             execution.claim = claim
 
     def enter(self, execution: Any) -> MemoryClaim | None:
-        """Note that a partial run holds memory; nothing more is kept for it, which waits for its user."""
+        """Return the claim of a partial run, which reserves nothing: a partial run waits for its user."""
         if not self.is_limited or not self._counts_peaks:
             return None
         claim = self._environment.arbiter.claim({}, None, is_light=True, what=_label(execution.step))
@@ -114,22 +115,23 @@ class MemoryPlaces:
     async def place_part(
         self, step: CompiledStep, whole: MemoryClaim, arrays: list[Any], in_line: set[MemoryClaim]
     ) -> MemoryClaim:
-        """Wait until there is room for the feeds of a part of a partial run; return the claim to be left.
+        """Wait until there is room for the feeds of a part of a partial run; return the part's claim, to be released.
 
         Parameters
         ----------
         step : CompiledStep
         whole : MemoryClaim
-            Of the partial run. Its first part stands in line as a step does, further ones in front of that line.
+            Claim of the partial run. Its first part stands in line as a step does; further parts are served before
+            all steps in line.
         arrays : list of numpy.ndarray
-            What will be copied.
+            Arrays to be copied.
         in_line : set of MemoryClaim
-            Has the claim while it waits.
+            Contains the claim while the part waits.
 
         Raises
         ------
         DeviceMemoryError
-            If there is no room though all others end, or all others are partial runs that wait in the same way.
+            If there is no room even when all others have ended, or if all others are partial runs waiting likewise.
         """
         arbiter, pool = self._environment.arbiter, self._environment.devices[0].pool
         fed: dict[Any, list[object]] = {} if pool is None or pool.limit is None else {pool: list(arrays)}
@@ -146,11 +148,12 @@ class MemoryPlaces:
         return claim
 
     def leave_part(self, claim: MemoryClaim | None) -> None:
-        """Note that the feeds of a part are there, or will not come."""
+        """Release the claim of a part whose feeds have been copied, or will not be."""
         if claim is not None:
             self._environment.arbiter.release(claim)
 
     def _refused(self, error: MemoryLimitError, step: CompiledStep) -> DeviceMemoryError:
+        """Return the DeviceMemoryError of feeds that will never fit, with the notes of the arbiter's error."""
         pool = self._pools[error.device]
         found = refused(error, "the values fed", [step], pool, self._environment.resources)
         for note in getattr(error, "__notes__", ()):
@@ -158,13 +161,13 @@ class MemoryPlaces:
         return found
 
     def leave(self, claim: MemoryClaim | None) -> None:
-        """Keep no memory for a step any longer, as it is over or does not begin."""
+        """Release the claim of a step that is over or does not begin."""
         if claim is not None:
             around.set(tuple(each for each in around.get() if each is not claim))
             self._environment.arbiter.release(claim)
 
     def send_away(self, make_error: Callable[[], TagloomError]) -> None:
-        """End the waits of all steps that have not begun."""
+        """End the waits of all steps that have not begun, each with an error of `make_error`."""
         self._environment.arbiter.send_away(make_error)
 
 
@@ -173,6 +176,7 @@ def _label(step: CompiledStep) -> str:
 
 
 def _still_in_line(seconds: float | None, claim: MemoryClaim, arbiter: MemoryArbiter) -> StepTimeout:
+    """Return the StepTimeout of a step that waited in line for memory, with notes on the holders of the memory."""
     error = StepTimeout(
         f"the step did not end within {seconds} s",
         wanted=f"at most {seconds} s",

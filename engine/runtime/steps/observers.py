@@ -1,4 +1,4 @@
-"""What a call of a step is given to tell of the step: a Trace, a Report."""
+"""Checks of the Trace and the Report passed to a step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .report import Report
 
 
 def check_observers(trace: Any, report: Any) -> bool:
-    """Say whether there is a Trace or a Report; GraphError for what is neither, as True or a path."""
+    """Return True if a Trace or a Report was passed; GraphError for any other object, as True or a path."""
     for name, value, kind in (("trace", trace, Trace), ("report", report, Report)):
         if value is not None and not isinstance(value, kind):
             raise GraphError(

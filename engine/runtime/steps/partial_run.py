@@ -1,4 +1,4 @@
-"""Partial runs: one step whose feeds are given, and whose fetches are taken, in parts (rules 124 and 125)."""
+"""Partial runs: steps whose feeds and fetches come and go in parts (rules 124 and 125)."""
 
 from __future__ import annotations
 
@@ -35,22 +35,21 @@ _AGAIN = "begin another one with partial_run_setup"
 
 
 class PartialRunState:
-    """What lies between the kernels of a step in parts and its handle: values fed, values computed, who waits.
+    """State shared by the kernels of a step in parts and its handle: fed values, computed values, waiting parts.
 
     Parameters
     ----------
     step : CompiledStep
-        A step in parts. Its results have numbers, the tensors first and then the targets.
+        A step in parts. Results are numbered, the tensors first and then the targets.
 
     Attributes
     ----------
     error : BaseException or None
-        What ended the step, until somebody was told.
-    step : CompiledStep
+        Error that ended the step, until a part has raised the error.
     ended : str or None
-        How the step ended, in words; None while it runs.
+        Description of the step's end; None while the step runs.
     number : int
-        That of the step; -1 before it begins.
+        Number of the step; -1 before the step begins.
     """
 
     def __init__(self, step: CompiledStep) -> None:
@@ -59,25 +58,25 @@ class PartialRunState:
         self.step: CompiledStep = step
         self._execution: Any = None
         self._task: asyncio.Task[Any] | None = None
-        self._fed: dict[int, np.ndarray[Any, Any]] = {}  # not yet asked for by the step
-        self._expected: dict[int, asyncio.Future[Any]] = {}  # asked for, not yet fed
-        self._values: dict[int, np.ndarray[Any, Any] | None] = {}  # not yet taken
-        self._done: set[int] = set()  # results that were handed over
-        self._give_back: Callable[[], object] = lambda: None  # what was taken for results that nobody has
+        self._fed: dict[int, np.ndarray[Any, Any]] = {}  # fed values that no kernel has asked for yet
+        self._expected: dict[int, asyncio.Future[Any]] = {}  # futures of kernels whose feed is still to come
+        self._values: dict[int, np.ndarray[Any, Any] | None] = {}  # results that no part has taken yet
+        self._done: set[int] = set()  # results computed so far
+        self._give_back: Callable[[], object] = lambda: None  # undoes queue takes whose results no part has taken
         self._loop: asyncio.AbstractEventLoop | None = None
         self.number: int = -1
-        self.claim: MemoryClaim | None = None  # under a limit of memory, if the executor says what a step holds
+        self.claim: MemoryClaim | None = None  # under a memory limit, if the executor counts the bytes of a step
         self.refuse: Callable[[MemoryClaim, BaseException], None] | None = None
-        self.in_line: set[MemoryClaim] = set()  # of parts that wait for memory
+        self.in_line: set[MemoryClaim] = set()  # claims of parts that wait for memory
         self._waiters: set[_Waiter] = set()
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop that it runs in."""
+        """The event loop of the step."""
         return self._execution.loop  # type: ignore[no-any-return]
 
     def start(self, execution: Any, give_back: Callable[[], object]) -> asyncio.Task[Any]:
-        """Run the step in a task of its own; `give_back` undoes takes whose values no caller has."""
+        """Run the step in a new task; `give_back` undoes queue takes whose values no caller has."""
         self._execution, self._give_back = execution, give_back
         self._loop = execution.loop
         self.number = execution.context.number
@@ -87,19 +86,19 @@ class PartialRunState:
     # ---- called by the kernels
 
     def come(self, index: int) -> Any:
-        """Return the value of a feed, or a future of it."""
+        """Return the value of a feed, or a future of the value."""
         if index in self._fed:
             return self._fed.pop(index)
         self._expected[index] = asyncio.get_running_loop().create_future()
         return self._expected[index]
 
     def put(self, key: int, value: np.ndarray[Any, Any]) -> None:
-        """Keep a fetched value, a copy, until it is taken."""
+        """Keep a fetched value, a copy, until a part takes the value."""
         self._values[key] = value
         self._finish(key)
 
     def finish(self, key: int) -> None:
-        """Note that a result has been computed; a tensor that brought no value is dead, which ends the step."""
+        """Note that a result was computed; a tensor without a value is dead, which ends the step."""
         if key >= len(self.step.tensors):
             self._values[key] = None
             self._finish(key)
@@ -114,7 +113,7 @@ class PartialRunState:
     # ---- called by the handle
 
     def feed(self, index: int, value: np.ndarray[Any, Any]) -> None:
-        """Give the step a value, which it owns from now on."""
+        """Pass a value to the step, which owns the value from now on."""
         future = self._expected.pop(index, None)
         if future is None:
             self._fed[index] = value
@@ -122,15 +121,15 @@ class PartialRunState:
             future.set_result(value)
 
     def has(self, keys: Collection[int]) -> bool:
-        """Whether all these results can be taken."""
+        """Return True if all these results can be taken."""
         return all(key in self._values for key in keys)
 
     def take(self, keys: Collection[int]) -> list[Any]:
-        """Return results, and forget them."""
+        """Return results and drop them here."""
         return [self._values.pop(key) for key in keys]
 
     async def wait(self, keys: Collection[int], until_end: bool) -> None:
-        """Wait until results can be taken, and perhaps until the step has ended; raise what ended it before that."""
+        """Wait until results can be taken, and optionally until the step's end; raise an error that ended the step."""
         waiter = _Waiter()
         self._waiters.add(waiter)
         try:
@@ -140,12 +139,12 @@ class PartialRunState:
             self._waiters.discard(waiter)
 
     def abort(self, error: BaseException) -> None:
-        """End the step with an error, unless it has ended."""
+        """End the step with an error, unless the step has ended."""
         if self._task is not None and not self._task.done():
             self._execution.abort(error)
 
     def activity(self) -> tuple[list[str], list[str]]:
-        """Return what :meth:`Execution.activity` does, but for the feeds that are still to come."""
+        """Return the lists of :meth:`Execution.activity`, without the feeds still to come."""
         if self._task is None or self._task.done():
             return [], []
         names, lines = self._execution.activity()
@@ -153,15 +152,15 @@ class PartialRunState:
         return [name for name in names if name not in feeds], lines
 
     def over(self) -> None:
-        """Note that the step's task has ended; tell those who wait, or keep the error for who comes next."""
+        """Note the end of the step's task; pass an error to waiting parts, or keep the error for the next part."""
         assert self._task is not None
         error = _error_of(self._task)
-        if hasattr(self._execution, "machine"):  # cancelled before its first turn
+        if hasattr(self._execution, "machine"):  # the task was cancelled before its first turn, so `run` never began
             self._execution.release()
         self._execution = self._task = None
         self._fed.clear()
         self._expected.clear()
-        if isinstance(error, asyncio.CancelledError):  # which nobody asked for of those who wait
+        if isinstance(error, asyncio.CancelledError):  # no waiting part asked for it, so none may be cancelled by it
             error = _cancelled(error)
         self.ended = "all of it was computed" if error is None else f"{type(error).__name__}: {error}".split("\n")[0]
         if error is not None:
@@ -188,15 +187,15 @@ class PartialRunState:
         self.error = None
 
     def end(self, what: str) -> None:
-        """End the step with SessionClosed, unless it has ended."""
+        """End the step with SessionClosed, unless the step has ended."""
         self.abort(SessionClosed(what, hint=_AGAIN))
 
     def release(self) -> None:
-        """Release what a step holds that will not go on."""
+        """Release the resources of a step that will not go on."""
         self._execution.release()
 
     def abandon(self) -> None:
-        """End the step soon, and undo takes whose values nobody has got; from any thread."""
+        """End the step soon, and undo queue takes whose values no caller has; from any thread."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._abandon)
 
@@ -208,7 +207,7 @@ class PartialRunState:
 
 def _cancelled(cause: asyncio.CancelledError) -> GraphError:
     error = GraphError(
-        "this partial run was cancelled, and not by who waits for it",
+        "this partial run was cancelled, and not by a part that waits for it",
         got=str(cause) or "a cancellation of its task",
         hint="see its cause: a function of the step that has raised it, or what cancels all tasks; " + _AGAIN,
     )
@@ -217,7 +216,7 @@ def _cancelled(cause: asyncio.CancelledError) -> GraphError:
 
 
 class _Waiter:
-    """A part that waits: told of each result, and of an error even if it has not yet come round to the last news."""
+    """A waiting part: notified of each result, and of an error even before the part has handled the previous news."""
 
     def __init__(self) -> None:
         self._error: BaseException | None = None
@@ -242,15 +241,13 @@ class _Waiter:
 class PartialRun:
     """A step that is run in parts; made by :meth:`Session.partial_run_setup`.
 
-    Give it to :meth:`Session.partial_run` for each part. It counts as a running step until all its fetches are there,
-    one of its operations fails, it is closed, or nobody holds it any longer. ``async with`` closes it.
+    Pass the handle to :meth:`Session.partial_run` for each part. A partial run counts as a running step until all its
+    fetches are computed, an operation fails, or the handle is closed or dropped. ``async with`` closes the handle.
 
     Attributes
     ----------
-    done : bool
-        Whether no more parts can be run.
     runner : StepRunner
-        Which runs it.
+        Runner of the step.
 
     Examples
     --------
@@ -274,8 +271,8 @@ class PartialRun:
         self._results = {element: key for key, element in enumerate(_elements(step))}
         self._feeds = {feed.tensor: index for index, feed in enumerate(step.feeds)}
         self._fed: set[int] = set()
-        self._feeding: set[int] = set()  # by parts that wait for memory
-        self._asked: set[int] = set()  # fetches taken, or waited for
+        self._feeding: set[int] = set()  # feeds of parts that wait for memory
+        self._asked: set[int] = set()  # fetches taken or awaited
         self._taken: set[int] = set()
         self._closed = False
 
@@ -292,17 +289,17 @@ class PartialRun:
 
     @property
     def done(self) -> bool:
-        """Whether no more parts can be run."""
+        """True if no more parts can be run."""
         failed = self._parts.ended is not None and not self._parts.has(set(self._results.values()) - self._taken)
         return self._closed or failed or len(self._taken) == len(self._results)
 
     async def aclose(self) -> None:
-        """End the step, if it still runs, and wait for its end; parts that wait get SessionClosed. Twice is fine."""
+        """End the step, if still running, and wait for its end; waiting parts get SessionClosed. Twice is fine."""
         self._closed = True
         await self._parts.close("this partial run was closed")
 
     async def _part(self, fetches: Any, feeds: Mapping[Any, Any], timeout: float | None) -> Any:
-        """Run a part; see :meth:`Session.partial_run`. What is refused changes nothing."""
+        """Run a part; see :meth:`Session.partial_run`. A refused part changes nothing."""
         self._check_alive()
         request = make_request(self._step.graph, fetches)
         keys = [self._key(element) for element in _elements(request)]
@@ -318,6 +315,7 @@ class PartialRun:
                 timer.cancel()
 
     def _check_alive(self) -> None:
+        """Raise SessionClosed, the pending error of the step, or GraphError if no part can be run."""
         if self._closed:
             raise SessionClosed("this partial run was closed", hint=_AGAIN)
         error, self._parts.error = self._parts.error, None
@@ -331,6 +329,7 @@ class PartialRun:
             raise GraphError("this partial run has ended", got=got, hint=_AGAIN)
 
     def _key(self, element: Tensor | Operation) -> int:
+        """Return the number of an element's result; GraphError if unknown or fetched before."""
         key = self._results.get(element)
         if key is None:
             _refuse_unknown(element, "fetches", self._results)
@@ -361,6 +360,7 @@ class PartialRun:
         return arrays
 
     def _check_computable(self, element: Tensor | Operation, key: int, fed: set[int]) -> None:
+        """Raise GraphError if a result needs feeds that are not in `fed`."""
         missing = [self._step.feeds[index].tensor.name for index in self._step.needs[key] if index not in fed]
         if missing:
             raise GraphError(
@@ -371,7 +371,7 @@ class PartialRun:
             )
 
     async def _feed(self, arrays: dict[int, np.ndarray[Any, Any]]) -> None:
-        """Give the step copies of values, as soon as there is room for them; who is cancelled before has fed none."""
+        """Feed copies of values to the step as soon as there is room; a part cancelled before has fed none of them."""
         whole, place = self._parts.claim, None
         if whole is not None and arrays:
             self._feeding.update(arrays)
@@ -394,7 +394,7 @@ class PartialRun:
             self._parts.feed(index, copies.pop(index))
 
     def _copies(self, arrays: dict[int, np.ndarray[Any, Any]]) -> dict[int, np.ndarray[Any, Any]]:
-        """Return copies of values, which count as memory of the first device."""
+        """Return copies of values, charged to the first device's memory."""
         environment, whole = self.runner.environment, self._parts.claim
         contexts = environment.devices[0].contexts
         copies = {
@@ -406,10 +406,10 @@ class PartialRun:
         return copies
 
     async def _fetch(self, request: Request, keys: list[int]) -> Any:
-        """Return results; who is cancelled while waiting for them may ask again."""
+        """Return results; a part cancelled while waiting for them may ask again."""
         self._asked.update(keys)
         try:
-            # If they are the last ones, until the step has ended.
+            # With the last results also until the end of the step, whose error belongs to this part.
             await self._parts.wait(keys, len(self._taken) + len(keys) == len(self._results))
         except BaseException:
             self._asked.difference_update(keys)
@@ -422,7 +422,7 @@ class PartialRun:
 
 
 async def begin(runner: StepRunner, step: CompiledStep, trace: Trace | None) -> PartialRun:
-    """Return a partial run of a step, as soon as its runner has a place for it."""
+    """Return a partial run of a step, as soon as its runner has a place for the step."""
     came = perf_counter()
     place = await runner.admit(step)
     try:
@@ -433,7 +433,7 @@ async def begin(runner: StepRunner, step: CompiledStep, trace: Trace | None) -> 
         raise
     finally:
         if place is not None:
-            place.hide()  # the step's task has it, and not who uses the handle
+            place.hide()  # the place belongs to the step's task, and not to the task that uses the handle
 
 
 async def run_part(handle: PartialRun, fetches: Any, feeds: Mapping[Any, Any], timeout: float | None) -> Any:
@@ -448,7 +448,7 @@ async def run_part(handle: PartialRun, fetches: Any, feeds: Mapping[Any, Any], t
 def _begin(
     runner: StepRunner, step: CompiledStep, trace: Trace | None, place: Place | None, waited: float
 ) -> PartialRun:
-    """Let a step begin, in a task of its own; its place is given back when that has ended."""
+    """Begin a step in a new task, which releases its place and claim at its end."""
     runner.check_admits()
     parts = PartialRunState(step)
     watches = runner.watches.of(step.watched)
@@ -474,7 +474,6 @@ def _begin(
 
 
 def _elements(wanted: CompiledStep | Request) -> list[Tensor | Operation]:
-    """Return what is wanted in the order of its numbers."""
     return [*wanted.tensors, *wanted.targets]
 
 
@@ -489,10 +488,11 @@ def _refuse_unknown(element: Tensor | Operation, role: str, known: Mapping[Any, 
 
 
 def _error_of(task: asyncio.Task[Any]) -> BaseException | None:
+    """Return the error of an ended task, a CancelledError included; None without error."""
     if not task.cancelled():
         return task.exception()
     try:
-        return task.result()  # type: ignore[no-any-return]  # raises
+        return task.result()  # type: ignore[no-any-return]  # raises the CancelledError of the task, with its message
     except asyncio.CancelledError as error:
         return error
     finally:

@@ -1,4 +1,4 @@
-"""What a step is asked for: fetches in a structure, feeds as arrays, and results that their caller owns."""
+"""Requests of steps: fetches in a structure, feeds as arrays, and results owned by their caller."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from .tensor_handle import TensorHandle
 
 
 class Feed:
-    """How one fed value becomes an array of the tensor's dtype.
+    """Conversion of a fed value to an array of its tensor's dtype.
 
     Parameters
     ----------
     tensor : Tensor
-        What is fed.
+        The fed tensor.
     """
 
     __slots__ = ("_dims", "_dtype", "tensor")
@@ -42,21 +42,22 @@ class Feed:
         self._dims = None if tensor.shape.rank is None else tensor.shape.dims
 
     def convert(self, value: Any) -> np.ndarray[Any, Any]:
-        """Return an array, the same one if it fits; DtypeError or ShapeError if the value does not."""
+        """Return a fitting array, `value` itself if possible; DtypeError or ShapeError if `value` cannot be converted."""
         if type(value) is np.ndarray and self.takes(value):
             return value
         return convert_feed(self.tensor, value)
 
     def takes(self, array: np.ndarray[Any, Any]) -> bool:
-        """Say whether an array fits as it is."""
+        """Return True if an array needs no conversion."""
         shape = array.shape
         return array.dtype is self._dtype and (shape == self._dims or self._fits(shape))
 
     def is_long(self, value: Any) -> bool:
-        """Say whether `value` is a large array that `convert` copies, which takes a while."""
+        """Return True if `value` is a large array that `convert` copies, which takes a while."""
         return type(value) is np.ndarray and value.dtype is not self._dtype and value.nbytes >= copies.LARGE
 
     def _fits(self, shape: tuple[int, ...]) -> bool:
+        """Return True if a shape matches the known dimensions of the tensor."""
         if self._dims is None:
             return True
         if len(self._dims) != len(shape):
@@ -68,14 +69,14 @@ class Feed:
 
 
 class Request:
-    """Fetches resolved to graph elements, with the structure to give them back in.
+    """Fetches resolved to graph elements, with the structure of their values.
 
     Parameters
     ----------
     structure : object
-        As the user gave it; not kept, so that it may be changed afterwards.
+        The user's structure of fetches; not kept, so that the user may change it afterwards.
     elements : sequence of Tensor or Operation
-        What its leaves stand for, in order.
+        Graph elements of its leaves, in order.
 
     Attributes
     ----------
@@ -84,7 +85,7 @@ class Request:
     targets : tuple of Operation
         The operations to run, each once.
     has_handles : bool
-        Whether some of the tensors are handles and not values.
+        True if some of the tensors are handles and not values.
     """
 
     __slots__ = ("_may_be_large", "_own", "_pack", "_places", "has_handles", "targets", "tensors")
@@ -101,14 +102,14 @@ class Request:
         self._own = _own_or_handle if self.has_handles else own
 
     def copies_much(self, values: list[Any]) -> bool:
-        """Say whether packing copies large arrays, which takes a while."""
+        """Return True if packing copies large arrays, which takes a while."""
         for place, repeated in self._may_be_large:
             if getattr(values[place], "nbytes", 0) >= copies.LARGE and (repeated or _is_copied(values, place)):
                 return True
         return False
 
     def pack(self, values: list[Any]) -> Any:
-        """Put one value for each of `tensors` into the structure of the fetches; an operation gives None."""
+        """Return the structure of the fetches with `values`, a value for each of `tensors`, and None for operations."""
         own = self._own
         return self._pack([None if place is None else own(values, place) for place in self._places])
 
@@ -119,6 +120,7 @@ def _may_be_large(tensor: Tensor) -> bool:
 
 
 def _packer(structure: Any) -> Callable[[list[Any]], Any]:
+    """Return a function that arranges a list of leaves in the structure of the fetches."""
     if not nest.is_container(structure):
         return itemgetter(0)
     if type(structure) in (list, tuple) and not any(map(nest.is_container, structure)):
@@ -132,7 +134,7 @@ def make_request(graph: Graph, fetches: Any) -> Request:
     Raises
     ------
     GraphError
-        If one is of another graph, or inside a branch or a loop.
+        If a fetch is of another graph, or inside a branch or a loop.
     """
     elements = tuple(graph.as_graph_element(leaf) for leaf in nest.flatten(fetches))
     for element in elements:
@@ -142,7 +144,7 @@ def make_request(graph: Graph, fetches: Any) -> Request:
 
 
 def fed_parts(key: Any, value: Any = None) -> list[tuple[Any, Any]]:
-    """Return which tensors are fed with what, where a structure of them is fed a structure of values.
+    """Return pairs of a tensor and its fed value, where a structure of tensors is fed a structure of values.
 
     Parameters
     ----------
@@ -153,7 +155,7 @@ def fed_parts(key: Any, value: Any = None) -> list[tuple[Any, Any]]:
     Raises
     ------
     GraphError
-        If the value has not the structure of the key.
+        If the structures of the key and the value differ.
     """
     if isinstance(key, Tensor):
         return [(key, value)]
@@ -174,12 +176,12 @@ def fed_parts(key: Any, value: Any = None) -> list[tuple[Any, Any]]:
 
 
 def resolve_feeds(graph: Graph, keys: Sequence[Any]) -> tuple[Tensor, ...]:
-    """Resolve the tensors to feed, those of structures one after the other.
+    """Resolve the tensors to feed, with structures flattened.
 
     Raises
     ------
     GraphError
-        If one is no tensor of this graph, is inside a branch or a loop, or is named twice.
+        If a key is no tensor of this graph, is inside a branch or a loop, or is named twice.
     """
     tensors: dict[Tensor, None] = {}
     for key in (part for given in keys for part, _ in fed_parts(given)):
@@ -203,6 +205,7 @@ def resolve_feeds(graph: Graph, keys: Sequence[Any]) -> tuple[Tensor, ...]:
 
 
 def _refuse(element: Tensor | Operation, verb: str) -> None:
+    """Raise the GraphError of an element that may not be fetched or fed."""
     op = element.op if isinstance(element, Tensor) else element
     if verb == "fed" and element in op.graph.unfeedable:
         raise GraphError(
@@ -222,7 +225,7 @@ def _refuse(element: Tensor | Operation, verb: str) -> None:
 
 
 def convert_feed(tensor: Tensor, value: Any) -> np.ndarray[Any, Any]:
-    """Convert one fed value; DtypeError or ShapeError when it does not fit the tensor."""
+    """Convert a fed value to an array; DtypeError or ShapeError if the value does not fit the tensor."""
     try:
         array = _kept(value, tensor.dtype) if isinstance(value, TensorHandle) else as_fed_array(value, tensor.dtype)
     except DtypeError as error:
@@ -245,14 +248,14 @@ def convert_feed(tensor: Tensor, value: Any) -> np.ndarray[Any, Any]:
 
 
 def _kept(handle: TensorHandle, dtype: DType) -> Any:
-    """Return the value of a handle, on whatever device it is."""
+    """Return the value of a handle, on whichever device; DtypeError if it has another dtype."""
     if handle.dtype is not dtype:
         raise DtypeError("a handle is of another dtype", wanted=dtype, got=handle.dtype, hint="cast what is kept")
     return handle.value
 
 
 def feed_values(feeds: Mapping[Any, Any], graph: Graph) -> tuple[tuple[Tensor, ...], list[Any]]:
-    """Split a feeds mapping into tensors and values."""
+    """Split a feeds mapping into tensors and values, with structures flattened."""
     if not isinstance(feeds, Mapping):
         raise GraphError(
             "values are fed by their tensors",
@@ -265,7 +268,7 @@ def feed_values(feeds: Mapping[Any, Any], graph: Graph) -> tuple[tuple[Tensor, .
 
 
 def own(values: list[Any], place: int) -> np.ndarray[Any, Any]:
-    """Return an array the caller may keep and change: the value itself if nobody but `values` holds its memory."""
+    """Return an array for the caller to keep and change: the value itself if only `values` refers to it, or a copy."""
     alone = _references(values, place) <= _ALONE
     value = values[place]
     return hand_over(value) if alone else value.copy()  # type: ignore[no-any-return]
@@ -280,6 +283,7 @@ def _is_copied(values: list[Any], place: int) -> bool:
 
 
 def _references(values: list[Any], place: int) -> int:
+    # Always from here, so that the interpreter's own references are the same as those of `_ALONE`.
     return sys.getrefcount(values[place])
 
 

@@ -1,4 +1,4 @@
-"""The steps of one session: compiled once, admitted, run, and ended with it."""
+"""Compilation, admission, runs and ends of a session's steps."""
 
 from __future__ import annotations
 
@@ -47,8 +47,7 @@ _OPEN_HERE = "open a session in each process, after the fork"
 
 
 class StepRunner:
-    """Compiles, admits and runs the steps of one session.
-
+    """Runner of a session's steps: compiles, admits, runs and ends them.
     Parameters
     ----------
     graph : Graph
@@ -56,9 +55,9 @@ class StepRunner:
     executor : type
         Execution or ReferenceExecution.
     timeout : float or None
-        Seconds after which a step ends unless it says otherwise.
+        Default timeout of steps, in seconds.
     max_steps : int or None
-        How many steps run at once; None for any number.
+        Largest number of steps that run at once; None for any number.
     on_step : callable, list of callable, or None
         Called with a StepRecord when a step has ended; see StepCounts.
 
@@ -69,12 +68,12 @@ class StepRunner:
         Executions under way, and the states of partial runs.
     counts : StepCounts
     memory : MemoryPlaces
-        Lets steps begin as memory allows.
+        Admission of steps to the memory of devices with a limit.
     boundary : StepBoundary
-        Holds steps back that would change variables while somebody looks at them between two.
+        Delays steps that would change variables while these are saved or restored between two steps.
     watches : SessionWatches
     is_stranded : bool
-        Whether this process was forked from the one that the session was opened in.
+        True in a child forked from the process in which the session was opened.
     """
 
     def __init__(
@@ -100,12 +99,12 @@ class StepRunner:
         self._executor = executor
         first = environment.devices[0].contexts
         self._offered = environment.resources, environment.blocking_calls, environment.long_calls, first
-        self._drawn = 0  # steps that have drawn random numbers elsewhere, before those that were started here
-        self._seed: int | None = None  # by which random operations draw, if it is not the graph's
+        self._drawn = 0  # steps before the first step started here, of the session whose random state was restored
+        self._seed: int | None = None  # seed of random operations, if other than the graph's
         self._has_device_arrays = any(each.device.arrays is not None for each in environment.devices)
         self.memory: MemoryPlaces = MemoryPlaces(environment, self.counts, self.check_admits, executor is Execution)
-        self._closing = ""  # why no step may begin any longer
-        self._closed = ""  # why nothing may be asked for any longer
+        self._closing = ""  # reason why no step may begin any longer
+        self._closed = ""  # reason why every call fails
         self._idle: asyncio.Future[None] | None = None  # done when the last step of a closed session has ended
         self._release: Callable[[], Coroutine[Any, Any, None]] | None = None  # to be called after the last step
         self._releasing: asyncio.Task[None] | None = None
@@ -114,14 +113,14 @@ class StepRunner:
         strand_in_children(self)
 
     def set_timeout(self, seconds: float | None) -> None:
-        """Let steps that say nothing else end after some seconds; GraphError if it is no such number."""
+        """Set the default timeout of steps; GraphError if `seconds` is no number of seconds."""
         if seconds is not None:
             check_seconds(seconds)
         self.timeout = seconds
 
     @property
     def random_state(self) -> RandomState:
-        """By what the random operations of the next step draw."""
+        """Seed and step number of the next step's random draws."""
         return RandomState(self.graph.seed if self._seed is None else self._seed, self.counts.started + self._drawn)
 
     @random_state.setter
@@ -130,12 +129,12 @@ class StepRunner:
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing may be asked for any longer."""
+        """True if every further call fails."""
         return bool(self._closed)
 
     @property
     def is_adrift(self) -> bool:
-        """True if the event loop that steps ran on last was closed while the session stays open."""
+        """True if the event loop of the latest step was closed while the session stays open."""
         loop = self._here[0]
         return not self._closed and loop is not None and loop.is_closed()
 
@@ -166,9 +165,9 @@ class StepRunner:
         return found
 
     def strand(self, parent: int) -> None:
-        """Be closed for this process, a child of the one that has the session's threads and runs its steps.
+        """Close the session in a forked child process, which has neither its threads nor its running steps.
 
-        A session that has not been used on an event loop has neither, and is the child's as well.
+        A session not yet used on an event loop has neither threads nor steps, and stays open in the child.
         """
         self.compiler.forget_threads()
         if self._here[0] is not None and self.environment.worker_pool is not None:
@@ -186,14 +185,14 @@ class StepRunner:
         partial_run: bool = False,
         observed: bool = False,
     ) -> CompiledStep:
-        """Return the compiled step of fetches and feeds, with what the session watches, and what a run of it does.
+        """Return the compiled step of fetches and feeds, with the watches of the session and of a run.
 
-        One that is `observed`, by a trace or a report of its own, has an instance for each that the graph speaks of.
+        An `observed` step, with a trace or a report of its own, has an instance for each operation of the graph.
 
         Raises
         ------
         GraphError
-            If the step does not compute what the run watches, or can not be compiled.
+            If the step does not compute a tensor watched by the run, or cannot be compiled.
         """
         watched = self.watches.tensors
         if watches:
@@ -215,7 +214,7 @@ class StepRunner:
         report: Report | None = None,
         level: int | None = None,
     ) -> Coroutine[Any, Any, Any]:
-        """Return what runs a step as soon as there is a place for it, and gives what was fetched."""
+        """Return a coroutine that runs a step when there is a place for it, and returns the fetched values."""
         if timeout is None:
             timeout = self.timeout
         else:
@@ -235,6 +234,7 @@ class StepRunner:
         report: Report | None,
         came: float,
     ) -> Any:
+        """Run a step in its place among `max_steps`, and tell the hooks of its begin and end."""
         place = await self.admit(step)
         told, began, error = self.counts.begin(step), perf_counter(), None
         try:
@@ -254,7 +254,7 @@ class StepRunner:
         return None if self.admission is None else await self.admission.enter(", ".join(names_of(step)))
 
     def leave(self, place: Place | None) -> None:
-        """Give a place back, if one was needed."""
+        """Release a place, if one was needed."""
         if self.admission is not None and place is not None:
             self.admission.leave(place)
 
@@ -269,6 +269,7 @@ class StepRunner:
         report: Report | None,
         came: float,
     ) -> Any:
+        """Convert feeds, specialize, wait for the boundary and memory, in this order; then run the step and pack."""
         if timeout == 0.0:
             raise self._no_time()
         feeds = step.as_they_are(values)
@@ -318,7 +319,7 @@ class StepRunner:
         return result
 
     def _begin_in_memory(self, claim: MemoryClaim | None, *about: Any) -> Any:
-        """Return an execution of a step, as `begin` does, which holds what it has claimed."""
+        """Return an execution of `begin(*about)` that holds its claim; release the claim if `begin` fails."""
         try:
             execution = self.begin(*about)
         except BaseException:
@@ -328,11 +329,11 @@ class StepRunner:
         return execution
 
     def _watches_of(self, step: CompiledStep, watches: Sequence[WatchBuffer]) -> Sequence[WatchBuffer]:
-        """Return all that is shown what a step computes: what the session watches, and what this run does."""
+        """Return the buffers of a step's watched tensors: of the session's watches and of this run's."""
         return [*self.watches.of(step.watched), *watches] if step.watched else watches
 
     def _handles(self, fetched: list[Any]) -> list[Any]:
-        """Return what was fetched with handles for what the session keeps."""
+        """Return fetched values with a TensorHandle for each value that the session keeps."""
         devices = [each.device for each in self.environment.devices]
         return [
             TensorHandle(each, devices, self.environment.long_calls) if isinstance(each, KeptTensor) else each
@@ -340,7 +341,7 @@ class StepRunner:
         ]
 
     async def _converted(self, step: CompiledStep, values: Sequence[Any]) -> list[Any]:
-        """Return fed values as arrays that fit, made in a thread if that takes long."""
+        """Return fed values as fitting arrays; a thread converts large values."""
         calls = self.environment.long_calls
         if calls is None or not step.converts_much(values):
             return step.convert(values)
@@ -349,7 +350,7 @@ class StepRunner:
         return feeds  # type: ignore[no-any-return]
 
     async def _within_reach(self, step: CompiledStep, feeds: list[Any]) -> list[Any]:
-        """Return fed values with copies in the host's memory of those that are on another device than reads them."""
+        """Return fed values, copied to the host's memory where another device than the value's reads them."""
         devices = self.environment.devices
         found = list(feeds)
         for part in step.device_plans:
@@ -362,7 +363,7 @@ class StepRunner:
         return found
 
     def _no_time(self) -> StepTimeout:
-        """Count a step that may take no time, which does not begin; return its error."""
+        """Count a step with timeout 0, which does not begin, and return its error."""
         self.counts.started += 1
         self.counts.timed_out += 1
         return StepTimeout(
@@ -373,11 +374,10 @@ class StepRunner:
         )
 
     def _specialized(self, request: Request, step: CompiledStep, fed: list[Any]) -> CompiledStep:
-        """Return the step that is compiled for the shapes of fed values, or the one for any shapes.
+        """Return the step compiled for the shapes of fed values, or the step for any shapes.
 
-        It is compiled here, and not in a thread: steps begin in the order in which they were asked for, and the choice
-        between the two must not depend on the time that compiling takes. An operation that cannot be run on these
-        shapes fails when it is run, if it is, with its tag and not before.
+        The compilation happens here and not in a thread: steps begin in the order of their calls, and results may not
+        depend on its duration. An operation that cannot run on these shapes fails when run, with its tag, not here.
         """
         shapes = step.fed_shapes.chosen(fed) if step.fed_shapes.may_be_chosen else None
         if shapes is None:
@@ -388,7 +388,7 @@ class StepRunner:
         except (GraphError, DeviceMemoryError):
             step.fed_shapes.decline(shapes)
             return step
-        found.peaks = step.peaks  # what one has taken the other will take, about
+        found.peaks = step.peaks  # both take about the same memory
         return found
 
     def begin(
@@ -399,12 +399,12 @@ class StepRunner:
         trace: Trace | None,
         state: PartialRunState | None = None,
     ) -> Any:
-        """Return an execution of a step, to be run; of a partial run, with its state."""
+        """Return a new execution of a step; of a partial run with its state."""
         environment = self.environment
         seed = self.graph.seed if self._seed is None else self._seed
         watching = watchers(watches) if watches else _UNWATCHED
         values = (self.counts.started, seed, *self._offered, watching, state, None, self._drawn)
-        context = StepContext._make(values)  # a third of what names cost
+        context = StepContext._make(values)  # costs a third of keyword arguments
         execution = self._executor(step, context, feeds, environment, trace, self.enter_loop())
         self.compiler.cache.last = step, execution.counts
         self.counts.started += 1
@@ -428,13 +428,13 @@ class StepRunner:
             self._release = None
 
     def enter_loop(self) -> TimeSlices:
-        """Return the turns of the running loop; TagloomError if there is none, or steps are under way on another."""
+        """Return the time slices of the running loop; TagloomError without a loop, or with steps on another loop."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             raise TagloomError(
                 "no asyncio event loop runs here",
-                hint="asyncio.run(main()), or anyio on asyncio; trio's loop can not run a session",
+                hint="asyncio.run(main()), or anyio on asyncio; trio's loop cannot run a session",
             ) from None
         known, slices = self._here
         if loop is known and slices is not None:
@@ -449,10 +449,8 @@ class StepRunner:
         self._here = loop, slices
         return slices
 
-    # ---- the end
-
     async def drain(self, seconds: float) -> None:
-        """Let no more steps begin, send those away that wait, and give those that run some time to end."""
+        """Refuse new steps, send waiting steps away, and wait for running steps, at most `seconds`."""
         self._closing = self._closing or _CLOSING
         if self.admission is not None:
             self.admission.close(lambda: SessionClosed("the session was closed while a step waited", hint=REOPEN))
@@ -464,7 +462,7 @@ class StepRunner:
             await asyncio.wait([self._until_idle()], timeout=None if seconds == inf else seconds)
 
     async def aclose(self) -> None:
-        """End all steps with SessionClosed and wait for them; twice is fine, and so is a cancellation."""
+        """End all steps with SessionClosed and wait for them; a repeated or cancelled call does no harm."""
         self._closed = self._closed or _CLOSED
         self.watches.close()
         for execution in self.running:
@@ -473,15 +471,15 @@ class StepRunner:
             await asyncio.wait([self._until_idle()])
 
     def _until_idle(self) -> asyncio.Future[None]:
-        """Return what is done when no step runs any longer."""
+        """Return a future that is done when no step runs any longer."""
         self._idle = self._idle or asyncio.get_running_loop().create_future()
         return self._idle
 
     async def after_last(self, release: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Release what steps use: now, or if steps still run, as the last of them ends. That is not waited for here.
+        """Release the resources of steps now or, without waiting, when the last running step ends.
 
-        A close that was cancelled may not wait, for the steps it is called from among others; but copies of a step
-        that ends are still under way, and what they come to must be open.
+        A cancelled close may not wait, as a step itself may have called it; but copies of an ending step are still
+        under way, and their destinations must stay open.
         """
         if self.running:
             self._release = release
@@ -489,7 +487,7 @@ class StepRunner:
             await self._released(self._releasing or self._begin_release(release))
 
     def _begin_release(self, release: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
-        """Release what steps use in a task, for which several may wait: no cancellation of one cuts it short."""
+        """Release the resources of steps in a task, which no cancellation of a waiting caller cuts short."""
         self._releasing = asyncio.get_running_loop().create_task(release(), name="release")
         return self._releasing
 

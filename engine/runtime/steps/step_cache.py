@@ -1,4 +1,4 @@
-"""Compiled steps that a session keeps, least recently used first out."""
+"""Cache of a session's compiled steps; the least recently used step leaves first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .environment import StepEnvironment
 
 
 class StepCache:
-    """Compiled steps by what was asked for; the constants of each are charged to its devices as long as it is kept.
+    """Compiled steps by their requests; a step's constants are charged to its devices while the cache keeps the step.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ class StepCache:
     Attributes
     ----------
     last : (CompiledStep, StepCounters) or None
-        The last step started and what counts its loops, for reports.
+        The last step started and its counters, for reports.
     """
 
     def __init__(self, environment: StepEnvironment) -> None:
@@ -38,29 +38,29 @@ class StepCache:
         return key in self._steps
 
     def get(self, key: Any) -> CompiledStep | None:
-        """Return the step of a key, which is now the one used last; None if it is not kept."""
+        """Return the step of a key and mark it as used last; None if the cache has no such step."""
         step = self._steps.get(key)
         if step is not None:
             self._steps.move_to_end(key)
         return step
 
     def insert(self, key: Any, step: CompiledStep) -> None:
-        """Keep a step and charge its constants; older steps make room for these.
+        """Keep a step and charge its constants; older steps make room for them.
 
         Raises
         ------
         DeviceMemoryError
-            If they do not fit.
+            If the constants do not fit.
         """
         while not self._charge(step):
             self._steps.popitem(last=False)
-            self.last = None  # keeps the step that is reported on
+            self.last = None  # would keep the step, and so its constants
         self._steps[key] = step
         while len(self._steps) > self._environment.settings.step_cache_size:
             self._steps.popitem(last=False)
 
     def _charge(self, step: CompiledStep) -> bool:
-        """Charge a step's constants; return False if they do not fit beside those of other steps."""
+        """Charge a step's constants; return False if they do not fit beside the constants of other steps."""
         devices = self._environment.devices
         try:
             step.settle(devices)
@@ -74,12 +74,12 @@ class StepCache:
         return True
 
     def forget(self, tensors: Container[Any]) -> None:
-        """Drop the steps that fetch or feed one of some tensors, which no caller asks for any longer."""
+        """Drop the steps that fetch or feed any of some tensors, because no caller asks for them any longer."""
         for key in list(self._steps):
             if any(each in tensors for elements in key[:3] for each in elements):
                 self._steps.pop(key, None)
 
     def clear(self) -> None:
-        """Let go of all steps."""
+        """Drop all steps."""
         self._steps.clear()
         self.last = None
