@@ -52,7 +52,7 @@ class CompiledStep:
     specializations : int
         Number of combinations of feeds' shapes that the step may be compiled for separately.
     is_observed : bool
-        True if the step is compiled for a run that records all instances.
+        True if the step is compiled for a run with all instances recorded.
 
     Attributes
     ----------
@@ -61,9 +61,9 @@ class CompiledStep:
     plan : Plan
         Plan of the whole step, as if there were a single device.
     device_plans : tuple of DevicePlan
-        A plan for each device that takes part.
+        A plan for each participating device.
     schedulers : list of callable or None
-        For each device plan the function that makes a step's Schedule; None for devices without a clock of their own.
+        For each device plan the factory of a step's Schedule; None for devices without a clock of their own.
     channels : tuple of Channel
         Channels between the devices.
     counters : StepCounters
@@ -86,13 +86,13 @@ class CompiledStep:
     spares : list of CompiledStep
         Copies of the step with tables of their own, free for a run.
     is_observed : bool
-        True if the step is compiled for a run that records all instances.
+        True if the step is compiled for a run with all instances recorded.
     not_clustered : dict of str to tuple of str
         Operations outside of all native programs, by reason.
     is_light : bool
-        True if the step's arrays are known to be tiny, so that it need not wait in line for memory.
+        True if the step's arrays are known to be tiny; such a step need not wait in line for memory.
     peaks : StepPeaks
-        Memory with a limit that the step's runs have taken.
+        Memory taken by the step's runs on devices with a limit.
     fed_shapes : FedShapes
         Shapes for which the step is, or should be, compiled separately.
     updates : bool
@@ -167,7 +167,7 @@ class CompiledStep:
 
     @property
     def devices(self) -> list[str]:
-        """Names of the devices that take part; empty for a step on a single device."""
+        """Names of the participating devices; empty for a step on a single device."""
         return [each.plan.device for each in self.device_plans]
 
     def settle(self, devices: Sequence[SessionDevice]) -> None:
@@ -180,7 +180,7 @@ class CompiledStep:
                 self.holds += pool.charge_external(node.value for node in plan.nodes if node.kind is Kind.CONST)
 
     def alone(self, settings: Settings) -> CompiledStep:
-        """Return a copy of this step with tables, and so counts, of its own, for a run that returns it to `spares`."""
+        """Return a copy of this step with tables, and so counts, of its own, returned to `spares` after its run."""
         if self.spares:
             return self.spares.pop()
         step = copy(self)

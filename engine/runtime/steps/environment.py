@@ -1,4 +1,4 @@
-"""Resources and settings shared by the steps of one session."""
+"""Resources and settings shared by the steps of a session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One running step: the asyncio shell around an executor.
+"""A running step: the asyncio shell around an executor.
 
 The executor decides and this module acts: the shell drains the step machine in bounded slices, starts asynchronous
 instances as tasks, returns their results to the machine, and on an error or a cancellation leaves nothing running.
@@ -55,7 +55,7 @@ class Execution:
     feeds : list of numpy.ndarray
     environment : StepEnvironment
     trace : Trace, optional
-        Trace that gets a span for each instance.
+        Trace to get a span for each instance.
     time_slices : TimeSlices, optional
         Time slices of the running loop; looked up if not passed.
     """
@@ -284,7 +284,7 @@ class Execution:
         return self.waiter is None or self.waiter.done() or bool(self.machine.offloaded) or self.is_parked
 
     def _waits_for_copies(self) -> bool:
-        """Return True if all that the step waits for are copies of saved values."""
+        """Return True if the step waits for copies of saved values and nothing else."""
         if self.machine.offloaded:
             return False
         return self.machine.pending == sum(swap.waiting for swap in self.swaps) or self.machine.blocked_on_memory
@@ -296,7 +296,7 @@ class Execution:
         return self.machine.expect(self.wakeup.descriptor)
 
     def wake(self) -> None:
-        """Resume the step's task, so that the step examines its tasks, memory and failure again."""
+        """Resume the step's task, to examine its tasks, memory and failure again."""
         if self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(None)
 
@@ -461,7 +461,7 @@ def _is_from_others(awaitable: Any) -> bool:
 
 
 async def _settle(swaps: Sequence[StepSwapper], devices: Sequence[SessionDevice]) -> None:
-    """Withdraw the copies of saved values that have not begun, and wait for all others, also those of device arrays."""
+    """Withdraw the copies of saved values that have not begun, and wait for all others, also copies of device arrays."""
     for swap in swaps:
         swap.close()
     for swap in swaps:

@@ -1,4 +1,4 @@
-"""Start of a step's machines: a single machine, or a group of machines that exchange messages, one for each device."""
+"""Start of a step's machines: a single machine, or a group exchanging messages, with a machine for each device."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def launch(
     environment : StepEnvironment
         Environment of the session; without devices, only the context's memory is used.
     recorder : Recorder, optional
-        Notes what instances do, for a trace.
+        Recorder of instances, for a trace.
 
     Returns
     -------

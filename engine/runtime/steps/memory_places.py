@@ -161,7 +161,7 @@ class MemoryPlaces:
         return found
 
     def leave(self, claim: MemoryClaim | None) -> None:
-        """Release the claim of a step that is over or does not begin."""
+        """Release the claim of an ended step, or of a step refused before its begin."""
         if claim is not None:
             around.set(tuple(each for each in around.get() if each is not claim))
             self._environment.arbiter.release(claim)
@@ -176,7 +176,7 @@ def _label(step: CompiledStep) -> str:
 
 
 def _still_in_line(seconds: float | None, claim: MemoryClaim, arbiter: MemoryArbiter) -> StepTimeout:
-    """Return the StepTimeout of a step that waited in line for memory, with notes on the holders of the memory."""
+    """Return the StepTimeout of a step waiting in line for memory, with notes on the memory's holders."""
     error = StepTimeout(
         f"the step did not end within {seconds} s",
         wanted=f"at most {seconds} s",

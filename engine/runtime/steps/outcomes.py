@@ -18,7 +18,7 @@ _logger = logging.getLogger("tagloom")
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """Outcome and times of one step of a session.
+    """Outcome and times of a single step.
 
     Attributes
     ----------
@@ -222,7 +222,7 @@ class StepCounts:
 
 
 def outcome_of(error: BaseException | None) -> str:
-    """Return the word for the outcome of a step that raised `error`, or nothing."""
+    """Return the word for the outcome of a step raising `error`, or nothing."""
     if error is None:
         return "finished"
     if isinstance(error, StepTimeout):

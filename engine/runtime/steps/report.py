@@ -21,7 +21,7 @@ _ALWAYS = 0.9  # share of a loop's time from which a busy device, or a running c
 
 @dataclass(frozen=True, slots=True)
 class LoopReport:
-    """Counts of one loop, and the cause that limited its overlapping iterations.
+    """Counts of a loop, and the cause of a limit to its overlapping iterations.
 
     Attributes
     ----------
@@ -110,14 +110,14 @@ class LoopReport:
 
 @dataclass(frozen=True, slots=True)
 class ClusterReport:
-    """Counts of one cluster: connected operations outside of native loops, compiled as one native program.
+    """Counts of a cluster: connected operations outside of native loops, compiled to a single native program.
 
     Attributes
     ----------
     name : str
         Name derived from the last operation of the cluster.
     operations : tuple of str
-        Names of the operations that the program computes.
+        Names of the operations computed by the program.
     runs : int
         Number of runs of the program.
     not_native : str or None
@@ -149,7 +149,7 @@ class ClusterReport:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Messages sent from one device to another in a session's last step.
+    """Messages sent between two devices in a session's last step.
 
     Attributes
     ----------
@@ -185,7 +185,7 @@ class Traffic:
 
 @dataclass(slots=True)
 class Report:
-    """Counts of the loops, clusters and messages of a session's last step, with steps of the same kind run beside it.
+    """Counts of the loops, clusters and messages of a session's last step, added up with concurrent runs of the same step.
 
     Pass an empty report to a step, ``await session.run(fetches, report=report)``, to fill the report with the counts of
     this step alone when the step has ended, also by an error.

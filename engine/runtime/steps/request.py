@@ -42,7 +42,7 @@ class Feed:
         self._dims = None if tensor.shape.rank is None else tensor.shape.dims
 
     def convert(self, value: Any) -> np.ndarray[Any, Any]:
-        """Return a fitting array, `value` itself if possible; DtypeError or ShapeError if `value` cannot be converted."""
+        """Return a fitting array, `value` itself if possible; DtypeError or ShapeError if conversion is impossible."""
         if type(value) is np.ndarray and self.takes(value):
             return value
         return convert_feed(self.tensor, value)
@@ -120,7 +120,7 @@ def _may_be_large(tensor: Tensor) -> bool:
 
 
 def _packer(structure: Any) -> Callable[[list[Any]], Any]:
-    """Return a function that arranges a list of leaves in the structure of the fetches."""
+    """Return a function to arrange a list of leaves in the structure of the fetches."""
     if not nest.is_container(structure):
         return itemgetter(0)
     if type(structure) in (list, tuple) and not any(map(nest.is_container, structure)):
@@ -248,7 +248,7 @@ def convert_feed(tensor: Tensor, value: Any) -> np.ndarray[Any, Any]:
 
 
 def _kept(handle: TensorHandle, dtype: DType) -> Any:
-    """Return the value of a handle, on whichever device; DtypeError if it has another dtype."""
+    """Return the value of a handle, on whichever device; DtypeError for another dtype."""
     if handle.dtype is not dtype:
         raise DtypeError("a handle is of another dtype", wanted=dtype, got=handle.dtype, hint="cast what is kept")
     return handle.value

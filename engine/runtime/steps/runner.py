@@ -254,7 +254,7 @@ class StepRunner:
         return None if self.admission is None else await self.admission.enter(", ".join(names_of(step)))
 
     def leave(self, place: Place | None) -> None:
-        """Release a place, if one was needed."""
+        """Release a place, unless None."""
         if self.admission is not None and place is not None:
             self.admission.leave(place)
 
@@ -413,7 +413,7 @@ class StepRunner:
         return execution
 
     def end(self, running: Any, watches: Sequence[WatchBuffer]) -> None:
-        """Note that an execution, or a partial run, has ended."""
+        """Note the end of an execution or a partial run."""
         self.running.discard(running)
         if self.boundary.is_held:
             self.boundary.step_ends()

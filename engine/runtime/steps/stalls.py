@@ -32,7 +32,7 @@ class Running(Protocol):
 
 
 def held_up(step: CompiledStep, active: Iterable[str]) -> dict[str, list[str]]:
-    """Return the Python calls that wait for other Python calls without using their results.
+    """Return the Python calls waiting for other Python calls without using their results.
 
     Parameters
     ----------

@@ -181,7 +181,7 @@ class Step(Generic[R_co]):
         return [value for key, given in zip(feeds, values, strict=True) for _, value in fed_parts(key, given)]
 
     def forget(self, elements: Container[Any]) -> None:
-        """Drop the compiled steps that feed or fetch any of some graph elements."""
+        """Drop the compiled steps with feeds or fetches among some graph elements."""
         self._runner.compiler.cache.forget(elements)
 
     def to_text(self) -> str:

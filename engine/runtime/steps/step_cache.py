@@ -74,7 +74,7 @@ class StepCache:
         return True
 
     def forget(self, tensors: Container[Any]) -> None:
-        """Drop the steps that fetch or feed any of some tensors, because no caller asks for them any longer."""
+        """Drop the steps with fetches or feeds among some tensors, because no caller asks for them any longer."""
         for key in list(self._steps):
             if any(each in tensors for elements in key[:3] for each in elements):
                 self._steps.pop(key, None)

@@ -26,7 +26,7 @@ class StepStream:
 
     Iterate over a stream with ``async for``. The run begins in its own task when the first value, or the result, is
     asked for; the iteration ends with the run, and raises its error. Leaving early ends the run: by ``async with``, by
-    :meth:`aclose`, when the last task waiting for the stream is cancelled, when the task that has read the stream fails
+    :meth:`aclose`, when the last task waiting for the stream is cancelled, when the task reading the stream fails
     or is cancelled, or when nobody holds the stream any longer. After a ``break`` the run waits as long as the stream
     is held.
 
@@ -133,7 +133,7 @@ class StepStream:
         TagloomError
             The error of the run, unless the iteration has raised it.
         GraphError
-            If the stream was closed before its run had ended, also by another task while this one waits, or its error
+            If the stream was closed before its run had ended, also by another task during this call, or its error
             was raised already.
         """
         self._begin()
