@@ -1,9 +1,9 @@
-"""Steps that wait for memory, since another step may give some back.
+"""Arbitration of memory among steps that wait for each other to release some.
 
-A step machine that can start no instance for want of memory asks here whether anybody else may free some. The order of
-the answers in `MemoryArbiter.block` is the policy: copies to other memory first, then steps that still run, then
-threads that outlive their steps, then constants that can be copied in again, and a failed step only when nothing is
-left. See docs/design/0011-memory-limits.md.
+A step machine without memory for any ready instance asks here if anything else may free some. The order of
+the checks in `MemoryArbiter.block` is the policy: copies to other memory first, then running steps, then threads that
+x their steps, then constants that can be copied in again, and a failing step last. See
+docs/design/0011-memory-limits.md.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from .claims import MemoryClaim, StepPeaks, around, refusal
 from .sharing import MemorySharing
 from .waits import Outliving, RunningStep
 
-_SECONDS = 0.01  # between two looks at kernels that run on in threads although their step is over
-_STALLED_SECONDS = 1.0  # after which steps of which none went on are taken to wait for each other
-_LATE_SECONDS = 5.0  # after which functions of steps of which none went on are taken to wait for those in line
+_SECONDS = 0.01  # between two looks at threads whose kernels x their step
+_STALLED_SECONDS = 1.0  # without progress of any step, after which the steps count as waiting for each other
+_LATE_SECONDS = 5.0  # without progress, after which functions of steps count as waiting for the steps in line
 _log = logging.getLogger("tagloom")
 _number = count()  # of the steps of all sessions, in the order in which they began
 
 
 class MemoryArbiter:
-    """Arbiter of the steps of one session: which are under way, and which can do nothing but wait for memory.
+    """Arbiter of a session's memory: decides which steps begin, wait for memory, or fail.
 
-    Sessions that were given the same device, or the same MemoryBudget, on the same event loop decide together, and so
-    do sessions that share one only through a third one: a step that waits on one device may hold the memory of another.
-    When all steps of these sessions wait, the step that began last fails, and its memory goes to the others.
+    Sessions with the same device or the same MemoryBudget on the same event loop decide together, also if they share
+    through a third session only: a step waiting on a device may hold the memory of another. When all steps
+    of these sessions wait, the step begun last fails, and its memory goes to the others.
 
     Parameters
     ----------
     *outliving : BlockingCalls or WorkerPool
-        Threads whose kernels hold memory after their step has ended, and give it back when they return.
+        Threads whose kernels hold memory after their step has ended, and release it when they return.
     devices : sequence of SessionDevice
-        Of the session, with their limits.
+        Devices of the session, with their limits.
     """
 
     __slots__ = (
@@ -62,56 +62,56 @@ class MemoryArbiter:
 
     def __init__(self, *outliving: Outliving, devices: Sequence[SessionDevice] = ()) -> None:
         self._outliving, self._devices = outliving, devices
-        self._running: dict[RunningStep, int] = {}  # with their numbers
+        self._running: dict[RunningStep, int] = {}  # steps under way, with their numbers
         self._waiting: set[RunningStep] = set()
-        self._claims: dict[MemoryClaim, None] = {}  # of steps under way
-        self._line: dict[MemoryClaim, asyncio.Future[None]] = {}  # of steps that wait to begin
-        self._resuming: set[MemoryClaim] = set()  # of steps that waited for others, and would go on
+        self._claims: dict[MemoryClaim, None] = {}  # claims of begun steps, in the order of their beginnings
+        self._line: dict[MemoryClaim, asyncio.Future[None]] = {}  # claims of steps that wait to begin
+        self._resuming: set[MemoryClaim] = set()  # paused claims whose steps could proceed again
         self._timer: asyncio.TimerHandle | None = None  # to look at the line again
         self._stall: asyncio.TimerHandle | None = None  # to look again at steps that wait for memory and each other
-        self._has_told = False  # that nothing moves, since something did
-        self._moved = 0.0  # by the loop's clock, when a step was last seen to go on while others wait in line
+        self._has_told = False  # the present standstill was logged
+        self._moved = 0.0  # seconds of the loop's clock when a step was last seen to proceed while others waited
         self._is_closing = False
         self.sharing = MemorySharing(self, devices)
 
     @property
     def waiting(self) -> bool:
-        """Whether any step can only wait for memory."""
+        """True if any step waits for memory and nothing else."""
         return bool(self._waiting) or (bool(self.sharing) and any(each._waiting for each in self.everywhere()))
 
     def register(self, execution: RunningStep) -> None:
-        """Note that a step is under way.
+        """Note the begin of a step.
 
         Raises
         ------
         TagloomError
-            If a step of another event loop has some of a limited device's memory, of which nobody here could wait.
+            If a step of another event loop holds memory of a limited device: nobody here could wait for its end.
         """
         if self.sharing:
             self.sharing.bind_loop()
         self._running[execution] = next(_number)
         if self.sharing:
-            self.sharing.check_loops()  # now that those of other loops see this one
+            self.sharing.check_loops()  # after the registration, so that of two loops at once either sees the other
 
     def unregister(self, execution: RunningStep) -> None:
-        """Note that a step is over; its memory is there for others."""
+        """Note the end of a step, and wake the steps waiting for its memory."""
         self._running.pop(execution, None)
         if self._waiting or self.sharing:  # most steps have nobody to wake
             self._wake_all()
 
     def begin_closing(self) -> None:
-        """Note that the session is being closed, so that others wait for what its variables have."""
+        """Note that the session is being closed: its variables' memory will be released, so other steps wait."""
         self._is_closing = True
 
     def strand(self) -> None:
-        """Hold nothing in a child process of the one that runs the session, since it cannot be closed there."""
+        """Hold nothing in a forked child process, where the session cannot be closed."""
         self.sharing.leave()
         for each in self._devices:
             if each.owned and each.pool is not None and each.pool.shared is not None:
                 each.pool.close()
 
     def close(self) -> None:
-        """Note that the session is closed, and holds nothing any more."""
+        """Note that the session is closed and holds no memory any more; serve the other sessions."""
         others = self.everywhere() - {self}
         self.sharing.leave()
         if self.sharing.loop is asyncio.get_running_loop():
@@ -130,25 +130,26 @@ class MemoryArbiter:
         whole: MemoryClaim | None = None,
         priority: int = 0,
     ) -> MemoryClaim:
-        """Return the claim of a step, or of a part of one, for which `admit_now` or `admit` wait.
+        """Return the claim of a step, or of a part of a partial run, to be passed to `admit_now` and `admit`.
 
         Raises
         ------
         TagloomError
-            If steps of another event loop are under way that share a budget or a limited device with this session.
+            If steps under way on another event loop share a budget or a limited device with this session.
         """
         if self.sharing:
             self.sharing.bind_loop()
             self.sharing.check_loops()
+        # A step run by a function of another step is free: the outer step could not end before it.
         return MemoryClaim(next(_number), fed, peaks, is_light or bool(around.get()), what, whole, priority)
 
     def enter(self, claim: MemoryClaim) -> None:
-        """Note that a step is under way for which nothing is kept but what it holds."""
+        """Note the begin of a step for which no memory is reserved beyond the bytes held."""
         self._begin(claim)
         claim.is_paused = True
 
     def admit_now(self, claim: MemoryClaim) -> bool:
-        """Return True if a step can begin at once; else it waits for `admit`."""
+        """Begin a step and return True if there is memory and no line; else return False, to await `admit`."""
         is_first = claim.is_free or claim.whole is not None
         if not is_first and any(part._line or part._resuming for part in self.everywhere()):
             return False
@@ -158,12 +159,12 @@ class MemoryArbiter:
         return True
 
     async def admit(self, claim: MemoryClaim) -> None:
-        """Wait until a step can begin; by priority, then first come, first served, by all sessions that share a device.
+        """Wait until a step can begin: by priority, then in the order of claims, over all sessions sharing a device.
 
         Raises
         ------
         MemoryLimitError
-            If its feeds do not fit though all others end.
+            If the step's feeds do not fit even when all other steps have ended.
         """
         self._check_possible(claim)
         loop = asyncio.get_running_loop()
@@ -173,11 +174,11 @@ class MemoryArbiter:
         try:
             await waiter
         except BaseException:
-            self.release(claim)  # it may have been admitted in this turn
+            self.release(claim)  # the claim may have been admitted in this very turn
             raise
         finally:
             self._line.pop(claim, None)
-            del waiter  # an error of it refers to this frame
+            del waiter  # the traceback of its error refers to this frame
 
     def _begin(self, claim: MemoryClaim) -> None:
         others = [each for part in self.everywhere() for each in part._claims]
@@ -188,7 +189,7 @@ class MemoryArbiter:
         self.note_move()
 
     def release(self, claim: MemoryClaim) -> None:
-        """Note that a step is over, or does not begin."""
+        """Note the end, or the refusal, of a step; serve the line."""
         claim.is_begun = False
         claim.holder = None
         self._claims.pop(claim, None)
@@ -196,36 +197,36 @@ class MemoryArbiter:
         self._serve()
 
     def pause(self, claim: MemoryClaim) -> None:
-        """Keep nothing for a step any longer but what it holds: it waits for what others bring."""
+        """Reserve no memory for a step beyond the bytes held, while the step waits for other steps."""
         claim.is_paused = True
         self._serve()
 
     def resume(self, claim: MemoryClaim) -> bool:
-        """Return True if a step that was paused goes on now; else it is woken when it does."""
+        """Return True if a paused step proceeds now; else the step is woken when its turn comes."""
         if claim.is_paused:
             self._resuming.add(claim)
             self._serve()
         return not claim.is_paused
 
     def note_move(self) -> None:
-        """Note that a step goes on."""
+        """Note that a step proceeds."""
         self._moved = asyncio.get_running_loop().time()
         self._has_told = False
 
     def refuse(self, claim: MemoryClaim, error: BaseException) -> None:
-        """End the wait of a step, or a part of one, with an error, if it still waits."""
+        """End the wait of a claim with an error, if the claim still waits."""
         waiter = self._line.get(claim)
         if waiter is not None and not waiter.done():
             waiter.set_exception(error)
 
     def send_away(self, make_error: Callable[[], BaseException]) -> None:
-        """End the waits of all steps of this session that have not begun, each with an error of its own."""
+        """End the waits of this session's steps in line, each with an error of its own."""
         for waiter in self._line.values():
             if not waiter.done() and not waiter.get_loop().is_closed():
                 waiter.set_exception(make_error())
 
     def _active(self, claim: MemoryClaim) -> list[MemoryClaim]:
-        """Return the claims of other steps that something is kept for."""
+        """Return the claims of other steps for which memory is reserved."""
         return [
             each
             for part in self.everywhere()
@@ -234,7 +235,7 @@ class MemoryArbiter:
         ]
 
     def _admits(self, claim: MemoryClaim) -> bool:
-        """Return True if a step may begin, or go on: alone, or since all under way can end beside it."""
+        """Return True if a step may begin or proceed: alone, or if all active steps can end beside this step."""
         if not claim.is_begun:
             if not claim.has_room(each for part in self.everywhere() for each in part._claims):
                 return False
@@ -244,6 +245,7 @@ class MemoryArbiter:
         return not active or claim.fits_beside(active)
 
     def _check_possible(self, claim: MemoryClaim) -> None:
+        """Raise MemoryLimitError if the feeds of a claim will never fit; drop constants of devices before."""
         parts = self.everywhere()
         found = refusal(claim, (each for part in parts for each in part._claims))
         if found is None or waits.something_comes_back(parts):
@@ -256,7 +258,7 @@ class MemoryArbiter:
             raise MemoryLimitError(size, pool.used_bytes, pool.limit or 0, pool.name)
 
     def _serve(self) -> None:
-        """Resume and begin the steps for which there is memory, in the order in which they came."""
+        """Resume paused steps and begin waiting steps as memory allows, in their order."""
         parts = self.everywhere()
         if not any(part._line or part._resuming for part in parts):
             return
@@ -273,13 +275,13 @@ class MemoryArbiter:
         self._look_again()
 
     def _serve_line(self, parts: set[MemoryArbiter]) -> None:
-        """Begin steps in line: parts of steps under way first, each that there is room for; then others in order."""
+        """Begin steps in line: all fitting parts of steps under way first; then other steps in order."""
         in_line = waits.steps_in_line(parts)
         waiting: list[tuple[MemoryClaim, MemoryArbiter]] = []  # parts for which there is no room
         for claim, part in in_line:
             waiter = part._line[claim]
             if waiter.done() or (waiting and claim.whole is None and not claim.is_free and not self._is_stalled()):
-                continue  # what is given back is for those that are under way, so that they end
+                continue  # released memory first goes to parts of steps under way, so that these steps end
             if self._admits(claim):
                 part._begin(claim)
                 waiter.set_result(None)
@@ -296,7 +298,7 @@ class MemoryArbiter:
             self._refuse_part(parts, waiting)
 
     def _refuse_part(self, parts: set[MemoryArbiter], waiting: Sequence[tuple[MemoryClaim, MemoryArbiter]]) -> None:
-        """Refuse the newest part that waits, if all that hold memory are partial runs which wait for such parts."""
+        """Refuse the newest waiting part if all memory is held by partial runs that wait for such parts themselves."""
         wholes = [claim.whole for claim, _ in waiting]
         holding = [each for part in parts for each in part._claims if any(each.held().values())]
         if not all(any(each is whole for whole in wholes) and each.is_idle for each in holding):
@@ -311,7 +313,7 @@ class MemoryArbiter:
         part._line[claim].set_exception(error)
 
     def _look_again(self) -> None:
-        """Look at the line again soon: users' handles and threads give memory back without a word."""
+        """Look at the line again soon: users' handles and threads release memory without notice."""
         is_waiting = bool(self._resuming) or any(not waiter.done() for waiter in self._line.values())
         if is_waiting and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_SECONDS, self._timer_rings)
@@ -326,14 +328,14 @@ class MemoryArbiter:
         self._look_again()
 
     def _is_stalled(self, seconds: float | None = None) -> bool:
-        """Return True if no step has gone on for some seconds while others waited."""
+        """Return True if no step has proceeded for some seconds while others waited."""
         moved = max(part._moved for part in self.everywhere())
         return asyncio.get_running_loop().time() - moved > (_STALLED_SECONDS if seconds is None else seconds)
 
     def _admit_unknown(self, parts: set[MemoryArbiter]) -> bool:
-        """Begin the first step in line although nobody knows what it takes: functions may wait for it.
+        """Begin the first step in line with unknown needs, as functions of other steps may wait for this step.
 
-        None begins while another is parked. It would only hold memory that the parked one waits for.
+        No step begins while another is parked: a new step would only hold memory needed by the parked step.
         """
         begun = [each for part in parts for each in part._claims]
         if self._is_any_busy(parts, begun):
@@ -351,11 +353,11 @@ class MemoryArbiter:
 
     @staticmethod
     def _is_any_busy(parts: set[MemoryArbiter], begun: Sequence[MemoryClaim]) -> bool:
-        """Return True if a step waits for memory, or goes on by itself."""
+        """Return True if a step waits for memory, or proceeds by itself."""
         return any(part._waiting for part in parts) or any(each.holder and each.holder.is_computing for each in begun)
 
     def _tell(self, parts: set[MemoryArbiter]) -> None:
-        """Log once which steps wait for memory, and who has it."""
+        """Log, once for each standstill, the steps waiting for memory and its holders."""
         if self._has_told:
             return
         self._has_told = True
@@ -370,13 +372,13 @@ class MemoryArbiter:
         )
 
     def poll(self) -> None:
-        """Wake the waiting steps whose parked instances fit into memory that was given back."""
+        """Wake the waiting steps whose parked instances fit into released memory."""
         for execution in [each for part in self.everywhere() for each in part._waiting]:
             if execution.can_progress:
                 execution.wake()
 
     def everywhere(self) -> set[MemoryArbiter]:
-        """Return this arbiter and those of all sessions that share a device with it, directly or through others."""
+        """Return this arbiter and the arbiters of all sessions sharing a device, directly or through others."""
         return self.sharing.everywhere() if self.sharing else {self}
 
     @property
@@ -391,8 +393,8 @@ class MemoryArbiter:
     def block(self, execution: RunningStep) -> None:
         """Note that a step waits for memory; if no step, copy or thread can free any, fail the newest step.
 
-        A step that is woken and still finds no room blocks again, so every return below that does not fail a step must
-        leave somebody who will wake one: that is what keeps the loop of waiting and waking from standing still.
+                A woken step without room blocks again, so every return below, unless a step fails, must leave
+        leave otherwise the loop of waiting and waking stands still.
         """
         self._waiting.add(execution)
         parts = self.everywhere()
@@ -401,13 +403,13 @@ class MemoryArbiter:
         # wakes the step whose swapper it belongs to, and that step polls the others.
         if any(swap.free_some() for each in running for swap in each.swaps):
             return
-        # One that holds memory while it waits to go on goes on then, if only to give some back.
+        # A step that holds memory while waiting for `resume` proceeds then, if only to release some of it.
         if waits.any_goes_on(parts):
             self._look_at_stall()
             return
         if self._resume_one(parts) or self._admit_one(parts):
             return
-        # A kernel in a thread can not be interrupted, and nothing tells the arbiter when it returns: look again soon.
+        # A kernel in a thread cannot be interrupted, and nothing tells the arbiter of its return: look again soon.
         if waits.something_comes_back(parts):
             asyncio.get_running_loop().call_later(_SECONDS, self._wake_all)
             return
@@ -418,25 +420,26 @@ class MemoryArbiter:
         self._fail_or_look(parts)
 
     def _fail_or_look(self, parts: set[MemoryArbiter]) -> None:
-        """Fail the newest step, unless some that hold memory wait for what others may still bring: look later then."""
+        """Fail the newest step; if holders of memory wait for anything but memory, look again later instead."""
         if self._waits_for_those_that_wait(parts):
             self._look_at_stall()
         else:
             waits.fail_newest(parts)
 
     def _waits_for_those_that_wait(self, parts: set[MemoryArbiter]) -> bool:
-        """Return True if steps hold memory that wait for what others, or users, may still bring."""
+        """Return True if a step under way waits for other steps or users, and not for memory."""
         waiting = {id(each) for part in parts for each in part._waiting}
         return any(id(each) not in waiting for part in parts for each in part._running)
 
     def _look_at_stall(self) -> None:
+        """Start the timer of `_stall_rings`, unless started."""
         if self._stall is None:
             loop = asyncio.get_running_loop()
             self._moved = loop.time()
             self._stall = loop.call_later(_STALLED_SECONDS, self._stall_rings)
 
     def _stall_rings(self) -> None:
-        """Fail the newest step that waits for memory if those that have it wait for what it would bring."""
+        """Fail the newest parked step if the holders of the memory wait for elements which that step would bring."""
         self._stall = None
         parts = self.everywhere()
         parked = [each for each in waits.by_age(parts) if each.is_parked and waits.is_asleep(each)]
@@ -454,14 +457,14 @@ class MemoryArbiter:
         self._stall = asyncio.get_running_loop().call_later(_STALLED_SECONDS, self._stall_rings)
 
     def wait_to_resume(self, execution: RunningStep) -> None:
-        """Note that a step which waits for `resume` goes on only when others end, or no step can."""
+        """Note that a step waits for `resume`: it proceeds when others end, or when no step can proceed."""
         self._waiting.add(execution)
         parts = self.everywhere()
         if not waits.any_goes_on(parts):
             self._resume_one(parts)
 
     def _resume_one(self, parts: set[MemoryArbiter]) -> bool:
-        """Resume the oldest step that waits for `resume`, if any, though there may be too little memory."""
+        """Resume the oldest step waiting for `resume`, even with too little memory; return False if there is none."""
         resuming = [(each, part) for part in parts for each in part._resuming]
         if not resuming:
             return False
@@ -473,7 +476,7 @@ class MemoryArbiter:
         return True
 
     def _admit_one(self, parts: set[MemoryArbiter]) -> bool:
-        """Begin the first step in line if there is room for its feeds: no other can go on."""
+        """Begin the first step in line whose feeds have room, as no other step can proceed; return True if begun."""
         in_line = waits.steps_in_line(parts)
         for claim, part in in_line:
             waiter = part._line[claim]
@@ -484,7 +487,7 @@ class MemoryArbiter:
         return False
 
     def unblock(self, execution: RunningStep) -> None:
-        """Note that a step does not wait for memory, or no longer."""
+        """Forget a step's wait for memory, if any."""
         self._waiting.discard(execution)
 
 

@@ -1,4 +1,4 @@
-"""Budgets of memory, which several sessions may share."""
+"""Memory budgets, which several sessions may share."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ...kernels.memory.pool import SharedLimit
 class MemoryBudget:
     """Memory that the arrays of several sessions may take together: ``Session(memory_limit=budget)``.
 
-    The sum of the bytes in use of all its sessions stays within the limit, and the steps of all of them stand in one
-    line for it. A session that is closed gives its bytes back. A budget serves one event loop at a time: a step ends
-    with TagloomError while steps of its sessions on another loop are under way. Each SyncSession has a loop of its own,
-    so several of them share a budget if they are called one after the other; threads may share one SyncSession.
+    The sum of the bytes in use of all its sessions stays within the limit, and the steps of all of them stand in the
+    same line. A closed session releases its bytes. A budget serves a single event loop at a time: a step ends with
+    TagloomError while steps of its sessions on another loop are under way. Each SyncSession has a loop of its own, so
+    several of them share a budget if they are called one after the other; threads may share a SyncSession.
 
-    Where a session has several devices, what they take counts together.
+    The devices of a session count together.
 
     Parameters
     ----------
@@ -51,20 +51,20 @@ class MemoryBudget:
 
     @property
     def shared(self) -> SharedLimit:
-        """The limit, as the devices of sessions keep it."""
+        """The limit shared by the pools of the sessions' devices."""
         return self._shared
 
     @property
     def limit_bytes(self) -> int:
-        """Bytes that all sessions may take together."""
+        """Bytes that all sessions together may take."""
         return self._shared.limit
 
     @property
     def live_bytes(self) -> int:
-        """Bytes that all sessions have in use now."""
+        """Bytes that all sessions together have in use now."""
         return self._shared.used_bytes
 
     @property
     def peak_bytes(self) -> int:
-        """Most bytes that all sessions had in use at one time so far."""
+        """Most bytes in use by all sessions together so far."""
         return self._shared.peak_bytes

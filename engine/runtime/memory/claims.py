@@ -1,8 +1,8 @@
-"""Claims of steps on memory: a step begins when those under way can still end beside it.
+"""Claims of steps on memory: a step begins when the steps under way can still end beside the new step.
 
-Each step claims what it took at most before, in proportion to its feeds. While it runs, memory up to its claim is kept
-for it; while it waits for a queue or for its user, only what it holds. So no two steps are under way that each hold a
-part of what the other needs. See docs/design/0038-memory-in-line.md.
+A step claims the peak of its earlier runs, in proportion to its feeds. While the step runs, memory up to its claim is
+reserved; while the step waits for a queue or its user, only the bytes held count. So no two steps under way each hold a
+part of the other's needs. See docs/design/0038-memory-in-line.md.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from ...base.wording import short_device
 from ...kernels.memory.pool import Pool, SharedLimit
 
 Bytes = dict[Pool, int]
-Bound = Pool | SharedLimit  # of what a limit is: devices that share one have one in common
+Bound = Pool | SharedLimit  # owner of a limit: a device's pool, or the limit shared by several devices
 _NAMED = 3  # operations that a text names
 
-# Claims of the steps that have called this, in turn: a step that a function of a step runs does not wait for that one.
+# Claims of the calling steps, outermost first: a step run by a function of a step must not wait for the outer step.
 around: ContextVar[tuple[MemoryClaim, ...]] = ContextVar("tagloom_memory_claims", default=())
 
 
 class StepPeaks:
-    """Most bytes that runs of one compiled step have made on each device, and were fed."""
+    """Peak bytes made on each device by runs of a compiled step, with the bytes fed to these runs."""
 
     __slots__ = ("_most",)
 
@@ -36,24 +36,25 @@ class StepPeaks:
         self._most: dict[Pool, tuple[int, int]] = {}
 
     def learn(self, fed: Mapping[Pool, int], made: Mapping[Pool, int]) -> None:
-        """Note what a run has taken from its beginning to its end."""
+        """Note the bytes made by a run from its beginning to its end."""
         for pool, size in made.items():
             if pool not in self._most or size > self._most[pool][0]:
                 self._most[pool] = size, fed.get(pool, 0)
 
     def needs(self, fed: Mapping[Pool, int]) -> Bytes | None:
-        """Return what a run with such feeds should take, feeds included; None if no run has ended yet."""
+        """Return the expected bytes of a run with such feeds, feeds included; None if no run has ended yet."""
         if not self._most:
             return None
         found = {}
         for pool, (made, feeds) in self._most.items():
+            # Larger feeds scale the claim up. Smaller feeds do not shrink it: a claim too large only delays, too small parks.
             now = fed.get(pool, 0)
             found[pool] = now + (made if now <= feeds else -(-made * now // max(feeds, 1)) if feeds else made)
         return found
 
 
 class Holder(Protocol):
-    """A step under way, as its claim knows it: an `Execution`."""
+    """Interface of a step under way for its claim; implemented by `Execution`."""
 
     @property
     def waiter(self) -> asyncio.Future[None] | None: ...
@@ -69,43 +70,43 @@ class Holder(Protocol):
 
 
 class MemoryClaim:
-    """Memory that a step may take of devices with a limit, from before it begins until it is over.
+    """Memory of devices with a limit that a step may take, from before its begin until its end.
 
     Parameters
     ----------
     number : int
-        Counts the claims of all sessions in the order in which they came.
+        Number of the claim, over all sessions, in the order of their creation.
     fed : dict of Pool to list
-        Arrays that are charged to each device as the step begins.
+        Arrays charged to each device as the step begins.
     peaks : StepPeaks or None
-        Of the compiled step; None for an executor that does not count what a step makes.
+        Peaks of the compiled step; None for an executor without counts of bytes.
     is_free : bool
-        Whether the step begins as soon as there is room for its feeds: it takes next to nothing besides, or a function
-        of a step under way asks for it and may not wait for that.
+        True if the step begins as soon as there is room for its feeds: either its other arrays are tiny, or a function
+        of a step under way runs the step and must not wait for its own step.
     what : str
         Name of the step for errors and logs.
     whole : MemoryClaim, optional
-        Claim of the partial run that these feeds are a further part of: it holds memory, so that the part goes before
-        steps that have not begun.
+        Claim of the partial run, if these feeds are a further part: the run holds memory, so its parts precede steps
+        not yet begun.
     priority : int
-        Steps of higher ones are next in line.
+        Priority in line; higher numbers are next.
 
     Attributes
     ----------
     needs : dict of Pool to int, or None
-        Most bytes that the step should take, feeds included; None if nobody knows.
+        Expected peak of the step in bytes, feeds included; None if unknown.
     is_begun : bool
-        Whether the step may run.
+        True if the step may run.
     is_fed : bool
-        Whether its feeds are charged.
+        True if the feeds are charged.
     is_paused : bool
-        Whether it waits for something that other steps or its user bring, so that nothing is kept for it.
+        True if the step waits for other steps or its user, so that no memory is reserved.
     holder : Execution or None
-        Set as the step begins.
+        Execution of the step, from its begin on.
     is_alone : bool
-        Whether no other step was under way since it began.
-    parts : list of weakref.ref
-        Arrays that a partial run was fed in parts, which count as held as long as they live.
+        True if no other step was under way since the step's begin.
+    parts : list of (Pool, weakref.ref)
+        Arrays fed in parts to a partial run, which count as held as long as they live.
     """
 
     __slots__ = (
@@ -157,7 +158,7 @@ class MemoryClaim:
         self._arrived: Bytes = {}
 
     def held(self) -> Bytes:
-        """Return the bytes that the step holds."""
+        """Return the bytes held by the step on each device."""
         if not self.is_begun or not self.is_fed:
             return {}
         found = dict(self.fed)
@@ -172,13 +173,13 @@ class MemoryClaim:
         return found
 
     def is_known(self) -> bool:
-        """Return True if it is known what the step should take; a run that has ended meanwhile has shown it."""
+        """Return True if the step's needs are known, perhaps from a run ended since the claim was made."""
         if self.needs is None and self._peaks is not None:
             self.needs = self._peaks.needs(self.fed)
         return self.needs is not None
 
     def takes_at_least(self, others: Iterable[MemoryClaim]) -> Bytes:
-        """Return what runs of the same step that are under way have taken so far: this one will take as much."""
+        """Return the most bytes taken so far by running runs of the same step: this run needs as many."""
         found: Bytes = {}
         for claim in others:
             if claim._peaks is self._peaks and claim.holder is not None:
@@ -187,17 +188,17 @@ class MemoryClaim:
         return found
 
     def may_fit(self, others: Iterable[MemoryClaim]) -> bool:
-        """Return True unless runs of the same step have shown already that there is too little room for this one."""
+        """Return True unless runs of the same step have already shown the room to be too small for this step."""
         sizes = self.takes_at_least(others)
         return all(size <= _room(bound) for bound, size in _by_bound(sizes.items()).items())
 
     @property
     def is_idle(self) -> bool:
-        """True if the step does nothing until others, its functions or its user bring something."""
+        """True if the step does nothing until other steps, its functions or its user bring something."""
         return self.holder is not None and not self.holder.is_computing
 
     def describe(self) -> str:
-        """Return the name of the step, what it holds, and what it waits for, for errors and logs."""
+        """Return the name of the step, the memory held and the instances awaited, for errors and logs."""
         sizes = [(pool, size) for pool, size in self.held().items() if size]
         held = ", ".join(f"{format_size(size)} of {short_device(pool.name)}" for pool, size in sizes)
         waits = ", ".join(self.holder.active()[:_NAMED]) if self.holder is not None else ""
@@ -212,19 +213,19 @@ class MemoryClaim:
         return {pool: max(0, size - held.get(pool, 0)) for pool, size in (self.needs or {}).items()}
 
     def missing(self) -> Iterable[tuple[Pool, int]]:
-        """Yield what the feeds would take of each device now."""
+        """Yield pairs of a device's pool and the bytes to be charged for feeds there."""
         for pool, arrays in self._fed.items():
             yield pool, pool.external_bytes(arrays)
 
     def has_room(self, others: Iterable[MemoryClaim]) -> bool:
-        """Return True if the feeds fit beside those of other steps that begin in this turn of the event loop."""
+        """Return True if the feeds fit, beside the feeds of all steps that begin in this turn of the event loop."""
         own = list(self.missing())
         bounds = {pool.bound for pool, _ in own}
         to_come = own + [pair for claim in others if claim.is_begun and not claim.is_fed for pair in claim.missing()]
         return all(size <= _room(bound) for bound, size in _by_bound(to_come).items() if bound in bounds)
 
     def begin(self, holder: Holder | None) -> None:
-        """Note that the step has its feeds; without a holder, which says what it makes, nothing more is kept for it."""
+        """Note that the step has its feeds; without a holder to count bytes, nothing more is reserved."""
         self.holder = holder
         self.is_fed = True
         self._before = {pool: (pool.live_bytes, pool.peak_bytes) for pool in self._fed}
@@ -233,25 +234,27 @@ class MemoryClaim:
             self.needs = {}
 
     def note_arrivals(self) -> None:
-        """Note the bytes that came from outside while the step waited: functions and pipelines make them."""
+        """Note the bytes added from outside, by functions and pipelines, while the step waited."""
         if self.holder is not None and self.is_alone:
             for pool, held, _ in self.holder.bytes_held():
                 came = pool.live_bytes - self._before.get(pool, (pool.live_bytes, 0))[0] - held
                 self._arrived[pool] = max(self._arrived.get(pool, 0), came)
 
     def note_end(self) -> None:
-        """Note what the step, which has ended well, has made and got."""
+        """Record the peak of a step that ended well."""
         if self.holder is None or self._peaks is None:
             return
         taken = {}
         for pool, _, most in self.holder.bytes_held():
+            # The pool's own peak also counts arrays from outside, but says something of this step only if alone, and
+            # only if it rose during the run.
             live, peak = self._before[pool]
             alone = pool.peak_bytes - live if self.is_alone and pool.peak_bytes > peak else 0
             taken[pool] = max(most + self._arrived.get(pool, 0), alone)
         self._peaks.learn(self.fed, taken)
 
     def fits_beside(self, others: Sequence[MemoryClaim]) -> bool:
-        """Return True if all of these steps can end, whoever takes what it may take first."""
+        """Return True if all of these steps can end, in whichever order they take their remaining needs."""
         if not all(each.is_known() for each in (self, *others)):
             return False
         lacking = _by_bound(pair for claim in (self, *others) for pair in claim.lacking().items())
@@ -259,9 +262,9 @@ class MemoryClaim:
 
 
 def refusal(claim: MemoryClaim, begun: Iterable[MemoryClaim]) -> tuple[Pool, int] | None:
-    """Return the device on which the feeds of a step do not fit, whoever else ends, and their bytes.
+    """Return the device on which the feeds of a step never fit, and their bytes; None if the feeds may fit.
 
-    A partial run that waits for a part gives nothing back for that part.
+    A partial run waiting for a part releases nothing for this part.
     """
     ending = [each for each in begun if not (each is claim.whole and each.is_idle)]
     held = _by_bound(pair for each in ending for pair in each.held().items())
@@ -275,7 +278,7 @@ def refusal(claim: MemoryClaim, begun: Iterable[MemoryClaim]) -> tuple[Pool, int
 
 
 def _by_bound(sizes: Iterable[tuple[Pool, int]]) -> dict[Bound, int]:
-    """Return the sums of bytes that count against each limit."""
+    """Return the sums of bytes counted against each limit."""
     found: dict[Bound, int] = {}
     for pool, size in sizes:
         found[pool.bound] = found.get(pool.bound, 0) + size

@@ -1,4 +1,4 @@
-"""Limits of memory: which device may hold how much, and what is said when that is not enough."""
+"""Limits of devices' memory, and the errors of steps and values beyond them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LESS_HINT = "let smaller saved values move (SwapPolicy.minimum), and give them 
 
 
 class HasDevicePlans(Protocol):
-    """A compiled step, as far as it says what constants it has."""
+    """Interface of a compiled step whose constants are listed in an error."""
 
     @property
     def device_plans(self) -> Sequence[DevicePlan]: ...
@@ -44,13 +44,13 @@ def set_limits(devices: Sequence[SessionDevice], limit: Limit | Mapping[str, Lim
     ----------
     devices : sequence of SessionDevice
     limit : int, str, MemoryBudget or mapping of str to any of these, optional
-        Bytes that the arrays of each device may take, or a budget for all of them together; or of some, by their names.
+        Limit of each device's arrays in bytes, or a budget for all devices together; or limits by device names.
 
     Raises
     ------
     GraphError
-        If it is no size, a name is not that of one device, the pool that would keep it is switched off, or a device
-        that was given keeps another limit.
+        If `limit` is no size, a name matches no device or several, pools are switched off, or a device passed to the
+        session has another limit already.
     """
     for device in devices:
         if device.pool is not None:
@@ -64,12 +64,13 @@ def set_limits(devices: Sequence[SessionDevice], limit: Limit | Mapping[str, Lim
 
 
 def _limit(device: SessionDevice, limit: Limit) -> None:
+    """Set the limit of a device; GraphError if its pool is switched off or has another limit."""
     size = None
     if not isinstance(limit, MemoryBudget):
         size = parse_size(limit, f"memory limit of {short_device(device.spec)}")
     if device.pool is None:
         raise GraphError(
-            "memory can not be limited where it is not counted",
+            "memory cannot be limited where it is not counted",
             got="Settings(pool=False)",
             wanted="a pool",
             hint="leave the pool on, or memory_limit out",
@@ -90,6 +91,7 @@ def _limit(device: SessionDevice, limit: Limit) -> None:
 
 
 def _named(devices: Sequence[SessionDevice], name: str) -> SessionDevice:
+    """Return the device matched by a name; GraphError if none or several match."""
     wanted = parse_device(name)
     found = [device for device in devices if wanted.allows(device.spec)]
     if len(found) != 1:
@@ -105,14 +107,15 @@ def _named(devices: Sequence[SessionDevice], name: str) -> SessionDevice:
 def from_outside(
     contexts: KernelContexts, resources: Iterable[Resource], what: str, function: Callable[..., R], *arguments: Any
 ) -> R:
-    """Call a function that gives values from outside to resources; DeviceMemoryError if they do not fit."""
+    """Call a function that brings values from outside into resources; DeviceMemoryError if they do not fit."""
     try:
         return contexts.run(function, *arguments)
     except MemoryError as error:
         pool = contexts.pool
         if pool is None or pool.limit is None:
             raise
-        wanted = getattr(error, "wanted_bytes", None) or pool.refused_bytes  # a call in a thread says it
+        # A call in a thread sets it on the error: there the allowance refused, and not the pool.
+        wanted = getattr(error, "wanted_bytes", None) or pool.refused_bytes
         error = MemoryLimitError(wanted, pool.used_bytes, pool.limit, pool.name)
         raise refused(error, what, (), pool, resources) from None
 
@@ -120,20 +123,22 @@ def from_outside(
 def refused(
     error: MemoryLimitError, what: str, steps: Iterable[HasDevicePlans], pool: Pool, resources: Iterable[Resource]
 ) -> DeviceMemoryError:
-    """Return the error of a step that can not begin, or of what comes from outside, since that does not fit."""
+    """Return the error of a step or of values from outside whose arrays do not fit."""
     return _error(f"{what} do not fit into", error, _kept(pool, steps, resources), hint=_HINT)
 
 
 def no_room(error: NoRoom) -> DeviceMemoryError:
-    """Return the error of a step in which an instance waited for memory that nothing could give back."""
+    """Return the error of a step with an instance that waited for memory which nothing could release."""
     allocations = [Allocation(name, tag, size, source) for size, name, tag, source in error.allocations]
     saved = sum(allocation.bytes for allocation in allocations if allocation.operation.startswith("values saved"))
     better = _LESS_HINT if error.swaps else _SWAP_HINT
+    # Swapping is advised only if saved values hold at least a quarter of the memory in use.
     hint = _HINT if 4 * saved < error.live else f"{better}; or {_HINT}"
     return _error("there is no room for a result in", error, allocations, hint=hint)
 
 
 def _error(what: str, error: Any, allocations: Iterable[Allocation], **fields: Any) -> DeviceMemoryError:
+    """Return a DeviceMemoryError with the sizes of `error` and the largest allocations."""
     left = format_size(max(0, error.limit - error.live))
     return DeviceMemoryError(
         f"{what} the memory of {short_device(error.device)}",
@@ -149,7 +154,7 @@ def _error(what: str, error: Any, allocations: Iterable[Allocation], **fields: A
 
 
 def _kept(pool: Pool, steps: Iterable[HasDevicePlans], resources: Iterable[Resource]) -> Iterator[Allocation]:
-    """Yield what a session's resources and the constants of compiled steps hold on a device."""
+    """Yield the allocations of a session's resources, and of compiled steps' constants, on a device."""
     for size, label, tag, source in resource_allocations(resources, pool) + shared_allocations(pool):
         yield Allocation(label, tag, size, source)
     constants: dict[int, Allocation] = {}

@@ -1,4 +1,4 @@
-"""Whether and how the steps of a session swap what their loops save."""
+"""A session's settings of swapping, and the memory tiers for the values saved by loops."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ Swap = SwapPolicy | bool | None
 
 
 class Swapping:
-    """What a session knows of swapping.
+    """Swapping of a session: its policy, and its tiers from the first use on.
 
     Parameters
     ----------
     wanted : SwapPolicy, bool or None
-        True for the default policy, in all loops as with any policy; False for no loop at all; None for the loops that
-        ask for it.
+        A policy, or True for the default policy, for all loops; False for no loop at all; None for the loops with
+        ``swap_memory=True``.
     devices : iterable of SessionDevice
 
     Raises
     ------
     GraphError
-        If it is none of these, or no file can be made where the policy wants one.
+        If `wanted` is none of these, or no file can be made in the policy's directory.
 
     Attributes
     ----------
     everywhere : bool or None
-        Whether all loops swap, or none; None if they say so themselves.
+        True if all loops swap, False if none do, None if each loop decides.
     """
 
     def __init__(self, wanted: Swap, devices: Iterable[SessionDevice]) -> None:
@@ -50,11 +50,12 @@ class Swapping:
         self.everywhere: bool | None = None if wanted is None else wanted is not False
         self._tiers: Tiers | None = None
         limited = next(filter(self._swaps, devices), None)
-        if limited is not None and self.policy.disk is not None:  # a directory that is none is found now
+        # Tiers on a disk are opened at once, so that a missing directory is an error of the constructor.
+        if limited is not None and self.policy.disk is not None:
             self._tiers = self._open_tiers(limited)
 
     def begin(self, device: SessionDevice) -> StepSwapper | None:
-        """Return what keeps the saved values of a step on a device; None where there is no limit to keep."""
+        """Return the swapper of a step's saved values on a device; None for a device without a limit."""
         if not self._swaps(device):
             return None
         assert isinstance(device.device, SwapSupport)
@@ -75,10 +76,10 @@ class Swapping:
 
     @property
     def live_bytes(self) -> dict[str, int]:
-        """Bytes in each tier now; nothing where there are no tiers yet."""
+        """Bytes in each tier now; empty before the first use of tiers."""
         return {} if self._tiers is None else {tier: live for tier, (live, _) in self._tiers.figures.items()}
 
     async def aclose(self) -> None:
-        """Give the tiers back."""
+        """Release the tiers."""
         if self._tiers is not None:
             await self._tiers.aclose()

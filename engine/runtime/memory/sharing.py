@@ -1,4 +1,4 @@
-"""Sessions that share devices with a limit, or memory budgets: which they are, and on which event loop."""
+"""Sharing of devices with a limit, and of memory budgets, among sessions of an event loop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _sharers: WeakKeyDictionary[Device | SharedLimit, _Sharers] = WeakKeyDictionary(
 
 
 class MemorySharing:
-    """Membership of one session's arbiter among the sharers of its devices and budgets.
+    """Membership of a session's arbiter among the sharers of its devices and budgets.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class MemorySharing:
         self._shared, self._budgets = [], set()
 
     def everywhere(self) -> set[MemoryArbiter]:
-        """Return the arbiters of all sessions on this loop that share with this one, directly or through others."""
+        """Return the arbiters of all sessions on this loop sharing with this session, directly or through others."""
         found, unseen = {self._arbiter}, [self]
         while unseen:
             near = {each for sharers in unseen.pop()._shared for each in _present(sharers)}
@@ -72,7 +72,7 @@ class MemorySharing:
         return found
 
     def check_loops(self) -> None:
-        """Raise TagloomError if a step of another event loop shares a limit: nobody here could wait for it."""
+        """Raise TagloomError if a step of another event loop shares a limit: nobody here could wait for its end."""
         limited = [each.device for each in self._devices if not each.owned and each.device.limit is not None]
         for device in limited:
             if self._is_used_elsewhere(device):

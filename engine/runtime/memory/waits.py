@@ -1,4 +1,4 @@
-"""Steps that wait for memory: which of them can go on, and how errors and logs name those that hold it."""
+"""Steps that wait for memory: their chances to proceed, and the descriptions of memory's holders in errors and logs."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ _NAMED = 3  # steps that a text names
 
 
 class StepSwap(Protocol):
-    """What moves the saved values of a step out of a device's memory."""
+    """Interface of a step's swapper, which moves saved values out of a device's memory."""
 
     def free_some(self) -> bool: ...
 
 
 class RunningStep(Protocol):
-    """A step under way, as the arbiter knows it: an `Execution`.
+    """Interface of a step under way for the arbiter; implemented by `Execution`.
 
     Attributes
     ----------
     is_parked : bool
-        Whether nothing of it goes on before memory is given back.
+        True if no part of the step proceeds before memory is released.
     can_progress : bool
-        Whether a parked instance fits into memory that was given back, or anything else is ready.
+        True if a parked instance fits into released memory, or any other instance is ready.
     swaps : sequence of StepSwap
-        One for each device whose saved values may move.
+        A swapper for each device whose saved values may move.
     waiter : asyncio.Future or None
-        What the step's task awaits; done when the step was woken or cancelled and has not had its turn yet.
+        Future awaited by the step's task; done if the step was woken or cancelled and has not had its turn yet.
     """
 
     @property
@@ -53,7 +53,7 @@ class RunningStep(Protocol):
 
 
 class Outliving(Protocol):
-    """Threads whose kernels may outlive the step that called them: BlockingCalls, WorkerPool."""
+    """Threads whose kernels may x the step that called them: BlockingCalls, WorkerPool."""
 
     @property
     def orphaned(self) -> int: ...
@@ -66,16 +66,16 @@ def by_age(parts: set[MemoryArbiter]) -> list[RunningStep]:
 
 
 def fail_newest(parts: set[MemoryArbiter]) -> None:
-    """Fail the newest step that waits for memory, and name those that have it.
+    """Fail the newest step that waits for memory, with the holders of the memory in the error.
 
-    It is not the one that asks for most: so the oldest step always ends, whatever comes after it.
+    The newest step, and not the largest, fails: so the oldest step always ends.
     """
     failing = next(each for each in reversed(by_age(parts)) if each.is_parked)
     failing.fail_out_of_memory(describe_holders(parts, failing))
 
 
 def describe_holders(parts: set[MemoryArbiter], but: Any = None) -> str:
-    """Return which steps hold memory, and what each waits for."""
+    """Return a text of the steps holding memory, except `but`, and of their awaited instances."""
     claims = sorted((each for part in parts for each in part._claims), key=lambda each: each.number)
     holding = [each for each in claims if (but is None or each.holder is not but) and any(each.held().values())]
     text = "; ".join(each.describe() for each in holding[:_NAMED])
@@ -91,9 +91,9 @@ def list_waiters(claims: Sequence[MemoryClaim]) -> str:
 def any_goes_on(parts: set[MemoryArbiter]) -> bool:
     """Return True if a step will free memory, or block in its turn.
 
-    One that was woken or cancelled in this turn of the event loop still waits, but its future is done: it will look
-    again, or unregister. One that waits for a queue, or for its user, goes on when others bring something. One that
-    waits for a function goes on by itself, unless that function waits for others, which nobody sees.
+    A step woken or cancelled in this turn of the event loop still waits, but its future is done: the step will look
+    again, or unregister. A step waiting for a queue or its user proceeds when others bring something. A step waiting
+    for a function proceeds by itself, unless the function waits for others, which nobody can see.
     """
     waiting: set[Any] = {each for part in parts for each in part._waiting}
     held_up: set[Any] = {each.holder for part in parts for each in part._claims if each.is_paused}
@@ -110,16 +110,16 @@ def is_asleep(execution: RunningStep) -> bool:
 
 
 def something_comes_back(parts: set[MemoryArbiter]) -> bool:
-    """Return True if threads whose steps are over, or a session that is being closed, will give memory back."""
+    """Return True if threads of ended steps, or a session being closed, will release memory."""
     return any(part._is_closing or any(each.orphaned for each in part._outliving) for part in parts)
 
 
 def serve_each_other(parked: Sequence[RunningStep], others: Sequence[RunningStep]) -> bool:
-    """Return True if a step that lacks memory would bring what a step that holds some waits for."""
+    """Return True if a parked step would bring the elements, or the room in a queue, awaited by a holder of memory."""
     return any(one.shares_a_queue(other) for one in parked for other in others)
 
 
 def steps_in_line(parts: set[MemoryArbiter]) -> list[tuple[MemoryClaim, MemoryArbiter]]:
-    """Return the claims that wait to begin: parts of steps under way first, then others by priority and number."""
+    """Return the claims in line: parts of steps under way first, then others by priority and number."""
     pairs = [(claim, part) for part in parts for claim in part._line]
     return sorted(pairs, key=lambda pair: (pair[0].whole is None, -pair[0].priority, pair[0].number))

@@ -164,7 +164,7 @@ class StepCompiler:
         observed: bool = False,
         shapes: Shapes | None = None,
     ) -> Any:
-        """Return the cache's key of a step: everything its compilation depends on, the version of the graph included."""
+        """Return the cache's key of a step: everything its compilation depends on, also the graph's version."""
         return request.tensors, request.targets, feeds, self.graph.version, watched, partial_run, observed, shapes
 
     def _target(self, partial_run: bool = False, observed: bool = False, shapes: Shapes | None = None) -> Target:

@@ -461,7 +461,7 @@ def _is_from_others(awaitable: Any) -> bool:
 
 
 async def _settle(swaps: Sequence[StepSwapper], devices: Sequence[SessionDevice]) -> None:
-    """Withdraw the copies of saved values that have not begun, and wait for all others, also copies of device arrays."""
+    """Withdraw copies of saved values not yet begun, and wait for all others, also copies of device arrays."""
     for swap in swaps:
         swap.close()
     for swap in swaps:

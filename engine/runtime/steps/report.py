@@ -185,7 +185,7 @@ class Traffic:
 
 @dataclass(slots=True)
 class Report:
-    """Counts of the loops, clusters and messages of a session's last step, added up with concurrent runs of the same step.
+    """Counts of the loops, clusters and messages of a session's last step, including concurrent runs of the same step.
 
     Pass an empty report to a step, ``await session.run(fetches, report=report)``, to fill the report with the counts of
     this step alone when the step has ended, also by an error.
