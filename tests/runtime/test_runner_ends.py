@@ -277,7 +277,7 @@ async def test_something_that_cancels_itself_is_an_error(what, executor):
         step = tg.py_function(cancelled, [tg.constant(1.0)], "float32")
     async with tg.Session(graph, executor=executor) as session:
         group = tg.runners(session)
-        with pytest.raises(tg.TagloomError, match="was cancelled, and not by who runs it"):
+        with pytest.raises(tg.TagloomError, match="was cancelled, and not by its group"):
             async with group:
                 group.add(function if what == "function" else step, feeds=feeds() if what == "feeds" else None)
     assert only_this_task()

@@ -164,7 +164,7 @@ async def test_an_error_names_its_runner_and_ends_the_others():
 
         with pytest.raises(ZeroDivisionError, match="call 3") as caught:
             await run()
-        assert caught.value.__notes__ == ["in runner 'evaluation', behind 1 steps, restarted 1 times"]
+        assert caught.value.__notes__ == ["in runner 'evaluation', after 1 steps, restarted 1 times"]
         assert [each.state for each in group.statistics()] == ["cancelled", "failed"]
     assert only_this_task()
 
@@ -446,7 +446,7 @@ async def test_a_queue_that_was_closed_ends_the_step_that_uses_it_and_no_other()
         with pytest.raises(tg.QueueClosed) as caught:
             async with tg.runners(session) as group:
                 group.add(line.read, name="read", feeds=line.fed(1, 2), on_step=log)
-        assert caught.value.__notes__ == ["in runner 'read', behind 1 steps"]
+        assert caught.value.__notes__ == ["in runner 'read', after 1 steps"]
 
 
 async def test_a_function_ends_in_time():

@@ -160,7 +160,7 @@ async def test_too_many_failures_end_the_group():
         with pytest.raises(tg.OpError, match="MatMul") as caught:
             await train(program, session, clock, steps=10, restarts=2, backoff=1)
     assert isinstance(caught.value.__cause__, InjectedError)
-    assert caught.value.__notes__ == ["in runner 'sync_replicas 1', behind 0 steps, restarted 2 times"]
+    assert caught.value.__notes__ == ["in runner 'sync_replicas 1', after 0 steps, restarted 2 times"]
     assert only_this_task()
 
 

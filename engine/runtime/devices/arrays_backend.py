@@ -1,4 +1,4 @@
-"""The kernels of one compiled step on a device whose arrays are not NumPy's."""
+"""Compiler backend of a step on a device whose arrays are not NumPy's."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .launched_kernel import LaunchedKernel
 
 
 class ArraysBackend:
-    """The DeviceBackend of a device that computes with another array library than NumPy.
+    """DeviceBackend of a device with an array library other than NumPy.
 
     Parameters
     ----------
     device_values : DeviceValues
-        Of one compiled step.
+        Values of the compiled step on the device.
     """
 
     def __init__(self, device_values: DeviceValues) -> None:
@@ -33,15 +33,15 @@ class ArraysBackend:
         }
 
     def kernel(self, op: Operation) -> Callable[..., Any]:
-        """Return the kernel of an operation, or of a transfer."""
+        """Return the kernel of an operation or transfer."""
         kind = LaunchedKernel if "program" in op.definition.attrs else DeviceKernel
         return self._copies.get(op.type) or kind(op, self._values)
 
     def bind(self, plan: Plan) -> None:
-        """Keep the plan's constants on the device from when they are first used there."""
+        """Register the plan's constants, which stay on the device from their first use there."""
         self._values.bind(plan)
 
 
 def device_backend(device: Device, contexts: KernelContexts, settings: Settings) -> ArraysBackend:
-    """Return the backend of one compiled step on a device whose arrays are not NumPy's."""
+    """Return the backend of a compiled step on a device whose arrays are not NumPy's."""
     return ArraysBackend(DeviceValues(device, contexts, settings.native))

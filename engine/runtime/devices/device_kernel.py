@@ -1,7 +1,7 @@
-"""Kernels on a device whose arrays are not NumPy's: what is where, and what must be copied first.
+"""Kernels on a device whose arrays are not NumPy's: places of values, and copies before a kernel runs.
 
-Values in the host's memory and on the device travel along the same edges. Scalars and short vectors of integers, such
-as counters, shapes and predicates, are computed with by the host as long as nothing else is among the inputs.
+Values in the host's memory and on the device travel along the same edges. The host computes with scalars and short
+vectors of integers, such as counters, shapes and predicates, as long as all inputs are of this kind.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from ...streams.event import Event
 from .device_values import DeviceValues, stays_on_host
 
 Put = Callable[[Any], None]
-Coming = tuple[Put, Event[Any]]  # what the result of a copy is given to, and the copy
+Coming = tuple[Put, Event[Any]]  # receiver of a copy's result, and the copy
 
 
 class DeviceKernel:
-    """The kernel of one operation, which sees to it that its inputs are where it wants them.
+    """Kernel of an operation that moves inputs to the memory where the operation reads them.
 
     Parameters
     ----------
     op : Operation
     device_values : DeviceValues
-        Where it runs.
+        Memory and kernels of the device.
     """
 
     def __init__(self, op: Operation, device_values: DeviceValues) -> None:
@@ -53,6 +53,8 @@ class DeviceKernel:
         passing = definition.forwards or definition.shape_only
         values = [not passing and tensor.dtype in ON_GPU for tensor in op.inputs]
         self._values = [i for i, value in enumerate(values) if value and not hosts[i]]
+        # The host may compute in place of the device if all results are small as well, which `keeps_size` promises
+        # for operations with host inputs such as axes.
         self._may_stay = bool(self._values) and where == "device" and (not any(hosts) or definition.keeps_size)
         self._may_stay &= compiled is None or compiled.on_host is None
         self._looks = [i for i, tensor in enumerate(op.inputs) if passing]
@@ -66,7 +68,7 @@ class DeviceKernel:
         self._series = [i for i, t in enumerate(op.inputs, self._first) if may_be_mixed and t.dtype.name == "series"]
 
     def __call__(self, *arguments: Any) -> Any:
-        """Return what the kernel returns, or what must be awaited for it."""
+        """Return the kernel's result, or an awaitable of the result."""
         if self._is_plain and (kernel := self._at_once(arguments)) is not None:
             return self._call(kernel, arguments)
         given = list(arguments)
@@ -78,19 +80,19 @@ class DeviceKernel:
         return self._call(kernel, given)
 
     def _at_once(self, arguments: Sequence[Any]) -> Callable[..., Any] | None:
-        """Return the kernel for inputs that are all where one wants them, as most are; else None."""
+        """Return the kernel if all inputs are in the memory of the device, or of the host, as most are; else None."""
         if all(isinstance(value, self._array) for value in arguments):
             return None if self._waits else self._on_device
         return self._on_host if self._may_stay and all(map(stays_on_host, arguments)) else None
 
     def _call(self, kernel: Callable[..., Any], given: Sequence[Any]) -> Any:
-        """Return what a kernel returns whose inputs are there; later where the device takes no more."""
+        """Call a kernel whose inputs are in place; return an awaitable if the device has too much work queued."""
         result = kernel(*given)
         event = None if kernel is self._on_host else self._device_values.device.backpressure()
         return result if event is None else _after(event, result)
 
     def _stays(self, given: Sequence[Any]) -> bool:
-        """Say whether the host computes this one."""
+        """Return True if the host computes this instance."""
         if self._looks:
             return all(not self._device_values.has(given[self._first + i]) for i in self._looks)
         if self._series:
@@ -100,13 +102,13 @@ class DeviceKernel:
         return self._may_stay and all(stays_on_host(given[self._first + i]) for i in self._values)
 
     def _saved(self, given: Sequence[Any]) -> Iterator[Any]:
-        """Yield what series among the inputs hold; of integers the host has some, and of others none."""
+        """Yield the values of series among the inputs; some series of integers hold values in the host's memory."""
         for i in self._series:
             if isinstance(given[i], Series):
                 yield from (given[i].at(index) for index in given[i].indices())
 
     def _coming(self, given: list[Any], stays: bool) -> list[Coming]:
-        """Have all copied that is elsewhere; put into `given` what is at hand, and return what is on its way."""
+        """Begin all copies of inputs; put ready values into `given`, and return the copies under way."""
         wanted = [] if stays else [*self._inputs(given), *self._mixed(given)]
         coming = self._begun([*wanted, *self._slots(given)])
         for i, wants_host in enumerate(self._hosts, self._first):
@@ -115,7 +117,7 @@ class DeviceKernel:
         return coming
 
     def _begun(self, wanted: list[tuple[Put, Any]]) -> list[Coming]:
-        """Have values copied in; put those that are there in their place, and return what is on its way."""
+        """Begin copies to the device; put ready arrays in place, and return the copies under way."""
         coming = []
         for (put, _), pending in zip(wanted, self._device_values.copy_in([value for _, value in wanted]), strict=True):
             if pending.copy is None or pending.is_there:
@@ -125,24 +127,24 @@ class DeviceKernel:
         return coming
 
     def _inputs(self, given: list[Any]) -> Iterator[tuple[Put, Any]]:
-        """Yield the inputs that are to be copied in; scalars stay as they are where another input is an array."""
+        """Yield the inputs to be copied to the device; scalars beside arrays stay, as kernels take them as they are."""
         for i in (i + self._first for i in self._values):
             value = given[i]
             if self._takes_scalars and isinstance(value, np.ndarray) and value.ndim == 0:
-                given[i] = value[()]  # beside an array, else the host would compute this
+                given[i] = value[()]  # there is an array beside the scalar, or the host would compute this instance
             elif not (
                 self._device_values.has(value) or (self._host_backed and given[self._first].keeps_on_host(value))
             ):
                 yield _place(given, i), value
 
     def _slots(self, given: Sequence[Any]) -> Iterator[tuple[Put, Any]]:
-        """Yield the variables that were written from outside and are not on the device yet."""
+        """Yield the variables written from outside and not on the device yet."""
         for each in given if self._on_device is not self._on_host else ():
             if isinstance(each, VariableSlot) and each.in_host is not None:
                 yield _moved(each, each.in_host), each.in_host
 
     def _mixed(self, given: Sequence[Any]) -> Iterator[tuple[Put, Any]]:
-        """Yield what series have in the host's memory beside what they have on the device."""
+        """Yield the values in the host's memory of series that also hold values on the device."""
         for series in (given[i] for i in self._series if isinstance(given[i], Series)):
             for index in series.indices():
                 if not self._device_values.has(value := series.at(index)) and not isinstance(
@@ -151,24 +153,26 @@ class DeviceKernel:
                     yield partial(series.put, index), value
 
     async def _later(self, kernel: Callable[..., Any], given: list[Any], coming: list[Coming]) -> Any:
-        """Wait for what is on its way; return what is left to be called, so that the instance goes on as any other."""
+        """Wait for copies under way; return a Continuation of the kernel, to run the instance as any other."""
         for put, event in coming:
             put(await event)
         if self._waits and kernel is self._on_device:
             compute = self._device_values.device.compute
             if not self._device_values.is_limited:
                 return await compute.submit(partial(self._device_values.contexts.run, kernel, *given))
-            await compute.submit()  # what it takes counts on its iteration, which only the loop's thread knows
+            # Under a limit, memory is charged to the running iteration, known on the loop's thread alone: so only wait
+            # for the stream here, and call the kernel in the Continuation.
+            await compute.submit()
         return Continuation(partial(self._go_on, kernel, given))
 
     def _go_on(self, kernel: Callable[..., Any], given: list[Any]) -> Any:
-        """Call a kernel whose inputs are there, unless a variable was written from outside in the meantime."""
+        """Call a kernel whose inputs are in place, unless a variable was written from outside in the meantime."""
         coming = self._begun(list(self._slots(given)))
         return self._later(kernel, given, coming) if coming else self._call(kernel, given)
 
 
 def _host_inputs(op: Operation, compiled: Compiled | None) -> list[bool]:
-    """Return for each input whether its kernel wants it in the host's memory."""
+    """Return for each input True if the kernel reads it in the host's memory."""
     if compiled is None or compiled.on_host is None:
         return host_inputs(op)
     return [i in compiled.on_host for i in range(len(op.inputs))]
@@ -180,7 +184,7 @@ def _find_compiled(op: Operation, device_values: DeviceValues, otherwise: Callab
 
 
 async def _after(event: Event[Any], result: Any) -> Any:
-    """Wait until the device takes more; the event loop goes on."""
+    """Return a result after the device is ready for more work."""
     await event
     return await result if hasattr(type(result), "__await__") else result
 
@@ -198,7 +202,7 @@ def _moved(slot: VariableSlot, old: Any) -> Put:
 
 
 def _where(op: Operation) -> str:
-    """Return where an operation runs; stores that keep what no device has are the host's too."""
+    """Return the place of an operation; "host" for stores of dtypes that no device has."""
     where = runs_on(op)
     named = [op.attrs[name] for name in ("dtype", "elem_type") if name in op.definition.attrs]
     dtypes = [tensor.dtype for tensor in (*op.inputs, *op.outputs)] + list(map(as_dtype, named))

@@ -1,4 +1,4 @@
-"""Values of the host's memory on a device whose arrays are not NumPy's: copies in and out, and constants that stay."""
+"""Values of the host's memory on a device whose arrays are not NumPy's: copies in and out, and cached constants."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from ...kernels.memory.contexts import KernelContexts
 from ...streams.contract import Device
 from ...streams.event import DeviceClosed, Event
 
-_SHORT = 64  # elements
+_SHORT = 64  # elements; vectors of integers up to this length stay in the host's memory
 _in_use: WeakKeyDictionary[Device, WeakSet[DeviceValues]] = WeakKeyDictionary()
 
 
 @dataclass(slots=True)
 class PendingCopy:
-    """A value of the host's memory on the device.
+    """An array on the device with the copy of a host value under way.
 
-    No result of the copy is used: a thread that has just ended it would keep the array for a moment more.
+    The copy has no result: the thread of a copy that has just ended would hold the array for a moment more.
 
     Attributes
     ----------
     array : array
     copy : Event or None
-        What is to be waited for before the array is used; None for a scalar.
+        Copy to be awaited before the array is used; None for a scalar.
     """
 
     array: Any
@@ -40,32 +40,32 @@ class PendingCopy:
 
     @property
     def is_there(self) -> bool:
-        """Whether it can be used."""
+        """True if the array is ready for use."""
         return self.copy is None or (self.copy.done and self.copy.error is None)
 
     async def wait(self) -> Any:
-        """Return the array when it can be used."""
+        """Return the array when ready for use."""
         if self.copy is not None:
             await self.copy
         return self.array
 
 
 class DeviceValues:
-    """The memory of a device, as one compiled step uses it.
+    """Values of a compiled step on a device, with the step's constants there.
 
     Parameters
     ----------
     device : Device
-        It computes with another array library than NumPy.
+        Device with an array library other than NumPy.
     contexts : KernelContexts
-        Where its kernels run.
+        Contexts of the device's kernels.
     native : bool
-        Whether operations run by kernels in CUDA C, where they have one and the library compiles it.
+        True to use kernels in CUDA C, for operations with such kernels and libraries that compile them.
 
     Attributes
     ----------
     xp : module
-        That library.
+        The array library.
     """
 
     def __init__(self, device: Device, contexts: KernelContexts, native: bool = False) -> None:
@@ -77,26 +77,27 @@ class DeviceValues:
 
     @property
     def is_limited(self) -> bool:
-        """Whether the device's memory has a limit."""
+        """True if the device's memory has a limit."""
         return self.device.limit is not None
 
     def bind(self, plan: Plan) -> None:
-        """Keep constants on the device from when they are first used there."""
+        """Register the plan's constants, which stay on the device from their first use there."""
         _in_use.setdefault(self.device, WeakSet()).add(self)
         values = [node.value for node in plan.nodes if node.kind is Kind.CONST]
+        # By identity, as arrays have no hash; the entry holds the value, so that its id is not used again.
         self._constants = {id(value): (value, None) for value in values}
 
     def has(self, value: Any) -> bool:
-        """Say whether a value is an array on the device."""
+        """Return True if a value is an array on the device."""
         return isinstance(value, self.xp.ndarray)
 
     def copy_in(self, values: Sequence[Any]) -> list[PendingCopy]:
-        """Return values of the host's memory as arrays on the device, each with the copy under way, if there is one.
+        """Return values of the host's memory as arrays on the device, with all copies begun as a single copy.
 
         Raises
         ------
         MemoryError
-            If there is no room for all of them; then no copy has begun, so that what was taken is given back at once.
+            If there is no room for all of them; no copy has begun then, so the new arrays are released at once.
         """
         arrays = [np.asarray(value) for value in values]
         copies = [self._known(array) or PendingCopy(self._made(array)) for array in arrays]
@@ -110,44 +111,45 @@ class DeviceValues:
         return copies
 
     def _known(self, array: Any) -> PendingCopy | None:
-        """Return a constant that is there, or comes."""
+        """Return the array of a constant on the device, or on its way there; None for other values and failed copies."""
         _, pending = self._constants.get(id(array), (None, None))
         failed = pending is not None and pending.copy is not None and pending.copy.error is not None
         return None if failed else pending
 
     def _made(self, array: Any) -> Any:
-        """Return a new array that a value is to be copied into; a scalar has it already."""
+        """Return a new array for a copy of a value; a scalar is already written."""
         if array.ndim == 0:
             return self.contexts.run(self.device.call, _scalar, self.xp, array)
         return self.device.allocate(array.shape, array.dtype)
 
     def forget(self) -> bool:
-        """Let go of constants until they are used again; say whether there were any."""
+        """Release the constants on the device until their next use; return False if there were none."""
+        # A copy under way needs its array: only constants that have arrived are released.
         there = [(value, pending) for value, pending in self._constants.values() if pending and pending.is_there]
         self._constants.update((id(value), (value, None)) for value, _ in there)
         return bool(there)
 
     def fetched(self, value: Any) -> Event[Any]:
-        """Return an Event of an array of the device as one of the host's memory."""
+        """Return an Event of a copy in the host's memory of an array on the device."""
         return self.device.copy_out(value, after=self.device.compute_barrier())
 
     def to_host(self, value: Any) -> Any:
-        """Return a value in the host's memory, or what must be awaited for it."""
+        """Return a value in the host's memory, or an awaitable of the value."""
         return self.fetched(value) if self.has(value) else value
 
     def to_device(self, value: Any) -> Any:
-        """Return a value as kernels want it: on the device, but for what the host computes with."""
+        """Return a value on the device, except values that the host computes with."""
         return value if stays_on_host(value) else self.into_device(value)
 
     def into_device(self, value: Any) -> Any:
-        """Return a value on the device, or what must be awaited for it."""
+        """Return a value on the device, or an awaitable of the value."""
         if self.has(value):
             return value
         (pending,) = self.copy_in([value])
         return pending.array if pending.is_there else pending.wait()
 
     def calling(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a kernel that is called as the device wants it."""
+        """Return a function that calls a kernel on the device."""
         return partial(self.device.call, kernel)
 
 
@@ -156,24 +158,25 @@ def _scalar(xp: Any, array: Any) -> Any:
 
 
 def stays_on_host(value: Any) -> bool:
-    """Say whether a value is in the host's memory, and of those that the host computes with."""
+    """Return True if a value is in the host's memory and small enough for the host to compute with."""
     if not isinstance(value, (np.ndarray, np.generic)):
         return False
     return value.ndim == 0 or (value.ndim == 1 and value.dtype.kind in "biu" and value.size <= _SHORT)
 
 
 def forget_constants(devices: Iterable[Device]) -> bool:
-    """Let go of what compiled steps keep of their constants on devices; say whether there was anything."""
+    """Release the constants of compiled steps on devices; return False if there were none."""
     found = [each.forget() for device in devices for each in _in_use.get(device, ())]
     return any(found)
 
 
 async def copies_over(devices: Iterable[Device]) -> None:
-    """Wait until devices whose arrays are not NumPy's copy nothing, so that what a step had there is given back."""
+    """Wait until devices whose arrays are not NumPy's copy nothing, so that all memory of an ended step is free."""
     for device in devices:
         for stream in device.streams[1:] if device.arrays is not None else ():
             now = stream.statistics()
             if now.waiting or now.running:
+                # An empty piece of work at the end of the stream is over when all copies before it are.
                 with suppress(DeviceClosed):
                     await stream.submit().over()
 

@@ -1,4 +1,4 @@
-"""Native programs on a device: a kernel that is launched until it is over, while the event loop goes on."""
+"""Native programs on a device: kernels launched again and again until done, while the event loop goes on."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from .device_kernel import DeviceKernel
 
 
 class LaunchedKernel(DeviceKernel):
-    """The kernel of a Native: what it launches is looked at when the device has come there, as all copies out are.
+    """Kernel of a Native operation, which copies its state out after each launch to see if another is needed.
 
-    Nothing can stop a kernel, so each launch ends after a while by itself; a step that is cancelled ends between two.
+    Nothing can stop a running kernel, so each launch ends after a while by itself; a cancelled step ends between two.
     """
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.counts: dict[str, tuple[int, int]] = {}  # by loop, how often it ran, and the iterations that it began
+        self.counts: dict[str, tuple[int, int]] = {}  # (runs, iterations begun) by loop
 
     @property
     def program(self) -> Any:
-        """The NativeProgram."""
+        """The NativeProgram of the kernel."""
         return self._native.program
 
     @property
     def reason(self) -> str | None:
-        """Why the program did not run the last time."""
+        """Reason why the latest run was not native; None if native."""
         return self._native.reason
 
     def forget_counts(self) -> None:
-        """Count the loops anew."""
+        """Reset the counts of loops."""
         self.counts = {}
 
     @property
@@ -44,7 +44,7 @@ class LaunchedKernel(DeviceKernel):
         return self._results(result) if isinstance(result, Run) else result
 
     async def _results(self, run: Run) -> Any:
-        """Launch a run until it is over; return its results."""
+        """Launch a run until done and return its results."""
         values = self._device_values
         state = await values.fetched(run.state)
         while values.device.call(run.goes_on, state):

@@ -1,4 +1,4 @@
-"""The devices of a session: their names, and the memory and private contexts of each."""
+"""The devices of a session: names, memory and private contexts."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ _HINT = "give a number of CPU devices, or a list of names as ['/cpu:0', '/cpu:1'
 
 @dataclass(frozen=True, slots=True)
 class DeviceAttributes:
-    """One device of a session, as :meth:`Session.list_devices` gives it.
+    """Attributes of a session's device, as returned by :meth:`Session.list_devices`.
 
     Attributes
     ----------
     name : str
-        In full.
+        Full name.
     device_type : str
         "CPU" or "GPU".
     memory_limit_bytes : int or None
-        What its arrays may take; None for any number.
+        Limit of the device's arrays in bytes; None for no limit.
 
     Examples
     --------
@@ -58,18 +58,18 @@ class DeviceAttributes:
 
 @dataclass(frozen=True, slots=True)
 class SessionDevice:
-    """One device of a session.
+    """A device of a session.
 
     Attributes
     ----------
     spec : DeviceSpec
-        Its full name.
+        Full name.
     device : Device
-        Its memory and streams.
+        Memory and streams.
     owned : bool
-        Whether it ends with the session.
+        True if the device is closed with the session.
     contexts : KernelContexts
-        Where its kernels run, and with them its memory.
+        Contexts of the device's kernels, with their memory.
     """
 
     spec: DeviceSpec
@@ -79,25 +79,25 @@ class SessionDevice:
 
     @property
     def pool(self) -> Pool | None:
-        """Its allocator, None if that is switched off."""
+        """The device's allocator; None if switched off."""
         return self.contexts.pool
 
     @property
     def is_simulated(self) -> bool:
-        """Whether its kernels take a time that is made up."""
+        """True if the device's kernels take simulated time."""
         return isinstance(self.device, SimulatedTime)
 
     def attributes(self) -> DeviceAttributes:
-        """Return what users are told of it."""
+        """Return the device's attributes for users."""
         limit = self.device.limit if self.pool is None or self.pool.limit is None else self.pool.limit
         return DeviceAttributes(str(self.spec), self.spec.type or "", limit)
 
     def target(self) -> DeviceTarget:
-        """Return what steps are compiled for that may run on it."""
+        """Return the compiler's target for steps on the device."""
         limit = None if self.pool is None else self.pool.limit
         if self.device.arrays is None:
             return DeviceTarget(self.spec, limit)
-        from ...kernels.cuda.launching import can_compile  # with all that writes CUDA C
+        from ...kernels.cuda.launching import can_compile  # loads all writers of CUDA C, which other sessions lack
         from .arrays_backend import device_backend
 
         backend = partial(device_backend, self.device, self.contexts)
@@ -106,18 +106,18 @@ class SessionDevice:
 
 @dataclass(frozen=True, slots=True)
 class DeviceMemory:
-    """What the arrays of one device take, in bytes.
+    """Memory of a device's arrays, in bytes.
 
     Attributes
     ----------
     live_bytes, peak_bytes : int
-        Now; the most so far.
+        Bytes in use now; the most in use so far.
     cached_bytes : int
-        Of freed arrays, kept for new ones.
+        Bytes of freed arrays, kept for new arrays.
     limit_bytes : int or None
-        What `live_bytes` may reach, None for any number; with that of other sessions if it is a MemoryBudget's.
+        Limit of `live_bytes`, shared with other sessions under a MemoryBudget; None for no limit.
     resource_bytes : int
-        What variables and all else that the session keeps from step to step hold of `live_bytes`.
+        Share of `live_bytes` held by variables and all other state kept from step to step.
     """
 
     live_bytes: int
@@ -128,7 +128,7 @@ class DeviceMemory:
 
 
 def memory_figures(devices: Iterable[SessionDevice], resources: ResourceManager) -> dict[str, Any]:
-    """Return the figures of all devices that count, by name, and their sums; nothing where none counts."""
+    """Return the memory figures by device, and their sums, of all devices with a pool; empty without pools."""
     pools = {str(device.spec): device.pool for device in devices if device.pool is not None}
     held = resources.nbytes_by_device(pools)
     found = {
@@ -141,13 +141,13 @@ def memory_figures(devices: Iterable[SessionDevice], resources: ResourceManager)
 
 
 def peak_bytes(devices: Iterable[SessionDevice]) -> int | None:
-    """Return the sum of the most that the arrays of each device were so far; None where none counts."""
+    """Return the sum of the devices' peaks in bytes; None without pools."""
     pools = [device.pool for device in devices if device.pool is not None]
     return sum(pool.peak_bytes for pool in pools) if pools else None
 
 
 def homes_of(values: Sequence[Any], devices: Sequence[SessionDevice]) -> list[str]:
-    """Return the name of the device that has each value, "cpu:0"; that of the first for what no device counts."""
+    """Return the device name of each value, "cpu:0"; the first device's for values outside of all pools."""
     names = [short_device(place.spec) for place in devices]
     if len(devices) == 1:
         return names * len(values)
@@ -155,6 +155,7 @@ def homes_of(values: Sequence[Any], devices: Sequence[SessionDevice]) -> list[st
 
 
 def _has(place: SessionDevice, value: Any) -> bool:
+    """Return True if a device's memory has an array."""
     if place.device.arrays is not None:
         return place.device.owns(value)
     return place.pool is not None and isinstance(value, np.ndarray) and place.pool.counts(value)
@@ -164,13 +165,13 @@ Wanted = int | Iterable[str | Device] | None
 
 
 def open_devices(wanted: Wanted, settings: Settings) -> tuple[SessionDevice, ...]:
-    """Make the devices that a session was asked for.
+    """Open the devices of a session.
 
     Parameters
     ----------
     wanted : int, iterable of str or Device, or None
-        How many CPU devices, or the names of CPUs and GPUs; what a name leaves open is filled in. One CPU by default. A
-        device that is given instead stays open when the session ends; it is a HostDevice or has an array library.
+        Number of CPU devices, or names of CPUs and GPUs, completed where partial; a single CPU by default. A Device
+        must be a HostDevice or have an array library, and stays open when the session ends.
     settings : Settings
         ``pool`` and ``pool_bytes``.
 
@@ -181,7 +182,7 @@ def open_devices(wanted: Wanted, settings: Settings) -> tuple[SessionDevice, ...
     Raises
     ------
     GraphError
-        If it is none of these, a name is taken twice, or asks for what is not there.
+        If `wanted` is none of these, a name is used twice, or a device is not available.
     """
     specs: dict[DeviceSpec, str | Device] = {}
     for each in _listed(1 if wanted is None else wanted):
@@ -202,7 +203,7 @@ def open_devices(wanted: Wanted, settings: Settings) -> tuple[SessionDevice, ...
 
 
 def _require_one_task(specs: Sequence[DeviceSpec]) -> None:
-    """Raise GraphError if devices are those of several processes, of which a session is only one."""
+    """Raise GraphError if devices belong to several processes: a session runs in a single process."""
     tasks = {(spec.job, spec.replica or 0, spec.task): spec for spec in specs}
     if len(tasks) > 1:
         raise GraphError(
@@ -214,6 +215,7 @@ def _require_one_task(specs: Sequence[DeviceSpec]) -> None:
 
 
 def _opened(spec: DeviceSpec, wanted: str | Device, settings: Settings) -> SessionDevice:
+    """Return the device of a name, newly opened, or the passed device with its own contexts."""
     if not isinstance(wanted, str):
         return SessionDevice(spec, wanted, False, wanted.contexts)
     if spec.type == "GPU":
@@ -224,13 +226,14 @@ def _opened(spec: DeviceSpec, wanted: str | Device, settings: Settings) -> Sessi
 
 
 def _gpu(spec: DeviceSpec, settings: Settings) -> CudaDevice:
+    """Open a GPU; GraphError with a remedy if there is no GPU, driver or library."""
     from ...streams.cuda import CudaDevice, CudaUnavailable  # only a session on a GPU loads them
 
     try:
         return CudaDevice(str(spec), spec.index or 0, most_cached=settings.pool_bytes, computes=True)
     except CudaUnavailable as error:
         raise GraphError(
-            f"{short_device(spec)} is not to be had here",
+            f"{short_device(spec)} is not available here",
             wanted="a GPU, and pycuda and CuPy, which compute there",
             got=error.what,
             hint=error.hint,
@@ -238,13 +241,14 @@ def _gpu(spec: DeviceSpec, settings: Settings) -> CudaDevice:
 
 
 def _listed(wanted: object) -> list[str | Device]:
+    """Return a list of names and devices; GraphError for anything else, or a device that only copies."""
     if isinstance(wanted, (int, np.integer)) and not isinstance(wanted, bool) and wanted >= 0:
         return [f"/cpu:{i}" for i in range(int(wanted))]
     listed = list(wanted) if isinstance(wanted, (Sequence, Iterator)) else [None]
     for each in listed:
         if isinstance(each, Device) and not (isinstance(each, HostDevice) or _has_arrays(each)):
             raise GraphError(
-                f"{each.name} copies, but can not compute",
+                f"{each.name} copies, but cannot compute",
                 wanted="a device with an array library",
                 got=repr(each),
                 hint=f"a GPU computes where CuPy is installed: {install_hint('cuda')}",
@@ -268,17 +272,17 @@ def _full(spec: DeviceSpec, number: int, name: str, known: bool) -> DeviceSpec:
 
 
 def check_arrays(devices: Sequence[SessionDevice], is_guarded: bool) -> None:
-    """Refuse what can not be had beside a device whose arrays are not NumPy's.
+    """Refuse options that devices without NumPy's arrays do not support.
 
     Raises
     ------
     GraphError
-        If results are to be checked, or other devices have a time of their own.
+        If results are to be checked, or other devices have simulated time.
     """
     foreign = [place for place in devices if place.device.arrays is not None]
     if foreign and (is_guarded or any(place.is_simulated for place in devices)):
         what = "check_numerics=True" if is_guarded else "a device that takes stated times"
         raise GraphError(
-            f"{what} is not to be had with {short_device(foreign[0].spec)}, whose arrays are not NumPy's",
+            f"{what} is not supported with {short_device(foreign[0].spec)}, whose arrays are not NumPy's",
             hint="use check_numerics() in the graph, or leave it out" if is_guarded else "leave one of them out",
         )

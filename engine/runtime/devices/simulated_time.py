@@ -1,4 +1,4 @@
-"""Devices with a time of their own: when a kernel counts as done that was computed at once."""
+"""Devices with simulated time: the end of kernels that were computed at once, by the device's clock."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COPY_OUT, COPY_IN = "DeviceToHost", "HostToDevice"
 
 @contextmanager
 def held(clocks: Sequence[Clock]) -> Iterator[None]:
-    """Keep clocks that are free to jump where they are, while work is under way that takes real time."""
+    """Hold clocks that are free to jump, while work under way takes real time."""
     for clock in clocks:
         clock.hold()
     try:
@@ -35,14 +35,14 @@ def held(clocks: Sequence[Clock]) -> Iterator[None]:
 
 @dataclass(slots=True)
 class Usage:
-    """How a loop, or a whole step, has used the compute stream of a device; seconds by the device's clock.
+    """Usage of a device's compute stream by a loop or a whole step, in seconds of the device's clock.
 
     Attributes
     ----------
     began, ended : float
-        First and last moment of a kernel of its own.
+        Begin of the first kernel and end of the last kernel.
     busy : dict of str to float
-        Time of its kernels, by operation.
+        Total time of kernels, by operation.
     """
 
     began: float = inf
@@ -58,14 +58,14 @@ class Usage:
 class Occupation:
     """A kernel that occupies a stream of its device.
 
-    Await it until the kernel is over, for when it began and ended, in seconds by the device's clock. Who is cancelled
-    there takes it back, if it has not begun.
+    Awaiting an occupation returns begin and end of the kernel, in seconds of the device's clock, after its end. A
+    cancelled await withdraws the kernel if it has not begun.
 
     Parameters
     ----------
     event : Event
     note : callable, optional
-        Told when it began and ended.
+        Called with begin and end.
     """
 
     __slots__ = ("_event", "_note")
@@ -88,27 +88,27 @@ class Occupation:
         return event.began, event.ended
 
     def close(self) -> None:
-        """Take it back, since nobody will await it."""
+        """Withdraw the kernel, since nobody will await its end."""
         self._event.withdraw()
 
 
 class Schedule:
-    """Puts the kernels of one device in a step, and the copies of what it receives, on the devices' streams.
+    """Schedule of a device's kernels in a step, and of the copies of received values, on the devices' streams.
 
     Parameters
     ----------
     plan : Plan
     device : Device
-        Whose plan it is.
+        Device of the plan.
     sources : sequence of Device
-        For each channel the device that sends.
+        Sending device of each channel.
     delayed : sequence of bool
-        For each node whether its kernel takes time of the device's own.
+        For each node True if its kernel takes simulated time.
 
     Attributes
     ----------
     usage : dict of int to Usage
-        What kernels took that are over, by frame; those of inner loops are in the frames around as well.
+        Usage by ended kernels, by frame; the kernels of inner loops count in the outer frames as well.
     """
 
     def __init__(self, plan: Plan, device: Device, sources: Sequence[Device], delayed: Sequence[bool]) -> None:
@@ -119,7 +119,7 @@ class Schedule:
         self.usage: dict[int, Usage] = {}
 
     def __call__(self, node: int, nbytes: int) -> Occupation | None:
-        """Submit a kernel that has been computed and made `nbytes` bytes; None if it is over."""
+        """Submit a computed kernel with `nbytes` bytes of results; None if the kernel takes no simulated time."""
         what = self._plan.nodes[node]
         if self._delayed[node]:
             return Occupation(self._device.compute.submit(kind=what.type), partial(self._note, what))
@@ -128,13 +128,14 @@ class Schedule:
         return None
 
     def _note(self, node: Node, began: float, ended: float) -> None:
+        """Count an ended kernel in its frame and all outer frames."""
         frame = node.frame
         while frame >= 0:
             self.usage.setdefault(frame, Usage()).note(node.name, began, ended)
             frame = self._plan.frames[frame].parent
 
     def _copy(self, source: Device, nbytes: int) -> Occupation | None:
-        """Submit a copy: out of the memory of one device, then into that of the other."""
+        """Submit a copy: out of the memory of the source, then into the memory of this device."""
         last: Event[Any] | None = None
         if models_time(source, COPY_OUT, nbytes):
             last = source.device_to_host.submit(kind=COPY_OUT, nbytes=nbytes)
@@ -147,12 +148,12 @@ class Schedule:
 def schedulers(
     plans: Sequence[tuple[Plan, int]], channels: Sequence[Channel], devices: Sequence[SessionDevice]
 ) -> list[Callable[[], Schedule] | None]:
-    """Return for each plan what makes a schedule for one step; None where no device has a time of its own.
+    """Return for each plan a factory of a step's schedule; None for each without any device of simulated time.
 
     Parameters
     ----------
     plans : sequence of (Plan, int)
-        With the number of its device.
+        Plans, each with the number of its device.
     channels : sequence of Channel
     devices : sequence of SessionDevice
     """

@@ -47,7 +47,8 @@ class StepPeaks:
             return None
         found = {}
         for pool, (made, feeds) in self._most.items():
-            # Larger feeds scale the claim up. Smaller feeds do not shrink it: a claim too large only delays, too small parks.
+            # Larger feeds scale the claim up. Smaller feeds do not shrink it: too large a claim only delays a step,
+            # too small a claim parks steps that are under way.
             now = fed.get(pool, 0)
             found[pool] = now + (made if now <= feeds else -(-made * now // max(feeds, 1)) if feeds else made)
         return found

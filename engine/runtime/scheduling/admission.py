@@ -1,4 +1,4 @@
-"""Admission: how many steps of a session run at once, and who is next."""
+"""Admission: a session's limit of concurrent steps, and the order of waiting steps."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from ...base.errors import GraphError, Overloaded, TagloomError
 from ...base.source_lines import Source, user_source
 from .priorities import current_priority
 
-_RECENT = 16  # steps that left last, by which a refused caller is told when to come again
-_SOON = 1e-3  # seconds; the least that a refused caller is told to stay away
+_RECENT = 16  # latest departures, whose rate determines `retry_after` of a refused caller
+_SOON = 1e-3  # seconds; smallest `retry_after`
 
 
 @dataclass(eq=False, slots=True)
 class Place:
-    """A place that was taken.
+    """A place of a running step.
 
     Attributes
     ----------
     admission : Admission
     name : str
-        Who has it.
+        Name of the step.
     is_held : bool
-        Whether it was not given back yet.
+        True until the place is released.
     """
 
     admission: Admission
@@ -35,32 +35,34 @@ class Place:
     is_held: bool = True
 
     def hide(self) -> None:
-        """Let what is called from here on not be taken for what who has the place calls."""
+        """Remove the place from this context: steps begun from here on do not count as run by the place's step."""
         _places.set(tuple(place for place in _places.get() if place is not self))
 
 
-_places: ContextVar[tuple[Place, ...]] = ContextVar("tagloom_places", default=())  # of those who called this, in turn
+# Places of the steps whose functions have called this, outermost first.
+_places: ContextVar[tuple[Place, ...]] = ContextVar("tagloom_places", default=())
 
 
 class Admission:
-    """Lets a limited number in at once, the others by their priority, and among equals in the order they came.
+    """A limited number of places, with a waiting line by priority and, among equals, by arrival.
 
-    Nobody overtakes one of the same priority, and whoever gives up leaves the places of the others as they are. So the
-    k-th in line is let in when k of those before it have left or given up, unless higher ones come.
+    No step overtakes a step of the same priority, and a step that gives up leaves the order of the others unchanged. So
+    the k-th step in line is admitted when k steps before it have left or given up, unless steps of higher priority
+    come.
 
     Parameters
     ----------
     limit : int
-        How many are let in at once.
+        Number of places.
     seconds : float
         Longest wait; 0 refuses at once.
 
     Attributes
     ----------
     refused : int
-        How many had waited too long.
+        Number of refused steps, after the longest wait.
     waited : float
-        Seconds that all together have waited so far.
+        Total seconds of waiting so far.
 
     Raises
     ------
@@ -81,27 +83,27 @@ class Admission:
         self._limit = limit
         self._seconds = seconds
         self._admitted = 0
-        self._lines: dict[int, dict[asyncio.Future[None], None]] = {}  # by priority, in the order they came
-        self._since = 0.0  # when the last one left, or the last free place was taken
-        self._intervals: deque[float] = deque(maxlen=_RECENT)  # between those that left last, while no place was free
+        self._lines: dict[int, dict[asyncio.Future[None], None]] = {}  # by priority, in the order of arrival
+        self._since = 0.0  # time.monotonic() of the latest departure, or of taking the last free place
+        self._intervals: deque[float] = deque(maxlen=_RECENT)  # seconds between departures while no place was free
 
     @property
     def waiting(self) -> int:
-        """How many wait."""
+        """Number of waiting steps."""
         return self._ahead_of(None)
 
     async def enter(self, name: str) -> Place:
-        """Wait for a place, and take it; whatever is called by who has it knows of it.
+        """Wait for a place and take it; calls in this context from now on count as calls of its step.
 
         Parameters
         ----------
         name : str
-            Who comes.
+            Name of the step.
 
         Returns
         -------
         Place
-            To be given back, in any task.
+            The place, to be released by `leave` in any task.
 
         Raises
         ------
@@ -117,18 +119,19 @@ class Admission:
         return place
 
     def leave(self, place: Place) -> None:
-        """Give a place back."""
+        """Release a place."""
         place.is_held = False
         place.hide()
         self._free_place()
 
     def close(self, make_error: Callable[[], TagloomError]) -> None:
-        """Send all who wait away, each with an error of its own."""
+        """End the waits of all steps, each with an error of its own."""
         for waiter in [waiter for line in self._lines.values() for waiter in line]:
             if _is_open(waiter):
                 waiter.set_exception(make_error())
 
     async def _wait(self, source: Source | None) -> None:
+        """Stand in line until a place is free; raise Overloaded after the longest wait."""
         if self._seconds <= 0:
             raise self._refusal(source)
         loop, since = asyncio.get_running_loop(), monotonic()
@@ -139,13 +142,13 @@ class Admission:
             await waiter
         except BaseException:
             if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
-                self._free_place()  # cancelled when the place was given already: it goes to the next
+                self._free_place()  # cancelled in the turn in which the place was given: the next step gets it
             raise
         finally:
             self.waited += monotonic() - since
             timer.cancel()
             self._forget(waiter, level)
-            del waiter  # an error of it refers to this frame
+            del waiter  # the traceback of its error refers to this frame
 
     def _take_place(self) -> None:
         self._admitted += 1
@@ -153,6 +156,7 @@ class Admission:
             self._since = monotonic()
 
     def _free_place(self) -> None:
+        """Free a place and pass free places on to the first open waiters, by priority."""
         if self._admitted == self._limit:
             self._note_interval(monotonic())
         self._admitted -= 1
@@ -172,7 +176,7 @@ class Admission:
                 del self._lines[level]
 
     def _ahead_of(self, level: int | None) -> int:
-        """Return how many wait that a newcomer of a priority would come after; all for None."""
+        """Return the number of waiting steps before a newcomer of priority `level`; of all waiting steps for None."""
         lines = [line for found, line in self._lines.items() if level is None or found >= level]
         return sum(not waiter.done() for line in lines for waiter in line)
 
@@ -185,6 +189,7 @@ class Admission:
             waiter.set_exception(self._refusal(source))
 
     def _refusal(self, source: Source | None) -> Overloaded:
+        """Return the Overloaded error of a step, with another hint for a step run by a function of a step."""
         self.refused += 1
         outer = [place.name for place in _places.get() if place.admission is self and place.is_held]
         got, hint = (
@@ -204,15 +209,15 @@ class Admission:
         )
 
     def _retry_after(self) -> float:
-        """Return the seconds in which the line before a newcomer should be gone, at the rate of those that left last.
+        """Return the seconds until the line before a newcomer should be gone, at the rate of the latest departures.
 
-        The longest of the recent intervals is left out, as it may be that of a step that was compiled. The time since
-        the last one left counts as one interval more where it is longer than they are.
+        The longest of the recent intervals is left out, because a compilation may have caused it. The time since the
+        latest departure counts as another interval if longer than the average.
         """
         passed, known = monotonic() - self._since, sorted(self._intervals)
         if len(known) > 2:
             known.pop()
-        if not known:  # nobody has left yet: all that run have at least been running for so long
+        if not known:  # nobody has left yet: the running steps have been running for at least so long
             interval = passed / self._limit
         else:
             interval = sum(known) / len(known)

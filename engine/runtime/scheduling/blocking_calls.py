@@ -1,4 +1,4 @@
-"""Threads for functions that block: what can not be interrupted finishes in the background."""
+"""Threads for blocking functions, which nothing can interrupt: they finish in the background."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ def _closed() -> SessionClosed:
 
 
 class BlockingCalls:
-    """Calls functions in threads, each in its caller's context; call it as ``calls(function, *args)``.
+    """Caller of functions in threads, each in the context of its caller: ``calls(function, *args)``.
 
-    Threads are started when first needed. A call whose future is cancelled is taken out of the queue if it has not
-    begun; else it runs on, its result is dropped, and until then it is an orphan.
+    Threads are started when first needed. Cancelling the future of a call withdraws a call that has not begun; a call
+    that has begun runs on as an orphan until its end, and its result is dropped.
 
     Parameters
     ----------
     threads : CallThreads or int
-        The threads, which others may use as well and end; or how many of its own it has, which end with it.
+        Shared threads, which another object ends; or the number of own threads, which end with this object.
     name : str
-        Beginning of the names of threads of its own.
+        Prefix of the names of own threads.
 
     Attributes
     ----------
     clocks : sequence of Clock
-        Held from a call to its outcome, as it takes real time: those that are free to jump.
+        Clocks free to jump, held from a call to its outcome, because a call takes real time.
     """
 
     def __init__(self, threads: CallThreads | int, name: str = "tagloom-blocking") -> None:
@@ -52,13 +52,13 @@ class BlockingCalls:
         strand_in_children(self)
 
     def strand(self, _: int) -> None:
-        """Begin with new threads in a child process; calls that are under way belong to the parent."""
+        """Start with new threads in a child process; calls under way belong to the parent."""
         if not self._is_shared:
             self._threads.begin_anew()
         self._line, self._calls = None, {}
 
     def __call__(self, function: Callable[..., Any], *args: Any) -> LongCall:
-        """Call a function in a thread; the result is a future of the running loop."""
+        """Call a function in a thread; return a future of the running loop."""
         if self._line is None:
             self._line = CallLine()
         if self._line.is_closed:
@@ -67,7 +67,7 @@ class BlockingCalls:
         call = _Call(function, args, future)
         try:
             ended = self._threads.call(self._line, call.run)
-        except RuntimeError as error:  # its session was dropped, or the interpreter ends
+        except RuntimeError as error:  # the session of the threads was dropped, or the interpreter ends
             raise _closed() from error
         self._calls[ended] = call
         ended.add_done_callback(self._calls.pop)
@@ -81,16 +81,16 @@ class BlockingCalls:
 
     @property
     def pending(self) -> int:
-        """How many calls have not ended."""
+        """Number of calls that have not ended."""
         return len(self._calls)
 
     @property
     def orphaned(self) -> int:
-        """How many calls still run that nobody waits for."""
+        """Number of running calls whose future was cancelled."""
         return sum(call.is_given_up and ended.running() for ended, call in list(self._calls.items()))
 
     def shutdown(self) -> None:
-        """Start no more calls; threads of its own end with those that run."""
+        """Start no more calls; own threads end after their running calls."""
         if self._line is None and not self._is_shared:
             return
         self._line = self._line or CallLine()
@@ -101,7 +101,7 @@ class BlockingCalls:
             self._threads.shutdown()
 
     async def aclose(self, seconds: float | None) -> None:
-        """Start no more calls and wait for those that run, at most for `seconds` if given; then a warning is logged."""
+        """Start no more calls and wait for running calls, at most `seconds` if not None; then log a warning."""
         self.shutdown()
         running = [asyncio.wrap_future(ended) for ended in list(self._calls) if ended.running()]
         if running:
@@ -111,12 +111,12 @@ class BlockingCalls:
             except TimeoutError:
                 _logger.warning("a session is closed while %d blocking functions still run", self.orphaned)
         if not self._is_shared:
-            # The threads are on their way out; what their last calls held is let go of when they have ended.
+            # The threads end by themselves; but only their end releases the objects of their last calls.
             self._threads.join()
 
 
 class _CallFuture(LongCall):
-    """What a call will return.
+    """Future of a call's result.
 
     Attributes
     ----------
@@ -127,20 +127,20 @@ class _CallFuture(LongCall):
     ended: Future[None]
 
     def withdraw(self) -> bool:
-        """Take the call out of the queue, which cancels this; say no, with nothing done, if it has begun."""
+        """Withdraw the call from the queue and cancel this future; return False, doing nothing, if it has begun."""
         return self.ended.cancel() and self.cancel()
 
 
 class _Call:
-    """One call: what the thread has to do, and the future of who waits for it.
+    """A call: the function and arguments for the thread, and the future of the caller.
 
-    `asyncio.wrap_future` would do, but it leaves a cycle that keeps the result, perhaps a large array, until the
-    garbage is collected. Here nothing but the future holds the result when it is there, and nothing the arguments.
+    `asyncio.wrap_future` would do, but leaves a cycle that keeps the result, perhaps a large array, until the garbage
+    is collected. Here only the future holds the result after the call, and nothing holds the arguments.
 
     Attributes
     ----------
     is_given_up : bool
-        Whether nobody waits for it any longer.
+        True if the future was cancelled.
     """
 
     __slots__ = ("_args", "_error", "_function", "_future", "_loop", "_result", "is_given_up")
@@ -155,7 +155,7 @@ class _Call:
         self.is_given_up = False
 
     def bind(self, ended: Future[None]) -> None:
-        """Let the call in the thread's queue and the future be cancelled with each other."""
+        """Cancel the call in the thread's queue with the future, and the other way round."""
 
         def forward(future: asyncio.Future[Any]) -> None:
             self.is_given_up = future.cancelled()
@@ -166,7 +166,7 @@ class _Call:
             if ended.cancelled():
                 self._tell(self._refuse)
 
-        if self._future is not None:  # it may be over already
+        if self._future is not None:  # the call may have ended already
             self._future.add_done_callback(forward)
         ended.add_done_callback(back)
 
@@ -176,16 +176,16 @@ class _Call:
         assert self._args is not None
         try:
             self._result = self._function(*self._args)
-        except StopIteration as error:  # a future can not hold it
+        except StopIteration as error:  # no future can hold a StopIteration
             self._error = RuntimeError("a blocking function raised StopIteration")
             self._error.__cause__ = error
         except BaseException as error:
             self._error = error
-        self._function = self._args = None  # before the loop goes on
+        self._function = self._args = None  # before the caller resumes, so that it is the only holder of the arguments
         self._tell(self._deliver)
 
     def _deliver(self) -> None:
-        """Hand the outcome over, on the loop's thread."""
+        """Set the outcome of the future, on the loop's thread."""
         result, error, future = self._result, self._error, self._future
         self._result = self._error = self._future = None
         if future is None or future.done():
@@ -196,10 +196,10 @@ class _Call:
             future.set_exception(error)
 
     def _refuse(self) -> None:
-        """Tell who waits that the threads have ended before the call began."""
+        """Set an error of the future: the threads have ended before the call began."""
         if self._future is not None and not self._future.done():
             self._future.set_exception(_closed())
-            self._future.exception()  # seen, as perhaps nobody waits any longer
+            self._future.exception()  # retrieved, as perhaps nobody awaits it: asyncio would log the error
         self._function = self._args = self._future = None
 
     def _tell(self, what: Callable[[], object]) -> None:

@@ -1,4 +1,4 @@
-"""Moments between two steps that use variables: for captures of all that each of them changes, and for new values."""
+"""Moments between two steps that use variables, for consistent captures of variables and for new values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...base.errors import CheckpointError
 
 
 class UsesVariables(Protocol):
-    """A compiled step, as far as it tells how it uses variables."""
+    """Interface of a compiled step with its uses of variables."""
 
     @property
     def updates(self) -> bool: ...
@@ -21,10 +21,10 @@ class UsesVariables(Protocol):
 
 
 class StepBoundary:
-    """Holds steps back that change variables, or read them too, until those that are under way have ended.
+    """Barrier to steps that change variables, or also read them, until running steps of this kind have ended.
 
-    Other steps come and go: one that is under way may wait for what they put into a queue. So does one that a function
-    of a step under way asks for, as that step waits for it.
+    Other steps come and go: a running step may wait for their elements in a queue. So do steps run by a function of a
+    running step, which waits for them.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class StepBoundary:
     Attributes
     ----------
     is_held : bool
-        Whether steps that change variables are held back; nothing need be asked of this where they are not.
+        True if steps that change variables are held back; callers need not call `holds_back` otherwise.
     """
 
     def __init__(self, running: Collection[Any]) -> None:
@@ -42,20 +42,20 @@ class StepBoundary:
         self._running = running
         self._opened: asyncio.Event | None = None  # set when steps may go on; None while nobody holds them back
         self._holders = 0
-        self._holders_of_readers = 0  # of those, how many hold back steps that only read
-        self._waiting: set[asyncio.Future[None]] = set()  # of holders, until no such step is under way
+        self._holders_of_readers = 0  # number of holders that also hold back steps which only read
+        self._waiting: set[asyncio.Future[None]] = set()  # futures of holders, set at the end of any step
 
     def holds_back(self, step: UsesVariables) -> bool:
-        """Return True if a step is of those that are held back now."""
+        """Return True if a step may not begin now."""
         return self.is_held and (step.updates or (step.uses_variables and self._holders_of_readers > 0))
 
     async def pass_by(self, step: UsesVariables) -> None:
-        """Wait, as a step that is about to begin, as long as such steps are held back."""
+        """Wait, before a step begins, as long as steps of its kind are held back."""
         while self._opened is not None and self.holds_back(step) and not self._is_asked_for_by_step():
             await self._opened.wait()
 
     def step_ends(self) -> None:
-        """Note that a step has ended."""
+        """Note the end of a step."""
         if self._waiting:
             for waiter in self._waiting:
                 if not waiter.done():
@@ -65,12 +65,12 @@ class StepBoundary:
     async def hold(self, seconds: float, readers: bool = False) -> AsyncIterator[None]:
         """Wait until no step that changes variables is under way; until the end of the block none begins.
 
-        With `readers`, neither is one that only reads them.
+        With `readers`, the same holds for steps that only read variables.
 
         Raises
         ------
         CheckpointError
-            If they have not ended after so many seconds.
+            If such steps have not ended after `seconds`.
         """
         self._holders += 1
         self._holders_of_readers += readers
@@ -86,6 +86,7 @@ class StepBoundary:
                 self._opened, self.is_held = None, False
 
     async def _wait_for_end(self, seconds: float, readers: bool) -> None:
+        """Wait until no held-back kind of step is under way; CheckpointError after `seconds`."""
         try:
             async with asyncio.timeout(seconds):
                 while self._under_way(readers):
@@ -108,10 +109,11 @@ class StepBoundary:
             self._waiting.discard(waiter)
 
     def _under_way(self, readers: bool) -> list[str]:
-        """Return what the steps under way that change variables, or read them too, are to compute."""
+        """Return the fetches' names of each running step that changes variables, or with `readers` reads them."""
         steps = [each.step for each in self._running if each.step.updates or (readers and each.step.uses_variables)]
         return [", ".join(element.name for element in (*step.tensors, *step.targets)) for step in steps]
 
     def _is_asked_for_by_step(self) -> bool:
+        """Return True if the current task is a task of a running step."""
         task = asyncio.current_task()
         return any(task in getattr(each, "tasks", ()) for each in self._running)

@@ -1,4 +1,4 @@
-"""Threads that call functions for several users, each of whom has a turn."""
+"""Threads that call functions for several users, each of them in turn."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...kernels.scheduler.workers import ask_for_long_slices
 
 
 class CallLine:
-    """The calls of one user that have not begun, first come, first served.
+    """Waiting calls of a user, in the order of their arrival.
 
     Attributes
     ----------
@@ -27,7 +27,7 @@ class CallLine:
 
 
 class CallThreads:
-    """Threads for the calls of several users, of which each with calls in its line has a turn after the others.
+    """Threads for the calls of several users, served in turn: a call of each user with a waiting line.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class CallThreads:
         self.begin_anew()
 
     def begin_anew(self) -> None:
-        """Have no threads and no calls: as it is made, and in a child process, whose parent has what there was."""
+        """Start without threads and calls: in the constructor, and in a child process, which inherits neither."""
         self._executor: ThreadPoolExecutor | None = None
         self._turns: deque[CallLine] = deque()  # lines with calls, each once
         self._running = 0
@@ -51,7 +51,7 @@ class CallThreads:
         self._lock = RLock()  # a garbage collection inside may end a user, which cancels its calls
 
     def call(self, line: CallLine, function: Callable[[], None]) -> Future[None]:
-        """Call a function, which raises nothing, when the line's turn comes; return the future of its end.
+        """Call a function, which must not raise, when the turn of its line comes; return the future of its end.
 
         Raises
         ------
@@ -64,7 +64,8 @@ class CallThreads:
                 raise RuntimeError("the threads are on their way out")
             if self._executor is None:
                 self._executor = ThreadPoolExecutor(self._count, self._name, ask_for_long_slices)
-            # Whichever call is next then: as many of these are submitted as calls. It waits for the lock meanwhile.
+            # Submit "the next call", whichever it will be: as many submissions as calls. A thread that is faster than
+            # the two lines below waits for the lock.
             self._executor.submit(self._call_next)
             if not line.calls:
                 self._turns.append(line)
@@ -72,6 +73,7 @@ class CallThreads:
         return ended
 
     def _call_next(self) -> None:
+        """Call the first function of the next line, in a thread."""
         with self._lock:
             line = self._turns.popleft()
             ended, function = line.calls.popleft()
@@ -88,12 +90,12 @@ class CallThreads:
             ended.set_result(None)
 
     def shutdown(self) -> None:
-        """End the threads with the calls that run; those in line have been cancelled."""
+        """End the threads after their running calls; waiting calls have been cancelled before."""
         self._is_shut_down = True
         if self._executor is not None:
             self._executor.shutdown(wait=False)
 
     def join(self) -> None:
-        """Wait until the threads have ended, unless one of them is still in a call."""
+        """Wait until the threads have ended, unless a call is still running."""
         if self._executor is not None and not self._running:
             self._executor.shutdown(wait=True)

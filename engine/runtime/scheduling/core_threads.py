@@ -1,7 +1,7 @@
-"""Threads for long kernels, which all sessions of the process share that want equally many.
+"""Threads for long kernels, shared by all sessions of the process with the same number of threads.
 
-The first session opens them and the last one closes them; they start with the first kernel that takes long.
-See docs/design/0046-sessions-that-share.md.
+The first session opens them and the last session closes them; they start with the first long kernel. See
+docs/design/0046-sessions-that-share.md.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _lock = RLock()  # a garbage collection inside may drop a session, which release
 
 
 class CoreThreads:
-    """As many threads as cores for kernels in C, and as many for those written in Python.
+    """Threads for kernels in C, a thread for each core, and as many threads for kernels written in Python.
 
     Parameters
     ----------
@@ -29,9 +29,9 @@ class CoreThreads:
     workers : WorkerThreads
         Threads without Python.
     calls : CallThreads
-        Threads that call Python kernels which only compute: none of them waits for another.
+        Threads for Python kernels that only compute: no kernel waits for another kernel.
     users : int
-        Number of sessions that have them open.
+        Number of sessions using the threads.
     """
 
     def __init__(self, count: int) -> None:
@@ -41,7 +41,7 @@ class CoreThreads:
         self.users: int = 0
 
     def release(self) -> None:
-        """Note that a session does not use them any more; with the last one they end."""
+        """Note that a session has stopped using the threads; end them with the last session."""
         with _lock:
             self.users -= 1
             if self.users:
@@ -53,26 +53,27 @@ class CoreThreads:
         self.calls.join()
 
     def begin_anew(self) -> None:
-        """Have no threads and no work, in a child process."""
+        """Start again without threads and work, in a child process."""
         self.workers.begin_anew()
         self.calls.begin_anew()
 
 
 def open_core_threads(count: int) -> CoreThreads:
-    """Return the threads of all sessions that want so many, for a session that releases them once."""
+    """Return the threads shared by all sessions with `count` threads, to be released once by the calling session."""
     with _lock:
         while True:
             found = _open.get(count)
             if found is None:
                 found = _open[count] = CoreThreads(count)
             found.users += 1
-            if _open.get(count) is found:  # else a collection has just dropped the last session that had them
+            # Else a garbage collection, anywhere above, has dropped the last session and closed these threads.
+            if _open.get(count) is found:
                 return found
 
 
 def _begin_anew(_: int) -> None:
     global _lock
-    _lock = RLock()  # a thread of the parent may have held the other one
+    _lock = RLock()  # a thread of the parent may have held the old lock, and never releases it here
     for each in list(_open.values()):
         each.begin_anew()
 

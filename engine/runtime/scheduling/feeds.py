@@ -1,4 +1,4 @@
-"""What runners are fed: iterables, asked by one runner at a time where several share one."""
+"""Feeds of runners: iterables, asked by a single runner at a time where several share an iterable."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ Feeds = Mapping[Any, Any] | Iterable[Mapping[Any, Any]] | AsyncIterable[Mapping[
 
 
 def iterator_of(feeds: Feeds) -> Iterator[Any] | AsyncIterator[Any]:
-    """Return what gives the feeds of one step after another."""
+    """Return an iterator of the feeds of consecutive steps."""
     if feeds is None or isinstance(feeds, Mapping):
         return repeat(feeds)
     return aiter(feeds) if isinstance(feeds, AsyncIterable) else iter(feeds)
 
 
 class SharedFeeds:
-    """The feeds of a group's runners, which it closes: async generators, and what async iterables gave it.
+    """Feeds of a group's runners; closes async generators, and iterators that this group made of async iterables.
 
-    Another async iterator that was given as one is its maker's to close.
+    Any other async iterator is left to its maker to close.
     """
 
     def __init__(self) -> None:
-        self._shared: dict[int, DrawnFeeds | AwaitedFeeds] = {}  # by the identity of iterators, which these hold
+        self._shared: dict[int, DrawnFeeds | AwaitedFeeds] = {}  # by id of the iterators, which the values keep alive
 
     def iterator(self, feeds: Feeds) -> Iterator[Any] | AsyncIterator[Any]:
-        """Return what gives the feeds of a runner; that of a shared iterator is the same for all."""
+        """Return an iterator of a runner's feeds; all runners of a shared iterator get the same."""
         found = iterator_of(feeds)
         if isinstance(found, repeat):
             return found
@@ -41,14 +41,14 @@ class SharedFeeds:
         return self._shared.setdefault(id(found), AwaitedFeeds(found, is_closed))
 
     def take_unfed(self) -> list[Any]:
-        """Return what came back and was not drawn again, and forget it."""
+        """Return the elements that came back and were not drawn again, and forget them."""
         unfed = [each for source in self._shared.values() for each in source.returned]
         for source in self._shared.values():
             source.returned.clear()
         return unfed
 
     async def aclose(self) -> None:
-        """Close them, when no runner draws any longer: in tasks, as a cancellation cuts short nothing that they do."""
+        """Close the iterators when no runner draws any longer: in tasks, so that no cancellation interrupts them."""
         closing = [
             asyncio.ensure_future(each.aclose()) for each in self._shared.values() if isinstance(each, AwaitedFeeds)
         ]
@@ -64,7 +64,7 @@ class DrawnFeeds(Iterator[Any]):
     Attributes
     ----------
     returned : deque
-        Elements that were drawn and not fed, which are the next ones.
+        Elements drawn and not fed, to be drawn first.
     """
 
     def __init__(self, iterator: Iterator[Any]) -> None:
@@ -76,12 +76,12 @@ class DrawnFeeds(Iterator[Any]):
 
 
 class AwaitedFeeds(AsyncIterator[Any]):
-    """An async iterator that several may ask at once, though a generator cannot be, and whose elements may come back.
+    """An async iterator for several concurrent callers, which a generator alone refuses; elements may come back.
 
     Attributes
     ----------
     returned : deque
-        Elements that were drawn and not fed, which are the next ones.
+        Elements drawn and not fed, to be drawn first.
     """
 
     def __init__(self, iterator: AsyncIterator[Any], is_closed: bool) -> None:
@@ -95,7 +95,7 @@ class AwaitedFeeds(AsyncIterator[Any]):
             return self.returned.popleft() if self.returned else await anext(self._iterator)
 
     async def aclose(self) -> None:
-        """Close it, if that is nobody else's to do."""
+        """Close the iterator, if it belongs to the group."""
         close = getattr(self._iterator, "aclose", None)
         if self._is_closed and close is not None:
             await close()

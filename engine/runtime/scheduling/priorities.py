@@ -1,4 +1,4 @@
-"""Priorities of steps: which of those that wait for a place, or for memory, is next."""
+"""Priorities of steps: their order among steps that wait for a place or for memory."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _priority: ContextVar[int] = ContextVar("tagloom_priority", default=0)
 
 
 def current_priority() -> int:
-    """Return the priority of steps that are asked for here."""
+    """Return the priority of steps begun in this context."""
     return _priority.get()
 
 
 def checked_priority(given: object) -> int:
-    """Return a priority; GraphError if it is no whole number."""
+    """Return a priority; GraphError if `given` is no whole number."""
     if isinstance(given, bool) or not isinstance(given, int):
         raise GraphError(
             "a priority is a whole number", wanted="an int", got=repr(given), hint="0 is that of most steps"
@@ -27,26 +27,28 @@ def checked_priority(given: object) -> int:
 
 
 async def run_at(level: int, running: Coroutine[Any, Any, Any]) -> Any:
-    """Run a step that has not begun with a priority, which what it calls has too."""
+    """Run a step that has not begun at a priority, which steps run by its functions inherit."""
     with priority(level):
         return await running
 
 
 @contextmanager
 def priority(level: int) -> Iterator[None]:
-    """Give the steps that are asked for inside of a `with` block a priority.
+    """Set the priority of the steps begun inside of a `with` block.
 
-    Where steps wait, for a place among the session's `max_steps` or for memory under a limit, those of higher priority
-    are next, and among equals the one that came first. Steps under way are not interrupted. Nothing ages: a step waits
-    as long as higher ones come, at most ``Settings.admission_seconds`` for a place, then it ends with Overloaded.
+    Where steps wait, for a place among the session's `max_steps` or for memory under a limit, the step of the highest
+    priority is next, and among equals the first comer. Steps under way are not interrupted. Nothing ages: a step waits
+    as long as steps of higher priority come, at most ``Settings.admission_seconds`` for a place, and then ends with
+    Overloaded.
 
-    It holds for functions, steps, streams and runners, in this task and in tasks that are made inside; what functions
-    of a step run has the priority of that step. ``session.run(..., priority=)`` is the same for one step.
+    The priority holds for functions, steps, streams and runners, in this task and in tasks created inside; steps run
+    by functions of a step have the priority of the outer step. ``session.run(..., priority=)`` sets the priority of a
+    single step.
 
     Parameters
     ----------
     level : int
-        Higher ones are next; 0 outside of all blocks. It may be negative.
+        Higher levels are next; 0 outside of all blocks. Negative levels are allowed.
 
     Returns
     -------
@@ -55,7 +57,7 @@ def priority(level: int) -> Iterator[None]:
     Raises
     ------
     GraphError
-        If it is no whole number.
+        If `level` is no whole number.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""One step that is run again and again, until what it takes from ends."""
+"""Runners: steps that are run again and again, until their source ends."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from .timeouts import check_seconds
 T = TypeVar("T")
 
 _log = logging.getLogger("tagloom")
-_NEVER_AGAIN = (GraphError, SessionClosed)  # it would be the same again
+_NEVER_AGAIN = (GraphError, SessionClosed)  # a restarted step would fail again
 
 
 @dataclass(frozen=True, slots=True)
 class RunnerStatistics:
-    """What a runner has done.
+    """Counts and state of a runner.
 
     Attributes
     ----------
     name : str
     state : {'running', 'restarting', 'ended', 'failed', 'cancelled'}
-        Restarting is waiting for that.
+        A restarting runner waits for its restart.
     steps : int
-        That were done.
+        Number of steps that succeeded.
     restarts : int
     step_seconds : float
-        What its steps took together, those that failed too.
+        Total time of the runner's steps, including failed steps.
     last_error : str or None
-        What went wrong last.
+        The latest error.
 
     Examples
     --------
@@ -64,13 +64,14 @@ class RunnerStatistics:
 
 @dataclass(frozen=True, slots=True)
 class Restarts:
-    """How often a runner goes on behind an error, and after how long.
+    """Limits of a runner's restarts after errors.
 
     Attributes
     ----------
     most : float
+        Largest number of restarts.
     first, longest : float
-        Seconds before the first one, which double from each to the next, and the most.
+        Seconds before the first restart, doubled from each restart to the next, and their upper bound.
     """
 
     most: float
@@ -86,29 +87,29 @@ class Restarts:
             )
 
     def seconds(self, number: int) -> float:
-        """Return how long to wait before a restart, counted from 0."""
+        """Return the seconds to wait before restart `number`, counted from 0."""
         return min(self.longest, math.ldexp(self.first, min(number, 1000))) if self.first else 0.0
 
 
 class Runner:
-    """A step that is run again and again, as `Runners.add` makes it.
+    """A step that is run again and again; made by `Runners.add`.
 
     Attributes
     ----------
     name : str
     state : {'running', 'restarting', 'ended', 'failed', 'cancelled'}
     steps : int
-        That were done.
+        Number of steps that succeeded.
     values : structure of numpy.ndarray
-        What the last of them fetched.
+        Fetched values of the last of these steps.
     error : Exception or None
-        What went wrong last.
+        The latest error.
     drains : bool
-        Whether it goes on when its group is asked to end, until what it takes from ends.
+        True if a stop of the group does not stop the runner, which goes on until its source ends.
     abandoned : bool
-        Whether all its group was cancelled, so that it closes nothing.
+        True if the whole group was cancelled, so that the runner closes nothing.
     unfed : list
-        The feeds that it has drawn from an iterable for its last step, if that has failed or was cancelled.
+        Feeds drawn from an iterable for the last step, if that step failed or was cancelled.
 
     Examples
     --------
@@ -164,9 +165,9 @@ class Runner:
         self._clock = clock
         self._seconds = 0.0
         self._fed: list[Any] = []  # the feeds of the next step, if they are drawn
-        self._is_given = False  # these, to a step that has not succeeded
-        self._is_stepping = False  # or about to: a cancellation of it alone is of a step
-        self._is_cancelled = False  # it alone
+        self._is_given = False  # the drawn feeds were passed to a step that has not succeeded
+        self._is_stepping = False  # from the first draw to the last step: `cancel` may interrupt the task
+        self._is_cancelled = False  # by `cancel` or `abandon`, and not by the program
         self._stopped = asyncio.Event()
 
     def __repr__(self) -> str:
@@ -174,22 +175,22 @@ class Runner:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has ended, and has closed what it closes."""
+        """True if the runner has ended and has closed its queues."""
         return self.task is not None and self.task.done()
 
     def stop(self) -> None:
-        """Ask it to end behind the step that it is in."""
+        """Ask the runner to end after its present step."""
         self._stopped.set()
 
     def cancel(self) -> None:
-        """End it at once, with the step that it is in; what it closes is closed, and the others go on."""
+        """End the runner and its present step at once; its queues are closed, and the other runners go on."""
         self._stopped.set()
         if self._is_stepping and self.task is not None and not self._is_cancelled:
             self._is_cancelled = True
             self.task.cancel()
 
     def abandon(self) -> None:
-        """End it at once, as all of its group: nothing is closed."""
+        """End the runner at once, together with its whole group: nothing is closed."""
         self.abandoned = True
         self._stopped.set()
         if self.task is not None:
@@ -197,27 +198,27 @@ class Runner:
             cancel_once(self.task)
 
     def attach(self, task: asyncio.Task[None]) -> None:
-        """Note the `task` that it runs in."""
+        """Note the `task` in which the runner runs."""
         self.task = task
         task.add_done_callback(self._end)
 
     def _end(self, _: object) -> None:
-        """Note that its task is over; it has not begun if it was cancelled before."""
+        """Note the end of the task, which never began if cancelled before."""
         if self.state in ("running", "restarting"):
             self.state = "cancelled"
 
     async def wait(self) -> None:
-        """Wait until it has ended, and has closed what it closes."""
+        """Wait until the runner has ended and has closed its queues."""
         assert self.task is not None
         await asyncio.wait([self.task])
 
     def statistics(self) -> RunnerStatistics:
-        """Return a snapshot of what it has done."""
+        """Return a snapshot of the runner's counts."""
         error = None if self.error is None else f"{type(self.error).__name__}: {self.error}"
         return RunnerStatistics(self.name, self.state, self.steps, self._restarts, self._seconds, error)
 
     async def run(self) -> None:
-        """Do its steps until it ends; raise what it fails with, unless the others are to go on."""
+        """Run steps until the runner ends; raise its error, unless the runner is optional for its group."""
         try:
             await self._repeat()
             self.state = "ended"
@@ -232,18 +233,21 @@ class Runner:
             await finished(self._on_end(self))
 
     def _heed_cancellation(self, error: asyncio.CancelledError) -> None:
-        """Raise the cancellation of the group or the program again; an error where something of a step raised it."""
+        """Raise a cancellation of the group or the program again; raise an error if the step itself raised it."""
         task = asyncio.current_task()
         assert task is not None
+        # Nobody cancelled the task: the CancelledError came out of a function of the step.
         if not task.cancelling():
             failure = _unasked(error, "a step")
             self._fail(failure)
             raise failure from error
         self.state = "cancelled"
+        # Swallow the cancellation of `cancel` alone; if the program has cancelled the task too, that one counts.
         if not self._is_cancelled or task.uncancel():
             raise error
 
     async def _repeat(self) -> None:
+        """Run steps until there are no more, with restarts after errors and pauses between begins."""
         self._is_stepping = True
         try:
             while await self._goes_on():
@@ -261,9 +265,9 @@ class Runner:
             self._give_back()
 
     async def _goes_on(self) -> bool:
-        """Draw the feeds of the next step; say whether there is to be one.
+        """Draw the feeds of the next step; return False if there is no next step.
 
-        What was drawn for a step that failed is fed again before the runner heeds a stop.
+        Feeds drawn for a failed step are fed again before the runner obeys a stop.
         """
         if self.steps >= self._times or (self._stopped.is_set() and not self._has_drawn):
             return False
@@ -277,7 +281,7 @@ class Runner:
         return bool(self._fed) and isinstance(self._feeds, DrawnFeeds | AwaitedFeeds)
 
     async def _step_once(self) -> bool:
-        """Do a step; say whether what it takes from or puts into goes on, which is not asked of `on_step`."""
+        """Run a step; return False if a queue of the step is closed. A QueueClosed of `on_step` is an error."""
         begin, self._is_given = self._clock.now(), True
         try:
             self.values = await self._step(self._fed[0])
@@ -293,7 +297,7 @@ class Runner:
         return True
 
     async def _has_feeds(self) -> bool:
-        """Draw the feeds of the next step; say whether there are any."""
+        """Draw the feeds of the next step; return False if there are none."""
         try:
             if isinstance(self._feeds, Iterator):
                 self._fed.append(next(self._feeds))
@@ -304,18 +308,18 @@ class Runner:
         return bool(self._fed)
 
     async def _before_restart(self, error: Exception) -> None:
-        """Wait before another attempt; raise the error if there is to be none."""
+        """Wait before another attempt; raise the error if no restart is left, or a restart would fail again."""
         if self._restarts >= self._policy.most or isinstance(error, _NEVER_AGAIN):
             raise error
         self.error, self.state = error, "restarting"
-        _log.info("runner '%s' begins again behind an error", self.name, exc_info=error)
+        _log.info("runner '%s' begins again after an error", self.name, exc_info=error)
         seconds = self._policy.seconds(self._restarts)
         self._restarts += 1
         await self._pause_until(self._clock.now() + seconds)
         self.state = "running"
 
     async def _pause_until(self, when: float) -> None:
-        """Wait until a time has come, or it is asked to stop; one that was asked before waits until the time."""
+        """Wait until a time or a request to stop; a request made before the call does not shorten the wait."""
         if when <= self._clock.now():
             await asyncio.sleep(0)
         elif self._stopped.is_set():
@@ -324,9 +328,10 @@ class Runner:
             await self._unless_stopped(self._clock.sleep(when - self._clock.now()))
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """Wait for what something gives, or until it is asked to stop; nothing is left of it then.
+        """Return the result of a coroutine, or None if a request to stop comes first.
 
-        It is asked to end once, and waited for however often this is cancelled; what it gives all the same is returned.
+        A stopped or cancelled wait cancels the coroutine once and waits for its end, despite further cancellations; a
+        result that comes all the same is returned.
         """
         done, stopped = asyncio.ensure_future(work), asyncio.ensure_future(self._stopped.wait())
         try:
@@ -340,7 +345,7 @@ class Runner:
         return _result_of(done, "an async iterable of feeds")
 
     def _give_back(self) -> None:
-        """Return drawn elements to the iterable; note those that a step was given, as it may have used them."""
+        """Return drawn elements to the iterable; keep elements passed to a step, perhaps used, in `unfed`."""
         if isinstance(self._feeds, DrawnFeeds | AwaitedFeeds):
             if self._is_given:
                 self.unfed += self._fed
@@ -350,25 +355,25 @@ class Runner:
 
     def _fail(self, error: Exception) -> None:
         again = f", restarted {self._restarts} times" if self._restarts else ""
-        error.add_note(f"in runner '{self.name}', behind {self.steps} steps{again}")
+        error.add_note(f"in runner '{self.name}', after {self.steps} steps{again}")
         self.error, self.state = error, "failed"
 
 
 async def _next(feeds: AsyncIterator[Any]) -> list[Any]:
-    """Return the next feeds, in a list; an empty one at the end, as a task can not raise what says so."""
+    """Return the next feeds in a list, which is empty at the end: a task cannot raise StopAsyncIteration."""
     async for each in feeds:
         return [each]
     return []
 
 
 async def finished(found: Any) -> None:
-    """Wait for what a function of the user has begun, if it is async."""
+    """Await the result of a user's function, if awaitable."""
     if isinstance(found, Awaitable):
         await found
 
 
 def _result_of(ended: asyncio.Future[T], what: str) -> T:
-    """Return the result of a task of its own; an error where it was cancelled by something in it."""
+    """Return the result of a runner's own task; raise an error if something inside cancelled the task."""
     try:
         return ended.result()
     except asyncio.CancelledError as error:
@@ -377,7 +382,7 @@ def _result_of(ended: asyncio.Future[T], what: str) -> T:
 
 def _unasked(error: asyncio.CancelledError, what: str) -> TagloomError:
     return TagloomError(
-        f"{what} of a runner was cancelled, and not by who runs it",
+        f"{what} of a runner was cancelled, and not by its group",
         wanted="a result, or an error",
         got=repr(error),
         hint="catch CancelledError where a function awaits a task that others cancel",

@@ -1,4 +1,4 @@
-"""Event loops that a call would keep waiting: refused, except those of notebooks."""
+"""Checks for calls that would block a running event loop: refused, except on loops of notebooks."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from ...base.errors import TagloomError
 def refuse_running_loop(
     blocking: bool | None, what: str, hint: str, own: asyncio.AbstractEventLoop | None = None
 ) -> None:
-    """Raise TagloomError if an event loop runs in this thread and may not be kept waiting.
+    """Raise TagloomError if an event loop runs in this thread and may not be blocked.
 
     Parameters
     ----------
     blocking : bool or None
-        Whether it may; None if it may where it is the event loop of a notebook.
+        True to allow blocking; None to allow blocking the event loop of a notebook.
     what : str
-        Name of what is called, for the error.
+        Name of the called function, for the error.
     hint : str
-        The same without waiting.
+        Equivalent call without blocking.
     own : AbstractEventLoop, optional
-        The event loop that does the work: never to be kept waiting, as nothing would end the wait.
+        The event loop that does the work: never blocked, as nothing would end the wait.
     """
     try:
         running = asyncio.get_running_loop()
@@ -42,7 +42,7 @@ def refuse_running_loop(
 
 
 def is_loop_here() -> bool:
-    """Return True if an event loop runs in this thread, so that long work belongs into another."""
+    """Return True if an event loop runs in this thread, so that long work belongs into another thread."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -51,9 +51,9 @@ def is_loop_here() -> bool:
 
 
 def is_of_notebook(loop: asyncio.AbstractEventLoop) -> bool:
-    """Return True if the event loop of this thread is the one in which IPython's kernel runs cells.
+    """Return True if IPython's kernel runs its cells in the event loop of this thread.
 
-    Nothing of the user's waits there for the end of a cell, as it would on the loop of a server.
+    No task of the user waits there for the end of a cell, as on the loop of a server.
     """
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None and hasattr(ipython, "get_ipython") else None

@@ -1,4 +1,4 @@
-"""Turns on an event loop, the same for all sessions on it."""
+"""Time slices of an event loop, shared by all sessions on the loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, TimeSlices] = WeakKeyDictio
 
 
 def time_slices_of(loop: asyncio.AbstractEventLoop) -> TimeSlices:
-    """Return the turns of a loop, the same for all sessions on it."""
+    """Return the time slices of a loop, shared by all sessions on the loop."""
     turns = _turns.get(loop)
     if turns is None:
         turns = _turns[loop] = TimeSlices()

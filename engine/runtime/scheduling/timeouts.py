@@ -1,4 +1,4 @@
-"""Times that users give, in seconds."""
+"""Checks of users' times in seconds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def check_seconds(seconds: Any, name: str = "timeout") -> None:
     ----------
     seconds : object
     name : str, optional
-        Of the argument that it was given as.
+        Name of the argument, for the error.
     """
     try:
         is_fine = not isinstance(seconds, (str, bytes, bool)) and float(seconds) >= 0.0

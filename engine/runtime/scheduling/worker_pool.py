@@ -1,4 +1,4 @@
-"""The cores of the machine: a session's part in the worker threads, and BLAS kept to one thread beside them."""
+"""The cores of the machine: a session's share of the worker threads, and BLAS limited to a single thread."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 
 
 class WorkerPool:
-    """What a session has of the machine's cores besides the event loop's.
+    """A session's share of the machine's cores, in addition to the event loop's core.
 
-    The threads belong to all sessions of the process that want as many; what a session has handed over is its own.
+    The threads are shared by all sessions of the process with as many threads; the work in them belongs to its session.
 
     Parameters
     ----------
     settings : Settings
-        How many threads (``workers``), and what is worth handing over (``offload_seconds``).
+        Number of threads (``workers``), and duration from which a kernel is offloaded (``offload_seconds``).
 
     Attributes
     ----------
     workers : Workers or None
-        Whose threads start with the first long kernel; None if all work is to be done on the event loop.
+        Workers of the session, started with the first long kernel; None if the event loop does all work.
     calls : BlockingCalls or None
-        Calls long kernels written in Python, in as many threads.
+        Caller of long kernels written in Python, in as many threads.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -48,17 +48,17 @@ class WorkerPool:
         if count:
             threads: CoreThreads = open_core_threads(count)
             self._close_threads = finalize(self, threads.release)
-            self._close_threads.atexit = False  # kernels may be at work on what the interpreter still has
+            self._close_threads.atexit = False  # kernels may still work on arrays of the ending interpreter
             self.workers = Workers(threads.workers, settings.offload_seconds)
             self.calls = BlockingCalls(threads.calls)
-        self._wakeup: WakeupFd | None = None  # rings when an orphan ends
-        self._closers: list[asyncio.Event] = []  # of those who wait for the last one
-        self._wakeup_to_close: WakeupFd | None = None  # rings for them
+        self._wakeup: WakeupFd | None = None  # readable when an orphan has ended
+        self._closers: list[asyncio.Event] = []  # events of `aclose` calls that wait for the last orphan
+        self._wakeup_to_close: WakeupFd | None = None  # readable when these should look again
         self._give_back: finalize[Any, Any] | None = None
 
     @property
     def orphaned(self) -> int:
-        """How many kernels are still at work whose step is gone."""
+        """Number of running kernels whose step has ended."""
         calls = 0 if self.calls is None else self.calls.orphaned
         return calls + self._orphaned_work
 
@@ -67,27 +67,28 @@ class WorkerPool:
         return 0 if self.workers is None else self.workers.orphaned
 
     def limit_blas(self) -> None:
-        """Keep BLAS to one thread until `aclose`: large products are cut up for the workers instead.
+        """Limit BLAS to a single thread until `aclose`: large products are divided among the workers instead.
 
-        Two teams of threads on the same cores would wait for each other, and BLAS's own spin while they wait.
+        Two teams of threads on the same cores would wait for each other, and BLAS's own threads spin while waiting.
         """
         if self.workers is not None and self._give_back is None:
             _one_blas_thread.hold()
             self._give_back = finalize(self, _one_blas_thread.release)
 
     def release_orphans(self) -> None:
-        """Have the arrays of orphaned kernels released when these end; without a running loop, when next asked."""
+        """Release the arrays of orphaned kernels at their end; without a running loop, at the next call."""
         if self._wakeup is None and self._orphaned_work and asyncio._get_running_loop() is not None:
             self._wakeup = WakeupFd(self._listen)
             self._listen()
 
     def _listen(self) -> None:
+        """Release ended orphans, and stop listening after the last orphan."""
         if self.workers is not None and self._wakeup is not None and not self.workers.notify(self._wakeup.descriptor):
             self._wakeup.close()
             self._wakeup = None
 
     def strand(self) -> None:
-        """Go on without threads, in a process forked from the one whose threads have the session's work."""
+        """Continue without threads, in a child forked from the process whose threads do the session's work."""
         if self.workers is not None:
             self.workers.strand()
         if self._close_threads is not None:
@@ -98,7 +99,7 @@ class WorkerPool:
             ended.set()
 
     async def aclose(self) -> None:
-        """Wait for what is still done for the session, and release threads and BLAS. Several may wait at once."""
+        """Wait for the session's orphans, and release threads and BLAS; several calls may wait at once."""
         if self._wakeup is not None:
             self._wakeup.close()
             self._wakeup = None
@@ -125,7 +126,7 @@ class WorkerPool:
 
 
 class WakeupFd:
-    """A file descriptor that wakes the running event loop when something is written to it, by any thread.
+    """A file descriptor that wakes the running event loop when any thread writes to the descriptor.
 
     Parameters
     ----------
@@ -148,7 +149,7 @@ class WakeupFd:
         self._call()
 
     def close(self) -> None:
-        """Stop listening; nobody may write any more."""
+        """Stop listening; no thread may write any more."""
         if not self._loop.is_closed():
             self._loop.remove_reader(self._reader)
         for descriptor in {self._reader, self.descriptor}:
@@ -156,7 +157,7 @@ class WakeupFd:
 
 
 class _OneBlasThread:
-    """Keeps the BLAS that the kernels call, once it is loaded, to one thread as long as somebody holds on to it."""
+    """Limit of the kernels' BLAS, once loaded, to a single thread as long as there are holders."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -177,7 +178,7 @@ class _OneBlasThread:
                 self._limit = None
 
     def limit_if_held(self) -> None:
-        """Keep the BLAS that is being loaded to one thread if there are holders."""
+        """Limit the BLAS being loaded to a single thread if there are holders."""
         with self._lock:
             self._limit_if_held()
 
@@ -186,7 +187,7 @@ class _OneBlasThread:
             self._limit = _blas().limit(limits=1)
 
     def forget_threads(self, _: int) -> None:
-        """Replace the lock in a child process, where no thread of the parent will release it."""
+        """Replace the lock in a child process, where no thread of the parent will release the old lock."""
         self._lock = Lock()
 
 
@@ -197,7 +198,7 @@ when_forked(_one_blas_thread.forget_threads)
 
 @cache
 def _blas() -> ThreadpoolController:
-    """Find the BLAS that SciPy brought along, which has to be loaded; all that are loaded if it uses one of others."""
+    """Return a controller of SciPy's own BLAS, which must be loaded; of all loaded BLAS libraries if SciPy has none."""
     from threadpoolctl import ThreadpoolController
 
     found = ThreadpoolController().select(user_api="blas")
@@ -206,5 +207,5 @@ def _blas() -> ThreadpoolController:
 
 
 def usable_cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -63,7 +63,7 @@ class CompiledStep:
     device_plans : tuple of DevicePlan
         A plan for each participating device.
     schedulers : list of callable or None
-        For each device plan the factory of a step's Schedule; None for devices without a clock of their own.
+        For each device plan the factory of a step's Schedule; None if no device has simulated time.
     channels : tuple of Channel
         Channels between the devices.
     counters : StepCounters

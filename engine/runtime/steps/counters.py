@@ -26,7 +26,7 @@ class StepCounters:
     rendezvous : Rendezvous or None
         Rendezvous of the devices, if there are several.
     usages : sequence of mapping
-        Usage of each device's compute stream, by frame; empty where no device has a clock of its own.
+        Usage of each device's compute stream, by frame; empty where no device has simulated time.
     swaps : sequence of SwapCounts
         Moves of saved values, on each device where they might move.
     unmoved : str

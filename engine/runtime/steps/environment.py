@@ -60,7 +60,7 @@ class StepEnvironment:
 
     @property
     def clocks(self) -> tuple[Clock, ...]:
-        """The clocks of devices with a clock of their own, which may be free to jump."""
+        """The clocks of devices with simulated time, which may be free to jump."""
         return tuple(dict.fromkeys(each.device.clock for each in self.devices if each.is_simulated))
 
     @property

@@ -41,13 +41,13 @@ class LoopReport:
         Cause that kept more iterations from overlapping: nothing (all were in flight at once); a loop variable, whose
         new value needs its old value; the window, which was full while operations were awaited or nothing was ready;
         memory, which had no room for more; the cores, because ready operations waited for their turn; or a device with
-        a clock of its own, which was busy almost all the time. A native program runs its iterations one by one.
+        simulated time, which was busy almost all the time. A native program runs its iterations in sequence.
     variable : str or None
         The loop variable that iterations waited for, named as the parameter of the body.
     device : str
         The device of these counts, if several devices take part in the loop; each device counts its own iterations.
     busy : float or None
-        Share of the time between the first and the last kernel of the loop in which a device with a clock of its own
+        Share of the time between the first and the last kernel of the loop in which a device with simulated time
         ran kernels of the loop.
     bottleneck : str or None
         The device that was busy almost all the time.
@@ -346,7 +346,7 @@ def _not_native(plan: Plan, k: int) -> str | None:
 
 
 def _timed(loop: LoopReport, counters: StepCounters, variables: Iterable[Origin]) -> LoopReport:
-    """Refine the limit of a loop by the times of its kernels, on devices with a clock of their own."""
+    """Refine the limit of a loop by the times of its kernels, on devices with simulated time."""
     uses = {
         plan.device: usage[k]
         for (plan, *_), usage in zip(counters.machines, counters.usages, strict=True)
