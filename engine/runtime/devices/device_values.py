@@ -92,7 +92,7 @@ class DeviceValues:
         return isinstance(value, self.xp.ndarray)
 
     def copy_in(self, values: Sequence[Any]) -> list[PendingCopy]:
-        """Return values of the host's memory as arrays on the device, with all copies begun as a single copy.
+        """Return values of the host's memory as arrays on the device, with their copies under way.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Histograms of how long steps take, in buckets whose bounds are the same in all sessions and versions."""
+"""Histograms of steps' latencies, in buckets with the same bounds in all sessions and versions."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import dataclass
 
 from ...base.errors import GraphError
 
-# Seconds up to which each bucket goes, 7.6 us to 128 s, each sqrt(2) times the one before; slower ones have one more.
+# Upper bounds of the buckets in seconds, 7.6 us to 128 s, in ratios of sqrt(2); slower steps have their own bucket.
 BOUNDS: tuple[float, ...] = tuple(2.0 ** (k / 2) for k in range(-34, 15))
 
 
 class LatencyCounter:
-    """Counts durations, by their buckets.
+    """Counter of durations by buckets.
 
     Attributes
     ----------
     counts : list of int
-        For each bound the durations up to it that are above the bound before; last, those above all bounds.
+        Durations between each bound and the bound before; last, the durations above all bounds.
     sum : float
-        Seconds of all together.
+        Total seconds.
     """
 
     __slots__ = ("counts", "sum")
@@ -35,20 +35,20 @@ class LatencyCounter:
         self.sum += seconds
 
     def snapshot(self) -> Latency:
-        """Return what was counted so far."""
+        """Return the present counts."""
         return Latency(tuple(self.counts), self.sum)
 
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """How long steps took, from when they were asked for until their results were there.
+    """Latencies of steps, from the call until the result.
 
     Attributes
     ----------
     counts : tuple of int
-        Steps in each bucket: those up to its bound in `bounds` and above the one before; last, those above all.
+        Steps between each bound in `bounds` and the bound before; last, the steps above all bounds.
     sum : float
-        Seconds of all steps together.
+        Total seconds of all steps.
 
     Examples
     --------
@@ -67,21 +67,21 @@ class Latency:
 
     @property
     def bounds(self) -> tuple[float, ...]:
-        """Seconds up to which the buckets go, each sqrt(2) times the one before."""
+        """Upper bounds of the buckets in seconds, each sqrt(2) times the bound before."""
         return BOUNDS
 
     @property
     def count(self) -> int:
-        """How many steps."""
+        """Number of steps."""
         return sum(self.counts)
 
     @property
     def mean(self) -> float:
-        """Mean of the steps in seconds; NaN of none."""
+        """Mean of the latencies in seconds; NaN of no steps."""
         return self.sum / self.count if self.count else math.nan
 
     def quantile(self, q: float) -> float:
-        """Return the seconds that a part `q` of the steps took at most, within a factor of sqrt(2).
+        """Return the latency in seconds that a share `q` of the steps did not exceed, within a factor of sqrt(2).
 
         Parameters
         ----------
@@ -91,12 +91,12 @@ class Latency:
         Returns
         -------
         float
-            Inside of the bucket it is taken as evenly spread; NaN of no steps, inf beyond the last bound.
+            Interpolated linearly inside of a bucket; NaN of no steps, inf above the last bound.
 
         Raises
         ------
         GraphError
-            If `q` is no such part.
+            If `q` is not between 0 and 1.
         """
         if not 0 <= q <= 1:
             raise GraphError("a quantile is a part of the steps", wanted="0 to 1", got=q, hint="0.99, say")

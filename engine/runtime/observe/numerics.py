@@ -8,17 +8,17 @@ import numpy as np
 
 
 def require_finite(array: np.ndarray[Any, Any]) -> None:
-    """Do nothing for finite values.
+    """Raise FloatingPointError for NaN and infinity.
 
     Parameters
     ----------
     array : numpy.ndarray
-        What a kernel gave, of a floating or complex dtype.
+        Result of a kernel, of a floating or complex dtype.
 
     Raises
     ------
     FloatingPointError
-        If it holds NaN or infinity; the text counts them.
+        If `array` holds NaN or infinity; the text counts them.
     """
     if np.isfinite(array).all():
         return

@@ -1,4 +1,4 @@
-"""The figures of sessions as Prometheus reads them: its text format, version 0.0.4."""
+"""Statistics of sessions in Prometheus' text format, version 0.0.4."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ Labels = Mapping[str, str]
 
 
 class HasStatistics(Protocol):
-    """A Session or SyncSession."""
+    """Interface of a Session or SyncSession."""
 
     def statistics(self) -> Statistics:
-        """Return its figures."""
+        """Return the session's statistics."""
 
 
 Sessions = HasStatistics | Mapping[str, HasStatistics]
 
 
 class Metric(NamedTuple):
-    """One figure, as it is read from what it is a figure of.
+    """A metric, read from a record of statistics.
 
     Attributes
     ----------
     name : str
-        Behind ``tagloom_``; ends with its base unit, and ``_total`` where it is a counter.
+        Name after ``tagloom_``; ends with the base unit, and ``_total`` for a counter.
     type : {'counter', 'gauge', 'histogram'}
     help : str
     read : callable
-        Returns the value; None where there is none.
+        Returns the value of a record; None for no value.
     labels : mapping of str to str
     suffix : str
-        Of the sample's name, behind that of the metric: of a histogram's.
+        Suffix of a sample's name, after the metric's name, for the samples of a histogram.
     """
 
     name: str
@@ -88,7 +88,7 @@ _OF_TIER = (
 
 
 def _of_elements(kind: str, what: str) -> tuple[Metric, ...]:
-    """Return the metrics of what holds elements for which somebody may wait."""
+    """Return the metrics of a kind of resource that holds elements and makes steps wait for them."""
     waiting = f"Who waits at a {what}, to put or to take."
     return (
         _gauge(f"{kind}_size", f"Elements in a {what}.", "size"),
@@ -147,7 +147,7 @@ _OF_RUNNER = (
     _counter("runner_step_seconds", "Time that the steps of a runner took.", "step_seconds"),
 )
 
-# What a session has several of: the label that tells them apart, where they are in its statistics, and their figures.
+# Kinds of records that a session has several of: their label, their place in the statistics, and their metrics.
 _FAMILIES: tuple[tuple[str, Callable[[Statistics], Mapping[str, Any]], tuple[Metric, ...]], ...] = (
     ("device", lambda found: found.devices, _OF_DEVICE),
     ("tier", lambda found: found.swapped_bytes, _OF_TIER),
@@ -168,17 +168,17 @@ def prometheus_text(sessions: Sessions) -> str:
     Parameters
     ----------
     sessions : Session, SyncSession, or mapping of str to them
-        With a mapping each figure has a label ``session``.
+        With a mapping each sample has a label ``session``.
 
     Returns
     -------
     str
-        Of content type ``text/plain; version=0.0.4; charset=utf-8``.
+        Text of content type ``text/plain; version=0.0.4; charset=utf-8``.
 
     Raises
     ------
     GraphError
-        If it is no session.
+        If `sessions` contains anything but sessions.
 
     Examples
     --------
@@ -192,6 +192,7 @@ def prometheus_text(sessions: Sessions) -> str:
     ['# HELP tagloom_steps_started_total Steps that began.', '# TYPE tagloom_steps_started_total counter', \
 'tagloom_steps_started_total{session="demo"} 1']
     """
+    # The format wants all samples of a metric in one group, over all sessions.
     families: dict[str, list[str]] = {}
     for metric, labels, value in samples(sessions):
         lines = families.setdefault(
@@ -206,7 +207,7 @@ def prometheus_text(sessions: Sessions) -> str:
 
 
 def samples(sessions: Sessions) -> Iterator[tuple[Metric, Labels, Any]]:
-    """Yield each metric of sessions with its labels and its value, one session after the other."""
+    """Yield each metric of sessions with its labels and its value, session by session."""
     for name, session in sessions.items() if isinstance(sessions, Mapping) else [("", sessions)]:
         if not hasattr(session, "statistics"):
             raise GraphError(
@@ -228,7 +229,7 @@ def _samples(found: Statistics) -> Iterator[tuple[Metric, Labels, Any]]:
 
 
 def _of_latency(latency: Latency) -> Iterator[tuple[Metric, Labels, Any]]:
-    """Yield the buckets of a histogram, each with the steps of all before it, then the sum and the count."""
+    """Yield the cumulative buckets of a histogram, then the sum and the count."""
     metric = Metric("step_seconds", "histogram", "How long steps took that finished, their waits included.", float)
     for bound, count in zip((*latency.bounds, math.inf), accumulate(latency.counts), strict=True):
         yield metric._replace(suffix="_bucket"), {"le": "+Inf" if bound == math.inf else f"{bound:.6g}"}, count
@@ -257,7 +258,7 @@ def _escaped(text: str) -> str:
 
 
 def _number(value: Any) -> str:
-    if isinstance(value, np.generic):  # as somebody has given it
+    if isinstance(value, np.generic):  # records of users' objects may hold NumPy's numbers
         value = value.item()
     if isinstance(value, bool):
         return str(int(value))

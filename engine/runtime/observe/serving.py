@@ -1,6 +1,6 @@
-"""A session tells of itself over a socket: to `tagloom top`, to scripts, to what gathers metrics.
+"""Server of a session's statistics over a socket, for `tagloom top`, scripts and collectors of metrics.
 
-The event loop of the session answers: nothing happens as long as nobody asks.
+The session's event loop answers requests: without requests nothing runs.
 """
 
 from __future__ import annotations
@@ -26,46 +26,46 @@ from .prometheus import CONTENT_TYPE, prometheus_text
 from .sockets import checked_directory, is_of_this_user, listen_in, remove_leftovers
 from .statistics import Statistics
 
-VERSION = 1  # of what is told
+VERSION = 1  # of the JSON document
 LONGEST_REQUEST = 4096  # bytes
 MOST_CONNECTIONS = 8
-_PAUSE = 1.0  # seconds until those who connect are looked at again, when there was no descriptor for one
-SECONDS = 5.0  # that one who asks may take
+_PAUSE = 1.0  # seconds without accepting connections, after the process had no descriptor left
+SECONDS = 5.0  # longest duration of a connection
 _logger = logging.getLogger("tagloom")
 
 
 class Shown(Protocol):
-    """What tells: a session."""
+    """Interface of a session with statistics."""
 
     def statistics(self) -> Statistics:
-        """Return its figures."""
+        """Return the session's statistics."""
 
     def report(self) -> Any:
-        """Return what its loops did."""
+        """Return the report of the session's last steps."""
 
 
 class StatisticsServer:
-    """Answers who asks for the figures of a session, over a socket that only its user may open.
+    """Server of a session's statistics, on a socket that only its user may open.
 
-    It is made of callbacks of the loop, with neither tasks nor transports, so that its end is there at once and leaves
-    nothing, however far those are who connect.
+    The server consists of callbacks of the loop, without tasks and transports: closing takes effect at once and leaves
+    nothing running, in whichever state the connections are.
 
     Parameters
     ----------
     session : Shown
-        Held weakly.
+        The session, held weakly.
     name : str
-        What it is called there.
+        Name of the session in the answers.
 
     Raises
     ------
     TagloomError, OSError
-        If there can be no socket.
+        If no socket can be opened.
 
     Attributes
     ----------
     path : Path
-        Of the socket, while it serves.
+        Path of the socket until `close`.
     """
 
     def __init__(self, session: Shown, name: str) -> None:
@@ -87,11 +87,12 @@ class StatisticsServer:
         self._loop.add_reader(self._listening, self._accept)
 
     def _accept(self) -> None:
+        """Accept a connection, unless there are too many or its process is of another user."""
         try:
             own, _ = self._listening.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return
-        except OSError:  # this process has no descriptor left; the one who connects waits
+        except OSError:  # the process has no descriptor left; the loop would spin on the pending connection
             self._loop.remove_reader(self._listening)
             self._resuming = self._loop.call_later(_PAUSE, self._listen)
             return
@@ -101,7 +102,7 @@ class StatisticsServer:
             own.close()
 
     def close(self) -> None:
-        """Serve no more, remove the socket, and cut off those who ask; twice is fine."""
+        """Remove the socket and close all connections; a second call does nothing."""
         for each in list(self._connections):
             each.close()
         if self._resuming is not None:
@@ -111,20 +112,20 @@ class StatisticsServer:
         self._forget_path()
 
     def strand(self, parent: int) -> None:
-        """Let go of the sockets in a child process, so that nobody waits there when the parent is no more."""
+        """Close the sockets in a child process, so that clients do not wait there after the parent's end."""
         self._listening.close()
         for each in self._connections:
             each.strand()
         self._connections.clear()
 
-    # ---- what connections ask
+    # ---- called by connections
 
     def forget(self, connection: _Connection) -> None:
-        """Note that a connection has ended."""
+        """Note the end of a connection."""
         self._connections.discard(connection)
 
     def answer(self, path: str) -> tuple[str, str, bytes]:
-        """Return status, content type and body of what is asked for by a path."""
+        """Return status, content type and body of the answer to the request of a path."""
         session = self._session()
         make = _ANSWERS.get(path)
         if make is None or session is None:
@@ -134,7 +135,7 @@ class StatisticsServer:
 
 
 def told(session: Shown, name: str, seconds: float) -> dict[str, Any]:
-    """Return what is told of a session, as JSON has it."""
+    """Return the JSON document of a session."""
     return {
         "version": VERSION,
         "pid": os.getpid(),
@@ -167,7 +168,7 @@ _ANSWERS: dict[str, Callable[[Shown, str, float], tuple[str, str]]] = {
 
 
 class _Connection:
-    """One who asks: one request, one answer, by as much of HTTP as that takes, in `SECONDS` at most."""
+    """A connection: a request and its answer, with the least of HTTP, in `SECONDS` at most."""
 
     def __init__(self, server: StatisticsServer, loop: asyncio.AbstractEventLoop, own: socket.socket) -> None:
         self._server = server
@@ -180,6 +181,7 @@ class _Connection:
         loop.add_reader(own, self._read)
 
     def _read(self) -> None:
+        """Read the request; answer its end, and close a connection that ended or exceeds the limit."""
         try:
             data = self._socket.recv(LONGEST_REQUEST)
         except (BlockingIOError, InterruptedError):
@@ -196,6 +198,7 @@ class _Connection:
             self._loop.add_writer(self._socket, self._write)
 
     def _write(self) -> None:
+        """Write the answer as far as the socket takes it, and close after its end."""
         try:
             self._left = self._left[self._socket.send(self._left) :]
         except (BlockingIOError, InterruptedError):
@@ -207,17 +210,18 @@ class _Connection:
             self.close()
 
     def close(self) -> None:
-        """End it at once; twice is fine."""
+        """Close the connection at once; a second call does nothing."""
         self._limit.cancel()
         self._server.forget(self)
         if self._socket.fileno() >= 0:
             forget(self._loop, self._socket)
 
     def strand(self) -> None:
-        """Let go of the socket in a child process, whose loop is of no use."""
+        """Close the socket in a child process, whose loop is of no use."""
         self._socket.close()
 
     def _answer(self) -> bytes:
+        """Return the bytes of the answer; errors of the statistics become a status 500, with the details logged."""
         words = self._request.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
         if len(words) != 3 or words[0] != "GET":
             status, kind, body = "400 Bad Request", "text/plain; charset=utf-8", b"GET /statistics or /metrics\n"
@@ -233,7 +237,7 @@ class _Connection:
 
 
 def forget(loop: asyncio.AbstractEventLoop, own: socket.socket) -> None:
-    """Close a socket that a loop, perhaps a closed one, may look at."""
+    """Close a socket that a loop, perhaps closed already, may watch."""
     if not loop.is_closed():
         loop.remove_reader(own)
         loop.remove_writer(own)
@@ -241,6 +245,6 @@ def forget(loop: asyncio.AbstractEventLoop, own: socket.socket) -> None:
 
 
 def _remove(path: Path, process: int) -> None:
-    """Remove a socket, unless this is a child of the process that made it."""
+    """Remove a socket, unless in a child of the process that created it."""
     if os.getpid() == process:
         path.unlink(missing_ok=True)

@@ -1,7 +1,8 @@
-"""Where the sockets are over which running processes tell of their sessions, and who may open them.
+"""Sockets of running processes for statistics of their sessions: their directory, and the permission to connect.
 
-A directory that only its user may enter has a socket for each session that may be looked at, ``<pid>-<token>.sock``. It
-appears there when it listens, so that one which refuses a connection is what a dead process left, and is removed.
+A directory that only its user may enter has a socket ``<pid>-<token>.sock`` for each session with statistics. A socket
+is renamed into place when already listening; so a socket which refuses a connection belongs to a dead process, and is
+removed.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from ...base.errors import TagloomError
 
 _NAME = re.compile(r"(\d{1,10})-[0-9a-f]{8}\.sock")
 _NEW = re.compile(r"\.new-(\d{1,10})-[0-9a-f]{8}")
-_LONGEST = 103 if sys.platform == "darwin" else 107  # bytes of a path that the kernel takes, without the zero behind it
-_CREDENTIALS = struct.Struct("3i")  # of SO_PEERCRED: process, user, group
+_LONGEST = 103 if sys.platform == "darwin" else 107  # bytes of `sockaddr_un.sun_path` without the final zero
+_CREDENTIALS = struct.Struct("3i")  # `struct ucred` of SO_PEERCRED: process, user, group
 
 
 def socket_directory() -> Path:
-    """Return this user's directory of sockets, which need not be there."""
+    """Return the path of this user's directory of sockets, which need not exist."""
     of_user = os.environ.get("XDG_RUNTIME_DIR")
     if of_user:
         return Path(of_user, "tagloom")
@@ -33,18 +34,18 @@ def socket_directory() -> Path:
 
 
 def checked_directory(make: bool) -> Path | None:
-    """Return this user's directory of sockets, made if it is not there and `make` says so, else None.
+    """Return this user's directory of sockets; if missing, create the directory with `make`, or return None.
 
     Raises
     ------
     TagloomError
-        If it can not be made, or others may open what is in it.
+        If the directory cannot be created, or other users may open its sockets.
     """
     path = socket_directory()
     try:
         if make:
             path.mkdir(mode=0o700, exist_ok=True)
-        found = path.lstat()
+        found = path.lstat()  # no `stat`: in a shared /tmp, a link could lead to anybody's directory
     except FileNotFoundError as error:
         if not make:
             return None
@@ -63,13 +64,13 @@ def checked_directory(make: bool) -> Path | None:
 
 def _unusable(path: Path, error: OSError) -> TagloomError:
     return TagloomError(
-        f"the directory of sockets {path} can not be used: {error.strerror}",
+        f"the directory of sockets {path} cannot be used: {error.strerror}",
         hint="let XDG_RUNTIME_DIR name a directory of your own that is there",
     )
 
 
 def process_sockets(directory: Path) -> dict[int, list[Path]]:
-    """Return the sockets of a directory by the number of their process, leftovers of dead ones among them."""
+    """Return the sockets of a directory by their process number, including leftovers of dead processes."""
     found: dict[int, list[Path]] = {}
     for name in sorted(os.listdir(directory)):
         if matched := _NAME.fullmatch(name):
@@ -78,7 +79,7 @@ def process_sockets(directory: Path) -> dict[int, list[Path]]:
 
 
 def remove_leftovers(directory: Path) -> None:
-    """Remove the sockets at which nobody listens any longer."""
+    """Remove the sockets at which no process listens any longer."""
     for paths in process_sockets(directory).values():
         for path in paths:
             if is_left(path):
@@ -90,14 +91,14 @@ def remove_leftovers(directory: Path) -> None:
 
 
 def is_left(path: Path) -> bool:
-    """Say whether nobody listens at a socket any longer; does not wait."""
+    """Return True if no process listens at a socket any longer; does not block."""
     with socket.socket(socket.AF_UNIX) as own:
         own.setblocking(False)
         try:
             own.connect(str(path))
         except ConnectionRefusedError:
             return True
-        except OSError:  # many wait there, or it is gone
+        except OSError:  # EAGAIN: its queue is full, so a process listens; or the path was removed meanwhile
             return False
     return False
 
@@ -107,20 +108,20 @@ def _lives(process: int) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except OSError:  # it is somebody else's
+    except OSError:  # a process of another user
         return True
     return True
 
 
 def listen_in(directory: Path) -> tuple[socket.socket, Path]:
-    """Return a new socket that listens, not blocking, and its path.
+    """Return a new listening, non-blocking socket, and its path.
 
     Raises
     ------
     TagloomError
         If the path is too long.
     OSError
-        If there is no room for it.
+        If the socket cannot be created.
     """
     name = f"{os.getpid()}-{secrets.token_hex(4)}"
     path, hidden = directory / f"{name}.sock", directory / f".new-{name}"
@@ -135,6 +136,7 @@ def listen_in(directory: Path) -> tuple[socket.socket, Path]:
     try:
         made.setblocking(False)
         made.bind(str(hidden))
+        # Hidden until it listens: a visible socket that refuses would be removed as a leftover.
         os.chmod(hidden, 0o600)
         made.listen(16)
         hidden.rename(path)
@@ -146,9 +148,9 @@ def listen_in(directory: Path) -> tuple[socket.socket, Path]:
 
 
 def is_of_this_user(connection: socket.socket) -> bool:
-    """Say whether the process at the other end of a connection is this user's.
+    """Return True if the process at the other end of a connection belongs to this user.
 
-    Where the system does not tell, as macOS does not in this way, the directory alone keeps others out.
+    On systems without SO_PEERCRED, as macOS, the directory alone keeps other users out.
     """
     if not hasattr(socket, "SO_PEERCRED"):
         return True

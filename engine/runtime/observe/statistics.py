@@ -1,4 +1,4 @@
-"""What a session counts."""
+"""Statistics of a session."""
 
 from __future__ import annotations
 
@@ -19,40 +19,40 @@ CHECKPOINTS = "checkpoints"
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """A snapshot of a session.
+    """Snapshot of a session's counters.
 
     Attributes
     ----------
     steps_started, steps_running : int
-        Since the session was opened; now.
+        Steps started since the session was opened; steps running now.
     steps_finished, steps_failed, steps_cancelled, steps_timed_out : int
-        How those that do not run any longer have ended; cancelled were also those that ended with their session.
+        Outcomes of ended steps; steps ended by the end of their session count as cancelled.
     steps_compiled : int
-        How many times a step was compiled, for other fetches, other shapes or a graph that was changed.
+        Number of compilations of steps, for other fetches, other shapes or a changed graph.
     compile_seconds, waited_seconds : float
-        Time that compiling took; that steps have waited for their places, all together.
+        Total time of compilations; total time that steps have waited for their places.
     cached_steps : int
         Compiled steps kept.
     orphaned : int
         Kernels that could not be interrupted and still finish in the background.
     steps_waiting, steps_refused : int
-        Now waiting to be admitted; ended with Overloaded since the session was opened.
+        Steps waiting for admission now; steps ended with Overloaded since the session was opened.
     latency : Latency
-        How long the steps that finished took, their waits included, partial runs apart: a histogram with quantiles.
+        Histogram with quantiles of the latencies of finished steps, including their waits; except partial runs.
     live_bytes, peak_bytes : int or None
-        Bytes of the arrays on the session's device: now, the most so far, or since
-        :meth:`Session.reset_peak_memory_stats`. Those are what kernels made and variables
-        hold; and from elsewhere, as long as they are used, feeds, what functions of Python return, and the constants
-        of compiled steps. A view counts as what it is a view of, a fetched array not at all. None without a pool.
+        Bytes of the arrays on the session's device: now; the most so far, or since
+        :meth:`Session.reset_peak_memory_stats`. These are results of kernels and values of variables; and, from outside
+        and while in use, feeds, results of Python functions, and the constants of compiled steps. A view counts as its
+        base, a fetched array not at all. None without a pool.
     cached_bytes : int or None
-        Bytes of freed arrays kept for new ones.
+        Bytes of freed arrays kept for new arrays.
     devices : mapping of str to DeviceMemory
-        The same of each device, by its full name; the figures above are their sums.
+        Memory of each device, by its full name; the figures above are their sums.
     swapped_bytes : mapping of str to int
-        Bytes of saved values that are in the tiers "host" and "disk" now; empty where nothing was swapped yet.
+        Bytes of saved values in the tiers "host" and "disk" now; empty where nothing was swapped yet.
     figures : mapping of str to mapping of str to object
-        What else tells statistics of itself, by kind and name: the resources of the session that do ("queues"), and
-        what :meth:`Session.include_statistics` has added ("checkpoints").
+        Further statistics, by kind and name: of the session's resources ("queues"), and of the objects added by
+        :meth:`Session.include_statistics` ("checkpoints").
 
     Examples
     --------
@@ -88,7 +88,7 @@ class Statistics:
     figures: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: a table of the figures, one of devices, one for each other kind."""
+        """Return tables for a notebook: of the figures, of the devices, and of each other kind."""
         plain = {f.name: getattr(self, f.name) for f in fields(self)}
         figures = [[name, value] for name, value in plain.items() if value is None or isinstance(value, (int, float))]
         found = make_table("Statistics", ["figure", "value"], figures)
@@ -98,26 +98,27 @@ class Statistics:
 
     @property
     def queues(self) -> Mapping[str, QueueStatistics]:
-        """Queues by their shared names; those that a step has used."""
+        """Statistics of the queues used by steps, by shared name."""
         from ...ops.queues.operations import CONTAINER
 
         return self.figures.get(CONTAINER, {})
 
     @property
     def accumulators(self) -> Mapping[str, AccumulatorStatistics]:
-        """Conditional accumulators by their shared names; those that a step has used."""
+        """Statistics of the conditional accumulators used by steps, by shared name."""
         from ...ops.queues.accumulators import CONTAINER
 
         return self.figures.get(CONTAINER, {})
 
     @property
     def checkpoints(self) -> Mapping[str, Any]:
-        """A CheckpointStatistics for each Checkpointer that lives and has saved or restored, by its directory."""
+        """A CheckpointStatistics for each living Checkpointer that has saved or restored, by its directory."""
         return self.figures.get(CHECKPOINTS, {})
 
 
 def _records(caption: str, records: Mapping[str, Any]) -> str:
-    """Return a table of what tells statistics of itself: a row for each name, a column for each figure."""
+    """Return a table of records of the same kind: a row for each name, a column for each figure."""
+    # Records of one kind may have other fields, such as those of queues and barriers: a table for each set of columns.
     by_columns: dict[tuple[str, ...], list[list[object]]] = {}
     for name, record in records.items():
         known = {f.name: getattr(record, f.name) for f in fields(record)} if is_dataclass(record) else {"value": record}

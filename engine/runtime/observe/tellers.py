@@ -1,4 +1,4 @@
-"""What stands beside a session and tells statistics of itself, as a Checkpointer does."""
+"""Objects beside a session, such as Checkpointers, whose statistics the session includes."""
 
 from __future__ import annotations
 
@@ -7,26 +7,27 @@ from weakref import ref
 
 
 class TellsStatistics(Protocol):
-    """What has figures."""
+    """Interface of an object with statistics."""
 
     def statistics(self) -> Any:
-        """Return them as a frozen dataclass, from any thread."""
+        """Return the statistics as a frozen dataclass, from any thread."""
 
 
 class Tellers:
-    """Those who tell, by kind and name. They are held weakly: who is no more tells nothing."""
+    """Objects with statistics, by kind and name, held weakly: a dead object has no statistics."""
 
     def __init__(self) -> None:
         self._known: list[tuple[str, str, ref[TellsStatistics]]] = []
 
     def add(self, kind: str, name: str, teller: TellsStatistics) -> None:
-        """Include one, once; of several of one name the later ones get a number."""
+        """Include an object, once; objects of the same kind and name get numbers."""
+        # Dead objects leave the list here, as nothing else tells of their end.
         self._known = [each for each in self._known if each[2]() is not None]
         if not any(each() is teller and kind == known for known, _, each in self._known):
             self._known.append((kind, name, ref(teller)))
 
     def statistics(self, others: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-        """Return what all tell, by kind and name, beside what others do."""
+        """Return the statistics of all living objects, by kind and name, added to `others`."""
         found = others
         for kind, name, reference in self._known:
             if (teller := reference()) is not None:

@@ -1,4 +1,4 @@
-"""Traces: when each operation instance of a step ran, for Perfetto and other viewers of Chrome's trace format."""
+"""Traces of the operation instances of steps, for Perfetto and other viewers of Chrome's trace format."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from ...streams.event import Event
 DEVICE = "cpu:0"
 Row = tuple[int, int, str, int, int, int, bool, int, int, int]
 Message = tuple[int, int, str, int]  # step, channel, frame, iteration
-_STREAMS = ("compute", "awaited", "workers", "host_to_device")  # as the recorder numbers them
+_STREAMS = ("compute", "awaited", "workers", "host_to_device")  # in the order of the recorder's numbers
 LANES = (*_STREAMS, "device_to_host", "disk")
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One operation instance that ran.
+    """Times of an operation instance that ran.
 
     Attributes
     ----------
     operation, type : str
         Name and type of the node.
     path : str
-        Of the frame: ``root``, or ``root/0/while`` for a loop.
+        Path of the frame: ``root``, or ``root/0/while`` for a loop.
     iteration : int
-        Within that frame, from 0.
+        Iteration of the frame, from 0.
     step : int
         Number of the step in its session.
     device : str
     stream : {'compute', 'awaited', 'workers', 'host_to_device'}
-        Run from start to end on the event loop's thread, or on the compute stream of a device with a time of its own;
-        awaited; done by the session's worker threads; a copy of what another device sent.
+        Run from start to end on the event loop's thread, or on the compute stream of a device with simulated time;
+        awaited; run by the session's worker threads; or a copy of a value received from another device.
     live : bool
-        False for an instance that only passed deadness on.
+        False for an instance that only propagated deadness.
     begin, end : int
         Nanoseconds on the clock of ``time.monotonic_ns``.
 
@@ -71,24 +71,24 @@ class Span:
 
     @property
     def tag(self) -> str:
-        """The instance's name, ``node@frame/iteration``."""
+        """Tag of the instance, ``node@frame/iteration``."""
         return instance_name(self.operation, self.path, self.iteration)
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A saved value that was swapped out or in.
+    """A copy of a saved value, swapped out or in.
 
     Attributes
     ----------
     device : str
     stream : {'device_to_host', 'host_to_device', 'disk'}
-        The last one writes what was copied out.
+        Stream of the copy; "disk" writes values copied out before.
     tier : {'host', 'disk', 'feed'}
-        Where it went, or came from.
+        Destination of a value swapped out, or source of a value swapped in.
     bytes : int
     begin, end : int
-        Nanoseconds on the device's clock, which of a CPU is that of ``time.monotonic_ns``.
+        Nanoseconds on the device's clock; a CPU's clock is ``time.monotonic_ns``.
     """
 
     device: str
@@ -100,12 +100,12 @@ class Copy:
 
 
 class Trace:
-    """What the steps that were given it did: ``await session.run(fetches, trace=trace)``.
+    """Record of the instances of steps run with the trace: ``await session.run(fetches, trace=trace)``.
 
     Parameters
     ----------
     capacity : int, optional
-        Most spans kept, about 80 bytes each; when there are more, the oldest make room.
+        Most spans kept, about 80 bytes each; new spans replace the oldest.
 
     Raises
     ------
@@ -142,44 +142,44 @@ class Trace:
         return f"<Trace: {min(self.recorder.recorded, self.recorder.capacity)} spans, {self.dropped} dropped>"
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the page of `save` in a frame."""
+        """Return the page of `save` in a frame, for a notebook."""
         from .trace_page import to_html
 
         return to_html(self)
 
     @property
     def copies(self) -> list[Copy]:
-        """The copies of saved values that were swapped, the newest last; at most `capacity` of them."""
+        """Copies of swapped values, the newest last; at most `capacity` of them."""
         return list(self._copies)
 
     def add_copy(self, device: str, stream: str, tier: str, size: int, event: Event[Any]) -> None:
-        """Note a copy of `size` bytes on a stream of a device, to or from a tier, whose `event` has ended."""
+        """Add a copy of `size` bytes on a stream of a device, to or from a tier, whose `event` has ended."""
         if event.began is not None and event.ended is not None:
             times = round(1e9 * event.began), round(1e9 * event.ended)
             self._copies.append(Copy(device, stream, tier, size, *times))
 
     @property
     def dropped(self) -> int:
-        """How many spans had to make room."""
+        """Number of spans replaced by newer spans."""
         return max(0, self.recorder.recorded - self.recorder.capacity)
 
     @property
     def spans(self) -> list[Span]:
-        """The spans kept, in the order in which they ended."""
+        """Spans kept, in the order of their ends."""
         return self.spans_of(self.recorder.rows())
 
     def spans_of(self, rows: Sequence[Row]) -> list[Span]:
-        """Return the spans that rows of the recorder stand for."""
+        """Return the spans of rows of the recorder."""
         return [self._span(row) for row in rows]
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """The events of Chrome's trace format; times in microseconds.
+        """Events in Chrome's trace format; times in microseconds.
 
-        What ran from start to end is a complete event, anything else an asynchronous one. Beside them go two
-        counters, looked at from time to time: bytes of arrays on the device (without a pool, of those the step holds),
-        iterations of the step's loops in flight. Each device is a process, and arrows go from Send to Recv. Copies of
-        saved values are complete events on the streams that made them.
+        Instances run from start to end are complete events, all others asynchronous events. Two counters are sampled
+        from time to time: bytes of arrays on the device (without a pool, of the step's arrays), and iterations of the
+        step's loops in flight. Each device is a process, and arrows lead from Send to Recv. Copies of saved values are
+        complete events on their streams.
         """
         devices: dict[str, int] = {}
         sent: dict[Message, dict[str, Any]] = {}
@@ -199,9 +199,9 @@ class Trace:
         Parameters
         ----------
         path : path-like
-            ``.html`` at its end writes a page that any browser shows without a network: tracks of iterations, streams
-            and counters, a search, and for each span its tag and duration. Anything else writes what
-            https://ui.perfetto.dev and chrome://tracing open; ``.gz`` at its end compresses that.
+            A path ending in ``.html`` writes a page for any browser without a network: tracks of iterations, streams
+            and counters, a search, and for each span its tag and duration. Any other path writes a file for
+            https://ui.perfetto.dev and chrome://tracing, compressed if the path ends in ``.gz``.
 
         Examples
         --------
@@ -227,7 +227,7 @@ class Trace:
         Path(path).write_bytes(text)
 
     def message_of(self, row: Row, span: Span) -> Message | None:
-        """Return the message that a `row` and its `span` are about, of a Send or a Recv; None for others."""
+        """Return the message of a Send or Recv with this `row` and `span`; None for other operations."""
         if span.type not in ("Send", "Recv"):
             return None
         channel = self.recorder.steps[row[0]][0].nodes[row[1]].index
@@ -242,7 +242,7 @@ class Trace:
 
 
 def recorder_of(trace: Trace | None) -> Recorder | None:
-    """Return what the executors write to."""
+    """Return the recorder of a trace, for the executors; None without trace."""
     return None if trace is None else trace.recorder
 
 
@@ -254,6 +254,7 @@ def _names(devices: Mapping[str, int]) -> Iterator[dict[str, Any]]:
 
 
 def _copied(copy: Copy, process: int) -> dict[str, Any]:
+    """Return the complete event of a copy of a saved value."""
     return {
         "ph": "X",
         "name": f"swap, {copy.tier}",
@@ -269,9 +270,9 @@ def _copied(copy: Copy, process: int) -> dict[str, Any]:
 def _arrow(
     message: Message | None, event: Mapping[str, Any], sent: dict[Message, dict[str, Any]]
 ) -> Iterator[dict[str, Any]]:
-    """Yield an arrow from the Send of a message to its Recv, once both are there.
+    """Yield the two events of an arrow from the Send of a message to its Recv, when the Recv comes.
 
-    A Recv that waited for its message has two spans: the second one is after the Send's.
+    A Recv that waited for its message has two spans: only the second span comes after the Send's.
     """
     if message is None:
         return
@@ -285,11 +286,13 @@ def _arrow(
 
 
 def _events(span: Span, number: int, process: int) -> list[dict[str, Any]]:
+    """Return the complete event of a span on the compute stream, or the two asynchronous events of another span."""
     args = {"path": span.path, "iteration": span.iteration, "step": span.step, "type": span.type, "live": span.live}
     tid = _STREAMS.index(span.stream)
     event = {"name": span.operation, "cat": "live" if span.live else "dead", "pid": process, "tid": tid, "args": args}
     if span.stream == "compute":
         return [{**event, "ph": "X", "ts": span.begin / 1e3, "dur": (span.end - span.begin) / 1e3}]
+    # Complete events of a lane must nest, which awaited spans and those of several workers do not.
     begin = {**event, "ph": "b", "id": number, "ts": span.begin / 1e3}
     return [begin, {**begin, "ph": "e", "ts": span.end / 1e3}]
 

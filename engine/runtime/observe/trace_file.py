@@ -1,4 +1,4 @@
-"""Saved traces read again: the page of a file that `Trace.save` wrote in Chrome's format."""
+"""Pages of trace files written by `Trace.save` in Chrome's format."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _ITERATION = re.compile(r"/\d+/")  # between the names of frames in a path
 
 
 def read_trace(path: str | PathLike[str]) -> str:
-    """Return the page of a file that :meth:`tagloom.Trace.save` wrote.
+    """Return the page of a file written by :meth:`tagloom.Trace.save`.
 
     Parameters
     ----------
     path : path-like
-        JSON, compressed if its name ends in ``.gz``.
+        JSON file, compressed if its name ends in ``.gz``.
 
     Raises
     ------
     GraphError
-        If it is no trace, or one of another program.
+        If the file is no trace, or a trace of another program.
     """
     raw = Path(path).read_bytes()
     try:
@@ -44,10 +44,11 @@ def read_trace(path: str | PathLike[str]) -> str:
 
 
 def _draw(events: Sequence[Mapping[str, Any]], title: str) -> str:
+    """Return the page of a trace's events."""
     devices = {e["pid"]: e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "process_name"}
     ends = {e["id"]: _nanoseconds(e["ts"]) for e in events if e["ph"] == "e"}
     builder = PageBuilder(min((_nanoseconds(e["ts"]) for e in events if "ts" in e), default=0))
-    latest: dict[tuple[Any, Any, Any], int] = {}  # the number of the last span that began on a lane at a time
+    latest: dict[tuple[Any, Any, Any], int] = {}  # number of the last span with this process, lane and begin
     arrows: dict[str, int] = {}
     for event in events:
         kind = event["ph"]
@@ -58,6 +59,7 @@ def _draw(events: Sequence[Mapping[str, Any]], title: str) -> str:
             builder.add_counter(device, event["name"], time, int(event["args"]["value"]))
             continue
         lane = (event["pid"], event["tid"], event["ts"])
+        # Arrows name no span, only lane and time: they belong to the latest span of the lane with the same begin.
         if kind == "s":
             arrows[event["id"]] = latest[lane]
         elif kind == "f":

@@ -1,4 +1,4 @@
-"""A trace as an HTML page: tracks of iterations, streams and counters below each other, with time to the right."""
+"""A trace as an HTML page: tracks of iterations, streams and counters above each other, with time to the right."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ...base.wording import short_device
 from ...compile.plan.plan import Plan
 from .trace import LANES, Copy, Message, Row, Span, Trace
 
-BETWEEN = " > "  # the names of a loop and of the one in it
-_IN_NOTEBOOKS = 20_000  # spans that a notebook shows, since it keeps the page in its file
+BETWEEN = " > "  # between the names of an outer and an inner loop
+_IN_NOTEBOOKS = 20_000  # most spans shown in a notebook, whose file keeps the page
 
 
 def to_page(trace: Trace, title: str = "Trace") -> str:
@@ -24,7 +24,7 @@ def to_page(trace: Trace, title: str = "Trace") -> str:
 
 
 def to_html(trace: Trace) -> str:
-    """Return HTML for a notebook: the page in a frame, or a table of operations if the trace is too long for that."""
+    """Return HTML for a notebook: the page in a frame, or a table of operations for a very long trace."""
     rows = trace.recorder.rows()
     if len(rows) <= _IN_NOTEBOOKS:
         return make_frame(to_page(trace), 480)
@@ -43,7 +43,7 @@ def to_html(trace: Trace) -> str:
 
 
 class _Numbers(dict[str, int]):
-    """Texts by number, in the order in which they are first asked for."""
+    """Texts with their numbers, in the order of their first use."""
 
     def __missing__(self, text: str) -> int:
         self[text] = number = len(self)
@@ -51,9 +51,9 @@ class _Numbers(dict[str, int]):
 
 
 class PageBuilder:
-    """The data of a page: columns of spans, whose beginnings are differences, and the texts that they refer to.
+    """Builder of a page's data: columns of spans, with begins as differences, and the texts of their numbers.
 
-    Times are nanoseconds; the earliest one given becomes 0.
+    Times are nanoseconds; the earliest time becomes 0.
 
     Parameters
     ----------
@@ -74,12 +74,13 @@ class PageBuilder:
         self._columns: dict[str, list[int]] = {key: [] for key in columns}
 
     def add_span(self, span: Span, loop: str) -> int:
-        """Add a span of an operation in a loop ('' for none), named with those around it; return its number."""
+        """Add a span of an operation in a loop, '' for none, named with its outer loops; return the span's number."""
         name, path, device = self._names[span.operation], self._paths[span.path], self._device(span.device)
         self._types[name] = span.type
         self._loops.setdefault(path, loop)
         self._steps.add(span.step)
         lane = device * len(LANES) + LANES.index(span.stream)
+        # Differences have fewer digits than times since the zero: the page holds them as text.
         values = (
             span.begin - self._last,
             span.end - span.begin,
@@ -97,7 +98,7 @@ class PageBuilder:
         return len(self._columns["begin"]) - 1
 
     def add_counter(self, device: str, name: str, time: int, value: int) -> None:
-        """Add what a counter of a device had come to at a time."""
+        """Add the value of a device's counter at a time."""
         times, values = self._counters.setdefault((self._device(device), name), ([], []))
         times.append(time - self._zero)
         values.append(value)
@@ -114,7 +115,7 @@ class PageBuilder:
         self._messages.append((sent, received))
 
     def make_page(self, title: str, dropped: int) -> str:
-        """Return the page; `dropped` spans are not there, because others needed their room."""
+        """Return the page; `dropped` is the number of spans replaced by newer spans."""
         spans, steps = len(self._columns["begin"]), len(self._steps)
         summary = f"{spans:,} span{'s' * (spans != 1)} of {steps:,} step{'s' * (steps != 1)}"
         data = {
@@ -160,7 +161,7 @@ def _fill(builder: PageBuilder, trace: Trace, rows: Sequence[Row]) -> None:
 
 
 def _loop(plan: Plan, frame: int) -> str:
-    """Return the names of a loop and of those around it, outermost first; nothing for the root."""
+    """Return the names of a loop and its outer loops, outermost first; '' for the root."""
     found = []
     while frame > 0:
         found.append(plan.frames[frame].name)

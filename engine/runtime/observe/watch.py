@@ -1,4 +1,4 @@
-"""Watching a value: what a tensor is while steps run, one value for each iteration, as an async iterator."""
+"""Watches: the values of a tensor while steps run, a value for each iteration, as an async iterator."""
 
 from __future__ import annotations
 
@@ -22,34 +22,33 @@ _POLICIES = ("block", "latest")
 
 
 class Watch:
-    """The values of one tensor, as steps compute them: of one run that it is given to, or made by `Session.watch`.
+    """The values of a tensor as steps compute them: in a single run, or in all steps for a watch of `Session.watch`.
 
-    Iterate over it with ``async for``. It ends when the run, or the steps that compute the tensor, have ended, when it
-    is closed, with its session, and when nobody holds it any longer.
+    Iterate over a watch with ``async for``. The watch ends when the run, or the steps that compute the tensor, have
+    ended, when closed, with its session, and when nobody holds the watch any longer.
 
-    Steps wait only for a reader that is there. A loop over the watch that is left, by ``break``, ``return`` or an
-    error, and a task that is cancelled while it reads, hold no step back: until somebody reads again the oldest values
-    are dropped where there is no room.
+    Steps only wait for a present reader. A loop over the watch left by ``break``, ``return`` or an error, and a task
+    cancelled while reading, delay no step: until the next read the oldest values are dropped where there is no room.
 
     Parameters
     ----------
     tensor : Tensor
-        Of any dtype with values, in the body of a loop or branch, or outside.
+        Tensor of any dtype with values, in the body of a loop or branch, or outside.
     limit : int, optional
         Most values kept for the reader.
     policy : {'block', 'latest'}, optional
-        When there is no room the step waits for the reader, at most a window of iterations ahead; or the oldest
+        Rule for a full buffer: the step waits for the reader, at most a window of iterations ahead; or the oldest
         value is dropped.
 
     Attributes
     ----------
     tensor, limit, policy
-        As given.
+        The arguments.
 
     Raises
     ------
     GraphError
-        If it is no tensor with values, or an option is out of range.
+        If `tensor` has no values, or an option is out of range.
 
     Examples
     --------
@@ -87,13 +86,13 @@ class Watch:
         return f"<Watch of {self.tensor.name}, {state}: {len(self.buffer)} values kept, {self.dropped} dropped>"
 
     def __del__(self) -> None:
-        buffer = getattr(self, "buffer", None)  # there is none if the arguments were refused
+        buffer = getattr(self, "buffer", None)  # missing if the constructor refused the arguments
         if buffer is not None:
             buffer.abandon()
 
     @property
     def dropped(self) -> int:
-        """Number of values that were dropped."""
+        """Number of dropped values."""
         return self.buffer.dropped
 
     def __aiter__(self) -> AsyncIterator[np.ndarray[Any, Any]]:
@@ -112,7 +111,7 @@ class Watch:
         self.close()
 
     def close(self) -> None:
-        """Stop watching: values not read are dropped, steps that wait for room go on; twice is fine."""
+        """Stop watching: unread values are dropped, and waiting steps go on; a second call does nothing."""
         self.buffer.close()
 
 
@@ -135,15 +134,15 @@ def check_watch_options(limit: int, policy: str) -> None:
 
 
 class _Reading(AsyncIterator[np.ndarray[Any, Any]]):
-    """One loop over a watch: left when nobody holds this, as ``async for`` does until it ends in whatever way."""
+    """A loop over a watch, left when nobody holds this iterator: ``async for`` drops it at any end of the loop."""
 
     def __init__(self, watch: Watch) -> None:
-        self._watch = watch  # which ends when neither its user nor a loop holds it
+        self._watch = watch  # a watch ends when neither its user nor a loop holds it
         watch.buffer.enter(id(self))
 
     async def __anext__(self) -> np.ndarray[Any, Any]:
         buffer, key = self._watch.buffer, id(self)
-        del self  # the traceback of a cancellation would hold it as long as the task of the reader is held
+        del self  # else the traceback of a cancellation holds this iterator as long as the reader's task exists
         buffer.enter(key, _reading_task())
         return await buffer.take()
 
@@ -155,9 +154,9 @@ _READS = {Watch.__anext__.__code__, _Reading.__anext__.__code__}
 
 
 def _reading_task() -> asyncio.Task[Any] | None:
-    """Return the running task, whose end says whether the reader has left; None if it is there for one value alone.
+    """Return the running task, whose failure ends the reader; None for a task created for a single value.
 
-    ``asyncio.wait_for(anext(watch), 1.0)`` makes such tasks up to Python 3.11.
+    ``asyncio.wait_for(anext(watch), 1.0)`` creates such tasks up to Python 3.11.
     """
     task = asyncio.current_task()
     assert task is not None  # an event loop runs this
@@ -165,20 +164,20 @@ def _reading_task() -> asyncio.Task[Any] | None:
 
 
 class WatchBuffer:
-    """The values that a watch keeps for its reader, between this and the steps that compute them.
+    """Buffer of a watch, between the steps and the reader.
 
     Steps hold the buffer and not the watch, so that a watch which nobody holds ends.
 
     Parameters
     ----------
     tensor, limit, policy
-        As of `Watch`.
+        Arguments of `Watch`.
 
     Attributes
     ----------
     tensor : Tensor
     dropped : int
-        Number of values that were dropped because there was no room.
+        Number of values dropped for lack of room.
     has_ended : bool
     """
 
@@ -191,12 +190,12 @@ class WatchBuffer:
         self._owner: SessionWatches | None = None
         self._is_taken = False
         self._values: deque[Array | asyncio.Future[Array]] = deque()
-        self._steps = 0  # running now
+        self._steps = 0  # running steps that compute the tensor
         self._waiters: list[asyncio.Future[None]] = []  # readers that wait for a value, or the end
         self._blocked: deque[tuple[Callable[[], Any], asyncio.Future[None]]] = deque()  # wait for room, in order
-        self._readers: dict[int, set[asyncio.Task[Any]]] = {}  # that are there, by identity; the tasks of each
-        self._followed: dict[asyncio.Task[Any], Callable[[asyncio.Task[Any]], None]] = {}  # what their ends call
-        self._was_left = False  # by a reader, since the last one came
+        self._readers: dict[int, set[asyncio.Task[Any]]] = {}  # tasks of each present reader, by id of the reader
+        self._followed: dict[asyncio.Task[Any], Callable[[asyncio.Task[Any]], None]] = {}  # their done callbacks
+        self._was_left = False  # a reader has left, and none has come since
         self._loop: asyncio.AbstractEventLoop | None = None  # of the steps that wait for room
 
     def __len__(self) -> int:
@@ -205,7 +204,7 @@ class WatchBuffer:
     # ---- readers
 
     async def take(self) -> np.ndarray[Any, Any]:
-        """Return the next value, as soon as it is there; StopAsyncIteration behind the last one."""
+        """Return the next value as soon as there is one; StopAsyncIteration after the last value."""
         while True:
             if self._values:
                 first = self._values[0]
@@ -223,7 +222,7 @@ class WatchBuffer:
         return first.result() if isinstance(first, asyncio.Future) else first
 
     def enter(self, reader: int, task: asyncio.Task[Any] | None = None) -> None:
-        """Note that a reader is there, for which steps may wait: until it leaves, or its task fails or is cancelled."""
+        """Note a present reader; steps may wait for it until it leaves, or its task fails or is cancelled."""
         if self.has_ended:
             return
         tasks = self._readers.setdefault(reader, set())
@@ -235,13 +234,13 @@ class WatchBuffer:
                 task.add_done_callback(self._followed[task])
 
     def leave_soon(self, reader: int) -> None:
-        """Note that a reader has left, from any thread and wherever the garbage is collected."""
+        """Note that a reader has left; from any thread, also during garbage collection."""
         self._readers.pop(reader, None)
         self._was_left = True
-        self._call_soon(self._admit)
+        self._call_soon(self._admit)  # `__del__` of the reader calls this: futures may only be set on their own loop
 
     def abandon(self) -> None:
-        """Note that nobody can read any longer; from any thread and wherever the garbage is collected."""
+        """End the watch, which nobody can read any longer; from any thread, also during garbage collection."""
         if not self.has_ended:
             self.has_ended = True
             if self._owner is not None:
@@ -250,12 +249,12 @@ class WatchBuffer:
             self._call_soon(self.close)
 
     def _call_soon(self, function: Callable[[], None]) -> None:
-        """Call what lets steps go on in their loop, if any wait."""
+        """Call a function that lets steps go on in their own event loop, if any wait."""
         if self._blocked and self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(function)
 
     def task_ends(self, task: asyncio.Task[Any]) -> None:
-        """Note that a task which has read is over: where it came to its end somebody else may go on reading."""
+        """Note the end of a reading task; after a failure the reader has left, else another task may read on."""
         self._followed.pop(task, None)
         has_failed = task.cancelled() or task.exception() is not None
         for reader, tasks in list(self._readers.items()):
@@ -269,7 +268,7 @@ class WatchBuffer:
     # ---- steps
 
     def check_unused(self) -> None:
-        """Raise GraphError if it was given to a run already."""
+        """Raise GraphError if a run has used this watch already."""
         if self._is_taken:
             raise GraphError(
                 f"this watch of {self.tensor.name} was used already",
@@ -279,16 +278,17 @@ class WatchBuffer:
             )
 
     def take_over(self, owner: SessionWatches | None = None) -> None:
-        """Note that it is of a run, or of its owner's steps."""
+        """Mark the watch as used by a run, or by its owner's steps."""
         self._is_taken, self._owner = True, owner
 
     def show(self, value: Array, copy: Callable[[Array], Any]) -> asyncio.Future[None] | None:
-        """Take ``copy(value)``, or the future of it; return what the step must await where there is no room."""
+        """Take ``copy(value)``, or its future; return a future to be awaited by the step if there is no room."""
         if self.has_ended:
             return None
         if len(self._values) < self._limit:
             self._put(copy(value))
             return None
+        # A reader that left must not stop the steps for good, though one that has not come yet may: the step waits.
         if self._policy == "block" and not self._is_unread:
             self._loop = asyncio.get_running_loop()
             room = self._loop.create_future()
@@ -299,23 +299,23 @@ class WatchBuffer:
         return None
 
     def step_begins(self) -> None:
-        """Note that a step computes the tensor."""
+        """Note the begin of a step that computes the tensor."""
         self._steps += 1
 
     def step_ends(self) -> None:
-        """Note that such a step is over; the watch ends with the last one."""
+        """Note the end of such a step; the watch ends with the last of them."""
         self._steps -= 1
         if not self._steps:
             self.end()
 
     def close(self) -> None:
-        """Drop what was not read, and end."""
+        """Drop all unread values, and end."""
         while self._values:
             self._drop()
         self.end()
 
     def end(self) -> None:
-        """Note that no more values come; those that are kept can be read. Twice is fine."""
+        """Note that no more values come; the kept values can still be read. A second call does nothing."""
         self.has_ended = True
         if self._owner is not None:
             self._owner.forget(self)
@@ -324,7 +324,7 @@ class WatchBuffer:
         self._follow_nobody()
 
     def _follow_nobody(self) -> None:
-        """Forget the tasks that have read."""
+        """Forget all readers and their tasks."""
         self._readers.clear()
         while self._followed:
             task, callback = self._followed.popitem()
@@ -332,11 +332,11 @@ class WatchBuffer:
 
     @property
     def _is_unread(self) -> bool:
-        """True if a reader has left, and none is there."""
+        """True if a reader has left, and no reader is present."""
         return self._was_left and not self._readers
 
     def _admit(self) -> None:
-        """Admit values that wait for room, the oldest first; when the watch has ended their steps just go on."""
+        """Admit values that wait for room, the oldest first; after the end of the watch only release their steps."""
         while self._blocked and (self.has_ended or self._is_unread or len(self._values) < self._limit):
             copy, room = self._blocked.popleft()
             if not room.done():
@@ -373,12 +373,12 @@ def _task_ends(buffer: ref[WatchBuffer], task: asyncio.Task[Any]) -> None:
 
 
 class SessionWatches:
-    """The watches of a session, at most one of a tensor: each for all steps that start while it is there.
+    """The watches of a session, at most one for each tensor; a watch receives the values of all steps begun meanwhile.
 
     Attributes
     ----------
     tensors : tuple of Tensor
-        What is watched; another object whenever that changes.
+        Watched tensors; a new tuple after each change, so that steps detect a change by identity.
     """
 
     def __init__(self) -> None:
@@ -386,7 +386,7 @@ class SessionWatches:
         self._buffers: dict[Tensor, WatchBuffer] = {}
 
     def add(self, watch: Watch) -> Watch:
-        """Watch a tensor from now on; GraphError if it is watched."""
+        """Add a watch; GraphError if its tensor is already watched."""
         if watch.tensor in self._buffers:
             raise GraphError(
                 f"{watch.tensor.name} is watched already", operation=watch.tensor.op, hint="close the other watch first"
@@ -397,23 +397,23 @@ class SessionWatches:
         return watch
 
     def forget(self, buffer: WatchBuffer) -> None:
-        """Watch a tensor no longer."""
+        """Remove a watch by its buffer."""
         if self._buffers.get(buffer.tensor) is buffer:
             del self._buffers[buffer.tensor]
             self.tensors = tuple(self._buffers)
 
     def of(self, tensors: Iterable[Tensor]) -> list[WatchBuffer]:
-        """Return the buffers of the watches that there are of some tensors."""
+        """Return the buffers of the watches of some tensors."""
         return [found for tensor in tensors if (found := self._buffers.get(tensor)) is not None]
 
     def close(self) -> None:
-        """Close all of them."""
+        """Close all watches."""
         for buffer in list(self._buffers.values()):
             buffer.close()
 
 
 def buffers_of_run(watch: Watch | Iterable[Watch], graph: Graph) -> tuple[WatchBuffer, ...]:
-    """Return the buffers of the watches that a run is given, of tensors of its graph; they are its from now on."""
+    """Return the buffers of a run's watches, marked as used; GraphError if used before, or of another graph."""
     found: tuple[Any, ...] = (watch,) if isinstance(watch, (Watch, Tensor)) else tuple(dict.fromkeys(watch))
     for each in found:
         if not isinstance(each, Watch):
@@ -431,7 +431,7 @@ def buffers_of_run(watch: Watch | Iterable[Watch], graph: Graph) -> tuple[WatchB
 
 
 def watchers(buffers: Iterable[WatchBuffer]) -> Mapping[str, Watcher]:
-    """Return the watchers of each tensor, by its name."""
+    """Return the watchers by the names of their tensors."""
     found: dict[str, Watcher] = {}
     for buffer in buffers:
         name = buffer.tensor.name
@@ -440,24 +440,24 @@ def watchers(buffers: Iterable[WatchBuffer]) -> Mapping[str, Watcher]:
 
 
 class _Both:
-    """Two who watch one tensor in one step."""
+    """Two watchers of the same tensor in a step."""
 
     def __init__(self, one: Watcher, other: Watcher) -> None:
         self._pair = one, other
 
     def show(self, value: Array, copy: Callable[[Array], Any]) -> Awaitable[Any] | None:
-        """Show a value to both; return what must be awaited before both have room for it."""
+        """Show a value to both; return an awaitable if any of them has no room."""
         full = [room for each in self._pair if (room := each.show(value, copy)) is not None]
         return _room(full) if full else None
 
 
 async def _room(full: list[Awaitable[None]]) -> None:
-    """Wait until there is room everywhere."""
+    """Wait until all have room."""
     await asyncio.gather(*full)
 
 
 def refuse_watch(tensor: Tensor) -> NoReturn:
-    """Raise the error about a tensor that a step does not compute."""
+    """Raise the GraphError of a watched tensor that a step does not compute."""
     raise GraphError(
         f"the step does not compute {tensor.name}",
         wanted="a tensor that the fetches need, or one in a loop or branch that they need",
