@@ -111,7 +111,7 @@ class DeviceValues:
         return copies
 
     def _known(self, array: Any) -> PendingCopy | None:
-        """Return the array of a constant on the device, or on its way there; None for other values and failed copies."""
+        """Return the pending copy of a constant, done or under way; None for other values and failed copies."""
         _, pending = self._constants.get(id(array), (None, None))
         failed = pending is not None and pending.copy is not None and pending.copy.error is not None
         return None if failed else pending

@@ -288,7 +288,7 @@ class WatchBuffer:
         if len(self._values) < self._limit:
             self._put(copy(value))
             return None
-        # A reader that left must not stop the steps for good, though one that has not come yet may: the step waits.
+        # Steps wait for a reader still to come, but not for a reader that has left.
         if self._policy == "block" and not self._is_unread:
             self._loop = asyncio.get_running_loop()
             room = self._loop.create_future()
