@@ -184,6 +184,7 @@ def open_devices(wanted: Wanted, settings: Settings) -> tuple[SessionDevice, ...
     GraphError
         If `wanted` is none of these, a name is used twice, or a device is not available.
     """
+    # Names are completed by their position, so that partial names such as "/cpu" of several devices differ.
     specs: dict[DeviceSpec, str | Device] = {}
     for each in _listed(1 if wanted is None else wanted):
         name = each if isinstance(each, str) else each.name

@@ -136,6 +136,7 @@ class Schedule:
 
     def _copy(self, source: Device, nbytes: int) -> Occupation | None:
         """Submit a copy: out of the memory of the source, then into the memory of this device."""
+        # Any two devices exchange values by way of the host: the copy in begins after the copy out has ended.
         last: Event[Any] | None = None
         if models_time(source, COPY_OUT, nbytes):
             last = source.device_to_host.submit(kind=COPY_OUT, nbytes=nbytes)
@@ -159,6 +160,7 @@ def schedulers(
     """
     if not any(each.is_simulated for each in devices):
         return [None] * len(plans)
+    # Plans of other devices get schedules too: they may receive from a device whose copies take simulated time.
     by_name = {each.spec: each.device for each in devices}
     sources = [by_name[channel.source] for channel in channels]
     return [_scheduler(plan, devices[number].device, sources) for plan, number in plans]

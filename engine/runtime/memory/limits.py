@@ -76,6 +76,7 @@ def _limit(device: SessionDevice, limit: Limit) -> None:
             hint="leave the pool on, or memory_limit out",
         )
     shared = limit.shared if isinstance(limit, MemoryBudget) else None
+    # A number may replace a number; a budget, which counts its devices' bytes, neither replaces a limit nor goes.
     has_other = device.pool.limit is not None if device.pool.shared is None else device.pool.shared is not shared
     if has_other and (shared is not None or device.pool.shared is not None):
         raise GraphError(

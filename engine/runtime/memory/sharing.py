@@ -63,6 +63,7 @@ class MemorySharing:
 
     def everywhere(self) -> set[MemoryArbiter]:
         """Return the arbiters of all sessions on this loop sharing with this session, directly or through others."""
+        # Transitive: A may wait for B's memory on one device while B waits for C's on another.
         found, unseen = {self._arbiter}, [self]
         while unseen:
             near = {each for sharers in unseen.pop()._shared for each in _present(sharers)}

@@ -96,6 +96,7 @@ class StatisticsServer:
             self._loop.remove_reader(self._listening)
             self._resuming = self._loop.call_later(_PAUSE, self._listen)
             return
+        # Accepted even if refused: a pending connection would keep the loop awake.
         if len(self._connections) < MOST_CONNECTIONS and is_of_this_user(own):
             self._connections.add(_Connection(self, self._loop, own))
         else:

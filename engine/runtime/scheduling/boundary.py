@@ -74,6 +74,7 @@ class StepBoundary:
         """
         self._holders += 1
         self._holders_of_readers += readers
+        # Before the wait: else steps that keep coming could hold off the boundary for ever.
         self._opened, self.is_held = self._opened or asyncio.Event(), True
         try:
             await self._wait_for_end(seconds, readers)

@@ -79,6 +79,7 @@ class CallThreads:
             ended, function = line.calls.popleft()
             if line.calls:
                 self._turns.append(line)
+            # A call cancelled in line has a submission too, which ends here.
             if not ended.set_running_or_notify_cancel():
                 return
             self._running += 1

@@ -48,6 +48,7 @@ class CoreThreads:
                 return
             if _open.get(self.count) is self:
                 del _open[self.count]
+        # Outside of the lock: a garbage collection in an ending thread may release another session, which locks.
         self.calls.shutdown()
         self.workers.close()
         self.calls.join()

@@ -37,6 +37,7 @@ class SharedFeeds:
             return found
         if isinstance(found, Iterator):
             return self._shared.setdefault(id(found), DrawnFeeds(found))
+        # An iterable's iterator was made here, and a generator has no other user: nobody else would close them.
         is_closed = found is not feeds or isasyncgen(found)
         return self._shared.setdefault(id(found), AwaitedFeeds(found, is_closed))
 

@@ -88,6 +88,7 @@ class Restarts:
 
     def seconds(self, number: int) -> float:
         """Return the seconds to wait before restart `number`, counted from 0."""
+        # Bounded, as 2.0 ** number overflows; 1000 doublings exceed any finite `longest` in practice.
         return min(self.longest, math.ldexp(self.first, min(number, 1000))) if self.first else 0.0
 
 
@@ -321,7 +322,7 @@ class Runner:
     async def _pause_until(self, when: float) -> None:
         """Wait until a time or a request to stop; a request made before the call does not shorten the wait."""
         if when <= self._clock.now():
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # other tasks get a turn even if the runner is late
         elif self._stopped.is_set():
             await self._clock.sleep(when - self._clock.now())
         else:

@@ -61,4 +61,5 @@ def is_of_notebook(loop: asyncio.AbstractEventLoop) -> bool:
     if kernel is None:
         return False
     of_kernel = getattr(getattr(kernel, "io_loop", None), "asyncio_loop", None)
+    # Kernels that do not show their loop run cells in the main thread.
     return of_kernel is loop if of_kernel is not None else threading.current_thread() is threading.main_thread()

@@ -167,6 +167,7 @@ class _OneBlasThread:
     def hold(self) -> None:
         with self._lock:
             self._holders += 1
+            # Else `limit_if_held` is called when a product loads BLAS, so that no session loads it in vain.
             if is_blas_loaded():
                 self._limit_if_held()
 

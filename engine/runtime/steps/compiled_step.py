@@ -183,6 +183,7 @@ class CompiledStep:
         """Return a copy of this step with tables, and so counts, of its own, returned to `spares` after its run."""
         if self.spares:
             return self.spares.pop()
+        # Shallow: feeds, peaks and charged constants stay shared, which all runs of the step are to see.
         step = copy(self)
         step.spares = []
         step.device_plans = tuple(with_own_tables(part, settings) for part in self.device_plans)

@@ -44,7 +44,7 @@ class StepCounters:
         return [(plan, counts()) for plan, counts, _ in self.machines]
 
     def clusters(self) -> list[Cluster]:
-        """Return for each cluster its program, its number of runs, and why its latest run failed to be native."""
+        """Return for each cluster its program, its number of runs, and why its latest run was not native, or None."""
         return [each for *_, clusters in self.machines for each in clusters()]
 
     def traffic(self) -> list[dict[str, int]]:

@@ -55,6 +55,7 @@ def _reason(plan: Plan, i: int, outcomes: dict[int, Any]) -> str:
 
 def _path_to_switch(plan: Plan, start: int, outcomes: dict[int, Any]) -> list[int]:
     """Return the path back from a dead node to a live Switch that sent its data the other way, the Switch first."""
+    # Breadth first: of several such Switches the nearest explains most.
     sources = _sources(plan)
     came: dict[int, int] = {start: -1}
     work = [start]

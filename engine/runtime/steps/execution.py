@@ -120,6 +120,7 @@ class Execution:
         """
         try:
             self.arbiter.register(self)
+            # None: other steps have used up this turn of the event loop, and this step drains in a later turn.
             mine = self.time_slices.take(self.seconds)
             more = True if mine is None else self.drain(mine)
             if not self.machine.done or self.swaps:
@@ -179,6 +180,7 @@ class Execution:
                 if mine is None:
                     mine = await self.time_slices.wait(self.seconds)
                 more = self.drain(mine)
+                # The drained kernels may have freed memory that parked steps wait for.
                 if self.arbiter.waiting:
                     self.arbiter.poll()
         finally:
@@ -423,7 +425,7 @@ _EXECUTORS: dict[str, Any] = {"machine": Execution, "reference": ReferenceExecut
 
 
 def executor_named(name: str, devices: Sequence[SessionDevice], is_guarded: bool = False) -> Any:
-    """Return the executor class `name` for a session's devices; GraphError if they cannot have it."""
+    """Return the executor class `name` for a session's devices; GraphError if unknown, or unfit for the devices."""
     check_arrays(devices, is_guarded)
     if name not in _EXECUTORS:
         raise GraphError(

@@ -41,6 +41,7 @@ def complete(graph: Graph, plan: Plan, index: int, tag: str, error: BaseExceptio
     """
     if index < 0:
         return error
+    # Cancellations and exits keep their type, on which asyncio and the interpreter rely.
     if not isinstance(error, Exception):
         if isinstance(error, asyncio.CancelledError):
             error.add_note(f"raised by {tag}, not by a cancellation of the step")

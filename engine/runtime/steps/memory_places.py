@@ -79,6 +79,7 @@ class MemoryPlaces:
         except BaseException:
             arbiter.release(claim)
             raise
+        # Steps run by functions of this step find the claim here; see `MemoryArbiter.claim`.
         around.set((*around.get(), claim))
         return claim, timeout
 

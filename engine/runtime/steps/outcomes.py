@@ -99,6 +99,7 @@ class Hooks:
     def begin_step(self, fetches: tuple[str, ...]) -> Hook:
         """Tell all hooks with `begin_step` that a step begins; return their hooks for its end, in reversed order."""
         ends = [_begun(hook, fetches) for hook in self._hooks]
+        # Reversed, as nested contexts end: a hook's span may be the parent of a later hook's span.
         return Hooks(ends[::-1])
 
     def __call__(self, record: StepRecord) -> None:
@@ -210,6 +211,7 @@ class StepCounts:
             return None
         told = Told(names_of(step), self.hook, self._told)
         self._told += 1
+        # `begin_step` promises a common context of both calls, which a partial run cannot keep.
         if not alone:
             told.hook = _begun(self.hook, told.fetches)
         return told

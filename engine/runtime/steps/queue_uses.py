@@ -29,6 +29,7 @@ class Uses(NamedTuple):
 def uses_of(graph: Graph, fetches: Any) -> Uses:
     """Return the resources that fetches take from or put into, if they outlive steps and are filled by steps."""
     request = make_request(graph, fetches)
+    # The copy has only the operations needed by the fetches; other operations of the graph never wait in this step.
     program = copy_program(Program(graph, [], request.tensors, request.targets))
     waiting = [
         op

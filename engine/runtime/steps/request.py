@@ -49,6 +49,7 @@ class Feed:
 
     def takes(self, array: np.ndarray[Any, Any]) -> bool:
         """Return True if an array needs no conversion."""
+        # By identity, which is faster: an equal dtype of another object only takes the way through `convert_feed`.
         shape = array.shape
         return array.dtype is self._dtype and (shape == self._dims or self._fits(shape))
 
@@ -95,6 +96,7 @@ class Request:
         self.targets: tuple[Operation, ...] = tuple(dict.fromkeys(e for e in elements if isinstance(e, Operation)))
         place = {tensor: k for k, tensor in enumerate(self.tensors)}
         self._places = [place[e] if isinstance(e, Tensor) else None for e in elements]
+        # A tensor fetched twice is copied, so that the caller may change either result.
         counts = Counter(self._places)
         self._may_be_large = [(k, counts[k] > 1) for k, tensor in enumerate(self.tensors) if _may_be_large(tensor)]
         self._pack = _packer(structure)

@@ -51,6 +51,7 @@ def held_up(step: CompiledStep, active: Iterable[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for i in sorted(calls):
         if plan.nodes[i].name in names:
+            # Users of the data wait in any order of effects; only calls held up by the order alone can be freed.
             users = set(_reached(plan, i, data_alone=True))
             behind = [plan.nodes[k].name for k in _reached(plan, i) if k in calls and k not in users]
             if behind:

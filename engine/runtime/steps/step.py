@@ -96,6 +96,7 @@ class Step(Generic[R_co]):
             result: R_co = await runner.run(self._request, compiled, given, timeout, trace, watches, report, level)
             return result
         finally:
+            # Also of a refused run: else a reader of the watch would wait for ever.
             for each in watches:
                 each.end()
 

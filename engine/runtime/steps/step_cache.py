@@ -65,6 +65,7 @@ class StepCache:
         try:
             step.settle(devices)
         except MemoryLimitError as error:
+            # Other devices may have been charged before the device without room.
             step.holds.clear()
             if self._steps:
                 return False
@@ -76,6 +77,7 @@ class StepCache:
     def forget(self, tensors: Container[Any]) -> None:
         """Drop the steps with fetches or feeds among some tensors, because no caller asks for them any longer."""
         for key in list(self._steps):
+            # These are fetched tensors, fetched operations and feeds; see `StepCompiler._key`.
             if any(each in tensors for elements in key[:3] for each in elements):
                 self._steps.pop(key, None)
 
