@@ -50,6 +50,7 @@ class DeviceKernel:
         self._first = int(definition.stateful)  # the context comes first
         hosts = [True] * len(op.inputs) if where == "host" else _host_inputs(op, compiled)
         self._hosts = [hosts[i] and op.inputs[i].dtype.is_value for i in range(len(op.inputs))]
+        # Operations that forward their inputs, or read only shapes, take values in either memory: nothing is copied.
         passing = definition.forwards or definition.shape_only
         values = [not passing and tensor.dtype in ON_GPU for tensor in op.inputs]
         self._values = [i for i, value in enumerate(values) if value and not hosts[i]]
@@ -60,9 +61,12 @@ class DeviceKernel:
         self._looks = [i for i, tensor in enumerate(op.inputs) if passing]
         is_universal = isinstance(definition.kernel, Ufunc) and definition.kernel.elsewhere is None
         self._takes_scalars = is_universal if compiled is None else compiled.takes_scalars
+        # The size of the result, or an error, depends on values: the kernel blocks until the device has computed them.
         self._waits = definition.reads_values
         self._host_backed = bool(op.attrs.get("host_backed"))
+        # The host computes small integers, so a series of integers may have elements in both memories.
         may_be_mixed = where == "store" and any(t.dtype.is_value and not t.dtype.is_differentiable for t in op.outputs)
+        # The fast path of `__call__`: all inputs are values for the device, and none needs a look of its own.
         self._is_plain = not self._first and self._values == [*range(len(op.inputs))] and not self._host_backed
         self._array: type = device_values.xp.ndarray
         self._series = [i for i, t in enumerate(op.inputs, self._first) if may_be_mixed and t.dtype.name == "series"]

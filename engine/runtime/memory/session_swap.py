@@ -59,6 +59,7 @@ class Swapping:
         if not self._swaps(device):
             return None
         assert isinstance(device.device, SwapSupport)
+        # Opened by the first step that swaps: most sessions with a limit never need buffers or files.
         if self._tiers is None:
             self._tiers = self._open_tiers(device)
         from ...swap.swapper import StepSwapper

@@ -231,6 +231,7 @@ def _samples(found: Statistics) -> Iterator[tuple[Metric, Labels, Any]]:
 def _of_latency(latency: Latency) -> Iterator[tuple[Metric, Labels, Any]]:
     """Yield the cumulative buckets of a histogram, then the sum and the count."""
     metric = Metric("step_seconds", "histogram", "How long steps took that finished, their waits included.", float)
+    # Prometheus' buckets are cumulative, and the last one has no bound.
     for bound, count in zip((*latency.bounds, math.inf), accumulate(latency.counts), strict=True):
         yield metric._replace(suffix="_bucket"), {"le": "+Inf" if bound == math.inf else f"{bound:.6g}"}, count
     yield metric._replace(suffix="_sum"), {}, latency.sum

@@ -164,6 +164,7 @@ class Admission:
             level = max(self._lines)
             waiter = next(iter(self._lines[level]))
             self._forget(waiter, level)
+            # A waiter that has given up, or whose event loop was closed, would never release the place.
             if _is_open(waiter):
                 waiter.set_result(None)
                 self._take_place()

@@ -16,6 +16,7 @@ def check_seconds(seconds: Any, name: str = "timeout") -> None:
     name : str, optional
         Name of the argument, for the error.
     """
+    # Strings and booleans would convert to float as well, but are mistakes.
     try:
         is_fine = not isinstance(seconds, (str, bytes, bool)) and float(seconds) >= 0.0
     except (TypeError, ValueError):

@@ -103,6 +103,7 @@ class Execution:
         self.counts: StepCounters = counters_of(step, self.machine)
         self.swaps: list[StepSwapper] = self.machine.swaps
         for swap in self.swaps:
+            # The end of a copy frees memory, so it wakes the step; a failed copy ends the step.
             swap.copies.wake, swap.copies.fail = self._look, self.abort
             if trace is not None:
                 swap.copies.show = partial(trace.add_copy, swap.counts.device if len(step.device_plans) > 1 else DEVICE)
@@ -123,6 +124,7 @@ class Execution:
             # None: other steps have used up this turn of the event loop, and this step drains in a later turn.
             mine = self.time_slices.take(self.seconds)
             more = True if mine is None else self.drain(mine)
+            # With swaps also a machine that is done: its last copies have to settle, in `_stop`.
             if not self.machine.done or self.swaps:
                 await self._go_on(more, timeout)
             fetched = outcome(self.step, self.machine, self.machine.compiled.plan)

@@ -41,5 +41,6 @@ def _expire(execution: Any, timeout: float, what: str, source: Source | None) ->
         source=source,
         hint=hint or "give it a longer timeout=, or look at what it was doing in the notes of this error",
     )
+    # A note, since the text of an error should fit a line of a log.
     error.add_note("\n".join(lines[:_NOTED]))
     execution.abort(error)

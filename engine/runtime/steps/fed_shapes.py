@@ -44,6 +44,7 @@ class FedShapes:
         wanted = self._chosen.get(shapes)
         if wanted is not None:
             return shapes if wanted else None
+        # Declined shapes count too: the number of compilations stays bounded.
         if len(self._chosen) == self._most:
             return None
         if shapes in self._once:
@@ -51,6 +52,7 @@ class FedShapes:
             self._chosen[shapes] = True
             return shapes
         self._once[shapes] = None
+        # Feeds whose shapes never repeat must not fill the memory.
         if len(self._once) > _REMEMBERED:
             self._once.popitem(last=False)
         return None
