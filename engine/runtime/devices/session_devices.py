@@ -97,7 +97,7 @@ class SessionDevice:
         limit = None if self.pool is None else self.pool.limit
         if self.device.arrays is None:
             return DeviceTarget(self.spec, limit)
-        from ...kernels.cuda.launching import can_compile  # loads all writers of CUDA C, which other sessions lack
+        from ...kernels.cuda.launching import can_compile  # loads all writers of CUDA C, which other sessions need not
         from .arrays_backend import device_backend
 
         backend = partial(device_backend, self.device, self.contexts)

@@ -118,7 +118,7 @@ class Statistics:
 
 def _records(caption: str, records: Mapping[str, Any]) -> str:
     """Return a table of records of the same kind: a row for each name, a column for each figure."""
-    # Records of one kind may have other fields, such as those of queues and barriers: a table for each set of columns.
+    # Records of one kind may differ in their fields: a table for each set of columns.
     by_columns: dict[tuple[str, ...], list[list[object]]] = {}
     for name, record in records.items():
         known = {f.name: getattr(record, f.name) for f in fields(record)} if is_dataclass(record) else {"value": record}

@@ -145,7 +145,7 @@ class StepCompiler:
 
     def _taken_from(self, running: Future[tuple[CompiledStep, float]], key: Any) -> CompiledStep | None:
         """Block until a compilation in a thread has ended and return its step; None if no thread has begun it."""
-        # A thread that has begun is faster than a second compilation here, even though it blocks the event loop.
+        # Waiting for a thread that has begun takes no longer than a second compilation; both block the event loop.
         if running.cancel():
             return None
         try:
