@@ -89,7 +89,7 @@ _OF_TIER = (
 
 def _of_elements(kind: str, what: str) -> tuple[Metric, ...]:
     """Return the metrics of a kind of resource that holds elements and makes steps wait for them."""
-    waiting = f"Who waits at a {what}, to put or to take."
+    waiting = f"Puts or takes that wait at a {what}."
     return (
         _gauge(f"{kind}_size", f"Elements in a {what}.", "size"),
         _gauge(f"{kind}_capacity", f"The most elements that may be in a {what}.", "capacity"),
@@ -118,7 +118,7 @@ _OF_ACCUMULATOR = (
     _gauge("accumulator_count", "Gradients in the sum of an accumulator.", "count"),
     _gauge("accumulator_step", "The step of an accumulator, below which gradients are dropped.", "step"),
     _gauge("accumulator_bytes", "Bytes of the sum of an accumulator.", "bytes"),
-    _gauge("accumulator_waiting", "Who waits to take from an accumulator.", "waiting_takers"),
+    _gauge("accumulator_waiting", "Takes that wait at an accumulator.", "waiting_takers"),
     _counter("accumulator_applied", "Gradients that were added.", "applied"),
     _counter("accumulator_dropped", "Gradients that came late.", "dropped"),
     _counter("accumulator_taken", "How often the sum was taken.", "taken"),
@@ -136,8 +136,8 @@ _OF_CHECKPOINTER = (
     _gauge("checkpoint_last_timestamp_seconds", "When it was on the disk, since the epoch.", "last_time"),
 )
 _OF_ITERATOR = (
-    _gauge("iterator_ready", "Elements of a pipeline that wait for somebody who takes them.", "ready"),
-    _gauge("iterator_waiting", "Who waits for an element of a pipeline.", "waiting_takers"),
+    _gauge("iterator_ready", "Elements of a pipeline that are ready to be taken.", "ready"),
+    _gauge("iterator_waiting", "Takes that wait for an element of a pipeline.", "waiting_takers"),
     _gauge("iterator_closed", "Whether no more elements of a pipeline come.", "closed"),
     _counter("iterator_delivered", "Elements of a pipeline that were taken.", "delivered"),
 )

@@ -199,7 +199,7 @@ class StepCompiler:
             if self._growths == _MOST_GROWTHS:
                 _logger.warning(
                     "operations were added to a graph between its steps, and steps compiled for them, %d times: build "
-                    "all in front of the first step and feed what differs; graph.finalize() shows the lines that add",
+                    "all before the first step and feed what differs; graph.finalize() shows the lines that add",
                     self._growths,
                 )
         self._size, self._started = size, started

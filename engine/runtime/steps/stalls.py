@@ -53,9 +53,9 @@ def held_up(step: CompiledStep, active: Iterable[str]) -> dict[str, list[str]]:
         if plan.nodes[i].name in names:
             # Users of the data wait in any order of effects; only calls held up by the order alone can be freed.
             users = set(_reached(plan, i, data_alone=True))
-            behind = [plan.nodes[k].name for k in _reached(plan, i) if k in calls and k not in users]
-            if behind:
-                found[plan.nodes[i].name] = behind
+            delayed = [plan.nodes[k].name for k in _reached(plan, i) if k in calls and k not in users]
+            if delayed:
+                found[plan.nodes[i].name] = delayed
     return found
 
 
@@ -83,7 +83,8 @@ def describe_order(step: CompiledStep, active: Iterable[str]) -> tuple[str, str]
         return "", ""
     sources = {node.name: node.source for node in step.plan.nodes}
     texts = [
-        f"{name}, built at {sources[name]}, holds up {_listed(behind)}" for name, behind in list(found.items())[:_NAMED]
+        f"{name}, built at {sources[name]}, holds up {_listed(delayed)}"
+        for name, delayed in list(found.items())[:_NAMED]
     ]
     return "; ".join(texts), _ORDER
 

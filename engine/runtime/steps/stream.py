@@ -156,7 +156,7 @@ class StepStream:
             cancel_once(task)
             await wait_shielded(lambda: [] if task.done() else [task])
             if not task.cancelled():
-                task.exception()  # retrieved, so that asyncio logs no error that the caller has left behind
+                task.exception()  # retrieved, else asyncio logs an error that no caller is interested in
 
     def _begin(self) -> None:
         if self._run is not None:

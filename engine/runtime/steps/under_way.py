@@ -54,7 +54,7 @@ class UnderWay(Generic[T]):
             raise
 
         def end() -> None:
-            # Not earlier: whoever asks in between finds the call, and so its result.
+            # Not earlier: a caller who comes in between finds the call, and so its result.
             self._calls.pop(key, None)
             if not call.cancelled():
                 deliver(call)
