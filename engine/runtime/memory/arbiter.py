@@ -32,8 +32,8 @@ class MemoryArbiter:
     """Arbiter of a session's memory: decides which steps begin, wait for memory, or fail.
 
     Sessions with the same device or the same MemoryBudget on the same event loop decide together, also if they share
-    through a third session only: a step waiting on a device may hold the memory of another. When all steps
-    of these sessions wait, the step begun last fails, and its memory goes to the others.
+    through a third session only: a step waiting on a device may hold the memory of another. When all steps of these
+    sessions wait, the step begun last fails, and its memory goes to the others.
 
     Parameters
     ----------

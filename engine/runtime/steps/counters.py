@@ -21,8 +21,8 @@ class StepCounters:
     Attributes
     ----------
     machines : sequence of (Plan, callable, callable)
-        For each participating device its plan, a function returning the counts of its frames, and a
-        function returning the counts of its clusters.
+        For each participating device its plan, a function returning the counts of its frames, and a function returning
+        the counts of its clusters.
     rendezvous : Rendezvous or None
         Rendezvous of the devices, if there are several.
     usages : sequence of mapping
