@@ -1,9 +1,8 @@
 """Arbitration of memory among steps that wait for each other to release some.
 
-A step machine without memory for any ready instance asks here if anything else may free some. The order of
-the checks in `MemoryArbiter.block` is the policy: copies to other memory first, then running steps, then threads that
-x their steps, then constants that can be copied in again, and a failing step last. See
-docs/design/0011-memory-limits.md.
+A step machine without memory for any ready instance asks here if anything else may free some. The order of the checks
+in `MemoryArbiter.block` is the policy: copies to other memory first, then running steps, then threads that outlive
+their steps, then constants that can be copied in again, and a failing step last. See docs/design/0011-memory-limits.md.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from .claims import MemoryClaim, StepPeaks, around, refusal
 from .sharing import MemorySharing
 from .waits import Outliving, RunningStep
 
-_SECONDS = 0.01  # between two looks at threads whose kernels x their step
+_SECONDS = 0.01  # between two looks at threads whose kernels outlive their step
 _STALLED_SECONDS = 1.0  # without progress of any step, after which the steps count as waiting for each other
 _LATE_SECONDS = 5.0  # without progress, after which functions of steps count as waiting for the steps in line
 _log = logging.getLogger("tagloom")
@@ -393,8 +392,8 @@ class MemoryArbiter:
     def block(self, execution: RunningStep) -> None:
         """Note that a step waits for memory; if no step, copy or thread can free any, fail the newest step.
 
-                A woken step without room blocks again, so every return below, unless a step fails, must leave
-        leave otherwise the loop of waiting and waking stands still.
+        A woken step without room blocks again, so every return below, unless a step fails, must leave a waker: else the
+        loop of waiting and waking stands still.
         """
         self._waiting.add(execution)
         parts = self.everywhere()

@@ -53,7 +53,7 @@ class RunningStep(Protocol):
 
 
 class Outliving(Protocol):
-    """Threads whose kernels may x the step that called them: BlockingCalls, WorkerPool."""
+    """Threads whose kernels may outlive the step that called them: BlockingCalls, WorkerPool."""
 
     @property
     def orphaned(self) -> int: ...
