@@ -327,7 +327,7 @@ def test_no_budget(limit):
 
 
 def test_a_budget_needs_a_pool():
-    with pytest.raises(tg.GraphError, match="can not be limited"):
+    with pytest.raises(tg.GraphError, match="cannot be limited"):
         tg.Session(tg.Graph(), memory_limit=tg.MemoryBudget(100), settings=tg.Settings(pool=False))
 
 

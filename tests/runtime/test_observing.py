@@ -146,7 +146,7 @@ def broken_directories(path):
 async def test_a_directory_that_others_may_enter_is_refused(runtime_directory, caplog):
     for _ in broken_directories(runtime_directory / "tagloom"):
         async with tg.Session(graph_of_one()) as session:
-            with pytest.raises(tg.TagloomError, match=r"not this user's alone|can not be used"):
+            with pytest.raises(tg.TagloomError, match=r"not this user's alone|cannot be used"):
                 async with session.observe():
                     pass
     broken = broken_directories(runtime_directory / "tagloom")
