@@ -42,8 +42,8 @@ def from_iterable(
     output : structure of TensorSpec, optional
         Spec of the elements; see `Dataset.check`.
     threads : bool, optional
-        True to iterate in a thread, as for elements read from a disk. By default iteration is on the event loop, unless
-        the first request takes more than 5 ms.
+        True to iterate in a thread, as for elements read from a disk. By default iteration is on the event loop until a
+        request takes more than 5 ms, and in a thread from then on.
 
     Returns
     -------

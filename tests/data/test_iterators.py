@@ -4,6 +4,7 @@ import asyncio
 import gc
 import os
 import threading
+import time
 import warnings
 
 import numpy as np
@@ -395,6 +396,21 @@ async def test_a_source_that_raises_a_cancellation_ends_with_that(threads):
         assert await iterator.next() == 1
         with pytest.raises(tg.PipelineError, match="CancelledError"):
             await iterator.next()
+
+
+async def test_a_source_that_becomes_slow_is_iterated_in_a_thread():
+    threads = []
+
+    def numbers():
+        for i in range(60):
+            if i > 20:
+                time.sleep(0.006)  # longer than the event loop may be held
+            threads.append(threading.current_thread())
+            yield i
+
+    assert [int(i) async for i in tg.data.from_iterable(numbers)] == list(range(60))
+    assert threads[0] is threading.main_thread()
+    assert threads[-1] is not threading.main_thread()
 
 
 async def test_a_function_that_cancels_its_task_is_an_error_of_its_element():

@@ -122,8 +122,8 @@ class IterableStage(Stage):
     async def _gather(self, most: int) -> None:
         if self._threads:
             await self.context.threads(self._take, most)
-        else:
-            self._threads = self._take(most) > HELD and self._threads is None
+        elif self._take(most) > HELD and self._threads is None:
+            self._threads = True
 
     def _take(self, most: int) -> float:
         """Take elements as long as they come quickly; return the duration in seconds."""
