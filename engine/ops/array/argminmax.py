@@ -25,6 +25,8 @@ def _position_shape(op: Operation) -> Shape:
 
 
 def _position(type: str, function: str, samples: list[Sample]) -> None:
+    """Define the operation `type`, which finds positions with `function` of the array library."""
+
     def kernel(xp: Any, x: Any, axis: int, output_type: Any) -> Any:
         return xp.asarray(getattr(xp, function)(x, axis), as_dtype(output_type).numpy)
 
@@ -103,6 +105,7 @@ def argmin(input: Any, axis: Any = None, name: str | None = None, output_type: A
 
 
 def _find(type: str, input: Any, axis: Any, name: str | None, output_type: Any) -> Tensor:
+    """Apply the operation to a static axis, or move a computed axis to the end and search there."""
     dtype = index_dtype(output_type, "output_type")
     late = late_axis(axis)
     if late is None:

@@ -25,6 +25,7 @@ _POSITIONS = NotDifferentiable("its results are positions")
 
 
 def _search_shape(op: Operation) -> Shape:
+    """Infer the shape of the values; ShapeError if the leading dimensions do not match."""
     rows, values = (t.shape for t in op.inputs)
     if 0 in (rows.rank, values.rank) or not rows[:-1].is_compatible_with(values[:-1]):
         raise ShapeError(
@@ -38,11 +39,12 @@ def _search_shape(op: Operation) -> Shape:
 
 
 def _less(x: Any, y: Any) -> Any:
-    """Whether `x` comes before `y`; NaN comes last."""
+    """Return True where `x` sorts before `y`; NaN sorts last."""
     return (x < y) | ((x == x) & (y != y))
 
 
 def _search(xp: Any, rows: Any, values: Any, side: str, out_type: Any) -> Any:
+    """Find insertion positions by binary search, in all rows at once."""
     check_rank(rows, 1, None, "searchsorted")
     check_rank(values, 1, None, "searchsorted")
     if rows.shape[:-1] != values.shape[:-1]:
@@ -138,6 +140,7 @@ def _is_range(low: float, high: float) -> bool:
 
 
 def _bins_shape(op: Operation) -> Shape:
+    """Infer the shape of the values; ShapeError for a range or count of bins known to be invalid."""
     only_scalars(op, 2)
     bounds, count = static_value(op.inputs[1]), static_value(op.inputs[2])
     if not op.inputs[1].shape.is_compatible_with(Shape([2])) or (

@@ -1,4 +1,4 @@
-"""What a value is made of or must be: its bits under another dtype, its shape, its range."""
+"""Bits under another dtype, checked shapes, and casts that saturate."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ def _sizes(op: Operation) -> tuple[int, int]:
 
 
 def _bitcast_shape(op: Operation) -> Shape:
+    """Infer the shape: one more dimension for smaller elements, one fewer for larger elements."""
     shape, (old, new) = op.inputs[0].shape, _sizes(op)
     if shape.rank is None or old == new:
         return shape
@@ -52,6 +53,7 @@ def _bitcast_shape(op: Operation) -> Shape:
 
 
 def _bitcast(xp: Any, x: Any, dtype: Any) -> Any:
+    """View the bits as another dtype; ValueError if the last dimension does not fill whole elements."""
     target = as_dtype(dtype).numpy
     assert target is not None
     old, new = x.dtype.itemsize, target.itemsize
@@ -116,6 +118,7 @@ def bitcast(input: Any, type: Any, name: str | None = None) -> Tensor:
 
 
 def _ensured_shape(op: Operation) -> Shape:
+    """Merge the static and the requested shape; ShapeError if they are known to differ."""
     wanted = Shape(op.attrs["shape"])
     if not wanted.is_compatible_with(op.inputs[0].shape):
         raise ShapeError(

@@ -22,6 +22,7 @@ from ..support.partial_shapes import Part, divided, joined, leading, product, re
 
 
 def _blocks(x: Tensor, block_shape: Any, function: str) -> tuple[int, ...]:
+    """Return the sizes of a block; ShapeError for sizes below 1, or as many sizes as `x` has dimensions."""
     sizes = static_ints(block_shape, "block_shape")
     if any(size < 1 for size in sizes) or (x.rank is not None and x.rank <= len(sizes)):
         raise ShapeError(
@@ -54,6 +55,7 @@ def _pairs(value: Any, count: int, what: str) -> list[tuple[Part, Part]]:
 
 
 def _matrix(pairs: Sequence[tuple[Part, Part]]) -> Tensor:
+    """Return the pairs as a tensor of shape [n, 2], constant where all sizes are known."""
     flat = [each for pair in pairs for each in pair]
     if all(isinstance(each, int) for each in flat):
         return constant(i32(flat).reshape(-1, 2))
@@ -102,6 +104,7 @@ def space_to_batch_nd(input: Any, block_shape: Any, paddings: Any, name: str | N
 
 
 def _padded(x: Tensor, pairs: Sequence[tuple[Part, Part]]) -> Tensor:
+    """Pad the dimensions after the first with zeros; return `x` itself if all sizes are known to be 0."""
     if not any(isinstance(each, Tensor) or each for pair in pairs for each in pair):
         return x
     own = [(0, 0), *pairs]
@@ -243,6 +246,7 @@ def batch_to_space(
 
 
 def _square(block_size: Any, block_shape: Any) -> Any:
+    """Return the block shape, from exactly one of `block_size` and `block_shape`."""
     if (block_size is None) == (block_shape is None):
         raise GraphError(
             "a block has one size, or sizes",

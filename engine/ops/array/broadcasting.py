@@ -100,7 +100,7 @@ def _sum_to(xp: Any, x: Any, shape: Any) -> Any:
 
 
 def _sums_rows(op: Operation) -> bool:
-    """Whether the last dimension is all that is summed; where a dimension is not known, it may be summed too."""
+    """Return True if the shapes are known and only the last dimension is summed."""
     x, y = op.inputs[0].shape, op.outputs[0].shape
     known = x.is_fully_known and y.is_fully_known and is_register(x)
     return known and has_rows(x, y) and y.dims[-1] == 1 != x.dims[-1]

@@ -28,6 +28,7 @@ _X = np.arange(6.0).reshape(2, 3)
 
 
 def _listed(values: Any, function: str) -> list[Any]:
+    """Return the tensors as a list; GraphError unless `values` is a tensor or a sequence with elements."""
     if isinstance(values, Tensor):
         return [values]
     if not hasattr(values, "__len__") or isinstance(values, (str, bytes)):
@@ -50,6 +51,7 @@ def _listed(values: Any, function: str) -> list[Any]:
 
 
 def _common(shapes: Sequence[Shape], what: str) -> Shape:
+    """Merge the shapes; ShapeError with the text `what` if two are known to differ."""
     result = Shape(None)
     for shape in shapes:
         if not result.is_compatible_with(shape):
@@ -59,6 +61,7 @@ def _common(shapes: Sequence[Shape], what: str) -> Shape:
 
 
 def _concat_shape(op: Operation) -> Shape:
+    """Infer the shape; the size along the axis is the sum of the sizes of the inputs."""
     rank = next((t.rank for t in op.inputs if t.rank is not None), None)
     if rank is None:
         return Shape(None)
@@ -207,6 +210,7 @@ def stack(values: Any, axis: Any = 0, name: str | None = None) -> Tensor:
 
 
 def _unstack_shape(op: Operation) -> list[Shape]:
+    """Infer the shape of each row; ShapeError if `num` is known not to be the number of rows."""
     x, num = op.inputs[0].shape, op.attrs["num"]
     if num < 0:
         raise ShapeError("unstack makes one tensor for each row", wanted="0 or more", got=num, hint="leave num= out")
@@ -279,6 +283,7 @@ def unstack(value: Any, num: int | None = None, axis: Any = 0, name: str | None 
 
 
 def _split_shape(op: Operation) -> list[Shape]:
+    """Infer the shape of `num` equal pieces; ShapeError if the size is not a multiple of `num`."""
     x, num = op.inputs[0].shape, op.attrs["num"]
     if num < 1:
         raise ShapeError(
@@ -319,6 +324,7 @@ define(
 
 
 def _split_v_shape(op: Operation) -> list[Shape]:
+    """Infer the shape of each piece from the sizes known; ShapeError if their number is not `num`."""
     x, num = op.inputs[0].shape, op.attrs["num"]
     sizes = partial_values(op.inputs[1]) or [None] * num
     if len(sizes) != num:
@@ -335,6 +341,7 @@ def _split_v_shape(op: Operation) -> list[Shape]:
 
 
 def _completed(sizes: Sequence[int | None], total: int | None) -> list[int | None]:
+    """Compute the missing size, if only one is; ShapeError if the sizes do not add up to `total`."""
     known = sum(d for d in sizes if d is not None and d >= 0)
     missing = sum(d is None or d < 0 for d in sizes)
     if missing > 1 or total is None:
@@ -350,6 +357,7 @@ def _completed(sizes: Sequence[int | None], total: int | None) -> list[int | Non
 
 
 def _split_v(xp: Any, x: Any, sizes: Any, num: int, axis: int) -> list[Any]:
+    """Cut `x` into pieces of the given sizes; a negative size takes the remaining rows."""
     lengths = sizes.tolist()
     rest = x.shape[axis] - sum(n for n in lengths if n >= 0)
     lengths = [rest if n < 0 else n for n in lengths]

@@ -23,6 +23,7 @@ from ..support.literals import f32, f64, i32
 
 
 def _fill_shape(op: Operation) -> Shape:
+    """Infer the shape from `dims`; ShapeError for negative sizes."""
     only_scalars(op, 1)
     sizes = static_value(op.inputs[0])
     if sizes is not None and (sizes < 0).any():
@@ -52,7 +53,7 @@ define(
 
 @public
 def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
-    """Make a tensor that holds one value everywhere.
+    """Make a tensor filled with a scalar value.
 
     Parameters
     ----------
@@ -75,6 +76,7 @@ def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
 
 
 def _filled(shape: Any, number: int, dtype: Any, name: str | None) -> Tensor:
+    """Fill a shape with 0 or 1 of `dtype`; DtypeError for a dtype without elements."""
     kind = dtypes.as_dtype(dtype).numpy
     if kind is None:
         raise DtypeError(
@@ -204,6 +206,7 @@ def _steps(start: Any, limit: Any, delta: Any) -> int:
 
 
 def _range_shape(op: Operation) -> Shape:
+    """Infer the length where all three numbers are known; ShapeError if the step is 0."""
     only_scalars(op, 0, 1, 2)
     known = [static_value(t) for t in op.inputs]
     if any(v is None for v in known):
@@ -278,6 +281,7 @@ def _alike(numbers: list[Any]) -> list[Any]:
 
 
 def _linspace_shape(op: Operation) -> Shape:
+    """Infer the length from `num`; ShapeError if `num` is known to be less than 1."""
     only_scalars(op, 0, 1, 2)
     num = static_value(op.inputs[2])
     if num is not None and num < 1:

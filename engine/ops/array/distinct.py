@@ -47,6 +47,7 @@ def order_of_rows(xp: Any, indices: Any) -> Any:
 
 
 def _distinct_shape(op: Operation) -> list[Shape]:
+    """Infer the shapes of the distinct indices and of their numbers."""
     shape = op.inputs[0].shape
     if shape.rank not in (1, 2, None):
         raise ShapeError(
@@ -58,6 +59,7 @@ def _distinct_shape(op: Operation) -> list[Shape]:
 
 
 def _distinct(xp: Any, indices: Any) -> tuple[Any, Any]:
+    """Sort the indices, drop repeats, and number each input by its place among the distinct ones."""
     order = order_of_rows(xp, indices)
     rows = indices[order]
     changed = rows[1:] != rows[:-1]

@@ -64,6 +64,7 @@ def _rows(xp: Any, shape: tuple[int, ...], indices: Any, axis: int, batch: int) 
 
 
 def _gather(xp: Any, params: Any, indices: Any, axis: int, batch_dims: int) -> Any:
+    """Take rows; with batch dimensions, by row numbers in `params` seen as a matrix."""
     axis = _checked_axis(axis, batch_dims, params.ndim, indices.ndim)
     check_bounds(indices, params.shape[axis], "gather")
     if not batch_dims:
@@ -232,6 +233,7 @@ def gather(
 
 
 def _gather_nd_shape(op: Operation) -> Shape:
+    """Infer the shape; ShapeError if index vectors are longer than the rank of `params`."""
     params, indices = (t.shape for t in op.inputs)
     if indices.rank == 0:
         raise ShapeError(
@@ -315,6 +317,7 @@ def gather_nd(params: Any, indices: Any, name: str | None = None) -> Tensor:
 
 
 def _scatter_shape(op: Operation) -> Shape:
+    """Return the requested shape; ShapeError if the updates are known not to fit the indices."""
     indices, updates, shape = op.inputs[0].shape, op.inputs[1].shape, static_shape(op.inputs[2])
     depth = indices[-1] if indices.rank else None
     if depth is not None and shape.rank is not None:
@@ -330,6 +333,7 @@ def _scatter_shape(op: Operation) -> Shape:
 
 
 def _scatter_nd(xp: Any, indices: Any, updates: Any, shape: Any) -> Any:
+    """Add the updates to an array of zeros; ValueError if the shapes do not fit."""
     sizes, depth = as_sizes(shape), indices.shape[-1]
     if depth > len(sizes):
         raise ValueError(f"scatter_nd: index vectors of {depth} numbers do not fit shape {list(sizes)}")
@@ -386,7 +390,7 @@ def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) 
 
 
 def segment_shape(op: Operation) -> Shape:
-    """Shape rule of what makes one row of those that have the same id."""
+    """Infer the shape of an operation that combines the rows of each segment into a row."""
     data, ids = op.inputs[0].shape, op.inputs[1].shape
     if ids.rank is None or data.rank is None:
         return Shape(None)

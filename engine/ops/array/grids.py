@@ -73,6 +73,7 @@ def _spread(vector: Tensor, axis: int, sizes: Sequence[Part], name: str | None) 
 
 
 def _unraveled_shape(op: Operation) -> Shape:
+    """Infer the shape [k] or [k, n]; ShapeError for ranks that do not fit."""
     indices, dims = (t.shape for t in op.inputs)
     if dims.rank not in (1, None) or (indices.rank is not None and indices.rank > 1):
         raise ShapeError(
@@ -86,6 +87,7 @@ def _unraveled_shape(op: Operation) -> Shape:
 
 
 def _unraveled(xp: Any, indices: Any, dims: Any) -> Any:
+    """Compute the coordinates; IndexError for positions outside the shape."""
     check_rank(indices, 0, 1, "unravel_index takes a number, or a vector of them")
     sizes = as_sizes(dims)
     count = math.prod(sizes)
@@ -115,7 +117,7 @@ define(
 
 @public
 def unravel_index(indices: Any, dims: Any, name: str | None = None) -> Tensor:
-    """Say where positions in a flat tensor are in one of a shape.
+    """Return the coordinates of flat positions in a tensor of shape `dims`.
 
     Parameters
     ----------

@@ -76,6 +76,7 @@ define(
 
 
 def _permuted_shape(op: Operation) -> Shape:
+    """Infer the shape, of unknown sizes where the permutation is computed."""
     x, perm = op.inputs[0].shape, op.inputs[1].shape
     if not perm.is_compatible_with(Shape([x.rank])):
         raise ShapeError(
@@ -149,6 +150,7 @@ def transpose(a: Any, perm: Any = None, name: str | None = None, conjugate: bool
 
 
 def _reverse_shape(op: Operation) -> Shape:
+    """Return the shape of the input; ShapeError if two axes are the same."""
     x, axes = op.inputs[0].shape, op.attrs["axis"]
     if x.rank is not None and len({axis_within(a, x.rank) for a in axes}) != len(axes):
         raise ShapeError(
@@ -215,6 +217,7 @@ def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
 
 
 def _tile_shape(op: Operation) -> Shape:
+    """Infer the sizes times the multiples; ShapeError for negative multiples or a wrong number."""
     x, multiples = op.inputs[0].shape, partial_values(op.inputs[1])
     if multiples is None or x.rank is None:
         return Shape([None] * len(multiples)) if multiples is not None else Shape([None] * x.rank if x.rank else x)

@@ -81,6 +81,7 @@ def _pad_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 
 def _scalar_value(op: Operation) -> Shape:
+    """Infer the padded shape; ShapeError unless the constant may be a scalar."""
     if not op.inputs[2].shape.is_compatible_with(SCALAR):
         raise ShapeError(
             "constant_values has to be a scalar",
@@ -110,6 +111,7 @@ define(
 
 
 def _mirror_shape(op: Operation) -> Shape:
+    """Infer the padded shape; ShapeError for a padding larger than its dimension allows."""
     pairs, x, skip = _known_paddings(op), op.inputs[0].shape, _MODES[op.attrs["mode"]]
     for size, pair in zip(x, pairs, strict=True) if pairs is not None and x.rank is not None else ():
         if size is not None and max(pair) > max(size - skip, 0):  # without a padding nothing is mirrored
@@ -158,6 +160,7 @@ def _unpadded_shape(op: Operation) -> Shape:
 
 
 def _mirror_grad(xp: Any, g: Any, paddings: Any, mode: str) -> Any:
+    """Add the cotangent of each mirrored row to the row of its origin, axis by axis."""
     skip = _MODES[mode]
     for axis, (before, after) in enumerate(_checked(g, paddings)):
         rows = xp.moveaxis(g, axis, 0)

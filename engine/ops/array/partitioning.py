@@ -24,6 +24,7 @@ _X = f64([[1, 2], [3, 4], [5, 6]])
 
 
 def _partition_shape(op: Operation) -> list[Shape]:
+    """Infer `num` shapes of an unknown number of rows; ShapeError if the partitions do not fit."""
     data, partitions = (t.shape for t in op.inputs)
     if op.attrs["num"] < 1:
         raise ShapeError(
@@ -45,6 +46,7 @@ def _partition_shape(op: Operation) -> list[Shape]:
 
 
 def _partition(xp: Any, data: Any, partitions: Any, num: int) -> list[Any]:
+    """Select the rows of each part by comparing the part numbers."""
     if data.shape[: partitions.ndim] != partitions.shape:
         raise ValueError(f"dynamic_partition: partitions {partitions.shape} do not fit data {data.shape}")
     check_bounds(partitions, num, "dynamic_partition")
@@ -121,6 +123,7 @@ def _halves(arrays: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
 
 
 def _stitch_shape(op: Operation) -> Shape:
+    """Infer the shape; the number of rows is known where all indices are."""
     indices, data = _halves(op.inputs)
     row = Shape(None)
     for index, values in zip(indices, data, strict=True):
@@ -145,6 +148,7 @@ def _where_true(xp: Any, mask: Any, rows: Any) -> Any:
 
 
 def _stitch(xp: Any, *arrays: Any) -> Any:
+    """Put rows at their indices; the last row for an index wins, missing indices get zeros."""
     indices, data = _halves(arrays)
     row = data[0].shape[indices[0].ndim :]
     for index, values in zip(indices, data, strict=True):

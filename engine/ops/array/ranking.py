@@ -46,6 +46,7 @@ def _last_dimension(op: Operation, what: str) -> int | None:
 
 
 def _top_k_shape(op: Operation) -> list[Shape]:
+    """Infer the shape of values and positions; ShapeError if `k` is known to be out of range."""
     size, k = _last_dimension(op, "top_k"), static_value(op.inputs[1])
     count = None if k is None else int(k)
     if count is not None and (count < 0 or (size is not None and count > size)):
@@ -172,7 +173,7 @@ def top_k(input: Any, k: Any = 1, sorted: bool = True, name: str | None = None) 
 
 @public
 def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) -> Tensor:
-    """Whether the target is among the `k` largest predictions; all that are equal to the k-th count.
+    """Test if the target is among the `k` largest predictions; predictions equal to the k-th all count.
 
     Parameters
     ----------
@@ -205,6 +206,7 @@ def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) ->
 
 
 def _nth_shape(op: Operation) -> Shape:
+    """Drop the last dimension; ShapeError if `n` is known to be out of range."""
     size, n = _last_dimension(op, "nth_element"), static_value(op.inputs[1])
     if n is not None and (int(n) < 0 or (size is not None and int(n) >= size)):
         raise ShapeError(

@@ -121,6 +121,8 @@ def _chosen_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 
 def _define(type: str, function: str, where: tuple[DType, ...], gradient: Gradient, samples: list[Sample]) -> None:
+    """Define the operation `type`, which changes a copy of the tensor by `function`."""
+
     def kernel(xp: Any, tensor: Any, indices: Any, updates: Any) -> Any:
         result = tensor.copy()
         change_rows(xp, function, result, indices, updates)

@@ -50,6 +50,8 @@ def _extreme_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 
 def _define_extreme(type: str, function: str, empty: Callable[[DType], Any], samples: list[Sample]) -> None:
+    """Define the operation `type`; segments without rows get `empty` of the dtype, infinite unless `finite`."""
+
     def kernel(xp: Any, data: Any, ids: Any, count: Any, finite: bool) -> Any:
         start = empty(as_dtype(data.dtype))
         if not finite and as_dtype(data.dtype).is_floating:

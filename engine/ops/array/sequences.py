@@ -27,7 +27,7 @@ _X = np.arange(12.0).reshape(2, 3, 2)
 
 @public
 def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = dtypes.bool_, name: str | None = None) -> Tensor:
-    """Say of each place in sequences whether it is before the end: ``range(maxlen) < lengths[..., None]``.
+    """Mark the places before the end of each sequence: ``range(maxlen) < lengths[..., None]``.
 
     Parameters
     ----------
@@ -81,6 +81,7 @@ def _two_axes(op: Operation) -> tuple[int, int] | None:
 
 
 def _reversed_shape(op: Operation) -> Shape:
+    """Return the shape of the input; ShapeError unless there is a length for each sequence."""
     x, lengths = (t.shape for t in op.inputs)
     axes = _two_axes(op)
     if axes is not None and not lengths.is_compatible_with(Shape([x[axes[1]]])):
@@ -95,6 +96,7 @@ def _reversed_shape(op: Operation) -> Shape:
 
 
 def _reversed(xp: Any, x: Any, lengths: Any, seq_axis: int, batch_axis: int) -> Any:
+    """Gather each sequence by reversed positions up to its length; ValueError for invalid lengths."""
     size, ends = x.shape[seq_axis], lengths[:, None]
     if lengths.shape != (x.shape[batch_axis],):
         raise ValueError(f"reverse_sequence: {x.shape[batch_axis]} lengths are needed, got {lengths.shape}")
@@ -170,6 +172,7 @@ def reverse_sequence(
 
 
 def _rolled_shape(op: Operation) -> Shape:
+    """Return the shape of the input; ShapeError unless there is a shift for each axis."""
     x, axes = op.inputs[0].shape, op.attrs["axis"]
     if x.rank is not None:
         for axis in axes:
@@ -248,6 +251,7 @@ def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Tensor:
 
 
 def _repeated_shape(op: Operation) -> Shape:
+    """Infer the sum of the counts; ShapeError for negative counts or a rank other than 1."""
     counts = static_value(op.inputs[0])
     if op.inputs[0].rank not in (1, None) or (counts is not None and (counts < 0).any()):
         raise ShapeError(

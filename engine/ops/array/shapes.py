@@ -139,12 +139,14 @@ def rank(input: Any, name: str | None = None) -> Tensor:
 
 
 def _integers(type: str, tensor: Tensor, known: Any, name: str | None, dtype: Any) -> Tensor:
+    """Return the numbers as a constant where they are known, otherwise apply the operation `type`."""
     if known is not None:
         return constant(np.asarray(known, dtypes.as_dtype(dtype).numpy), name=name or type)
     return cast(apply(type, tensor, name=name), dtype)
 
 
 def _reshape_shape(op: Operation) -> Shape:
+    """Infer the sizes, an unknown one from the others; ShapeError if the number of elements changes."""
     _check_request(static_value(op.inputs[1]))
     target, total = static_shape(op.inputs[1]), op.inputs[0].shape.num_elements
     if target.rank is None or total is None:
@@ -164,6 +166,7 @@ def _reshape_shape(op: Operation) -> Shape:
 
 
 def _check_request(sizes: Any) -> None:
+    """Raise ShapeError unless the sizes, if known, are a vector with at most one -1."""
     if sizes is None:
         return
     if sizes.ndim != 1 or (sizes < -1).any() or (sizes == -1).sum() > 1:
@@ -284,6 +287,7 @@ def expand_dims(input: Any, axis: Any, name: str | None = None) -> Tensor:
 
 
 def _squeeze_shape(op: Operation) -> Shape:
+    """Drop the axes, or all sizes of 1; ShapeError for an axis of another size."""
     x, axes = op.inputs[0].shape, op.attrs["axis"]
     if x.rank is None:
         return x

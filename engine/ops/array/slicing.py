@@ -23,6 +23,7 @@ _X = np.arange(12.0).reshape(3, 4)
 
 
 def _slice_shape(op: Operation) -> Shape:
+    """Infer the size of the block; the rank comes from any input with a known one."""
     x = op.inputs[0].shape
     begin, size = partial_values(op.inputs[1]), partial_values(op.inputs[2])
     rank = next((r for r in (x.rank, *(None if v is None else len(v) for v in (begin, size))) if r is not None), None)
@@ -41,6 +42,7 @@ def _slice_shape(op: Operation) -> Shape:
 
 
 def _part(dim: int | None, begin: int | None, size: int | None) -> int | None:
+    """Return the size of the block along a dimension; ShapeError if it reaches outside."""
     if size == -1:
         return None if dim is None or begin is None else _part(dim, begin, dim - begin)
     if dim is not None and not 0 <= (begin or 0) <= dim - (size or 0):
@@ -54,6 +56,7 @@ def _part(dim: int | None, begin: int | None, size: int | None) -> int | None:
 
 
 def _slice(xp: Any, x: Any, begin: Any, size: Any) -> Any:
+    """Cut the block out; ValueError if it reaches outside."""
     ends = [n if k == -1 else b + k for n, b, k in zip(x.shape, begin.tolist(), size.tolist(), strict=True)]
     if any(not 0 <= b <= e <= n for n, b, e in zip(x.shape, begin.tolist(), ends, strict=True)):
         raise ValueError(f"slice: begin {begin.tolist()} and size {size.tolist()} reach outside of shape {x.shape}")
@@ -114,6 +117,7 @@ def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor
 
 
 def _mask_shape(op: Operation) -> Shape:
+    """Replace the masked dimensions by an unknown size; ShapeError if the mask does not fit."""
     x, mask = (t.shape for t in op.inputs)
     if mask.rank is None:
         return Shape(None)

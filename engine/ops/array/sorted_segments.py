@@ -26,6 +26,7 @@ _NO_LIMIT = -1
 
 
 def _count_shape(op: Operation) -> Shape:
+    """Return the shape of a scalar; ShapeError unless the ids may be a vector."""
     if op.inputs[0].rank not in (1, None):
         raise ShapeError(
             "sorted segments are runs of rows",
@@ -210,6 +211,7 @@ def segment_min(data: Any, segment_ids: Any, name: str | None = None) -> Tensor:
 
 
 def _extreme(type: str, data: Any, segment_ids: Any, name: str | None) -> Tensor:
+    """Combine each segment; segments without rows get 0."""
     ids, count = _segments(segment_ids)
     found: Tensor = apply(type, data, ids, count, finite=False)
     ones = apply("Fill", shape_of(ids), constant(i32(1)))

@@ -145,6 +145,7 @@ define(
 
 
 def _is_descending(direction: str) -> bool:
+    """Return True for 'DESCENDING', False for 'ASCENDING'; GraphError for other values."""
     if not isinstance(direction, str) or direction not in ("ASCENDING", "DESCENDING"):
         raise GraphError(
             "no such direction to sort in",

@@ -1,4 +1,4 @@
-"""What ``tensor[...]`` builds: integers, slices, ellipsis and new axes, with bounds known or computed."""
+"""Operations of ``tensor[...]``: integers, slices, ellipsis and new axes, with bounds known or computed."""
 
 from __future__ import annotations
 
@@ -59,6 +59,7 @@ def _spread(spec: tuple[Any, ...], rank: int) -> list[Any]:
 
 
 def _sliced(size: int | None, part: slice) -> int | None:
+    """Return the length of a slice of a dimension; None where a bound or the size is unknown."""
     if part.step == 0:
         raise ShapeError(
             "the step of a slice can not be zero",
@@ -84,6 +85,7 @@ def _check_index(size: int | None, index: Any) -> None:
 
 
 def _strided_shape(op: Operation) -> Shape:
+    """Infer the shape, part by part; ShapeError for an index out of range."""
     x = op.inputs[0].shape
     if x.rank is None:
         return x
@@ -249,6 +251,7 @@ def strided_slice(
 
 
 def _entries(vector: Any) -> list[Any]:
+    """Return the entries of a vector: numbers where known, otherwise scalar tensors."""
     if isinstance(vector, (list, tuple)):
         return list(vector)
     tensor = index_tensor(vector)

@@ -27,6 +27,7 @@ _POSITIONS = NotDifferentiable("its results are positions and counts")
 
 
 def _only_vectors(op: Operation) -> None:
+    """Raise ShapeError unless all inputs may be vectors."""
     for tensor in op.inputs:
         if tensor.rank not in (1, None):
             raise ShapeError(
@@ -162,6 +163,7 @@ def _difference_shape(op: Operation) -> Shape:
 
 
 def _difference(xp: Any, x: Any, y: Any) -> Any:
+    """Look each value of `x` up in sorted `y` and return the positions of values without a match."""
     arguments.check_rank(x, 1, 1, "setdiff1d takes vectors")
     arguments.check_rank(y, 1, 1, "setdiff1d takes vectors")
     if not y.size:
