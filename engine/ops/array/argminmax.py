@@ -1,4 +1,4 @@
-"""Where the largest and smallest values of an axis are."""
+"""Positions of the largest and smallest values along an axis."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _position("ArgMin", "argmin", [Sample([_X], i64([0, 1]), {"axis": -1})])
 
 @public
 def argmax(input: Any, axis: Any = None, name: str | None = None, output_type: Any = dtypes.int64) -> Tensor:
-    """Index of the largest value along an axis; of equals, the first.
+    """Find the index of the largest value along an axis; of equals, the first.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def argmax(input: Any, axis: Any = None, name: str | None = None, output_type: A
 
 @public
 def argmin(input: Any, axis: Any = None, name: str | None = None, output_type: Any = dtypes.int64) -> Tensor:
-    """Index of the smallest value along an axis; of equals, the first.
+    """Find the index of the smallest value along an axis; of equals, the first.
 
     Parameters
     ----------

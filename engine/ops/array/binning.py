@@ -1,4 +1,4 @@
-"""Numbers looked up and counted by interval: places in sorted rows, histograms."""
+"""Search in sorted rows, and histograms with bins of equal width."""
 
 from __future__ import annotations
 
@@ -51,10 +51,12 @@ def _search(xp: Any, rows: Any, values: Any, side: str, out_type: Any) -> Any:
         raise ValueError(f"searchsorted: values {values.shape} do not fit sorted rows {rows.shape}")
     if xp is np and rows.ndim == 1:
         return np.searchsorted(rows, values, side).astype(as_dtype(out_type).numpy)  # type: ignore[call-overload]
+    # NumPy searches in a single sorted row; many rows, and rows of other libraries, are searched here
     n = rows.shape[-1]
     low, high = xp.zeros(values.shape, dtype=xp.int64), xp.full(values.shape, n, dtype=xp.int64)
     for _ in range(n.bit_length()):
         middle = (low + high) // 2
+        # a finished search has low == high, where `middle` may be n: clip it, and the mask below ignores the value
         found = xp.take_along_axis(rows, xp.minimum(middle, n - 1), -1)
         right = (_less(found, values) if side == "left" else ~_less(values, found)) & (low < high)
         low, high = xp.where(right, middle + 1, low), xp.where(right, high, middle)
@@ -86,7 +88,7 @@ define(
 def searchsorted(
     sorted_sequence: Any, values: Any, side: str = "left", out_type: Any = dtypes.int32, name: str | None = None
 ) -> Tensor:
-    """Where values would have to be put into sorted rows, so that these stay sorted.
+    """Find the positions at which inserted values keep sorted rows in order.
 
     Parameters
     ----------
@@ -95,7 +97,7 @@ def searchsorted(
     values : Tensor of the same dtype, of shape [..., m]
         With the same leading dimensions.
     side : {'left', 'right'}
-        Before or behind equal values.
+        Before or after equal values.
     out_type : dtype-like
         int32 or int64.
 
@@ -107,7 +109,7 @@ def searchsorted(
     Raises
     ------
     GraphError
-        If there is no such side, or `out_type` is another dtype.
+        If the side is unknown, or `out_type` is another dtype.
     ShapeError
         If the leading dimensions differ.
 
@@ -167,6 +169,7 @@ def _bins(xp: Any, values: Any, bounds: Any, nbins: Any, dtype: Any) -> Any:
         raise ValueError(f"a histogram has at least 1 bin, got nbins={count}")
     wide = values.astype(xp.float64)
     places = xp.clip(xp.floor((wide - low) / (high - low) * count), 0, count - 1)
+    # NaN alone differs from itself
     return xp.where(wide == wide, places, xp.full((), -1.0)).astype(as_dtype(dtype).numpy)
 
 
@@ -190,13 +193,13 @@ define(
 def histogram_fixed_width_bins(
     values: Any, value_range: Any, nbins: Any = 100, dtype: Any = dtypes.int32, name: str | None = None
 ) -> Tensor:
-    """Number the bin of equal width that each value falls into.
+    """Return the number of the bin of each value, with bins of equal width.
 
     Parameters
     ----------
     values : Tensor of an integer or floating dtype
     value_range : Tensor of the same dtype, of shape [2]
-        Where the first bin begins and the last one ends; values outside count to these.
+        Begin of the first bin and end of the last bin; values outside count to these two bins.
     nbins : int32 scalar
     dtype : dtype-like
         int32 or int64.
@@ -209,7 +212,7 @@ def histogram_fixed_width_bins(
     Raises
     ------
     ShapeError
-        If `value_range` is known to be none, or not finite; when a step runs it, as the cause of an OpError.
+        If `value_range` is known to be empty or not finite; in a running step, as the cause of an OpError.
     GraphError
         If `dtype` is another dtype.
 
@@ -245,7 +248,7 @@ def histogram_fixed_width(
     Raises
     ------
     ShapeError
-        If `value_range` is known to be none, or not finite; when a step runs it, as the cause of an OpError.
+        If `value_range` is known to be empty or not finite; in a running step, as the cause of an OpError.
     GraphError
         If `dtype` is another dtype.
 

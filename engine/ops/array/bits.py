@@ -1,4 +1,4 @@
-"""Bits under another dtype, checked shapes, and casts that saturate."""
+"""Bits under another dtype, checked shapes, and saturating casts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..support.literals import c128, f32, f64, i32, i64
 
 
 def _sizes(op: Operation) -> tuple[int, int]:
-    """Return how many bytes elements have, before and after."""
+    """Return the bytes of an element before and after; DtypeError for a target without bits to view."""
     target = as_dtype(op.attrs["dtype"])
     if target not in dtypes.NUMERIC:
         raise DtypeError(
@@ -35,7 +35,7 @@ def _sizes(op: Operation) -> tuple[int, int]:
 
 
 def _bitcast_shape(op: Operation) -> Shape:
-    """Infer the shape: one more dimension for smaller elements, one fewer for larger elements."""
+    """Infer the shape: smaller elements add a last dimension, larger elements drop the last dimension."""
     shape, (old, new) = op.inputs[0].shape, _sizes(op)
     if shape.rank is None or old == new:
         return shape
@@ -95,15 +95,15 @@ def bitcast(input: Any, type: Any, name: str | None = None) -> Tensor:
     Returns
     -------
     Tensor
-        Of dtype `type`. Elements that are larger become several, along a new last dimension; of smaller ones a last
-        dimension of the right size becomes one.
+        Of dtype `type`. A larger element becomes several along a new last dimension; a last dimension of the right
+        size becomes a larger element.
 
     Raises
     ------
     DtypeError
         If a dtype is not numeric.
     ShapeError
-        If smaller elements do not make whole ones.
+        If the last dimension does not fill whole elements.
 
     Examples
     --------
@@ -154,7 +154,7 @@ define(
 
 @public
 def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Tensor:
-    """Return a tensor, failing the step where it has another shape; from here on the shape is known.
+    """Check the shape of a tensor when a step runs; from here on the static shape is known.
 
     Parameters
     ----------
@@ -170,9 +170,9 @@ def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Tensor:
     Raises
     ------
     ShapeError
-        If the shape is known to be another.
+        If the static shape differs.
     OpError
-        When a step runs it, if it is.
+        When the step runs, if the shape differs.
 
     Examples
     --------
@@ -186,14 +186,14 @@ def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Tensor:
 
 @public
 def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Tensor:
-    """Convert to another dtype; numbers that are out of its range become its smallest or largest.
+    """Convert to another dtype; numbers out of range become the smallest or largest of the dtype.
 
     Parameters
     ----------
     value : Tensor of any numeric dtype
     dtype : dtype-like
-        Any numeric dtype. A float that has no fraction bits for the limit of an integer dtype becomes the float next to
-        it that is in range.
+        Any numeric dtype. Where a float cannot hold the limit of an integer dtype, the nearest float in range replaces
+        the limit.
 
     Returns
     -------
@@ -229,7 +229,7 @@ def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Tensor:
 
 
 def _limited(x: Tensor, target: DType) -> Tensor:
-    """Clip numbers to what can be said in their dtype and is in the range of another."""
+    """Clip numbers to the values of their own dtype within the range of `target`."""
     low, high = (_limit(x.dtype, target, which) for which in ("min", "max"))
     if high is not None:
         x = apply("Minimum", x, constant(high))
@@ -237,7 +237,7 @@ def _limited(x: Tensor, target: DType) -> Tensor:
 
 
 def _limit(source: DType, target: DType, which: str) -> Any:
-    """Return the limit of a dtype in another, rounded towards 0; None where the other does not reach it."""
+    """Return the limit of `target` as a `source` value, rounded towards 0; None if `source` lies within the limit."""
     own, wanted = getattr(source, which), getattr(target, which)
     if (own >= wanted) if which == "min" else (own <= wanted):
         return None
@@ -245,6 +245,7 @@ def _limit(source: DType, target: DType, which: str) -> Any:
     if source.is_integer:
         return np.asarray(math.trunc(wanted), kind)
     limit = np.asarray(float(wanted), kind)
+    # rounding to nearest may leave the range: as float32, 2**31 - 1 becomes 2**31
     if abs(float(limit)) > abs(wanted):
         limit = np.nextafter(limit, np.zeros((), kind))
     return np.asarray(limit, kind)

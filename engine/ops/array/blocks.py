@@ -1,4 +1,4 @@
-"""Blocks of a tensor moved into its batch, and back: reshapes and transposes."""
+"""Blocks of a tensor moved into the batch and back, by reshapes and transposes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..support.partial_shapes import Part, divided, joined, leading, product, re
 
 
 def _blocks(x: Tensor, block_shape: Any, function: str) -> tuple[int, ...]:
-    """Return the sizes of a block; ShapeError for sizes below 1, or as many sizes as `x` has dimensions."""
+    """Return the sizes of a block; ShapeError unless all are 1 or more, and fewer than the dimensions of `x`."""
     sizes = static_ints(block_shape, "block_shape")
     if any(size < 1 for size in sizes) or (x.rank is not None and x.rank <= len(sizes)):
         raise ShapeError(
@@ -36,7 +36,7 @@ def _blocks(x: Tensor, block_shape: Any, function: str) -> tuple[int, ...]:
 
 
 def _pairs(value: Any, count: int, what: str) -> list[tuple[Part, Part]]:
-    """Return pairs of sizes, numbers where they are known."""
+    """Return the pairs of sizes, as integers where known, otherwise as int32 scalars."""
     tensor = index_tensor(value)
     known = static_value(tensor)
     wrong = known is not None and (known < 0).any()
@@ -64,20 +64,21 @@ def _matrix(pairs: Sequence[tuple[Part, Part]]) -> Tensor:
 
 @public
 def space_to_batch_nd(input: Any, block_shape: Any, paddings: Any, name: str | None = None) -> Tensor:
-    """Deal the elements of each block out to as many tensors of the batch, after padding with zeros.
+    """Distribute the elements of each block over the batch, after padding with zeros.
 
     Parameters
     ----------
     input : Tensor of any numeric dtype, of shape [batch, ...]
     block_shape : sequence of int
-        Sizes of a block along the dimensions behind the first.
+        Sizes of a block along the dimensions after the first.
     paddings : int32 or int64 Tensor of shape ``[len(block_shape), 2]``
-        Zeros before and behind, along each of these; padded, they are multiples of the sizes of a block.
+        Zeros before and after, along each of these; the padded sizes are multiples of the sizes of a block.
 
     Returns
     -------
     Tensor
-        Same dtype; the first dimension is multiplied by the number of elements of a block, those behind it divided.
+        Same dtype; the first dimension is multiplied by the number of elements of a block, the blocked dimensions are
+        divided by its sizes.
 
     Raises
     ------
@@ -99,6 +100,7 @@ def space_to_batch_nd(input: Any, block_shape: Any, paddings: Any, name: str | N
     rest = trailing(x, count + 1)
     outer = [divided(size, b, x, "padded tensor") for size, b in zip(sizes, blocks, strict=True)]
     apart = [n, *(each for pair in zip(outer, blocks, strict=True) for each in pair), product(rest)]
+    # [n, outer_0, block_0, outer_1, block_1, ..., rest] -> [block_0, block_1, ..., n, outer_0, outer_1, ..., rest]
     perm = (*range(2, 2 * count + 1, 2), 0, *range(1, 2 * count, 2), 2 * count + 1)
     return rearranged(x, apart, perm, [n * math.prod(blocks), *outer, *rest], name)
 
@@ -118,26 +120,27 @@ def _padded(x: Tensor, pairs: Sequence[tuple[Part, Part]]) -> Tensor:
 
 @public
 def batch_to_space_nd(input: Any, block_shape: Any, crops: Any, name: str | None = None) -> Tensor:
-    """Make blocks of the elements of as many tensors of a batch, and cut edges off: `space_to_batch_nd` turned around.
+    """Assemble blocks from the tensors of a batch, and crop the edges: the inverse of `space_to_batch_nd`.
 
     Parameters
     ----------
     input : Tensor of any dtype, of shape [batch, ...]
         The batch is a multiple of the number of elements of a block.
     block_shape : sequence of int
-        Sizes of a block along the dimensions behind the first.
+        Sizes of a block along the dimensions after the first.
     crops : int32 or int64 Tensor of shape ``[len(block_shape), 2]``
-        How much is cut off before and behind, along each of these.
+        Rows to cut off before and after, along each of these.
 
     Returns
     -------
     Tensor
-        Same dtype; the first dimension is divided by the number of elements of a block, those behind it multiplied.
+        Same dtype; the first dimension is divided by the number of elements of a block, the blocked dimensions are
+        multiplied by its sizes.
 
     Raises
     ------
     ShapeError
-        If blocks do not fit, or more is cut off than there is.
+        If blocks do not fit, or the crops exceed a size.
 
     Examples
     --------
@@ -152,6 +155,7 @@ def batch_to_space_nd(input: Any, block_shape: Any, crops: Any, name: str | None
     rest = trailing(x, count + 1)
     few, inner = divided(n, math.prod(blocks), x, "batch"), product(rest)
     whole = [size * b for size, b in zip(sizes, blocks, strict=True)]
+    # [block_0, block_1, ..., n, size_0, size_1, ..., rest] -> [n, size_0, block_0, size_1, block_1, ..., rest]
     perm = (count, *(each for i in range(count) for each in (count + 1 + i, i)), 2 * count + 1)
     spread = rearranged(x, [*blocks, few, *sizes, inner], perm, [few, *whole, inner], None)
     left = [size - before - behind for size, (before, behind) in zip(whole, pairs, strict=True)]
@@ -170,7 +174,7 @@ def batch_to_space_nd(input: Any, block_shape: Any, crops: Any, name: str | None
 
 
 def _refused(size: Part) -> Part:
-    """Return a size that a slice refuses if it is negative: -1 would be all that there is."""
+    """Return the size, doubled if negative: a computed -1 would mean the whole dimension, and no slice accepts -2."""
     return size if isinstance(size, int) else size + apply("Minimum", size, 0)
 
 
@@ -178,7 +182,7 @@ def _refused(size: Part) -> Part:
 def space_to_batch(
     input: Any, paddings: Any, block_size: Any = None, name: str | None = None, block_shape: Any = None
 ) -> Tensor:
-    """Deal the pixels of each square block out to as many images: `space_to_batch_nd` with two equal sizes.
+    """Distribute the pixels of each square block over the batch: `space_to_batch_nd` with two equal sizes.
 
     Parameters
     ----------
@@ -213,7 +217,7 @@ def space_to_batch(
 def batch_to_space(
     input: Any, crops: Any, block_size: Any = None, name: str | None = None, block_shape: Any = None
 ) -> Tensor:
-    """Make square blocks of the pixels of as many images: `batch_to_space_nd` with two equal sizes.
+    """Assemble square blocks from the images of a batch: `batch_to_space_nd` with two equal sizes.
 
     Parameters
     ----------
@@ -233,7 +237,7 @@ def batch_to_space(
     GraphError
         If neither or both of `block_size` and `block_shape` are given.
     ShapeError
-        If blocks do not fit, or more is cut off than there is.
+        If blocks do not fit, or the crops exceed a size.
 
     Examples
     --------
@@ -246,7 +250,7 @@ def batch_to_space(
 
 
 def _square(block_size: Any, block_shape: Any) -> Any:
-    """Return the block shape, from exactly one of `block_size` and `block_shape`."""
+    """Return the block shape from `block_size` or `block_shape`; GraphError for both or neither."""
     if (block_size is None) == (block_shape is None):
         raise GraphError(
             "a block has one size, or sizes",
@@ -261,22 +265,22 @@ def _square(block_size: Any, block_shape: Any) -> Any:
 def required_space_to_batch_paddings(
     input_shape: Any, block_shape: Any, base_paddings: Any = None, name: str | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Find the least paddings with which blocks fit, and the crops that undo them.
+    """Find the least paddings to whole blocks, and the crops to undo them.
 
     Parameters
     ----------
     input_shape : int32 or int64 Tensor of shape [n]
-        Sizes of the dimensions that are cut into blocks.
+        Sizes of the dimensions to cut into blocks.
     block_shape : int32 or int64 Tensor of shape [n]
     base_paddings : int32 or int64 Tensor of shape [n, 2], optional
-        Padded at least; 0 when None.
+        Least paddings; 0 when None.
 
     Returns
     -------
     paddings : Tensor
-        Of shape [n, 2], for `space_to_batch_nd`; what is missing comes behind.
+        Of shape [n, 2], for `space_to_batch_nd`; missing rows are added at the end.
     crops : Tensor
-        Of shape [n, 2], for `batch_to_space_nd`: what came behind in excess of `base_paddings`.
+        Of shape [n, 2], for `batch_to_space_nd`: the rows at the end in excess of `base_paddings`.
 
     Examples
     --------

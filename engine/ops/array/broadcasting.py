@@ -1,4 +1,4 @@
-"""Broadcasting to a shape, and the sum that undoes it."""
+"""Broadcasting to a shape, and the sum to a smaller shape."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ..support.literals import f64, i32, i64
 
 
 def _broadcasts(small: Shape, large: Shape) -> Shape:
-    """Return what is known of `large` when `small` broadcasts to it; ShapeError when it can not."""
+    """Return the known sizes of `large`; ShapeError if `small` does not broadcast to `large`."""
     result = small.broadcast(large)
     if not result.is_compatible_with(large):
         raise ShapeError(
@@ -57,7 +57,7 @@ define(
 
 @public
 def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:
-    """Repeat along dimensions of size 1 or missing ones, as NumPy's broadcasting does.
+    """Repeat along missing dimensions and dimensions of size 1, as NumPy's broadcasting does.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ define(
 
 
 def sum_to_shape(x: Any, shape: Any, name: str | None = None) -> Tensor:
-    """Sum down to a shape that broadcasts to that of `x`: the transpose of `broadcast_to`.
+    """Sum `x` down to a shape from which broadcasting leads back: the transpose of `broadcast_to`.
 
     Parameters
     ----------

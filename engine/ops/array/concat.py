@@ -1,4 +1,4 @@
-"""Tensors joined along an axis, and taken apart again."""
+"""Tensors joined along an axis and split again."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _joined_shape(op: Operation) -> Shape:
 
 
 def _keeps_rows(reads: Callable[[Operation], Sequence[Tensor]]) -> Callable[[Operation], bool]:
-    """Return the rule whether an operation joins or cuts rows along the last dimension, whose sizes are known."""
+    """Return a predicate: the operation joins or cuts rows along the last dimension, and `reads` has known sizes."""
 
     def fits(op: Operation) -> bool:
         whole = reads(op)
@@ -132,13 +132,13 @@ def concat(values: Any, axis: Any, name: str | None = None) -> Tensor:
     Parameters
     ----------
     values : sequence of Tensor
-        One dtype, one rank (at least 1), equal sizes except along `axis`.
+        Of equal dtypes and ranks (at least 1), equal sizes except along `axis`.
     axis : int, or int32 or int64 scalar
 
     Returns
     -------
     Tensor
-        Its size along `axis` is the sum of theirs.
+        The size along `axis` is the sum of the sizes of the inputs.
 
     Raises
     ------
@@ -192,14 +192,14 @@ def stack(values: Any, axis: Any = 0, name: str | None = None) -> Tensor:
     Parameters
     ----------
     values : sequence of Tensor
-        One dtype, one shape.
+        Of equal dtypes and shapes.
     axis : int
         Position of the new axis in the result.
 
     Returns
     -------
     Tensor
-        Of one rank more.
+        With an additional dimension.
 
     Raises
     ------
@@ -247,19 +247,19 @@ define(
 
 @public
 def unstack(value: Any, num: int | None = None, axis: Any = 0, name: str | None = None) -> list[Tensor]:
-    """Take a tensor apart into its rows along an axis.
+    """Split a tensor into its rows along an axis.
 
     Parameters
     ----------
     value : Tensor of any dtype and rank at least 1
     num : int, optional
-        Number of rows; needed when it is not known statically.
+        Number of rows; needed unless known statically.
     axis : int
 
     Returns
     -------
     list of Tensor
-        Of one rank less.
+        Without the axis.
 
     Raises
     ------
@@ -341,7 +341,7 @@ def _split_v_shape(op: Operation) -> list[Shape]:
 
 
 def _completed(sizes: Sequence[int | None], total: int | None) -> list[int | None]:
-    """Compute the missing size, if only one is; ShapeError if the sizes do not add up to `total`."""
+    """Compute a single missing size; ShapeError if the sizes do not add up to `total`."""
     known = sum(d for d in sizes if d is not None and d >= 0)
     missing = sum(d is None or d < 0 for d in sizes)
     if missing > 1 or total is None:
@@ -388,13 +388,13 @@ define(
 def split(
     value: Any, num_or_size_splits: Any, axis: Any = 0, num: int | None = None, name: str | None = None
 ) -> list[Tensor]:
-    """Take a tensor apart into pieces along an axis.
+    """Split a tensor into pieces along an axis.
 
     Parameters
     ----------
     value : Tensor of any dtype and rank at least 1
     num_or_size_splits : int, or int32 or int64 vector
-        Number of equal pieces; or their sizes, of which one may be -1.
+        Number of equal pieces; or the sizes of the pieces, at most a single -1 among them.
     axis : int, or int32 or int64 scalar
     num : int, optional
         Number of pieces, when the length of a vector of sizes is not known statically.

@@ -1,4 +1,4 @@
-"""Integers from 0 up counted: how often each comes, how often each pair."""
+"""Counts of non-negative integers, and of pairs of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..support.literals import i32, i64
 
 
 def ones_for(like: Tensor, dtype: Any) -> Tensor:
-    """Return ones of `dtype` in the shape of `like`: what each element counts."""
+    """Return ones of `dtype` in the shape of `like`, as the weights of a count."""
     return apply("Fill", shape_of(like), constant(np.ones((), as_dtype(dtype).numpy)))  # type: ignore[no-any-return]
 
 
@@ -45,8 +45,9 @@ define(
 
 
 def above_all(*values: Tensor) -> Tensor:
-    """Return the largest of all integer `values` plus 1; 0 of none."""
+    """Return the largest of all integer `values` plus 1; 0 if there are none."""
     flat = [apply("Reshape", v, constant(i32([-1]))) for v in values]
+    # Max of an empty tensor has no value: -1 is a lower bound, and makes the result 0
     lowest = constant(np.full(1, -1, values[0].dtype.numpy))
     return apply("Max", apply("Concat", [*flat, lowest], axis=0)) + 1  # type: ignore[no-any-return]
 
@@ -60,14 +61,14 @@ def bincount(
     dtype: Any = dtypes.int32,
     name: str | None = None,
 ) -> Tensor:
-    """Count how often each number from 0 up comes, or add up its weights; gradients go to the weights.
+    """Count each number from 0 up, or add up the weights of each; gradients go to the weights.
 
     Parameters
     ----------
     arr : int32 or int64 Tensor of any shape
         From 0 up.
     weights : Tensor of any numeric dtype, optional
-        Of the shape of `arr`: what each number adds; 1 when None.
+        Of the shape of `arr`: the weight of each number; 1 when None.
     minlength, maxlength : int32 or int64 scalar, optional
         Least and largest length of the result. Numbers from `maxlength` on are left out.
     dtype : dtype-like
@@ -76,12 +77,12 @@ def bincount(
     Returns
     -------
     Tensor
-        A vector of length ``max(arr) + 1``, within these bounds; of `dtype`, or that of the weights.
+        A vector of length ``max(arr) + 1``, within these bounds; of `dtype`, or the dtype of the weights.
 
     Raises
     ------
     OpError
-        When a step runs it, if a number is negative.
+        When the step runs, if a number is negative.
 
     Examples
     --------
@@ -110,18 +111,18 @@ def confusion_matrix(
     name: str | None = None,
     weights: Any = None,
 ) -> Tensor:
-    """Count how often each class was predicted for each class that it was.
+    """Count the predictions of each class for each class of labels.
 
     Parameters
     ----------
     labels, predictions : int32 or int64 Tensor of shape [n]
-        Class numbers from 0 up; one may have another dimension, of size 1.
+        Class numbers from 0 up; either may have another dimension, of size 1.
     num_classes : int32 or int64 scalar, optional
-        One more than the largest number when None.
+        The largest class number plus 1 when None.
     dtype : dtype-like
         Of the counts.
     weights : Tensor of any numeric dtype, optional
-        Of shape [n]: what each pair counts; 1 when None.
+        Of shape [n]: the weight of each pair; 1 when None.
 
     Returns
     -------
@@ -131,7 +132,7 @@ def confusion_matrix(
     Raises
     ------
     OpError
-        When a step runs it, if a class number is out of range.
+        When the step runs, if a class number is out of range.
 
     Examples
     --------
@@ -151,7 +152,7 @@ def confusion_matrix(
 
 
 def _without_last(labels: Tensor, predictions: Tensor) -> tuple[Tensor, Tensor]:
-    """Drop the last dimension, of size 1, of the one that has a dimension more."""
+    """Drop the last dimension, of size 1, of the tensor of higher rank."""
     ranks = (labels.rank, predictions.rank)
     if ranks[0] is None or ranks[1] is None or ranks[0] == ranks[1]:
         return labels, predictions

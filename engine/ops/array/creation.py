@@ -100,7 +100,7 @@ def zeros(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> T
     Returns
     -------
     Tensor
-        Of that shape and dtype.
+        Of shape `shape` and dtype `dtype`.
 
     Examples
     --------
@@ -126,12 +126,12 @@ def ones(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Te
     Returns
     -------
     Tensor
-        Of that shape and dtype.
+        Of shape `shape` and dtype `dtype`.
 
     Raises
     ------
     DtypeError
-        If the dtype has no one.
+        If the dtype has no value 1.
 
     Examples
     --------
@@ -153,12 +153,12 @@ def zeros_like(tensor: Any, dtype: Any = None, name: str | None = None) -> Tenso
     tensor : Tensor of any dtype and shape
         Only its shape is used.
     dtype : dtype-like, optional
-        Defaults to that of `tensor`.
+        Defaults to the dtype of `tensor`.
 
     Returns
     -------
     Tensor
-        Of that dtype.
+        Of the shape of `tensor`.
 
     Examples
     --------
@@ -180,12 +180,12 @@ def ones_like(tensor: Any, dtype: Any = None, name: str | None = None) -> Tensor
     tensor : Tensor of any dtype and shape
         Only its shape is used.
     dtype : dtype-like, optional
-        Defaults to that of `tensor`.
+        Defaults to the dtype of `tensor`.
 
     Returns
     -------
     Tensor
-        Of that dtype.
+        Of the shape of `tensor`.
 
     Examples
     --------
@@ -200,7 +200,7 @@ def ones_like(tensor: Any, dtype: Any = None, name: str | None = None) -> Tensor
 def _steps(start: Any, limit: Any, delta: Any) -> int:
     if delta == 0:
         raise ValueError("range: delta is zero")
-    if isinstance(start, int):
+    if isinstance(start, int):  # exact; a quotient of floats would round integers beyond 2**53
         return len(builtins.range(start, limit, delta))
     return int(max(0, math.ceil((limit - start) / delta)))
 
@@ -220,6 +220,7 @@ def _range_shape(op: Operation) -> Shape:
 def _range(xp: Any, start: Any, limit: Any, delta: Any) -> Any:
     first, step = start.item(), delta.item()
     counter = xp.arange(_steps(first, limit.item(), step), dtype=None if start.dtype.kind in "iu" else float)
+    # a product for each number, since a running sum would add up rounding errors
     return (first + counter * step).astype(start.dtype)
 
 
@@ -241,13 +242,13 @@ define(
 
 @public
 def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str | None = None) -> Tensor:
-    """Count from `start` to before `limit`; with one number, from 0 to before that.
+    """Count from `start` up to, not including, `limit`; a single number is the limit, with start 0.
 
     Parameters
     ----------
-    start, limit, delta : scalars of one real dtype
+    start, limit, delta : scalars of the same real dtype
     dtype : dtype-like, optional
-        Dtype that literals take.
+        Dtype of literals.
 
     Returns
     -------
@@ -327,7 +328,7 @@ def linspace(start: Any, stop: Any, num: Any, name: str | None = None) -> Tensor
 
     Parameters
     ----------
-    start, stop : scalars of one floating dtype
+    start, stop : scalars of the same floating dtype
     num : int32 or int64 scalar, at least 1
 
     Returns

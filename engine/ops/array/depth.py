@@ -1,4 +1,4 @@
-"""Blocks of an image moved into its channels, and back: reshapes and transposes."""
+"""Blocks of an image moved into the channels and back, by reshapes and transposes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..support.partial_shapes import divided, leading, rearranged
 
 
 def _image(input: Any, block_size: Any, data_format: str, function: str) -> tuple[Tensor, int, bool]:
-    """Return the image, the size of a block, and whether the channels come last; refuse what is none."""
+    """Return the image, the size of a block, and True if the channels come last; refuse other arguments."""
     x, size = convert_to_tensor(input), static_int(block_size, "block_size")
     if data_format not in ("NHWC", "NCHW"):
         raise GraphError(
@@ -36,14 +36,14 @@ def _image(input: Any, block_size: Any, data_format: str, function: str) -> tupl
 
 @public
 def space_to_depth(input: Any, block_size: Any, name: str | None = None, data_format: str = "NHWC") -> Tensor:
-    """Move the pixels of each square block into the channels of one pixel.
+    """Move the pixels of each square block into the channels of a single pixel.
 
     Parameters
     ----------
     input : Tensor of any dtype, of shape [batch, height, width, channels]
         Or [batch, channels, height, width], as `data_format` says.
     block_size : int
-        Height and width are multiples of it.
+        Divides height and width.
     data_format : {'NHWC', 'NCHW'}
 
     Returns
@@ -74,7 +74,7 @@ def space_to_depth(input: Any, block_size: Any, name: str | None = None, data_fo
 
 @public
 def depth_to_space(input: Any, block_size: Any, name: str | None = None, data_format: str = "NHWC") -> Tensor:
-    """Make a square block of pixels of the channels of each pixel: `space_to_depth` turned around.
+    """Spread the channels of each pixel over a square block of pixels: the inverse of `space_to_depth`.
 
     Parameters
     ----------

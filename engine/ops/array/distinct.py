@@ -1,4 +1,4 @@
-"""Indices, or vectors of indices, in order and without their repeats: of what is to be summed before it is used."""
+"""Distinct indices, or index vectors, in sorted order; rows with equal indices are summed before use."""
 
 from __future__ import annotations
 
@@ -35,14 +35,16 @@ def _numbered(indices: Any) -> Any:
 
 
 def order_of_rows(xp: Any, indices: Any) -> Any:
-    """Return the permutation that sorts indices, or vectors of int64; equal ones stay in their order."""
+    """Return the stable sorting permutation of indices, or of index vectors of int64."""
     if indices.ndim == 1:
         return xp.argsort(indices, kind="stable")
     if not indices.shape[1]:
         return xp.arange(indices.shape[0])
+    # a sort of single integers is faster than one of vectors
     numbers = _numbered(indices) if xp is np and indices.size else None
     if numbers is not None:
         return np.argsort(numbers, kind="stable")
+    # lexsort sorts by its last key first, so the first column comes last
     return xp.lexsort(xp.ascontiguousarray(indices.T[::-1]))
 
 
@@ -91,13 +93,13 @@ define(
 
 
 def distinct_rows(indices: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the different indices, or rows of a matrix, in order; the number of each; how many there are."""
+    """Return the different indices, or rows of a matrix, in order; the number of each; the count of the different."""
     rows, numbers = apply("DistinctRows", indices)
     return rows, numbers, size_along(rows, 0)
 
 
 def sum_repeats(slices: IndexedSlices) -> IndexedSlices:
-    """Return `slices` with each row once, in the order of their indices; what stood at one index is added up."""
+    """Return `slices` with distinct indices in sorted order; rows of equal indices are added up."""
     rows, numbers, count = distinct_rows(slices.indices)
     values = apply("UnsortedSegmentSum", slices.values, numbers, count)
     return IndexedSlices(values, rows, slices.dense_shape)

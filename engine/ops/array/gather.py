@@ -1,4 +1,4 @@
-"""Rows and elements by index, and the sums that put them back."""
+"""Rows and elements by index, and the sums of their gradients."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _INDEX: dict[str, tuple[DType, ...]] = {"I": dtypes.INDEX}
 
 
 def check_bounds(indices: Any, limit: int, what: str) -> None:
-    """Raise IndexError unless all are in [0, limit); read as unsigned, one maximum tells both ends."""
+    """Raise IndexError unless all are in [0, limit); viewed as unsigned, a negative index is too large."""
     if indices.size and int(indices.view(f"u{indices.dtype.itemsize}").max()) >= limit:
         raise IndexError(f"{what}: indices have to be in [0, {limit}), got {indices.min()} to {indices.max()}")
 
 
 def _add_rows(xp: Any, count: int, rows: Any, updates: Any) -> Any:
-    """Sum updates[i] into row rows[i] of a zero array of `count` rows; flat, which is add.at's fast path."""
+    """Sum updates[i] into row rows[i] of a zero array of `count` rows; flat, for the fast path of add.at."""
     width = updates.shape[-1]
     added = wide(xp, updates)
     out = xp.zeros(count * width, dtype=added.dtype)
@@ -75,7 +75,7 @@ def _gather(xp: Any, params: Any, indices: Any, axis: int, batch_dims: int) -> A
 
 
 def _checked_axis(axis: int, batch: int, rank: int, index_rank: int) -> int:
-    """Return the axis from 0 up; ShapeError where the ranks, which the step knows, do not have such dimensions."""
+    """Return the axis from 0 up; ShapeError if the ranks do not have the axis or the batch dimensions."""
     place = axis_within(axis, rank)
     if not 0 <= batch <= min(place, index_rank):
         raise _too_many_shared(batch, min(place, index_rank))
@@ -114,7 +114,7 @@ def _slices(g: Tensor, indices: Tensor, shape: Tensor) -> IndexedSlices:
 
 
 def _batch_gather(op: Operation, varying: Sequence[bool]) -> Batched | None:
-    """Take rows by all indices at once; or the same elements of each of many arrays."""
+    """Gather by all indices in a single operation, or the same elements of each of many arrays."""
     axis, rank = op.attrs["axis"], op.inputs[0].rank
     if rank is None or op.attrs["batch_dims"] or all(varying) or (varying[1] and axis % rank):
         return None
@@ -204,11 +204,11 @@ def gather(
     indices : int32 or int64 Tensor of any shape
         From 0 up; always checked when the step runs.
     validate_indices : None
-        Has no meaning; it keeps TensorFlow's argument order.
+        Has no meaning; kept for TensorFlow's argument order.
     axis : int, or int32 or int64 scalar, optional
-        `batch_dims` when None. An axis that only a step knows is for no `batch_dims`.
+        `batch_dims` when None. An axis computed by a step requires `batch_dims` of 0.
     batch_dims : int
-        Leading dimensions that `params` and `indices` share.
+        Number of leading dimensions shared by `params` and `indices`.
 
     Returns
     -------
@@ -412,7 +412,7 @@ def check_rows(data: Any, ids: Any) -> None:
 
 
 def segments_size(data: Any, ids: Any, count: Any) -> int:
-    """Return how many elements such a row for each segment has."""
+    """Return the number of elements of a row for each segment."""
     return int(count) * int(math.prod(data.shape[ids.ndim :]))
 
 
@@ -432,14 +432,14 @@ def _segment_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 
 def rows_by_id(segments: Tensor, ids: Tensor, like: Tensor) -> Tensor:
-    """Give each row that of its segment among `segments`, zeros where `ids` are negative, in the shape of `like`."""
+    """Return for each row the row of its segment, zeros for negative `ids`, in the shape of `like`."""
     kept = apply("GreaterEqual", ids, 0)
     rows = apply("Gather", segments, apply("Where", kept, ids, scalar_like(0, ids)))
     return apply("Where", raised_to(kept, like), rows, scalar_like(0, segments))  # type: ignore[no-any-return]
 
 
 def raised_to(mask: Tensor, like: Tensor) -> Tensor:
-    """Append dimensions of size 1 to the mask, or whatever it is, until it has the rank of `like`."""
+    """Append dimensions of size 1 to `mask`, up to the rank of `like`."""
     if mask.rank is None or like.rank is None:
         extra = apply("Rank", like) - apply("Rank", mask)
         tail = apply("Fill", apply("Reshape", extra, constant(i32([1]))), constant(1))
@@ -466,13 +466,13 @@ define(
 
 @public
 def unsorted_segment_sum(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Tensor:
-    """Sum the rows that have the same id.
+    """Sum the rows with the same id.
 
     Parameters
     ----------
     data : Tensor of any numeric dtype
     segment_ids : int32 or int64 Tensor
-        Its shape is that of the leading dimensions of `data`; rows with a negative id are left out.
+        Of the shape of the leading dimensions of `data`; rows with a negative id are left out.
     num_segments : int32 or int64 scalar
 
     Returns

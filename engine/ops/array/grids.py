@@ -1,4 +1,4 @@
-"""Coordinates of grids, flat positions taken apart, shapes that are broadcast."""
+"""Coordinates of grids, coordinates of flat positions, and broadcast shapes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list[
 
     Parameters
     ----------
-    args : Tensor of any dtype, one for each dimension
+    args : Tensor of any dtype, for each dimension
         Coordinates, taken as vectors.
     indexing : {'xy', 'ij'}
         With 'ij' the i-th vector goes along dimension i; with 'xy' the first two change places.
@@ -37,12 +37,12 @@ def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list[
     Returns
     -------
     list of Tensor
-        As many as were given, all of one shape.
+        A tensor for each vector, all of the same shape.
 
     Raises
     ------
     GraphError
-        If there is no such indexing.
+        If `indexing` is unknown.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def _spread(vector: Tensor, axis: int, sizes: Sequence[Part], name: str | None) 
 
 
 def _unraveled_shape(op: Operation) -> Shape:
-    """Infer the shape [k] or [k, n]; ShapeError for ranks that do not fit."""
+    """Infer the shape [k] or [k, n]; ShapeError for unsupported ranks."""
     indices, dims = (t.shape for t in op.inputs)
     if dims.rank not in (1, None) or (indices.rank is not None and indices.rank > 1):
         raise ShapeError(
@@ -96,6 +96,7 @@ def _unraveled(xp: Any, indices: Any, dims: Any) -> Any:
     if not sizes:
         return xp.zeros((0, *indices.shape), dtype=indices.dtype)
     steps = [math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
+    # a size of 0 leaves no indices; 1 in its place avoids a division by zero
     return xp.stack([indices // max(step, 1) % max(size, 1) for step, size in zip(steps, sizes, strict=True)])
 
 
@@ -135,7 +136,7 @@ def unravel_index(indices: Any, dims: Any, name: str | None = None) -> Tensor:
     ShapeError
         If the ranks do not fit.
     OpError
-        When a step runs it, if a position is out of range.
+        When the step runs, if a position is out of range.
 
     Examples
     --------
@@ -202,7 +203,7 @@ define(
 
 @public
 def broadcast_dynamic_shape(shape_x: Any, shape_y: Any, name: str | None = None) -> Tensor:
-    """Return, as a value, the shape that two shapes are broadcast to.
+    """Return, as a value, the broadcast shape of two shapes.
 
     Parameters
     ----------
@@ -217,7 +218,7 @@ def broadcast_dynamic_shape(shape_x: Any, shape_y: Any, name: str | None = None)
     Raises
     ------
     ShapeError
-        If they are known not to broadcast; when a step runs it, as the cause of an OpError.
+        If the shapes are known not to broadcast; in a running step, as the cause of an OpError.
 
     Examples
     --------
@@ -230,7 +231,7 @@ def broadcast_dynamic_shape(shape_x: Any, shape_y: Any, name: str | None = None)
 
 @public
 def broadcast_static_shape(shape_x: Any, shape_y: Any) -> Shape:
-    """Return the static shape that two static shapes are broadcast to.
+    """Return the static broadcast shape of two static shapes.
 
     Parameters
     ----------
@@ -239,12 +240,12 @@ def broadcast_static_shape(shape_x: Any, shape_y: Any) -> Shape:
     Returns
     -------
     Shape
-        What is known of it.
+        The broadcast shape, as far as known.
 
     Raises
     ------
     ShapeError
-        If they do not broadcast.
+        If the shapes do not broadcast.
 
     Examples
     --------

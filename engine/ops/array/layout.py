@@ -27,7 +27,7 @@ _X = np.arange(6.0).reshape(2, 3)
 
 
 def _order(perm: Any, rank: int) -> list[int]:
-    """Return the permutation with axes from 0 up; ShapeError when it is none."""
+    """Return the permutation with axes from 0 up; ShapeError for other axes."""
     order = list(range(rank))[::-1] if perm is None else [axis_within(p, rank) for p in perm]
     if sorted(order) != list(range(rank)):
         raise ShapeError(
@@ -180,13 +180,13 @@ define(
 
 @public
 def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
-    """Turn a tensor around along some axes.
+    """Reverse the order of elements along some axes.
 
     Parameters
     ----------
     tensor : Tensor of any dtype and shape
     axis : int or sequence of int, or int32 or int64 Tensor
-        Of a tensor that only a step knows, the rank of `tensor` has to be known.
+        Axes computed by a step require a known rank of `tensor`.
 
     Returns
     -------
@@ -196,7 +196,7 @@ def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
     Raises
     ------
     ShapeError
-        If an axis does not exist or comes twice.
+        If an axis does not exist or is repeated.
 
     Examples
     --------
@@ -211,7 +211,7 @@ def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
     x = convert_to_tensor(tensor)
     rank = known_rank(x, "reverse by axes that only a step knows")
     chosen = among(late, rank_of(x))
-    for each in range(rank):
+    for each in range(rank):  # the operation needs static axes, so a step reverses along each and selects the result
         x = apply("Where", apply("StridedSlice", chosen, [], spec=(each,)), apply("Reverse", x, axis=(each,)), x)
     return apply("Identity", x, name=name)  # type: ignore[no-any-return]
 
@@ -270,7 +270,7 @@ def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
     Raises
     ------
     ShapeError
-        If there is not one multiple for each dimension.
+        If there are not as many multiples as dimensions.
 
     Examples
     --------

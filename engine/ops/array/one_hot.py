@@ -1,4 +1,4 @@
-"""One-hot vectors, and unit matrices, which are rows of them."""
+"""One-hot vectors, and identity matrices, whose rows are one-hot."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _one_hot_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 
 def _batch_one_hot(op: Operation, varying: Sequence[bool]) -> Batched | None:
-    """Mark all indices at once; the new dimension is the last one."""
+    """Mark all indices at once, if the new dimension is the last."""
     if any(varying[1:]) or op.attrs["axis"] not in (-1, op.inputs[0].rank):
         return None
     return lambda builder, operands: again(builder, op, operands, axis=-1)
@@ -93,24 +93,24 @@ def one_hot(
     dtype: Any = None,
     name: str | None = None,
 ) -> Tensor:
-    """Mark, for each index, its place in a row of `depth`.
+    """Make, for each index, a row of length `depth` with `on_value` at the index.
 
     Parameters
     ----------
     indices : integer Tensor of any shape
         An index outside [0, depth) marks nothing.
     depth : int32 scalar
-    on_value, off_value : scalars of one dtype, optional
+    on_value, off_value : scalars of the same dtype, optional
         1 and 0 of dtype `dtype` when None.
     axis : int, optional
         Position of the new dimension; last when None.
     dtype : dtype-like, optional
-        Defaults to that of the values, else float32.
+        Defaults to the dtype of the values, else float32.
 
     Returns
     -------
     Tensor
-        Of one rank more than `indices`.
+        With a dimension more than `indices`.
 
     Examples
     --------

@@ -25,7 +25,7 @@ _MODES = {"reflect": 1, "symmetric": 0}
 
 
 def _known_paddings(op: Operation) -> Any:
-    """Return the paddings as pairs, or None; checked against the rank."""
+    """Return the paddings as pairs, or None if unknown; ShapeError if they do not fit the rank or are negative."""
     x, paddings = op.inputs[0].shape, op.inputs[1]
     if not Shape([x.rank, 2]).is_compatible_with(paddings.shape):
         raise ShapeError(
@@ -77,6 +77,7 @@ def _pad_gradient(op: Operation, g: Tensor) -> list[Any]:
     x, paddings, _ = op.inputs
     inner = apply("Slice", g, apply("StridedSlice", paddings, [], spec=(slice(None), 0)), shape_of(x))
     nothing = constant(np.zeros(0, np.int32))
+    # the constant stands everywhere except in the inner block
     return [inner, None, apply("SumTo", g, nothing) - apply("SumTo", inner, nothing)]
 
 
@@ -167,6 +168,7 @@ def _mirror_grad(xp: Any, g: Any, paddings: Any, mode: str) -> Any:
         size = rows.shape[0] - before - after
         if size < 0:
             raise ValueError(f"no result of {mode} padding by {before} and {after} has {rows.shape[0]} rows")
+        # mirrored rows are reversed, and start next to the border: `skip` leaves the border itself out
         core = rows[before : before + size].copy()
         core[skip : skip + before] += rows[:before][::-1]
         core[size - skip - after : size - skip] += rows[before + size :][::-1]
@@ -199,7 +201,7 @@ def pad(
     ----------
     tensor : Tensor of any dtype and shape
     paddings : int32 or int64 Tensor of shape [rank, 2]
-        How many before and after.
+        Number of rows before and after.
     mode : {'constant', 'reflect', 'symmetric'}, in any case
         Fill with `constant_values`, or mirror the tensor without or with its border.
     constant_values : scalar of the dtype of `tensor`
@@ -212,7 +214,7 @@ def pad(
     Raises
     ------
     ShapeError
-        If there is not one pair for each dimension, or a mirror would reach beyond the tensor.
+        If there are not as many pairs as dimensions, or a mirror would reach beyond the tensor.
     GraphError
         If the mode is unknown.
 

@@ -105,7 +105,7 @@ def dynamic_partition(data: Any, partitions: Any, num_partitions: int, name: str
     ShapeError
         If the shapes are known not to fit, or there is no part.
     OpError
-        When a step runs it, if a number is out of range.
+        When the step runs, if a number is out of range.
 
     Examples
     --------
@@ -235,7 +235,7 @@ def dynamic_stitch(indices: Sequence[Any], data: Sequence[Any], name: str | None
     ShapeError
         If the shapes are known not to fit.
     OpError
-        When a step runs it, if an index is negative or the shapes do not fit.
+        When the step runs, if an index is negative or the shapes do not fit.
 
     Examples
     --------

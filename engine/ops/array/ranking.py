@@ -158,7 +158,7 @@ def top_k(input: Any, k: Any = 1, sorted: bool = True, name: str | None = None) 
     Raises
     ------
     ShapeError
-        If `k` is known to be too large; when a step runs it, as the cause of an OpError.
+        If `k` is known to be too large; in a running step, as the cause of an OpError.
 
     Examples
     --------
@@ -272,7 +272,7 @@ def nth_element(input: Any, n: Any, reverse: bool = False, name: str | None = No
     Raises
     ------
     ShapeError
-        If `n` is known to be out of range; when a step runs it, as the cause of an OpError.
+        If `n` is known to be out of range; in a running step, as the cause of an OpError.
 
     Examples
     --------

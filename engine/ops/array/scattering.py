@@ -194,7 +194,7 @@ def tensor_scatter_update(tensor: Any, indices: Any, updates: Any, name: str | N
     ShapeError
         If the shapes are known not to fit.
     OpError
-        When a step runs it, if an index is out of range.
+        When the step runs, if an index is out of range.
 
     Examples
     --------

@@ -186,7 +186,7 @@ def counts_by_id(segment_ids: Tensor, num_segments: Tensor, like: Tensor) -> Ten
 
 @public
 def unsorted_segment_max(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Tensor:
-    """Take the largest of the rows that have the same id, element by element; equals share the gradient.
+    """Take the largest of the rows with the same id, element by element; equals share the gradient.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ def unsorted_segment_max(data: Any, segment_ids: Any, num_segments: Any, name: s
     Returns
     -------
     Tensor
-        Of shape ``[num_segments] + data.shape[segment_ids.rank:]``; for an id that does not come, the least finite
+        Of shape ``[num_segments] + data.shape[segment_ids.rank:]``; for an absent id, the least finite
         value of the dtype.
 
     Examples
@@ -211,7 +211,7 @@ def unsorted_segment_max(data: Any, segment_ids: Any, num_segments: Any, name: s
 
 @public
 def unsorted_segment_min(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Tensor:
-    """Take the smallest of the rows that have the same id, element by element; equals share the gradient.
+    """Take the smallest of the rows with the same id, element by element; equals share the gradient.
 
     Parameters
     ----------
@@ -222,7 +222,7 @@ def unsorted_segment_min(data: Any, segment_ids: Any, num_segments: Any, name: s
     Returns
     -------
     Tensor
-        Of shape ``[num_segments] + data.shape[segment_ids.rank:]``; for an id that does not come, the largest finite
+        Of shape ``[num_segments] + data.shape[segment_ids.rank:]``; for an absent id, the largest finite
         value of the dtype.
 
     Examples
@@ -236,7 +236,7 @@ def unsorted_segment_min(data: Any, segment_ids: Any, num_segments: Any, name: s
 
 @public
 def unsorted_segment_prod(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Tensor:
-    """Multiply the rows that have the same id; the gradient is right where factors are 0.
+    """Multiply the rows with the same id; the gradient is right where factors are 0.
 
     Parameters
     ----------
@@ -247,7 +247,7 @@ def unsorted_segment_prod(data: Any, segment_ids: Any, num_segments: Any, name: 
     Returns
     -------
     Tensor
-        Of shape ``[num_segments] + data.shape[segment_ids.rank:]``; 1 for an id that does not come.
+        Of shape ``[num_segments] + data.shape[segment_ids.rank:]``; 1 for an absent id.
 
     Examples
     --------
@@ -265,7 +265,7 @@ def _unsorted(type: str, data: Any, segment_ids: Any, num_segments: Any, name: s
 
 @public
 def unsorted_segment_mean(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Tensor:
-    """Take the mean of the rows that have the same id.
+    """Take the mean of the rows with the same id.
 
     Parameters
     ----------
@@ -276,7 +276,7 @@ def unsorted_segment_mean(data: Any, segment_ids: Any, num_segments: Any, name: 
     Returns
     -------
     Tensor
-        Of shape ``[num_segments] + data.shape[segment_ids.rank:]``; 0 for an id that does not come.
+        Of shape ``[num_segments] + data.shape[segment_ids.rank:]``; 0 for an absent id.
 
     Examples
     --------
@@ -291,7 +291,7 @@ def unsorted_segment_mean(data: Any, segment_ids: Any, num_segments: Any, name: 
 
 @public
 def unsorted_segment_sqrt_n(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Tensor:
-    """Sum the rows that have the same id, and divide by the square root of their number.
+    """Sum the rows with the same id, and divide by the square root of their number.
 
     Parameters
     ----------
@@ -302,7 +302,7 @@ def unsorted_segment_sqrt_n(data: Any, segment_ids: Any, num_segments: Any, name
     Returns
     -------
     Tensor
-        Of shape ``[num_segments] + data.shape[segment_ids.rank:]``; 0 for an id that does not come.
+        Of shape ``[num_segments] + data.shape[segment_ids.rank:]``; 0 for an absent id.
 
     Examples
     --------

@@ -157,7 +157,7 @@ def reverse_sequence(
     ShapeError
         If the axes are the same, or there is not one length for each sequence.
     OpError
-        When a step runs it, if a length is out of range.
+        When the step runs, if a length is out of range.
 
     Examples
     --------
@@ -305,7 +305,7 @@ def repeat(input: Any, repeats: Any, axis: Any = None, name: str | None = None) 
     ShapeError
         If a number is known to be negative, or there is no such axis.
     OpError
-        When a step runs it, if there is not a number for each element.
+        When the step runs, if there is not a number for each element.
 
     Examples
     --------

@@ -94,12 +94,12 @@ def segment_sum(data: Any, segment_ids: Any, name: str | None = None) -> Tensor:
     Returns
     -------
     Tensor
-        Of shape ``[last id + 1] + data.shape[1:]``; 0 for an id that does not come.
+        Of shape ``[last id + 1] + data.shape[1:]``; 0 for an absent id.
 
     Raises
     ------
     OpError
-        When a step runs it, if the ids are not sorted, or the first is negative.
+        When the step runs, if the ids are not sorted, or the first is negative.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def segment_mean(data: Any, segment_ids: Any, name: str | None = None) -> Tensor
     Returns
     -------
     Tensor
-        Of shape ``[last id + 1] + data.shape[1:]``; 0 for an id that does not come.
+        Of shape ``[last id + 1] + data.shape[1:]``; 0 for an absent id.
 
     Examples
     --------
@@ -151,7 +151,7 @@ def segment_prod(data: Any, segment_ids: Any, name: str | None = None) -> Tensor
     Returns
     -------
     Tensor
-        Of shape ``[last id + 1] + data.shape[1:]``; 1 for an id that does not come.
+        Of shape ``[last id + 1] + data.shape[1:]``; 1 for an absent id.
 
     Examples
     --------
@@ -175,7 +175,7 @@ def segment_max(data: Any, segment_ids: Any, name: str | None = None) -> Tensor:
     Returns
     -------
     Tensor
-        Of shape ``[last id + 1] + data.shape[1:]``; 0 for an id that does not come. Equals share the gradient.
+        Of shape ``[last id + 1] + data.shape[1:]``; 0 for an absent id. Equals share the gradient.
 
     Examples
     --------
@@ -199,7 +199,7 @@ def segment_min(data: Any, segment_ids: Any, name: str | None = None) -> Tensor:
     Returns
     -------
     Tensor
-        Of shape ``[last id + 1] + data.shape[1:]``; 0 for an id that does not come. Equals share the gradient.
+        Of shape ``[last id + 1] + data.shape[1:]``; 0 for an absent id. Equals share the gradient.
 
     Examples
     --------
@@ -240,13 +240,13 @@ def sparse_segment_sum(
     Returns
     -------
     Tensor
-        Of shape ``[num_segments] + data.shape[1:]``; 0 for an id that does not come. The gradient for `data` is an
+        Of shape ``[num_segments] + data.shape[1:]``; 0 for an absent id. The gradient for `data` is an
         IndexedSlices.
 
     Raises
     ------
     OpError
-        When a step runs it, if an index or an id is out of range, or the ids are not sorted.
+        When the step runs, if an index or an id is out of range, or the ids are not sorted.
 
     Examples
     --------
@@ -272,7 +272,7 @@ def sparse_segment_mean(
     Returns
     -------
     Tensor
-        Of shape ``[num_segments] + data.shape[1:]``; 0 for an id that does not come.
+        Of shape ``[num_segments] + data.shape[1:]``; 0 for an absent id.
 
     Examples
     --------
@@ -300,7 +300,7 @@ def sparse_segment_sqrt_n(
     Returns
     -------
     Tensor
-        Of shape ``[num_segments] + data.shape[1:]``; 0 for an id that does not come.
+        Of shape ``[num_segments] + data.shape[1:]``; 0 for an absent id.
 
     Examples
     --------

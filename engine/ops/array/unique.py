@@ -271,7 +271,7 @@ def invert_permutation(x: Any, name: str | None = None) -> Tensor:
     ShapeError
         If `x` is no vector.
     OpError
-        When a step runs it, if it is no permutation.
+        When the step runs, if it is no permutation.
 
     Examples
     --------
