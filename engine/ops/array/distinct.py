@@ -93,7 +93,7 @@ define(
 
 
 def distinct_rows(indices: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the different indices, or rows of a matrix, in order; the number of each; the count of the different."""
+    """Return the distinct indices, or rows of a matrix, in order; the number of each input; the count."""
     rows, numbers = apply("DistinctRows", indices)
     return rows, numbers, size_along(rows, 0)
 

@@ -1,4 +1,4 @@
-"""Rows that are dealt out to several tensors by a number, and rows of several tensors put into one by their index."""
+"""Rows distributed over several tensors by part number, and merged from several tensors by index."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _partition(xp: Any, data: Any, partitions: Any, num: int) -> list[Any]:
 
 
 def _partition_gradient(op: Operation, *gs: Tensor | None) -> list[Any]:
-    """Put the cotangent of each row back where the row came from: its place goes the way that the row went."""
+    """Stitch the cotangents of the rows back together; partitioning the row positions yields the indices."""
     data, partitions = op.inputs
     places = apply("Range", constant(i32(0)), apply("Size", partitions), constant(i32(1)))
     dealt = apply("DynamicPartition", apply("Reshape", places, shape_of(partitions)), partitions, num=op.attrs["num"])
@@ -82,7 +82,7 @@ define(
 
 @public
 def dynamic_partition(data: Any, partitions: Any, num_partitions: int, name: str | None = None) -> list[Tensor]:
-    """Deal rows out to several tensors.
+    """Distribute rows over several tensors.
 
     In Python: ``[data[partitions == i] for i in range(num_partitions)]``.
 
@@ -90,15 +90,14 @@ def dynamic_partition(data: Any, partitions: Any, num_partitions: int, name: str
     ----------
     data : Tensor of any dtype
     partitions : int32 or int64 Tensor
-        The number of the part that each row goes to, in [0, num_partitions); its shape is that of the leading
-        dimensions of `data`.
+        The part number of each row, in [0, num_partitions); of the shape of the leading dimensions of `data`.
     num_partitions : int
 
     Returns
     -------
     list of Tensor
-        For each part its rows, in their order, of shape ``[n] + data.shape[partitions.rank:]``; `dynamic_stitch` puts
-        them together again.
+        For each part its rows, in their order, of shape ``[n] + data.shape[partitions.rank:]``; `dynamic_stitch` is
+        the inverse.
 
     Raises
     ------
@@ -143,7 +142,7 @@ def _stitch_shape(op: Operation) -> Shape:
 
 
 def _where_true(xp: Any, mask: Any, rows: Any) -> Any:
-    """Return rows, those for which the mask is false as zeros."""
+    """Return the rows, with zeros where the mask is false."""
     return xp.where(mask.reshape(-1, *[1] * (rows.ndim - 1)), rows, xp.zeros((), rows.dtype))
 
 
@@ -160,6 +159,7 @@ def _stitch(xp: Any, *arrays: Any) -> Any:
         return values
     if int(places.min()) < 0:
         raise IndexError(f"dynamic_stitch: indices have to be at least 0, got {int(places.min())}")
+    # absent indices have -1, the last row, in `last`; the mask replaces these rows by zeros
     last = last_writers(xp, places, int(places.max()) + 1)
     return _where_true(xp, last >= 0, values[last])
 
@@ -211,16 +211,16 @@ define(
 
 @public
 def dynamic_stitch(indices: Sequence[Any], data: Sequence[Any], name: str | None = None) -> Tensor:
-    """Put rows of several tensors into one, each at its index.
+    """Merge the rows of several tensors, each at its index.
 
-    In Python: ``for i, rows in zip(indices, data): merged[i] = rows``. So of an index that comes twice the row that
-    stands last holds, and gets all of the gradient. An index that does not come has a row of zeros.
+    In Python: ``for i, rows in zip(indices, data): merged[i] = rows``. So the last row of a
+    repeated index holds, and receives the whole gradient. An absent index has a row of zeros.
 
     Parameters
     ----------
     indices : list of int32 or int64 Tensor of any shapes
-        One dtype; from 0 up.
-    data : list of Tensor of one dtype
+        Of equal dtypes; from 0 up.
+    data : list of Tensor of equal dtypes
         Each of the shape of its indices, and of a row: ``indices[m].shape + row``.
 
     Returns
@@ -231,7 +231,7 @@ def dynamic_stitch(indices: Sequence[Any], data: Sequence[Any], name: str | None
     Raises
     ------
     GraphError
-        If there are no tensors, or not as many of one as of the other.
+        If there are no tensors, or the lists differ in length.
     ShapeError
         If the shapes are known not to fit.
     OpError

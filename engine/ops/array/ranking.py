@@ -1,4 +1,4 @@
-"""The largest values of the last dimension, and the one of a given rank.
+"""The largest values of the last dimension, and the value of a given rank.
 
 NaN counts as the largest value, and of equals the first comes first: see `sorting.py`.
 """
@@ -26,12 +26,12 @@ from .sorting import sorting_order
 
 _X = f64([[3, -1, 2, 0.5], [1, 4, -2, 2.5]])
 _NAN = f32([2, np.nan, 1, np.inf])
-_FEW = 8  # of so many values at least all are sorted where one is wanted
-_PASSES = 16  # largest values, at most, that are found one after the other: a pass is 50 times as fast as a partition
+_FEW = 8  # all values are sorted unless there are this many for each wanted value
+_PASSES = 16  # the most values found by a pass for each: a pass is 50 times as fast as a partition
 
 
 def _last_dimension(op: Operation, what: str) -> int | None:
-    """Return the size of the last dimension of the first input, if it is known."""
+    """Return the size of the last dimension of the first input, None if unknown; ShapeError for a scalar."""
     shape = op.inputs[0].shape
     only_scalars(op, 1)
     if shape.rank == 0:
@@ -74,14 +74,14 @@ def _chosen(xp: Any, x: Any, k: int) -> Any:
 
 
 def _by_passes(x: Any, k: int) -> Any:
-    """Return the positions of the `k` largest values, the largest first; None if one is the least of its dtype."""
+    """Return the positions of the `k` largest values, largest first; None if the least of the dtype is one."""
     is_integer = x.dtype.kind in "iu"
     left = x.reshape(-1, x.shape[-1]).astype(x.dtype if is_integer or x.itemsize > 2 else np.float32)
     least = np.iinfo(x.dtype).min if is_integer else -np.inf
     rows, places = np.arange(len(left)), np.empty((len(left), k), np.int64)
     for i in range(k):
         place = left.argmax(-1)
-        if (left[rows, place] == least).any():  # it could not be told from what was chosen before
+        if (left[rows, place] == least).any():  # no different from the mark of values found before
             return None
         places[:, i], left[rows, place] = place, least
     return places.reshape(*x.shape[:-1], k)
@@ -144,16 +144,16 @@ def top_k(input: Any, k: Any = 1, sorted: bool = True, name: str | None = None) 
     input : Tensor of an integer or floating dtype, of rank at least 1
         NaN counts as the largest value.
     k : int32 or int64 scalar
-        How many.
+        Number of values.
     sorted : bool
-        Whether the largest comes first; otherwise the order says nothing, and is found faster.
+        If true, the largest comes first; otherwise the order is arbitrary, and the search faster.
 
     Returns
     -------
     values : Tensor
         Same dtype, of shape ``input.shape[:-1] + [k]``.
     indices : Tensor
-        int32: where they are in the last dimension.
+        int32: their positions in the last dimension.
 
     Raises
     ------
@@ -184,7 +184,7 @@ def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) ->
     Returns
     -------
     Tensor
-        Bool, of shape [batch]; false where a target is no class, or a prediction is not finite.
+        Bool, of shape [batch]; false where a target is no class, or a prediction of its row is not finite.
 
     Examples
     --------
@@ -254,7 +254,7 @@ define(
 
 @public
 def nth_element(input: Any, n: Any, reverse: bool = False, name: str | None = None) -> Tensor:
-    """Find the value of rank `n` of the last dimension; equals share its gradient.
+    """Find the value of rank `n` of the last dimension; equal values share the gradient.
 
     Parameters
     ----------

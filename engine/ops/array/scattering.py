@@ -1,4 +1,4 @@
-"""Elements and blocks of a tensor replaced, or combined with others, at index vectors."""
+"""Elements and blocks of a tensor replaced by, or combined with, updates at index vectors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _X = f64([[1, 2], [3, 4], [5, 6]])
 
 
 def put_rows(xp: Any, table: Any, rows: Any, updates: Any) -> None:
-    """Put rows into a table by number; of those that come to one place the last holds."""
+    """Put rows into a table by number, in place; of rows with the same number the last holds."""
     if xp is np:
         table[rows] = updates
     elif rows.size:
@@ -36,13 +36,13 @@ def put_rows(xp: Any, table: Any, rows: Any, updates: Any) -> None:
 
 
 def change_rows(xp: Any, function: str, tensor: Any, indices: Any, updates: Any) -> None:
-    """Change a tensor where index vectors say, in place.
+    """Change elements or blocks of a tensor at index vectors, in place.
 
     Parameters
     ----------
     xp : module
     function : {'put', 'add', 'subtract', 'maximum', 'minimum'}
-    tensor : array in the order of C
+    tensor : C-contiguous array, since the change goes through a reshaped view
     indices : integer array of shape [..., k]
     updates : array of shape ``indices.shape[:-1] + tensor.shape[k:]``
     """
@@ -62,7 +62,7 @@ def change_rows(xp: Any, function: str, tensor: Any, indices: Any, updates: Any)
 
 
 def scattered_shape(tensor: Shape, indices: Shape, updates: Shape, op: Operation) -> None:
-    """Raise ShapeError if updates are known not to fit a tensor at these index vectors."""
+    """Raise ShapeError if the updates are known not to fit the tensor and the index vectors."""
     depth = indices[-1] if indices.rank else None
     if indices.rank == 0 or (depth is not None and tensor.rank is not None and depth > tensor.rank):
         raise ShapeError(
@@ -92,11 +92,12 @@ def _tensor_shape(op: Operation) -> Shape:
 
 
 def _replaced_gradient(op: Operation, g: Tensor) -> list[Any]:
-    """Give each update the cotangent of its place, if it is the last one that came there, and the tensor the rest."""
+    """Return the cotangents: to the last update of each place, and to the tensor where no update came."""
     _, indices, updates = op.inputs
     places = shape_of(indices)[:-1]
     numbers = apply("Reshape", apply("Range", 0, apply("Prod", places, axis=(0,)), 1), places)
     size = shape_of(g)[: _depth(indices)]
+    # scattering the numbers of the updates, as the forward pass scattered the updates, tells which came last
     last = apply("GatherNd", apply("TensorScatterUpdate", apply("Fill", size, i32(0)), indices, numbers), indices)
     to_updates = apply("GatherNd", g, indices)
     held = raised_to(apply("Equal", last, numbers), to_updates)
@@ -111,11 +112,12 @@ def _depth(indices: Tensor) -> Any:
 
 
 def _chosen_gradient(op: Operation, g: Tensor) -> list[Any]:
-    """Share each cotangent among what is equal to the result: the element itself, and updates."""
+    """Share each cotangent among the element and the updates equal to the result."""
     tensor, indices, updates = op.inputs
     y = op.outputs[0]
     stays = apply("Cast", apply("Equal", tensor, y), dtype=g.dtype)
     comes = apply("Cast", apply("Equal", updates, apply("GatherNd", y, indices)), dtype=g.dtype)
+    # at least 1: a NaN result equals nothing, which would divide by zero
     share = g / apply("Maximum", stays + apply("ScatterNd", indices, comes, shape_of(g)), 1)
     return [stays * share, None, comes * apply("GatherNd", share, indices)]
 
@@ -173,7 +175,7 @@ _define(
 
 @public
 def tensor_scatter_update(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
-    """Replace elements or blocks of a tensor; of those that come to one place the last one holds.
+    """Replace elements or blocks of a tensor; of updates with the same index the last holds.
 
     In Python, with ``y`` a copy: ``for i, block in zip(indices, updates): y[tuple(i)] = block``.
 
@@ -207,7 +209,7 @@ def tensor_scatter_update(tensor: Any, indices: Any, updates: Any, name: str | N
 
 @public
 def tensor_scatter_add(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
-    """Add to elements or blocks of a tensor; what comes to one place adds up. See `tensor_scatter_update`.
+    """Add to elements or blocks of a tensor; updates with the same index add up. See `tensor_scatter_update`.
 
     Parameters
     ----------
@@ -231,7 +233,7 @@ def tensor_scatter_add(tensor: Any, indices: Any, updates: Any, name: str | None
 
 @public
 def tensor_scatter_sub(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
-    """Subtract from elements or blocks of a tensor; what comes to one place adds up. See `tensor_scatter_update`.
+    """Subtract from elements or blocks of a tensor; updates with the same index add up. See `tensor_scatter_update`.
 
     Parameters
     ----------
@@ -262,7 +264,7 @@ def _added(type: str, tensor: Any, indices: Any, updates: Any, name: str | None)
 
 @public
 def tensor_scatter_nd_max(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
-    """Take the largest of an element and the updates that come to its place; equals share the gradient.
+    """Take the largest of an element and the updates with its index; equals share the gradient.
 
     Parameters
     ----------
@@ -286,7 +288,7 @@ def tensor_scatter_nd_max(tensor: Any, indices: Any, updates: Any, name: str | N
 
 @public
 def tensor_scatter_nd_min(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
-    """Take the smallest of an element and the updates that come to its place; equals share the gradient.
+    """Take the smallest of an element and the updates with its index; equals share the gradient.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Rows that have the same id made into one: extremes and products, and all that is made of these and of sums."""
+"""Segments of rows with the same id: extremes, products, and means."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _IDS = i32([2, 0, 2, -1])
 
 
 def _combined(xp: Any, function: str, data: Any, ids: Any, count: Any, empty: Any) -> Any:
-    """Combine the rows of each id from 0 up, beginning with `empty`."""
+    """Combine the rows of each segment, starting from `empty`; rows with a negative id are left out."""
     check_rows(data, ids)
     rest, number = data.shape[ids.ndim :], int(count)
     keep = ids.reshape(-1) >= 0
@@ -100,6 +100,7 @@ _define_extreme(
 
 def _product_gradient(op: Operation, g: Tensor) -> list[Any]:
     data, ids, _ = op.inputs
+    # dividing the product by each factor would fail where factors are 0
     others = apply("SegmentProdOthers", data, ids)
     return [rows_by_id(g, ids, data) * conj(others), None, None]
 
@@ -122,7 +123,7 @@ define(
 
 
 def _others(xp: Any, data: Any, ids: Any) -> Any:
-    numbers = xp.maximum(ids.reshape(-1), -1)
+    numbers = xp.maximum(ids.reshape(-1), -1)  # all negative ids are a single segment
     order = xp.argsort(numbers, kind="stable")
     rows = data.reshape(ids.size, math.prod(data.shape[ids.ndim :]))
     products = xp.empty_like(rows)
@@ -131,7 +132,7 @@ def _others(xp: Any, data: Any, ids: Any) -> Any:
 
 
 def _others_gradient(op: Operation, g: Tensor) -> list[Any]:
-    """Differentiate in a table with a column for each segment, which its rows fill from above; ones fill the rest."""
+    """Differentiate ProdOthers in a table with a column of rows for each segment, padded with ones."""
     data, ids = op.inputs
     numbers = apply("Maximum", apply("Reshape", ids, constant(i32([-1]))), -1) + 1
     places = apply("SegmentPlaces", numbers)
@@ -236,7 +237,7 @@ def unsorted_segment_min(data: Any, segment_ids: Any, num_segments: Any, name: s
 
 @public
 def unsorted_segment_prod(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Tensor:
-    """Multiply the rows with the same id; the gradient is right where factors are 0.
+    """Multiply the rows with the same id; the gradient is exact where factors are 0.
 
     Parameters
     ----------
@@ -316,7 +317,7 @@ def unsorted_segment_sqrt_n(data: Any, segment_ids: Any, num_segments: Any, name
 
 
 def floating(data: Any, function: str) -> Tensor:
-    """Return data as a tensor; DtypeError for integers, which have no means."""
+    """Return data as a tensor; DtypeError unless floating or complex."""
     tensor = convert_to_tensor(data)
     if not tensor.dtype.is_differentiable:
         raise DtypeError(
@@ -330,7 +331,7 @@ def floating(data: Any, function: str) -> Tensor:
 
 
 def divided(total: Tensor, divisor: Tensor, name: str | None) -> Tensor:
-    """Divide `total`, sums of segments, by a `divisor` that is broadcast to its shape."""
+    """Divide `total`, sums of segments, by a broadcast `divisor`."""
     result: Tensor = apply("RealDiv", total, divisor, name=name)
     result.set_shape(total.shape)
     return result

@@ -1,4 +1,4 @@
-"""Sequences of different lengths in one tensor, and elements repeated or moved along an axis."""
+"""Sequences of different lengths in a tensor, and elements repeated or rolled along an axis."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = dtypes.bool_, n
     ----------
     lengths : int32 or int64 Tensor of any shape
     maxlen : int32 or int64 scalar, optional
-        How many places there are; as many as the longest sequence has when None.
+        Number of places; the length of the longest sequence when None.
     dtype : dtype-like
         Bool, or any numeric dtype for 1 and 0.
 
@@ -64,7 +64,7 @@ def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = dtypes.bool_, n
 
 
 def _two_axes(op: Operation) -> tuple[int, int] | None:
-    """Return the axes of sequences and of the batch from 0 up, None where the rank is not known."""
+    """Return the axes of sequences and batch from 0 up, None for an unknown rank; ShapeError for equal axes."""
     rank = op.inputs[0].rank
     if rank is None:
         return None
@@ -133,7 +133,7 @@ define(
 def reverse_sequence(
     input: Any, seq_lengths: Any, seq_axis: Any = None, batch_axis: Any = None, name: str | None = None
 ) -> Tensor:
-    """Turn each sequence of a batch around, up to its length; what is behind that stays.
+    """Reverse each sequence of a batch up to its length; the elements after the length stay.
 
     Parameters
     ----------
@@ -141,9 +141,9 @@ def reverse_sequence(
     seq_lengths : int32 or int64 Tensor of shape ``[input.shape[batch_axis]]``
         From 0 to ``input.shape[seq_axis]``.
     seq_axis : int
-        Along which sequences go.
+        Axis along the sequences.
     batch_axis : int, optional
-        Which counts the sequences; 0 when None.
+        Axis across the sequences; 0 when None.
 
     Returns
     -------
@@ -155,7 +155,7 @@ def reverse_sequence(
     GraphError
         If `seq_axis` is not given.
     ShapeError
-        If the axes are the same, or there is not one length for each sequence.
+        If the axes are the same, or there are not as many lengths as sequences.
     OpError
         When the step runs, if a length is out of range.
 
@@ -214,15 +214,15 @@ define(
 
 @public
 def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Tensor:
-    """Move elements along axes; those that leave at one end come in at the other.
+    """Roll elements along axes; elements pushed out at an end come in at the other end.
 
     Parameters
     ----------
     input : Tensor of any dtype, of rank at least 1
     shift : int32 or int64 scalar, or vector
-        By how many places, for each axis; negative ones move towards the front.
+        Number of places for each axis; negative shifts move towards the front.
     axis : int or sequence of int, or int32 or int64 scalar
-        What is given twice is moved by the sum.
+        A repeated axis is rolled by the sum of its shifts.
 
     Returns
     -------
@@ -232,7 +232,7 @@ def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Tensor:
     Raises
     ------
     ShapeError
-        If there is not one shift for each axis, or no such axis.
+        If there are not as many shifts as axes, or an axis does not exist.
 
     Examples
     --------
@@ -285,15 +285,15 @@ define(
 
 @public
 def repeat(input: Any, repeats: Any, axis: Any = None, name: str | None = None) -> Tensor:
-    """Repeat each element, or each row along an axis, where it stands; `tile` repeats the whole.
+    """Repeat each element, or each row along an axis, in place; `tile` repeats the whole tensor.
 
     Parameters
     ----------
     input : Tensor of any dtype
     repeats : int32 or int64 scalar, or vector
-        How often: all of them, or each.
+        A count for all elements, or for each.
     axis : int, optional
-        Along which; the elements are taken as one vector when None.
+        The tensor is flattened when None.
 
     Returns
     -------
@@ -303,9 +303,9 @@ def repeat(input: Any, repeats: Any, axis: Any = None, name: str | None = None) 
     Raises
     ------
     ShapeError
-        If a number is known to be negative, or there is no such axis.
+        If a count is known to be negative, or the axis does not exist.
     OpError
-        When the step runs, if there is not a number for each element.
+        When the step runs, if there is not a count for each element.
 
     Examples
     --------
@@ -323,7 +323,7 @@ def repeat(input: Any, repeats: Any, axis: Any = None, name: str | None = None) 
         x = apply("ExpandDims", x, axis=0)
     place = static_int(axis)
     place = place if x.rank is None else axis_within(place, x.rank)
-    if counts.rank == 1 and counts.shape[0] == 1:
+    if counts.rank == 1 and counts.shape[0] == 1:  # a single count applies to all rows, as in NumPy
         known = static_value(counts)
         counts = apply("Squeeze", counts, axis=(0,)) if known is None else constant(known[0])
     if counts.rank == 0 and x.rank is not None:
@@ -333,7 +333,7 @@ def repeat(input: Any, repeats: Any, axis: Any = None, name: str | None = None) 
 
 
 def _for_each(counts: Tensor, x: Tensor, axis: int) -> Tensor:
-    """Return a number for each row of an axis; a step checks that there are as many, where that is not known."""
+    """Return a count for each row of an axis; where lengths are unknown, a step checks by broadcasting."""
     known = None if counts.rank != 1 or x.rank is None else counts.shape[0]
     if known is not None and known == x.shape[axis]:
         return counts
@@ -342,7 +342,7 @@ def _for_each(counts: Tensor, x: Tensor, axis: int) -> Tensor:
 
 
 def _repeated_alike(x: Tensor, count: Tensor, axis: int, name: str | None) -> Tensor:
-    """Repeat all rows of an axis equally often: along a new axis behind it, which is made one with it."""
+    """Repeat all rows of an axis equally often: broadcast along a new axis after `axis`, and merge both axes."""
     known, sizes = static_value(count), shape_of(x)
     if known is not None and int(known) < 0:
         raise ShapeError(

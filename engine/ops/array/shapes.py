@@ -1,4 +1,4 @@
-"""Shapes as values, and changes of shape that keep the elements."""
+"""Shapes as values, and changes of shape without changes of elements."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def _integers(type: str, tensor: Tensor, known: Any, name: str | None, dtype: An
 
 
 def _reshape_shape(op: Operation) -> Shape:
-    """Infer the sizes, an unknown one from the others; ShapeError if the number of elements changes."""
+    """Infer the sizes, a single unknown size from the others; ShapeError if the number of elements changes."""
     _check_request(static_value(op.inputs[1]))
     target, total = static_shape(op.inputs[1]), op.inputs[0].shape.num_elements
     if target.rank is None or total is None:
@@ -166,7 +166,7 @@ def _reshape_shape(op: Operation) -> Shape:
 
 
 def _check_request(sizes: Any) -> None:
-    """Raise ShapeError unless the sizes, if known, are a vector with at most one -1."""
+    """Raise ShapeError unless the sizes, if known, are a vector with at most a single -1."""
     if sizes is None:
         return
     if sizes.ndim != 1 or (sizes < -1).any() or (sizes == -1).sum() > 1:
@@ -205,13 +205,13 @@ define(
 
 @public
 def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
-    """Give the same elements another shape.
+    """Return the same elements in another shape.
 
     Parameters
     ----------
     tensor : Tensor of any dtype and shape
     shape : int32 or int64 vector, or list of integers and scalar tensors
-        The new sizes; one may be -1, which is computed.
+        The new sizes; a single -1 is computed from the others.
 
     Returns
     -------
@@ -270,7 +270,7 @@ def expand_dims(input: Any, axis: Any, name: str | None = None) -> Tensor:
     Returns
     -------
     Tensor
-        Of one rank more.
+        With an additional dimension.
 
     Examples
     --------
@@ -328,7 +328,7 @@ def squeeze(input: Any, axis: Any = None, name: str | None = None) -> Tensor:
     ----------
     input : Tensor of any dtype and shape
     axis : int or sequence of int, optional
-        The dimensions to drop; all that have size 1 when None or empty.
+        The dimensions to drop; all of size 1 when None or empty.
 
     Returns
     -------

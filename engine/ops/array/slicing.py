@@ -23,7 +23,7 @@ _X = np.arange(12.0).reshape(3, 4)
 
 
 def _slice_shape(op: Operation) -> Shape:
-    """Infer the size of the block; the rank comes from any input with a known one."""
+    """Infer the size of the block; the rank comes from any input of known length."""
     x = op.inputs[0].shape
     begin, size = partial_values(op.inputs[1]), partial_values(op.inputs[2])
     rank = next((r for r in (x.rank, *(None if v is None else len(v) for v in (begin, size))) if r is not None), None)
@@ -42,7 +42,7 @@ def _slice_shape(op: Operation) -> Shape:
 
 
 def _part(dim: int | None, begin: int | None, size: int | None) -> int | None:
-    """Return the size of the block along a dimension; ShapeError if it reaches outside."""
+    """Return the size of the block along a dimension; ShapeError if the block reaches outside."""
     if size == -1:
         return None if dim is None or begin is None else _part(dim, begin, dim - begin)
     if dim is not None and not 0 <= (begin or 0) <= dim - (size or 0):
@@ -56,7 +56,7 @@ def _part(dim: int | None, begin: int | None, size: int | None) -> int | None:
 
 
 def _slice(xp: Any, x: Any, begin: Any, size: Any) -> Any:
-    """Cut the block out; ValueError if it reaches outside."""
+    """Cut the block out; ValueError if the block reaches outside."""
     ends = [n if k == -1 else b + k for n, b, k in zip(x.shape, begin.tolist(), size.tolist(), strict=True)]
     if any(not 0 <= b <= e <= n for n, b, e in zip(x.shape, begin.tolist(), ends, strict=True)):
         raise ValueError(f"slice: begin {begin.tolist()} and size {size.tolist()} reach outside of shape {x.shape}")
@@ -95,7 +95,7 @@ def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor
     ----------
     input_ : Tensor of any dtype and shape
     begin, size : int32 or int64 vectors of length rank
-        Where the block starts and how large it is; a size of -1 reaches to the end.
+        Start and sizes of the block; a size of -1 reaches to the end.
 
     Returns
     -------
@@ -173,14 +173,14 @@ def boolean_mask(tensor: Any, mask: Any, name: str | None = None, axis: Any = 0)
     ----------
     tensor : Tensor of any dtype
     mask : bool Tensor of rank at least 1 (known for ``axis != 0``)
-        Its shape is that of the dimensions of `tensor` from `axis` on.
+        Of the shape of the dimensions of `tensor` from `axis` on.
     axis : int
-        First dimension that is masked.
+        First masked dimension.
 
     Returns
     -------
     Tensor
-        The masked dimensions become one, as long as there are true elements.
+        The masked dimensions become a single dimension, of the number of true elements.
 
     Raises
     ------
@@ -218,6 +218,7 @@ def boolean_mask(tensor: Any, mask: Any, name: str | None = None, axis: Any = 0)
             operation=chosen.op,
             hint="give another axis=",
         )
+    # the kernel masks leading dimensions: move the masked ones to the front, and the result back
     picked = apply("BooleanMask", apply("Transpose", x, perm=tuple(order)), chosen)
     back = [*range(1, axis + 1), 0, *range(axis + 1, x.rank - chosen.rank + 1)]
     return apply("Transpose", picked, name=name, perm=tuple(back))  # type: ignore[no-any-return]

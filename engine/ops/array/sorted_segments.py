@@ -1,4 +1,4 @@
-"""Runs of rows that have the same id made into one; ids are sorted, and the last one says how many there are."""
+"""Segments of rows by sorted ids; the last id determines the number of segments."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _count_shape(op: Operation) -> Shape:
 
 
 def _count(xp: Any, ids: Any, limit: Any) -> Any:
-    """Return how many segments there are; ValueError if the ids are not sorted, not from 0 up, or too many."""
+    """Return the number of segments; ValueError if the ids are not sorted, negative, or too large."""
     if ids.size and (int(ids[0]) < 0 or bool((ids[1:] < ids[:-1]).any())):
         raise ValueError("segment ids have to be sorted, from 0 up; unsorted_segment_... takes them in any order")
     count, wanted = int(ids[-1]) + 1 if ids.size else 0, int(limit)
@@ -65,7 +65,7 @@ define(
 
 
 def _segments(segment_ids: Any, num_segments: Any = None) -> tuple[Tensor, Tensor]:
-    """Return the ids and how many segments there are, a constant where the ids are known and right."""
+    """Return the ids and the number of segments, a constant where the ids are known and valid."""
     ids = index_tensor(segment_ids)
     limit = constant(i32(_NO_LIMIT)) if num_segments is None else cast(index_tensor(num_segments), dtypes.int32)
     known, bound = static_value(ids), static_value(limit)
@@ -73,7 +73,7 @@ def _segments(segment_ids: Any, num_segments: Any = None) -> tuple[Tensor, Tenso
         try:
             return ids, constant(_count(np, known, bound))
         except ValueError:
-            pass  # the step says so, as it does of ids that it computes
+            pass  # the step raises the error, as for computed ids
     return ids, apply("SegmentCount", ids, limit)
 
 
@@ -140,7 +140,7 @@ def segment_mean(data: Any, segment_ids: Any, name: str | None = None) -> Tensor
 
 @public
 def segment_prod(data: Any, segment_ids: Any, name: str | None = None) -> Tensor:
-    """Multiply the rows of each run of the same id; see `segment_sum`. The gradient is right where factors are 0.
+    """Multiply the rows of each run of the same id; see `segment_sum`. The gradient is exact where factors are 0.
 
     Parameters
     ----------
@@ -213,6 +213,7 @@ def segment_min(data: Any, segment_ids: Any, name: str | None = None) -> Tensor:
 def _extreme(type: str, data: Any, segment_ids: Any, name: str | None) -> Tensor:
     """Combine each segment; segments without rows get 0."""
     ids, count = _segments(segment_ids)
+    # finite=False: from a finite start, a segment of infinities would not keep its infinity
     found: Tensor = apply(type, data, ids, count, finite=False)
     ones = apply("Fill", shape_of(ids), constant(i32(1)))
     some = apply("Greater", apply("UnsortedSegmentSum", ones, ids, count), 0)
@@ -225,7 +226,7 @@ def _extreme(type: str, data: Any, segment_ids: Any, name: str | None) -> Tensor
 def sparse_segment_sum(
     data: Any, indices: Any, segment_ids: Any, name: str | None = None, num_segments: Any = None
 ) -> Tensor:
-    """Sum rows chosen by index, those of each run of the same id: ``segment_sum(gather(data, indices), segment_ids)``.
+    """Sum rows chosen by index, segment by segment: ``segment_sum(gather(data, indices), segment_ids)``.
 
     Parameters
     ----------
@@ -235,7 +236,7 @@ def sparse_segment_sum(
     segment_ids : int32 or int64 Tensor of shape [n]
         From 0 up and sorted.
     num_segments : int32 or int64 scalar, optional
-        How many segments there are; one more than the last id when None.
+        Number of segments; the last id plus 1 when None.
 
     Returns
     -------
@@ -261,7 +262,7 @@ def sparse_segment_sum(
 def sparse_segment_mean(
     data: Any, indices: Any, segment_ids: Any, name: str | None = None, num_segments: Any = None
 ) -> Tensor:
-    """Take the mean of rows chosen by index, those of each run of the same id; see `sparse_segment_sum`.
+    """Take the mean of rows chosen by index, segment by segment; see `sparse_segment_sum`.
 
     Parameters
     ----------

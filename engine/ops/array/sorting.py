@@ -1,6 +1,6 @@
-"""Sorting along an axis, elements taken along it and put back.
+"""Sorting along an axis, and elements taken from or added to positions along an axis.
 
-NaN counts as the largest value, as in NumPy; equal values keep their order, so that of equals the first comes first.
+NaN counts as the largest value, as in NumPy; equal values keep their order.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ def _along_axis(op: Operation) -> Shape:
 
 
 def sorting_order(xp: Any, x: Any, axis: int, descending: bool) -> Any:
-    """Return the positions that sort `x`, of `xp`, along `axis`; where `descending` too, equals keep their order."""
+    """Return the positions to sort an `xp` array along `axis`; equals keep their order, if `descending` too."""
     if not descending:
         return xp.argsort(x, axis=axis, kind="stable")
+    # reversing an ascending result alone would reverse equals, and negated values fail for unsigned integers
     turned = xp.flip(xp.argsort(xp.flip(x, axis), axis=axis, kind="stable"), axis)
     return x.shape[axis] - 1 - turned
 
@@ -112,7 +113,7 @@ define(
 
 
 def _add_along(xp: Any, updates: Any, indices: Any, shape: Any, axis: int) -> Any:
-    """Add to elements of zeros, at `indices` along an axis."""
+    """Add the updates to an array of zeros, at `indices` along an axis; repeated indices add up."""
     sizes = as_sizes(shape)
     axis %= len(sizes)
     outer, inner = math.prod(sizes[:axis]), math.prod(sizes[axis + 1 :])
@@ -158,7 +159,7 @@ def _is_descending(direction: str) -> bool:
 
 @public
 def sort(values: Any, axis: Any = -1, direction: str = "ASCENDING", name: str | None = None) -> Tensor:
-    """Sort along an axis; gradients go to where the values came from.
+    """Sort along an axis; gradients go back to the original positions.
 
     Parameters
     ----------
@@ -175,9 +176,9 @@ def sort(values: Any, axis: Any = -1, direction: str = "ASCENDING", name: str | 
     Raises
     ------
     GraphError
-        If there is no such direction.
+        If the direction is unknown.
     ShapeError
-        If there is no such axis.
+        If the axis does not exist.
 
     Examples
     --------
@@ -194,7 +195,7 @@ def sort(values: Any, axis: Any = -1, direction: str = "ASCENDING", name: str | 
 def argsort(
     values: Any, axis: Any = -1, direction: str = "ASCENDING", stable: bool = False, name: str | None = None
 ) -> Tensor:
-    """Positions that sort along an axis.
+    """Return the positions of the sorted values along an axis.
 
     Parameters
     ----------
@@ -203,7 +204,7 @@ def argsort(
     direction : {'ASCENDING', 'DESCENDING'}
         NaN counts as the largest value.
     stable : bool
-        Has no meaning, it keeps TensorFlow's argument order: equal values always keep their order.
+        Has no meaning, kept for TensorFlow's argument order: equal values always keep their order.
 
     Returns
     -------
@@ -213,9 +214,9 @@ def argsort(
     Raises
     ------
     GraphError
-        If there is no such direction.
+        If the direction is unknown.
     ShapeError
-        If there is no such axis.
+        If the axis does not exist.
 
     Examples
     --------

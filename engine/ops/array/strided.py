@@ -27,7 +27,7 @@ _SPEC = (slice(None, None, -1), DYNAMIC)
 
 
 def _filled(spec: Iterable[Any], bounds: Iterable[Any]) -> tuple[Any, ...]:
-    """Put the bounds that came as inputs into their places."""
+    """Replace each DYNAMIC bound of the spec by the next of `bounds`."""
     values = iter(bounds)
 
     def fill(part: Any) -> Any:
@@ -44,7 +44,7 @@ def _known(tensor: Tensor) -> Any:
 
 
 def _spread(spec: tuple[Any, ...], rank: int) -> list[Any]:
-    """Replace the ellipsis (or append a missing one) so that every dimension has its part."""
+    """Replace the ellipsis (or append a missing one) by whole slices, a part for every dimension."""
     used = sum(part is not None and part is not Ellipsis for part in spec)
     dots = [i for i, part in enumerate(spec) if part is Ellipsis]
     if used > rank or len(dots) > 1:
@@ -103,6 +103,7 @@ def _strided_shape(op: Operation) -> Shape:
 
 def _key(spec: tuple[Any, ...], bounds: tuple[Any, ...]) -> tuple[Any, ...]:
     key = _filled(spec, map(int, bounds))
+    # with an ellipsis NumPy returns an array of rank 0 instead of a scalar
     return key if any(part is Ellipsis for part in key) else (*key, Ellipsis)
 
 
@@ -112,7 +113,7 @@ def _strided_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 
 def _sliced_shape(op: Operation) -> Shape | None:
-    """Return what is known of a slice, or of one size, of a shape."""
+    """Return the known part of a slice of a shape, or of a single size."""
     spec = op.attrs["spec"]
     if len(spec) != 1 or not isinstance(spec[0], (int, slice)):
         return None
@@ -194,12 +195,12 @@ def strided_slice(
     shrink_axis_mask: int = 0,
     name: str | None = None,
 ) -> Tensor:
-    """Slice with vectors of bounds: what ``input_[begin:end:strides]`` does for every dimension.
+    """Slice with vectors of bounds: ``input_[begin:end:strides]`` for every dimension.
 
     Parameters
     ----------
     input_ : Tensor of any dtype and shape
-    begin, end, strides : int32 or int64 vectors of one statically known length
+    begin, end, strides : int32 or int64 vectors of the same, statically known length
         First index, index after the last, and step (1 when None).
     begin_mask, end_mask : int
         Bit i: the bound i is open.

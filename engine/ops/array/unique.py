@@ -1,4 +1,4 @@
-"""Values without repetition, differences of lists, permutations turned around."""
+"""Distinct values, differences of vectors, and inverse permutations."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _unique_shape(op: Operation) -> list[Shape]:
 
 
 def _unique(xp: Any, x: Any, out_idx: Any) -> list[Any]:
-    """Find runs of equal values in sorted order, and number the runs by where they come first."""
+    """Find runs of equal values in sorted order, and number the runs by first occurrence."""
     kind, n = as_dtype(out_idx).numpy, x.size
     order = xp.argsort(x, kind="stable")
     ordered = x[order]
@@ -62,7 +62,7 @@ def _unique(xp: Any, x: Any, out_idx: Any) -> list[Any]:
 
 
 def numbers_of_equal(xp: Any, x: Any) -> Any:
-    """Return a number for each element of a vector, the same for equal ones: 0, 1, ... in the order they first come."""
+    """Return a number for each element of a vector, equal for equal elements: 0, 1, ... by first occurrence."""
     return _unique(xp, x, dtypes.int64)[1]
 
 
@@ -86,19 +86,19 @@ define(
 
 @public
 def unique(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> tuple[Tensor, Tensor]:
-    """Return the values of a vector without repetitions, in the order in which they come first.
+    """Return the values of a vector without repetitions, in order of first occurrence.
 
     Parameters
     ----------
     x : Tensor of any dtype, of shape [n]
-        NaN equals nothing, itself neither.
+        NaN equals nothing, not even NaN.
     out_idx : dtype-like
         int32 or int64.
 
     Returns
     -------
     y : Tensor
-        Of the dtype of `x`; its gradient goes to where each value comes first.
+        Of the dtype of `x`; its gradient goes to the first occurrence of each value.
     idx : Tensor
         Of dtype `out_idx` and shape [n]: ``x[i] == y[idx[i]]``.
 
@@ -123,7 +123,7 @@ def unique(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> tupl
 
 @public
 def unique_with_counts(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the values of a vector without repetitions, and how often each comes; see `unique`.
+    """Return the values of a vector without repetitions, and the count of each; see `unique`.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ define(
 
 @public
 def setdiff1d(x: Any, y: Any, index_dtype: Any = dtypes.int32, name: str | None = None) -> tuple[Tensor, Tensor]:
-    """Return the values of one vector that are not in another, in their order and with their repetitions.
+    """Return the values of `x` absent from `y`, in order and with repetitions.
 
     Parameters
     ----------
@@ -205,12 +205,12 @@ def setdiff1d(x: Any, y: Any, index_dtype: Any = dtypes.int32, name: str | None 
     out : Tensor
         Of the same dtype; its gradient goes to `x`.
     idx : Tensor
-        Of dtype `index_dtype`: where they are in `x`.
+        Of dtype `index_dtype`: their positions in `x`.
 
     Raises
     ------
     ShapeError
-        If one is no vector.
+        If `x` or `y` is no vector.
     GraphError
         If `index_dtype` is another dtype.
 
@@ -254,12 +254,12 @@ define(
 
 @public
 def invert_permutation(x: Any, name: str | None = None) -> Tensor:
-    """Turn a permutation around: ``y[x[i]] == i``.
+    """Invert a permutation: ``y[x[i]] == i``.
 
     Parameters
     ----------
     x : int32 or int64 Tensor of shape [n]
-        Each of 0 to n - 1 once.
+        Each number from 0 to n - 1 once.
 
     Returns
     -------
@@ -271,7 +271,7 @@ def invert_permutation(x: Any, name: str | None = None) -> Tensor:
     ShapeError
         If `x` is no vector.
     OpError
-        When the step runs, if it is no permutation.
+        When the step runs, if `x` is no permutation.
 
     Examples
     --------

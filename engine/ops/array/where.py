@@ -53,7 +53,7 @@ define(
 
 
 def _require_clear(condition: int, *values: int) -> None:
-    """Refuse a vector as condition of matrices: TensorFlow 1 chose rows by it, NumPy's broadcasting chooses columns."""
+    """Refuse a vector as condition of matrices: in TensorFlow 1 it chose rows, in NumPy's broadcasting columns."""
     rank = max(values)
     if condition == 1 and rank > 1:
         more = ["None"] * (rank - 1)
@@ -96,14 +96,14 @@ define(
 
 @public
 def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
-    """Choose elements by a condition; with the condition alone, find where it is true.
+    """Choose elements by a condition; with the condition alone, find the true elements.
 
     Parameters
     ----------
-    condition : bool Tensor (bool or numeric when it comes alone)
-    x, y : Tensor of one dtype, optional
-        Taken where the condition is true, and where it is false. All three broadcast as in NumPy; but a condition of
-        rank 1 goes with no `x` or `y` of a higher rank, of which TensorFlow 1 chose rows by it.
+    condition : bool Tensor (bool or numeric without `x` and `y`)
+    x, y : Tensor of equal dtypes, optional
+        Values for a true and for a false condition. All three broadcast as in NumPy, except a condition of rank 1 with
+        an `x` or `y` of higher rank, which is refused: TensorFlow 1 chose rows by a vector.
 
     Returns
     -------
@@ -114,10 +114,9 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
     Raises
     ------
     GraphError
-        If only one of `x` and `y` is given.
+        If only `x` or only `y` is given.
     ShapeError
-        If a vector shall choose from matrices; when the step runs, as the cause of an OpError, if a rank is not known
-        before.
+        If a vector is the condition of matrices; in a running step, as the cause of an OpError, if a rank is unknown.
 
     Examples
     --------
@@ -128,7 +127,7 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
     array([[1],
            [2]])
 
-    A mask of rows has to be given the rank of what it chooses from:
+    A mask of rows needs the rank of `x` and `y`:
 
     >>> with tg.Graph().as_default():
     ...     done, state = tg.placeholder("bool", [None]), tg.placeholder("float32", [None, 8])
