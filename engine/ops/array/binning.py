@@ -54,6 +54,7 @@ def _search(xp: Any, rows: Any, values: Any, side: str, out_type: Any) -> Any:
     # NumPy searches in a single sorted row; many rows, and rows of other libraries, are searched here
     n = rows.shape[-1]
     low, high = xp.zeros(values.shape, dtype=xp.int64), xp.full(values.shape, n, dtype=xp.int64)
+    # n + 1 possible positions take as many halvings as n has bits
     for _ in range(n.bit_length()):
         middle = (low + high) // 2
         # a finished search has low == high, where `middle` may be n: clip it, and the mask below ignores the value
@@ -131,6 +132,7 @@ def searchsorted(
 
 
 def _check_range(bounds: Any) -> tuple[float, float]:
+    """Return the bounds; ValueError unless they are finite and ascending."""
     low, high = (float(v) for v in bounds)
     if not _is_range(low, high):
         raise ValueError(f"value_range has to be finite and to begin below its end, got {low} to {high}")
@@ -163,6 +165,7 @@ def _bins_shape(op: Operation) -> Shape:
 
 
 def _bins(xp: Any, values: Any, bounds: Any, nbins: Any, dtype: Any) -> Any:
+    """Scale the values to bins, in float64; values outside clip to the outer bins, and NaN becomes -1."""
     low, high = _check_range(bounds)
     count = int(nbins)
     if count < 1:

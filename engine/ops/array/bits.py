@@ -60,6 +60,7 @@ def _bitcast(xp: Any, x: Any, dtype: Any) -> Any:
     shape = x.shape + (old // new,) if old > new else x.shape[:-1] if old < new else x.shape
     if old < new and (not x.ndim or x.shape[-1] != new // old):
         raise ValueError(f"bitcast to {target} needs a last dimension of size {new // old}, got shape {x.shape}")
+    # flat, because view() refuses arrays of rank 0
     return xp.ascontiguousarray(x).reshape(-1).view(target).reshape(shape)
 
 
@@ -222,6 +223,7 @@ def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Tensor:
         )
     if x.dtype.is_complex:
         parts = [_limited(apply(part, x), target.real) for part in ("Real", "Imag")]
+        # a real target drops the imaginary part, as cast does
         x = apply("Complex", *parts, dtype=x.dtype) if target.is_complex else parts[0]
     else:
         x = _limited(x, target.real)

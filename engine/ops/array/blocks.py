@@ -113,6 +113,7 @@ def _padded(x: Tensor, pairs: Sequence[tuple[Part, Part]]) -> Tensor:
     if x.rank is not None:
         around = _matrix([*own, *[(0, 0)] * (x.rank - len(own))])
     else:
+        # only the step knows how many dimensions are left without padding
         rest = joined([apply("Rank", x) - len(own), 2])
         around = apply("Concat", [_matrix(own), apply("Fill", rest, constant(np.int32(0)))], axis=0)
     return apply("Pad", x, around, constant(np.zeros((), x.dtype.numpy)))  # type: ignore[no-any-return]
@@ -295,6 +296,7 @@ def required_space_to_batch_paddings(
     if any(value is None for value in known):
         sizes, blocks, around = tensors
         missing = apply("FloorMod", -(sizes + apply("Sum", around, axis=(1,))), blocks)
+        # Mul by 0 makes zeros of the shape of `missing`
         behind = apply("Stack", [apply("Mul", missing, 0), missing], axis=1)
         return apply("Add", around, behind, name=name), behind
     sizes, blocks, around = known  # type: ignore[assignment]

@@ -45,6 +45,7 @@ define(
     where={"I": dtypes.INDEX},
     shape=_broadcast_shape,
     elements=shape_in(1),
+    # a copy, because broadcast_to returns a read-only view with overlapping elements
     kernel=lambda xp, x, shape: xp.broadcast_to(x, as_sizes(shape)).copy(),
     fuse=broadcast(),
     gradient=lambda op, g: [sum_to(g, op.inputs[0]), None],
@@ -91,11 +92,13 @@ def _sum_to_shape(op: Operation) -> Shape:
 
 
 def _sum_to(xp: Any, x: Any, shape: Any) -> Any:
+    """Sum over the dimensions of `x` that broadcasting from `shape` adds or enlarges."""
     sizes = as_sizes(shape)
     if x.shape == sizes:
         return x
     extra = x.ndim - len(sizes)
     axes = (*range(extra), *(i + extra for i, n in enumerate(sizes) if n == 1 and x.shape[i + extra] != 1))
+    # the dtype is explicit because NumPy sums small integers in int64
     return xp.asarray(x.sum(axis=axes, dtype=x.dtype)).reshape(sizes)
 
 

@@ -66,6 +66,7 @@ def _concat_shape(op: Operation) -> Shape:
     if rank is None:
         return Shape(None)
     axis = axis_within(op.attrs["axis"], rank)
+    # sizes along the axis may differ, so they are left open while the shapes are merged
     open_shapes = [t.shape if t.rank != rank else with_dimension(t.shape, axis, None) for t in op.inputs]
     result = _common(open_shapes, f"concat needs equal shapes except along axis {axis}")
     return with_dimension(result, axis, sum_of([t.shape[axis] for t in op.inputs]))
@@ -78,6 +79,7 @@ def _concat_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 
 def _joined_shape(op: Operation) -> Shape:
+    """Return the shape given by the concatenated vectors of sizes."""
     result = Shape(())
     for part in op.inputs:
         result = result + static_shape(part)
@@ -99,6 +101,7 @@ def _concat_steps(op: Operation, writer: StepWriter) -> None:
 
 
 def _slices(op: Operation, writer: StepWriter) -> None:
+    """Write a fused slice of the last dimension for each piece."""
     start = 0
     for piece in op.outputs:
         stop = start + piece.shape[-1]
@@ -231,6 +234,7 @@ def _unstack(xp: Any, x: Any, num: int, axis: int) -> list[Any]:
     if x.shape[axis] != num:
         raise ValueError(f"unstack: there are {x.shape[axis]} rows along axis {axis}, not {num}")
     rows = xp.moveaxis(x, axis, 0)
+    # with the ellipsis the rows of a vector are arrays of rank 0, not scalars
     return [rows[i, ...] for i in range(num)]
 
 
@@ -344,6 +348,7 @@ def _completed(sizes: Sequence[int | None], total: int | None) -> list[int | Non
     """Compute a single missing size; ShapeError if the sizes do not add up to `total`."""
     known = sum(d for d in sizes if d is not None and d >= 0)
     missing = sum(d is None or d < 0 for d in sizes)
+    # two missing sizes, or an unknown total, are left for the step
     if missing > 1 or total is None:
         return [None if d is None or d < 0 else d for d in sizes]
     if known > total or (not missing and known != total):
@@ -363,6 +368,7 @@ def _split_v(xp: Any, x: Any, sizes: Any, num: int, axis: int) -> list[Any]:
     lengths = [rest if n < 0 else n for n in lengths]
     if len(lengths) != num or rest < 0 or sum(lengths) != x.shape[axis]:
         raise ValueError(f"split: sizes {sizes.tolist()} do not make {num} parts of {x.shape[axis]} rows")
+    # xp.split takes the ends of all pieces except the last
     return xp.split(x, np.cumsum(lengths)[:-1].tolist(), axis=axis)  # type: ignore[no-any-return]
 
 

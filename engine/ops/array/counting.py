@@ -26,6 +26,7 @@ def ones_for(like: Tensor, dtype: Any) -> Tensor:
 def _bin_numbers(xp: Any, arr: Any, size: Any) -> Any:
     if arr.size and int(arr.min()) < 0:
         raise ValueError(f"bincount counts numbers from 0 up, got {int(arr.min())}")
+    # UnsortedSegmentSum leaves rows with a negative id out
     return xp.where(arr < int(size), arr, xp.full((), -1, dtype=arr.dtype))
 
 

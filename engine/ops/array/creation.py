@@ -85,6 +85,7 @@ def _filled(shape: Any, number: int, dtype: Any, name: str | None) -> Tensor:
             wanted="a dtype of values",
             hint="resources and series are made by the operations that use them",
         )
+    # np.zeros has an empty value for strings too, np.full with 0 would write the text "0"
     return fill(shape, constant(np.full((), number, kind) if number else np.zeros((), kind)), name)
 
 
@@ -198,6 +199,7 @@ def ones_like(tensor: Any, dtype: Any = None, name: str | None = None) -> Tensor
 
 
 def _steps(start: Any, limit: Any, delta: Any) -> int:
+    """Return the length of a range; ValueError for a step of 0."""
     if delta == 0:
         raise ValueError("range: delta is zero")
     if isinstance(start, int):  # exact; a quotient of floats would round integers beyond 2**53
@@ -303,6 +305,7 @@ def _linspace(xp: Any, start: Any, stop: Any, num: Any) -> Any:
 
 def _linspace_gradient(op: Operation, g: Tensor) -> list[Any]:
     start, stop, num = op.inputs
+    # share of `stop` in each number, from 0 to 1
     share = apply("LinSpace", scalar_like(0, g), scalar_like(1, g), num)
     return [sum_to(g * (1 - share), start), sum_to(g * share, stop), None]
 

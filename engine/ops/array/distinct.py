@@ -26,6 +26,7 @@ def _numbered(indices: Any) -> Any:
     """Return a number for each index vector, in the same order; None if an int64 can not hold them."""
     low = indices.min(0)
     spans = [int(high) - int(least) + 1 for high, least in zip(indices.max(0), low, strict=True)]
+    # Python integers, whose product does not overflow
     if math.prod(spans) >= 2**63:
         return None
     numbers = indices[:, 0] - low[0]

@@ -98,6 +98,7 @@ def _gathered_size(params: Any, indices: Any, axis: int, batch_dims: int) -> int
 
 
 def _gather_gradient(op: Operation, g: Tensor) -> list[Any]:
+    """Return IndexedSlices for rows along axis 0, otherwise a dense gradient."""
     params, indices = op.inputs
     axis, batch = op.attrs["axis"], op.attrs["batch_dims"]
     if axis in (0, None if params.rank is None else -params.rank) and not batch:
@@ -106,6 +107,7 @@ def _gather_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 
 def _slices(g: Tensor, indices: Tensor, shape: Tensor) -> IndexedSlices:
+    """Return the gradient of rows as IndexedSlices with a vector of indices."""
     if indices.rank == 1:
         return IndexedSlices(g, apply("Identity", indices), shape)
     count = apply("Reshape", apply("Size", indices), constant(i32([1])))
@@ -434,6 +436,7 @@ def _segment_gradient(op: Operation, g: Tensor) -> list[Any]:
 def rows_by_id(segments: Tensor, ids: Tensor, like: Tensor) -> Tensor:
     """Return for each row the row of its segment, zeros for negative `ids`, in the shape of `like`."""
     kept = apply("GreaterEqual", ids, 0)
+    # row 0 stands in for rows with a negative id until the next line
     rows = apply("Gather", segments, apply("Where", kept, ids, scalar_like(0, ids)))
     return apply("Where", raised_to(kept, like), rows, scalar_like(0, segments))  # type: ignore[no-any-return]
 

@@ -48,6 +48,7 @@ def _transpose_shape(op: Operation) -> Shape:
 
 def _transpose_gradient(op: Operation, g: Tensor) -> list[Any]:
     perm = op.attrs["perm"]
+    # argsort inverts a permutation
     back = None if perm is None else tuple(int(i) for i in np.argsort(_order(perm, len(perm))))
     return [apply("Transpose", g, perm=back)]
 
@@ -90,6 +91,7 @@ def _permuted_shape(op: Operation) -> Shape:
 
 
 def _permute(xp: Any, x: Any, perm: Any) -> Any:
+    """Transpose by a computed permutation; ValueError unless each axis occurs once."""
     order = as_sizes(perm)
     if sorted(order) != list(range(x.ndim)):
         raise ValueError(f"an array of {x.ndim} dimensions has no such axes, or not each of them once: {order}")
@@ -283,6 +285,7 @@ def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
 
 
 def _tile_grad(xp: Any, g: Any, multiples: Any, shape: Any) -> Any:
+    # [multiple_0, size_0, multiple_1, size_1, ...]: the even dimensions count the copies
     pairs = [n for pair in zip(as_sizes(multiples), as_sizes(shape), strict=True) for n in pair]
     copies = tuple(range(0, len(pairs), 2))
     return xp.asarray(g.reshape(pairs).sum(axis=copies, dtype=g.dtype))

@@ -77,6 +77,7 @@ define(
 
 
 def _hot_values(on: Any, off: Any, dtype: Any) -> list[Tensor]:
+    """Return both values as tensors, with 1 and 0 as defaults in the dtype of the other value."""
     given = [convert_to_tensor(v, dtype) for v in (on, off) if v is not None]
     kind = dtypes.as_dtype(dtype or (given[0].dtype if given else dtypes.float32))
     one, zero = (constant(np.asarray(v).astype(kind.numpy)) for v in (1, 0))

@@ -60,6 +60,7 @@ def _padded_size(x: Any, paddings: Any, *_: Any, **attrs: Any) -> int:
 
 
 def _checked(x: Any, paddings: Any) -> list[list[int]]:
+    """Return the pairs of a computed padding; ValueError unless they fit `x` and are not negative."""
     pairs: list[list[int]] = paddings.tolist()
     if paddings.shape != (x.ndim, 2) or any(n < 0 for pair in pairs for n in pair):
         raise ValueError(f"pad: two sizes >= 0 are needed for each of {x.ndim} dimensions, got {pairs}")
@@ -126,6 +127,7 @@ def _mirror_shape(op: Operation) -> Shape:
 
 
 def _mirror_pairs(shape: tuple[int, ...], x: Any, paddings: Any, mode: str) -> list[list[int]]:
+    """Return the checked pairs; ValueError if a mirror would reach beyond an axis of `shape`."""
     pairs = _checked(x, paddings)
     if any(max(pair) > size - _MODES[mode] for size, pair in zip(shape, pairs, strict=True) if max(pair)):
         raise ValueError(f"pad: mode {mode} can not pad shape {shape} by {pairs}")
@@ -134,6 +136,7 @@ def _mirror_pairs(shape: tuple[int, ...], x: Any, paddings: Any, mode: str) -> l
 
 def _mirror(xp: Any, x: Any, paddings: Any, mode: str) -> Any:
     pairs = _mirror_pairs(x.shape, x, paddings, mode)
+    # xp.pad refuses an empty list of pairs
     return xp.pad(x, pairs, mode=mode) if x.ndim else x
 
 

@@ -187,6 +187,7 @@ def _stitch_gradients(op: Operation, g: Tensor) -> list[Tensor]:
 
 def _stitch_grad(xp: Any, g: Any, *indices: Any, num: int) -> list[Any]:
     places = xp.concatenate([index.reshape(-1) for index in indices])
+    # rows overwritten by a later row of the same index get no gradient
     written = last_writers(xp, places, g.shape[0])[places] == xp.arange(places.size)
     rows = _where_true(xp, written, g[places])
     ends = [sum(i.size for i in indices[: k + 1]) for k in range(num)]

@@ -65,17 +65,20 @@ def _chosen(xp: Any, x: Any, k: int) -> Any:
     """Return the positions of the `k` largest values of the last axis, from left to right; of equals, the first."""
     n = x.shape[-1]
     least = xp.partition(x, n - k, axis=-1)[..., n - k : n - k + 1]
+    # NaN alone differs from itself, and counts as the largest value
     x_nan, least_nan = x != x, least != least
     above = (x > least) | (x_nan & ~least_nan)
     equal = (x == least) | (x_nan & least_nan)
+    # of the values equal to the least chosen, the first are taken until there are k
     missing = k - above.sum(-1, keepdims=True)
     taken = above | (equal & (xp.cumsum(equal, -1) <= missing))
     return xp.nonzero(taken)[-1].reshape(*x.shape[:-1], k)
 
 
 def _by_passes(x: Any, k: int) -> Any:
-    """Return the positions of the `k` largest values, largest first; None if the least of the dtype is one."""
+    """Return the positions of the `k` largest values, largest first; None if the dtype's least value is chosen."""
     is_integer = x.dtype.kind in "iu"
+    # a copy, in which found values are overwritten; argmax takes NaN for the largest, as wanted
     left = x.reshape(-1, x.shape[-1]).astype(x.dtype if is_integer or x.itemsize > 2 else np.float32)
     least = np.iinfo(x.dtype).min if is_integer else -np.inf
     rows, places = np.arange(len(left)), np.empty((len(left), k), np.int64)
@@ -197,6 +200,7 @@ def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) ->
     classes = shape_of(scores)[-1]
     numbers = apply("Cast", apply("Range", 0, classes, 1), dtype=labels.dtype)
     mine = apply("Equal", apply("ExpandDims", labels, axis=-1), numbers)
+    # a masked sum, because a gather would fail for targets that are no class
     target = apply("Sum", apply("Where", mine, scores, 0), axis=(-1,), keepdims=True)
     above = apply("Sum", apply("Cast", apply("Greater", scores, target), dtype=dtypes.int32), axis=(-1,))
     known = apply("All", apply("IsFinite", scores), axis=(-1,))
@@ -229,6 +233,7 @@ def _nth(xp: Any, x: Any, n: Any, reverse: bool) -> Any:
 
 
 def _nth_gradient(op: Operation, g: Tensor) -> list[Any]:
+    """Share the cotangent equally among the values equal to the result."""
     x, y = op.inputs[0], op.outputs[0]
     equal = apply("Equal", x, apply("ExpandDims", y, axis=-1))
     ties = apply("Sum", apply("Cast", equal, dtype=x.dtype), axis=(-1,))

@@ -31,6 +31,7 @@ def put_rows(xp: Any, table: Any, rows: Any, updates: Any) -> None:
     if xp is np:
         table[rows] = updates
     elif rows.size:
+        # of repeated rows NumPy keeps the last, while a GPU may keep any
         last = last_writers(xp, rows, table.shape[0])
         table[...] = xp.where((last >= 0)[:, None], updates[last], table)
 
@@ -256,6 +257,7 @@ def tensor_scatter_sub(tensor: Any, indices: Any, updates: Any, name: str | None
 
 
 def _added(type: str, tensor: Any, indices: Any, updates: Any, name: str | None) -> Tensor:
+    """Scatter the updates into zeros and combine the result with the tensor by the operation `type`."""
     values = convert_to_tensor(tensor)
     blocks = convert_to_tensor(updates, values.dtype)
     placed = apply("ScatterNd", index_tensor(indices), blocks, shape_of(values))

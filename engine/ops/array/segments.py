@@ -42,6 +42,7 @@ def _combined(xp: Any, function: str, data: Any, ids: Any, count: Any, empty: An
 
 
 def _extreme_gradient(op: Operation, g: Tensor) -> list[Any]:
+    """Share the cotangent of each segment equally among the values equal to its extreme."""
     data, ids, count = op.inputs
     chosen = apply("Equal", data, rows_by_id(op.outputs[0], ids, data))
     ties = apply("UnsortedSegmentSum", apply("Cast", chosen, dtype=g.dtype), ids, count)
@@ -55,6 +56,7 @@ def _define_extreme(type: str, function: str, empty: Callable[[DType], Any], sam
     def kernel(xp: Any, data: Any, ids: Any, count: Any, finite: bool) -> Any:
         start = empty(as_dtype(data.dtype))
         if not finite and as_dtype(data.dtype).is_floating:
+            # -inf for a maximum, which starts at the least value, and inf for a minimum
             start = np.copysign(np.inf, start)
         return _combined(xp, function, data, ids, count, start)
 
@@ -123,6 +125,7 @@ define(
 
 
 def _others(xp: Any, data: Any, ids: Any) -> Any:
+    """Compute for each row the product of the other rows of its segment, in order of segments."""
     numbers = xp.maximum(ids.reshape(-1), -1)  # all negative ids are a single segment
     order = xp.argsort(numbers, kind="stable")
     rows = data.reshape(ids.size, math.prod(data.shape[ids.ndim :]))
@@ -134,6 +137,7 @@ def _others(xp: Any, data: Any, ids: Any) -> Any:
 def _others_gradient(op: Operation, g: Tensor) -> list[Any]:
     """Differentiate ProdOthers in a table with a column of rows for each segment, padded with ones."""
     data, ids = op.inputs
+    # all negative ids become column 0 of the table
     numbers = apply("Maximum", apply("Reshape", ids, constant(i32([-1]))), -1) + 1
     places = apply("SegmentPlaces", numbers)
     at, rest = apply("Stack", [places, numbers], axis=-1), shape_of(data)[_rank(ids) :]

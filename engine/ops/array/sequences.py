@@ -54,6 +54,7 @@ def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = dtypes.bool_, n
     if maxlen is None:
         zero = constant(np.zeros(1, tensor.dtype.numpy))
         flat = apply("Reshape", tensor, constant(i32([-1])))
+        # the zero is the maximum of no lengths
         longest = apply("Max", apply("Concat", [flat, zero], axis=0))
     else:
         longest = cast(index_tensor(maxlen), tensor.dtype)
@@ -103,6 +104,7 @@ def _reversed(xp: Any, x: Any, lengths: Any, seq_axis: int, batch_axis: int) -> 
     if lengths.size and not (int(lengths.min()) >= 0 and int(lengths.max()) <= size):
         raise ValueError(f"reverse_sequence: lengths have to be in [0, {size}], got {lengths.min()} to {lengths.max()}")
     places = xp.arange(size)
+    # [batch, size]: mirrored before the end of each sequence, unchanged from there on
     sources = xp.where(places < ends, ends - 1 - places, places)
     rows = xp.moveaxis(x, (batch_axis % x.ndim, seq_axis % x.ndim), (0, 1))
     turned = rows[xp.arange(lengths.size)[:, None], sources]
@@ -285,7 +287,7 @@ define(
 
 @public
 def repeat(input: Any, repeats: Any, axis: Any = None, name: str | None = None) -> Tensor:
-    """Repeat each element, or each row along an axis, in place; `tile` repeats the whole tensor.
+    """Repeat each element, or each row along an axis, next to itself; `tile` repeats the whole tensor.
 
     Parameters
     ----------

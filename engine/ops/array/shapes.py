@@ -153,6 +153,7 @@ def _reshape_shape(op: Operation) -> Shape:
         return target
     rest = math.prod(d for d in target if d is not None)
     unknown = sum(d is None for d in target)
+    # known sizes have to multiply to the total; with unknown sizes, to a divisor, or to 0 for no elements
     if (rest != total) if not unknown else (total % rest if rest else total):
         raise ShapeError(
             "reshape has to keep the number of elements",
@@ -292,6 +293,7 @@ def _squeeze_shape(op: Operation) -> Shape:
     if x.rank is None:
         return x
     if axes is None:
+        # an unknown size may be 1, so even the rank is unknown then
         return Shape([d for d in x if d != 1]) if x.is_fully_known else Shape(None)
     drop = {axis_within(a, x.rank) for a in axes}
     for axis in drop:

@@ -45,6 +45,7 @@ def _part(dim: int | None, begin: int | None, size: int | None) -> int | None:
     """Return the size of the block along a dimension; ShapeError if the block reaches outside."""
     if size == -1:
         return None if dim is None or begin is None else _part(dim, begin, dim - begin)
+    # an unknown begin or size counts as 0, the least possible
     if dim is not None and not 0 <= (begin or 0) <= dim - (size or 0):
         raise ShapeError(
             "a slice reaches outside its tensor",

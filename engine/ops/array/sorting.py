@@ -53,6 +53,7 @@ def _sorted(xp: Any, x: Any, axis: int, descending: bool) -> Any:
 
 
 def _sort_gradient(op: Operation, g: Tensor) -> list[Any]:
+    """Add each cotangent at the original position of its value."""
     x = op.inputs[0]
     axis = op.attrs["axis"]
     places = apply("ArgSort", x, axis=axis, descending=op.attrs["descending"])
@@ -117,6 +118,7 @@ def _add_along(xp: Any, updates: Any, indices: Any, shape: Any, axis: int) -> An
     sizes = as_sizes(shape)
     axis %= len(sizes)
     outer, inner = math.prod(sizes[:axis]), math.prod(sizes[axis + 1 :])
+    # rows of the array seen as [outer * axis, inner]; reshape cannot infer -1 for an empty array
     rows = xp.arange(outer).reshape(-1, 1, 1) * sizes[axis] + indices.reshape(outer, -1 if indices.size else 0, inner)
     added = wide(xp, updates)
     out = xp.zeros(math.prod(sizes), dtype=added.dtype)

@@ -75,6 +75,7 @@ def _sliced(size: int | None, part: slice) -> int | None:
 
 
 def _check_index(size: int | None, index: Any) -> None:
+    """Raise ShapeError if the index and the size are known, and the index is out of range."""
     if size is not None and not isinstance(index, Dynamic) and not -size <= index < size:
         raise ShapeError(
             "an index is out of range",
@@ -239,6 +240,7 @@ def strided_slice(
 
     def part(i: int) -> Any:
         bit = 1 << i
+        # in the precedence of TensorFlow
         if ellipsis_mask & bit:
             return Ellipsis
         if new_axis_mask & bit:

@@ -49,6 +49,7 @@ def _unique(xp: Any, x: Any, out_idx: Any) -> list[Any]:
     kind, n = as_dtype(out_idx).numpy, x.size
     order = xp.argsort(x, kind="stable")
     ordered = x[order]
+    # min(n, 1): without elements there is no first run
     new = xp.concatenate([xp.ones(min(n, 1), dtype=xp.bool_), ordered[1:] != ordered[:-1]])
     starts = xp.nonzero(new)[0]
     ends = xp.concatenate([starts[1:], xp.full(min(n, 1), n, dtype=starts.dtype)])
@@ -169,6 +170,7 @@ def _difference(xp: Any, x: Any, y: Any) -> Any:
     if not y.size:
         return xp.arange(x.size, dtype=xp.int64)
     known = xp.sort(y)
+    # values beyond the largest are compared with the largest; NaN equals nothing and stays
     places = xp.minimum(xp.searchsorted(known, x), y.size - 1)
     return xp.nonzero(known[places] != x)[0].astype(xp.int64)
 
@@ -232,9 +234,11 @@ def _inverse_shape(op: Operation) -> Shape:
 
 
 def _inverse(xp: Any, x: Any) -> Any:
+    """Invert a permutation by scattering positions; ValueError for repeated numbers."""
     arguments.check_rank(x, 1, 1, "invert_permutation takes a vector")
     check_bounds(x, x.size, "invert_permutation")
     places = last_writers(xp, x, x.size)
+    # a repeated number leaves another place without a writer
     if x.size and int(places.min()) < 0:
         raise ValueError("invert_permutation: a number comes twice, so that it is no permutation")
     return places.astype(x.dtype)

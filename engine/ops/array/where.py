@@ -24,6 +24,7 @@ _C = flags([[True, False], [False, True]])
 
 
 def _select_gradient(op: Operation, g: Tensor) -> list[Any]:
+    """Route the cotangent to `x` where the condition is true, otherwise to `y`."""
     condition, x, y = op.inputs
     zero = scalar_like(0, g)
     return [
@@ -144,6 +145,7 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
         )
     condition, x, y = convert_inputs(definition_of("Where"), (condition, x, y), name or "Where")
     ranks = [t.rank for t in (condition, x, y)]
+    # refuse now where the known ranks suffice, otherwise let the step check
     if None not in ranks or (ranks[0] == 1 and max(filter(None, ranks)) > 1):
         _require_clear(*(rank or 0 for rank in ranks))
     elif ranks[0] in (1, None):
