@@ -202,7 +202,7 @@ def histogram_fixed_width_bins(
     ----------
     values : Tensor of an integer or floating dtype
     value_range : Tensor of the same dtype, of shape [2]
-        Begin of the first bin and end of the last bin; values outside count to these two bins.
+        Start of the first bin and end of the last bin; values outside count to these two bins.
     nbins : int32 scalar
     dtype : dtype-like
         int32 or int64.
@@ -263,4 +263,5 @@ def histogram_fixed_width(
     """
     kind = index_dtype(dtype, "dtype")
     bins = histogram_fixed_width_bins(values, value_range, nbins)
+    # NaN has bin -1, which the sum leaves out
     return apply("UnsortedSegmentSum", ones_for(bins, kind), bins, nbins, name=name)  # type: ignore[no-any-return]

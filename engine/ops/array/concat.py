@@ -171,6 +171,7 @@ def _stack_shape(op: Operation) -> Shape:
 
 
 def _stacked_shape(op: Operation) -> Shape | None:
+    # a vector of scalars may be the shape of another tensor
     return Shape([static_dimension(t) for t in op.inputs]) if all(t.shape == SCALAR for t in op.inputs) else None
 
 

@@ -149,6 +149,7 @@ def confusion_matrix(
     values = ones_for(rows, dtype) if weights is None else cast(convert_to_tensor(weights), dtype)
     places = apply("Stack", [rows, columns], axis=-1)
     shape = apply("Stack", [count, count], axis=0)
+    # ScatterNd adds up the weights of repeated pairs
     return apply("ScatterNd", places, values, shape, name=name)  # type: ignore[no-any-return]
 
 

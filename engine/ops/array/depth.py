@@ -67,6 +67,7 @@ def space_to_depth(input: Any, block_size: Any, name: str | None = None, data_fo
     height, width, depth = dims if last else (dims[1], dims[2], dims[0])
     rows, columns = divided(height, b, x, "height"), divided(width, b, x, "width")
     deep = depth * (b * b)
+    # in both formats the position within a block varies slower than the channel, as in TensorFlow
     if last:
         return rearranged(x, [n, rows, b, columns, b, depth], (0, 1, 3, 2, 4, 5), [n, rows, columns, deep], name)
     return rearranged(x, [n, depth, rows, b, columns, b], (0, 3, 5, 1, 2, 4), [n, deep, rows, columns], name)
@@ -105,6 +106,7 @@ def depth_to_space(input: Any, block_size: Any, name: str | None = None, data_fo
     rows, columns, deep = dims if last else (dims[1], dims[2], dims[0])
     depth = divided(deep, b * b, x, "channels")
     height, width = rows * b, columns * b
+    # in both formats the position within a block varies slower than the channel, as in TensorFlow
     if last:
         return rearranged(x, [n, rows, columns, b, b, depth], (0, 1, 3, 2, 4, 5), [n, height, width, depth], name)
     return rearranged(x, [n, b, b, depth, rows, columns], (0, 3, 4, 1, 5, 2), [n, depth, height, width], name)

@@ -120,6 +120,7 @@ def _batch_gather(op: Operation, varying: Sequence[bool]) -> Batched | None:
     axis, rank = op.attrs["axis"], op.inputs[0].rank
     if rank is None or op.attrs["batch_dims"] or all(varying) or (varying[1] and axis % rank):
         return None
+    # a batch dimension of `params` moves the axis back by one
     axis = axis % rank + varying[0]
     return lambda builder, operands: again(builder, op, operands, axis=axis)
 

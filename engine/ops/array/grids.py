@@ -61,6 +61,7 @@ def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list[
     vectors = [apply("Reshape", convert_to_tensor(v), constant(i32([-1]))) for v in args]
     order = [*range(len(vectors))]
     if indexing == "xy" and len(order) > 1:
+        # the first vector runs along the second dimension
         order[:2] = [1, 0]
     sizes: list[Part] = [size(vectors[i]) if vectors[i].shape[0] is None else vectors[i].shape[0] for i in order]
     return [_spread(vector, order.index(i), sizes, name) for i, vector in enumerate(vectors)]

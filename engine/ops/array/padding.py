@@ -241,6 +241,7 @@ def pad(
             got=mode,
             hint="leave mode out to pad with a constant",
         )
+    # a literal 0 stands for the zero of any dtype, such as the empty string
     if isinstance(constant_values, (int, float)) and not constant_values:
         constant_values = np.zeros((), x.dtype.numpy)
     return apply("Pad", x, pairs, constant_values, name=name)  # type: ignore[no-any-return]

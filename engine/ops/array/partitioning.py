@@ -214,8 +214,8 @@ define(
 def dynamic_stitch(indices: Sequence[Any], data: Sequence[Any], name: str | None = None) -> Tensor:
     """Merge the rows of several tensors, each at its index.
 
-    In Python: ``for i, rows in zip(indices, data): merged[i] = rows``. So the last row of a
-    repeated index holds, and receives the whole gradient. An absent index has a row of zeros.
+    In Python: ``for i, rows in zip(indices, data): merged[i] = rows``. So the last row of a repeated index holds, and
+    receives the whole gradient. An absent index has a row of zeros.
 
     Parameters
     ----------

@@ -46,6 +46,7 @@ def _extreme_gradient(op: Operation, g: Tensor) -> list[Any]:
     data, ids, count = op.inputs
     chosen = apply("Equal", data, rows_by_id(op.outputs[0], ids, data))
     ties = apply("UnsortedSegmentSum", apply("Cast", chosen, dtype=g.dtype), ids, count)
+    # segments without rows have no ties: 1 avoids a division by zero
     share = rows_by_id(g / apply("Maximum", ties, 1), ids, data)
     return [apply("Where", chosen, share, scalar_like(0, g)), None, None]
 

@@ -329,6 +329,7 @@ def repeat(input: Any, repeats: Any, axis: Any = None, name: str | None = None) 
         known = static_value(counts)
         counts = apply("Squeeze", counts, axis=(0,)) if known is None else constant(known[0])
     if counts.rank == 0 and x.rank is not None:
+        # equal counts need no indices: a broadcast and a reshape suffice
         return _repeated_alike(x, counts, place, name)
     places = apply("RepeatIndices", _for_each(counts, x, place))
     return apply("Gather", x, places, axis=place, batch_dims=0, name=name)  # type: ignore[no-any-return]

@@ -67,6 +67,7 @@ def _sliced(size: int | None, part: slice) -> int | None:
             wanted="any other integer",
             hint="use broadcast_to to repeat an element",
         )
+    # a whole dimension keeps its size, in reverse order too
     if part in (slice(None), slice(None, None, -1)):
         return size
     if size is None or any(isinstance(b, Dynamic) for b in (part.start, part.stop, part.step)):

@@ -118,6 +118,7 @@ def unique(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> tupl
     (array([7, 3, 1], dtype=int32), array([0, 1, 0, 2], dtype=int32))
     """
     tensor = convert_to_tensor(x)
+    # the values are gathered by position, so that gradients reach `x`
     first, indices, _ = apply("Unique", tensor, name=name, out_idx=arguments.index_dtype(out_idx, "out_idx"))
     return apply("Gather", tensor, first), indices
 

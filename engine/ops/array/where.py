@@ -72,7 +72,7 @@ def _checked(xp: Any, condition: Any, x: Any, y: Any) -> Any:
 
 
 define(
-    "CheckedCondition",  # of ranks that are not known before
+    "CheckedCondition",  # for ranks unknown while the graph is built
     "condition: bool, x: T, y: T -> output: bool",
     shape=same_as(0),
     kernel=_checked,
