@@ -1,4 +1,4 @@
-"""Activation functions that are compositions of others, and how many activations are 0."""
+"""Activation functions composed of others, and the share of zeros among activations."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ def hard_sigmoid(x: Any, name: str | None = None) -> Tensor:
 
 @public
 def crelu(features: Any, name: str | None = None, axis: int = -1) -> Tensor:
-    """Put the positive parts of elements, and of their negatives, side by side (Shang et al., 2016).
+    """Concatenate ``relu(x)`` and ``relu(-x)`` along an axis (Shang et al., 2016).
 
     Parameters
     ----------
     features : Tensor of an integer or floating dtype, of rank at least 1
     axis : int
-        Dimension that becomes twice as large.
+        Dimension that doubles.
 
     Returns
     -------
@@ -88,7 +88,7 @@ def crelu(features: Any, name: str | None = None, axis: int = -1) -> Tensor:
 
 @public
 def zero_fraction(value: Any, name: str | None = None) -> Tensor:
-    """Part of the elements that are 0; NaN of nothing.
+    """Share of elements equal to 0; NaN for an empty tensor.
 
     Parameters
     ----------

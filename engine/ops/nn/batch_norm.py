@@ -1,4 +1,4 @@
-"""Batch normalization, and moments by weights and in parts: compositions."""
+"""Batch normalization, weighted moments and sufficient statistics, composed of other operations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _axes(x: Tensor, axes: Any) -> tuple[int, ...] | None:
 
 
 def _count(x: Tensor, axes: tuple[int, ...] | None) -> Tensor:
-    """Return how many elements are reduced, in the dtype of `x`."""
+    """Return the number of reduced elements, in the dtype of `x`."""
     if x.rank is None:
         if axes is not None:
             raise ShapeError(
@@ -50,9 +50,9 @@ def _count(x: Tensor, axes: tuple[int, ...] | None) -> Tensor:
 def sufficient_statistics(
     x: Any, axes: Any, shift: Any = None, keepdims: bool = False, name: str | None = None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """Count, sum and sum of squares over axes, from which `normalize_moments` makes mean and variance.
+    """Count, sum and sum of squares over axes, from which `normalize_moments` computes mean and variance.
 
-    Those of several batches can be added up.
+    The statistics of several batches with the same shift add up.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def sufficient_statistics(
     axes, keepdims
         As `axis` and `keepdims` of `reduce_sum`.
     shift : Tensor of the same dtype, optional
-        Near the mean, so that not many digits are lost: it is subtracted first.
+        Subtracted from `x` first: a value near the mean saves digits from cancellation.
 
     Returns
     -------
@@ -69,7 +69,7 @@ def sufficient_statistics(
     mean_ss, variance_ss : Tensor
         Same dtype, without the reduced axes.
     shift : Tensor or None
-        As it was given.
+        The argument, as a tensor.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def sufficient_statistics(
 def normalize_moments(
     counts: Any, mean_ss: Any, variance_ss: Any, shift: Any, name: str | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Mean and variance from what `sufficient_statistics` returns.
+    """Mean and variance from the results of `sufficient_statistics`.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def normalize_moments(
 def weighted_moments(
     x: Any, axes: Any, frequency_weights: Any, name: str | None = None, keepdims: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Mean and variance over axes, of elements that count by their weights.
+    """Weighted mean and variance over axes.
 
     Parameters
     ----------
@@ -146,11 +146,13 @@ def weighted_moments(
     x, weights = widened(given), widened(convert_to_tensor(frequency_weights, given.dtype))
     along = _axes(x, axes)
     weighted = x * weights
+    # The sum of weights has to count a weight once for each element of x under this weight.
     is_as_large = weights.shape.is_fully_known and weights.shape == weighted.shape
     weights = weights if is_as_large else broadcast_to(weights, shape_of(weighted))
     total = reduce_sum(weights, along, keepdims=True)
     mean = reduce_sum(weighted, along, keepdims=True) / total
     spread = reduce_sum(weights * squared_difference(x, mean), along, keepdims=True) / total
+    # Sums over axes of size 1, which only drop the axes.
     if not keepdims:
         mean, spread = reduce_sum(mean, along), reduce_sum(spread, along)
     return as_before(mean, given.dtype), as_before(spread, given.dtype, name)
@@ -160,7 +162,7 @@ def weighted_moments(
 def batch_normalization(
     x: Any, mean: Any, variance: Any, offset: Any, scale: Any, variance_epsilon: float, name: str | None = None
 ) -> Tensor:
-    """Bring elements to mean 0 and variance 1, then to another scale and offset (Ioffe and Szegedy, 2015).
+    """Normalize elements by a mean and a variance, then scale and shift the result (Ioffe and Szegedy, 2015).
 
     In Python: ``scale * (x - mean) / sqrt(variance + variance_epsilon) + offset``.
 
@@ -168,9 +170,9 @@ def batch_normalization(
     ----------
     x : Tensor of a floating dtype
     mean, variance : Tensor of the same dtype
-        They broadcast with `x`, as those of `moments` with ``keepdims=True``.
+        Broadcast with `x`, such as the results of `moments` with ``keepdims=True``.
     offset, scale : Tensor of the same dtype, or None
-        Without them there is none.
+        None stands for an offset of 0, a scale of 1.
     variance_epsilon : float
         Keeps the divisor away from 0.
 
@@ -189,6 +191,7 @@ def batch_normalization(
     factor = rsqrt(convert_to_tensor(variance, x.dtype) + float(variance_epsilon))
     if scale is not None:
         factor = factor * scale
+    # Scale and shift are computed in the size of the moments: x takes a single multiplication and addition.
     start = -(factor * mean) if offset is None else convert_to_tensor(offset, x.dtype) - factor * mean
     return apply("Add", x * factor, start, name=name)  # type: ignore[no-any-return]
 
@@ -206,40 +209,41 @@ def fused_batch_norm(
     name: str | None = None,
     exponential_avg_factor: float = 1.0,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Batch normalization over all dimensions but the channels, and the moments to keep (Ioffe and Szegedy, 2015).
+    """Batch normalization over all dimensions except the channels, with the moments to keep (Ioffe and Szegedy, 2015).
 
-    As in TensorFlow, gradients do not flow through the moments that are returned, nor to those that are given.
+    As in TensorFlow, no gradients flow through the returned moments, or to the moments among the arguments.
 
     Parameters
     ----------
     x : Tensor of a floating dtype, of known rank 2 or more
     scale, offset : Tensor of the same dtype, of shape [channels]
-        Of float32 where that of `x` has two bytes.
+        Of float32 where elements of `x` have two bytes.
     mean, variance : Tensor of the dtype of `scale`, of shape [channels], optional
-        The moments of all data so far: used if it is no training, and in training averaged with those of the batch.
+        Moments of all data so far: used outside of training, and in training averaged with the moments of the batch.
     epsilon : float
         Added to the variance.
     data_format : {'NHWC', 'NCHW'}
-        Whether channels are the last dimension, or the second; those of one or three dimensions ("NCDHW") do as well.
+        Channels are the last dimension, or the second; formats of one or three dimensions ("NCDHW") work as well.
     is_training : bool
-        Whether to take the moments of the batch.
+        Normalize by the moments of the batch.
     exponential_avg_factor : float
-        In training, the part that the moments of the batch have in those returned.
+        In training, the weight of the batch in the returned moments.
 
     Returns
     -------
     y : Tensor
         Of the dtype and shape of `x`.
     mean, variance : Tensor
-        In training those of the batch (the variance that of the whole, divided by one element less), averaged with
-        those given; else those given.
+        In training the moments of the batch, averaged with the arguments; the variance is divided by the number of
+        elements less 1 (Bessel's correction). Otherwise the arguments.
 
     Raises
     ------
     GraphError
-        If moments are needed and not given.
+        If moments are needed and missing.
     ShapeError
-        If the rank of `x` is not known, or a scale, offset or moment is known to be no vector over the channels.
+        If the rank of `x` is unknown in training, or where channels are second; or if a scale, offset or moment is
+        known to be no vector over the channels.
 
     Examples
     --------
@@ -273,6 +277,7 @@ def fused_batch_norm(
     spread = reduce_mean(squared_difference(wide, along_channels(center, x, is_first)), along)
     y = _normalized(x, wide, center, spread, scale, offset, epsilon, is_first, name)
     count = _count(wide, along)
+    # Bessel's correction; a single element is divided by 1, not by 0.
     whole = spread * (count / apply("Maximum", count - 1, 1))
     if is_averaged:
         part = float(exponential_avg_factor)
@@ -281,7 +286,8 @@ def fused_batch_norm(
 
 
 def _checked_channels(x: Tensor, values: Tensor, is_first: bool) -> Tensor:
-    """Return a vector over the channels; a step checks what is not known of it: broadcasting would hide a mistake."""
+    """Return `values`, checked to be a vector over the channels, in a step where shapes are unknown."""
+    # Broadcasting would accept, and hide, a wrong shape.
     axis = 1 if is_first else -1
     channels = None if x.rank is None or x.rank < 2 else x.shape[axis]
     if not values.shape.is_compatible_with(Shape([channels])):
@@ -296,6 +302,7 @@ def _checked_channels(x: Tensor, values: Tensor, is_first: bool) -> Tensor:
 
 
 def _all_but_channels(x: Tensor, is_first: bool) -> tuple[int, ...]:
+    """Return all axes of `x` except the channels."""
     if x.rank is None or x.rank < 2:
         raise ShapeError(
             "batch normalization goes along all dimensions but the channels",
@@ -319,7 +326,7 @@ def _normalized(
     is_first: bool,
     name: str | None,
 ) -> Tensor:
-    """Normalize in the dtype of the moments; return what has that of `x`."""
+    """Normalize `wide`, in the dtype of the moments; return the result in the dtype of `x`."""
     factor = along_channels(rsqrt(variance + float(epsilon)) * scale, x, is_first)
     centred = wide - along_channels(mean, x, is_first)
     return as_before(apply("Add", centred * factor, along_channels(offset, x, is_first)), x.dtype, name)

@@ -19,12 +19,13 @@ def convolve(
 ) -> Tensor:
     """Convolve `images` with `filters` over `rank` spatial dimensions.
 
-    The arguments `strides`, `padding`, `data_format` and `dilations` are those of the public function of that rank.
+    The arguments `strides`, `padding`, `data_format` and `dilations` are as in the public function of this rank.
     """
     first = is_channels_first(data_format, rank)
     attrs = sliding_attrs(rank, strides, padding, dilations, first)
     images = convert_to_tensor(images)
     last = channels_last(images, rank, first)
+    # The last operation gets the name: the transposition, where channels are first.
     result = apply("Conv", last, convert_to_tensor(filters, images.dtype), name=None if first else name, **attrs)
     return channels_first_again(result, rank, name) if first else result
 
@@ -40,15 +41,15 @@ def conv2d(
     dilations: Any = 1,
     name: str | None = None,
 ) -> Tensor:
-    """Convolve images with filters: the sum over a window of elements times those of the filter, which is not flipped.
+    """Convolve images with filters, not flipped: sum the products of elements and weights over each window.
 
     Parameters
     ----------
     input : floating Tensor of shape [batch, height, width, channels]
-        Or of that shape by `data_format`.
+        In the order of `data_format`.
     filter : Tensor of the same dtype, of shape [height, width, input channels, output channels]
-        With input channels that divide those of the images the convolution is in groups, each with its share of the
-        output channels (Krizhevsky et al., 2012).
+        Fewer input channels, a divisor of the channels of the images, make a convolution in groups, each with its
+        share of the output channels (Krizhevsky et al., 2012).
     strides : {strides}
     padding : {padding}
     data_format : {data_format}
@@ -175,7 +176,7 @@ def convolution(
     ----------
     input : floating Tensor of rank 3, 4 or 5
     filter : Tensor of the same dtype and rank, which has to be known
-        Its shape is that of the window, then input and output channels.
+        Its shape is [*window, input channels, output channels].
     padding : {padding}
     strides : {strides}
     dilation_rate : {dilations}

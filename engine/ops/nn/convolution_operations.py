@@ -28,11 +28,11 @@ def _sliding_attrs(attrs: Any) -> dict[str, Any]:
     return {key: attrs[key] for key in _ATTRS}
 
 
-# ---- kernels: their meaning; C kernels for float32 and float64 are in kernels/cpu/convolution.pyx
+# ---- kernels by an array library, which define the results; C kernels are in kernels/cpu/convolution.pyx
 
 
 def _open(shape: Sequence[int], filters: Sequence[int], attrs: Any) -> tuple[dict[str, Any], list[Windows], int]:
-    """Return how windows slide along images of a shape, where they are, and the number of groups."""
+    """Return the attributes of the windows, the windows along each axis, and the number of groups."""
     rank = len(attrs["strides"])
     if len(shape) != rank + 2 or len(filters) != rank + 2:
         raise ValueError(f"images and filters need rank {rank + 2}, got shapes {list(shape)} and {list(filters)}")
@@ -44,13 +44,14 @@ def _open(shape: Sequence[int], filters: Sequence[int], attrs: Any) -> tuple[dic
 
 
 def _columns(xp: Any, images: Any, filters: Sequence[int], attrs: Any) -> Any:
-    """Return all windows of each group, [groups, pixels, elements of a window]."""
+    """Return the windows of each group as a matrix, [groups, pixels, elements of a window]."""
     how, along, groups = _open(images.shape, filters, attrs)
     count = math.prod(how["window"])
     windows = xp.zeros((*counts_in(images.shape, along, how), count), images.dtype)
     for number, outer, inner in places(along, how):
         windows[..., number][outer] = images[inner]
     pixels, size = math.prod(windows.shape[:-2]), images.shape[-1] // groups
+    # Places before channels, in the order of the rows of filters [*window, inner].
     shaped = windows.reshape(pixels, groups, size, count)
     return shaped.transpose((1, 0, 3, 2)).reshape(groups, pixels, size * count)
 
@@ -66,7 +67,7 @@ def _together(x: Any) -> Any:
 
 
 def _product(xp: Any, a: Any, b: Any) -> Any:
-    """Multiply matrices, those of two bytes an element in float32."""
+    """Multiply matrices; elements of two bytes in float32."""
     return xp.matmul(wide(xp, a), wide(xp, b))
 
 
@@ -83,6 +84,7 @@ def _conv_bias(xp: Any, images: Any, filters: Any, bias: Any, relu: bool, **attr
 
 
 def _input_grad(xp: Any, shape: Any, filters: Any, g: Any, **attrs: Any) -> Any:
+    """Multiply the gradient with the filters, and add the products to the windows of the images."""
     sizes = as_sizes(shape)
     how, along, groups = _open(sizes, filters.shape, attrs)
     _check_result(g, sizes, filters.shape, along, how)
@@ -93,6 +95,7 @@ def _input_grad(xp: Any, shape: Any, filters: Any, g: Any, **attrs: Any) -> Any:
     )
     result = xp.zeros(sizes, windows.dtype)
     for number, outer, inner in places(along, how):
+        # An image element is in a place of at most one window, so that += meets no element twice.
         result[inner] += each[number].reshape(*g.shape[:-1], sizes[-1])[outer]
     return result.astype(g.dtype, copy=False)
 
@@ -151,7 +154,7 @@ def _filter_grad_gradient(op: Operation, h: Tensor) -> list[Any]:
 
 
 def _multiplications(images: Any, filters: Any, **attrs: Any) -> int:
-    """Return how many a convolution is made of, in what an element elsewhere takes."""
+    """Return the multiplications of a convolution, divided by 8 to compare with elements of other operations."""
     _, along, _ = _open(images, filters, attrs)
     return int(images[0] * math.prod(s.count for s in along) * math.prod(filters) // 8)
 
@@ -165,7 +168,7 @@ _CUBE = (np.arange(2 * 2 * 2 * 1 * 2).reshape(2, 2, 2, 1, 2) % 3 - 1) / 2
 
 
 def _literally(images: Any, filters: Any, strides: Any, before: Any, counts: Any, dilations: Any) -> Any:
-    """Compute a convolution as its definition says, element by element."""
+    """Compute a convolution element by element, by its definition."""
     groups = images.shape[-1] // filters.shape[-2]
     inner, outer = filters.shape[-2], filters.shape[-1] // groups
     result = np.zeros((len(images), *counts, filters.shape[-1]))
@@ -309,7 +312,7 @@ define(
 
 
 def _transposed_literally(shape: Any, filters: Any, g: Any, strides: Any, before: Any) -> Any:
-    """Compute the gradient of images element by element: what each is multiplied with."""
+    """Compute the gradient by the images element by element, by its definition."""
     result = np.zeros(tuple(shape))
     groups = shape[-1] // filters.shape[-2]
     outer = filters.shape[-1] // groups

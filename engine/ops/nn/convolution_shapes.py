@@ -1,4 +1,4 @@
-"""What convolutions are given, and the shapes of their results and gradients."""
+"""Attributes of convolutions, and the shapes of their results and gradients."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def sliding_attrs(rank: int, strides: Any, padding: Any, dilations: Any, channel
 
 
 def windows_over(filters: Sequence[Any], attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes of windows of the size of filters, whose shape is [*window, inner, outer]."""
+    """Return the attributes of the windows of filters of shape [*window, inner, outer]."""
     how = {"strides": attrs["strides"], "rates": attrs["dilations"], "padding": attrs["padding"]}
     return {"window": tuple(filters[:-2]), "channels_first": False, **how}
 
@@ -30,6 +30,7 @@ def windows_over(filters: Sequence[Any], attrs: Mapping[str, Any]) -> dict[str, 
 def _result_shape(images: Shape, filters: Shape, op: Operation) -> Shape:
     """Return the static shape of a convolution's result."""
     rank = len(op.attrs["strides"])
+    # Windows of size 1, to check strides, dilations and padding even of filters of unknown size.
     check_windows(windows_over([1] * (rank + 2), op.attrs))
     images, filters = _with_rank(images, rank, "the input", op), _with_rank(filters, rank, "the filter", op)
     _check_channels(images[-1], filters[-2], filters[-1], op)
@@ -39,6 +40,7 @@ def _result_shape(images: Shape, filters: Shape, op: Operation) -> Shape:
 
 
 def _with_rank(shape: Shape, rank: int, what: str, op: Operation) -> Shape:
+    """Return a shape with `rank` spatial dimensions, a batch and channels; ShapeError for another rank."""
     if shape.rank not in (None, rank + 2):
         raise ShapeError(
             f"{what} of a convolution has another rank",
@@ -51,12 +53,13 @@ def _with_rank(shape: Shape, rank: int, what: str, op: Operation) -> Shape:
 
 
 def num_groups(channels: int, inner: int, outer: int | None) -> int:
-    """Return how many groups of channels filters are for, 0 if they do not fit."""
+    """Return the number of groups of channels, or 0 if filters do not fit the channels."""
     groups = 0 if inner == 0 or channels % inner else channels // inner
     return 0 if groups == 0 or (outer is not None and outer % groups) else groups
 
 
 def _check_channels(channels: int | None, inner: int | None, outer: int | None, op: Operation) -> None:
+    """Raise ShapeError if the channels of the images are known not to fit the filters."""
     if channels is not None and inner is not None and num_groups(channels, inner, outer) == 0:
         raise ShapeError(
             "the filter does not fit the channels",
@@ -73,20 +76,21 @@ def conv_shape(op: Operation) -> Shape:
 
 
 def input_grad_shape(op: Operation) -> Shape:
-    """Shape rule of its gradient by the images."""
+    """Shape rule of the gradient of a convolution by its images."""
     images = static_shape(op.inputs[0])
     _fit(op.inputs[2].shape, _result_shape(images, op.inputs[1].shape, op), op)
     return images
 
 
 def filter_grad_shape(op: Operation) -> Shape:
-    """Shape rule of its gradient by the filters."""
+    """Shape rule of the gradient of a convolution by its filters."""
     filters = static_shape(op.inputs[1])
     _fit(op.inputs[2].shape, _result_shape(op.inputs[0].shape, filters, op), op)
     return filters
 
 
 def _fit(given: Shape, result: Shape, op: Operation) -> None:
+    """Raise ShapeError if the shape `given` of a gradient is known to differ from the convolution's result."""
     if not given.is_compatible_with(result):
         raise ShapeError(
             "this is not what a convolution to such a shape would come from",

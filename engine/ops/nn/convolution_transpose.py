@@ -1,4 +1,4 @@
-"""Convolutions that go the other way: from a result to images, and to the gradient of filters."""
+"""Transposed convolutions, and the gradients of `conv2d` by its images and filters."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from .convolution_shapes import sliding_attrs
 def _transposed(
     rank: int, g: Any, filters: Any, shape: Any, strides: Any, padding: Any, first: bool, dilations: Any, name: Any
 ) -> Tensor:
+    """Apply a transposed convolution to `g`; the arguments are in the order of the data format."""
     attrs = sliding_attrs(rank, strides, padding, dilations, first)
     g, sizes = convert_to_tensor(g), index_tensor(shape)
     if first:
+        # The shape moves its channels to the end, like the images.
         sizes = apply("Gather", sizes, index_tensor([0, *range(2, rank + 2), 1]))
     last = channels_last(g, rank, first)
     filters = convert_to_tensor(filters, g.dtype)
@@ -39,16 +41,16 @@ def conv2d_transpose(
     dilations: Any = 1,
     name: str | None = None,
 ) -> Tensor:
-    """Go from the result of a convolution to images of the shape that it came from (Zeiler et al., 2010).
+    """Transposed convolution, from the result of `conv2d` back to images (Zeiler et al., 2010).
 
-    It is the gradient of `conv2d` with respect to its images.
+    This is the gradient of `conv2d` with respect to its images.
 
     Parameters
     ----------
     value : floating Tensor of shape [batch, height, width, channels]
     filter : Tensor of the same dtype, of shape [height, width, output channels, channels]
     output_shape : int32 or int64 vector
-        Of the result; a convolution of that shape has to give the shape of `value`.
+        Shape of the result; `conv2d` of such images has to return the shape of `value`.
     strides : {strides}
     padding : {padding}
     data_format : {data_format}
@@ -86,14 +88,14 @@ def conv1d_transpose(
     dilations: Any = 1,
     name: str | None = None,
 ) -> Tensor:
-    """Go from the result of a `conv1d` to sequences of the shape that it came from.
+    """Transposed convolution, from the result of `conv1d` back to sequences.
 
     Parameters
     ----------
     input : floating Tensor of shape [batch, length, channels]
     filters : Tensor of the same dtype, of shape [length, output channels, channels]
     output_shape : int32 or int64 vector
-        Of the result; a `conv1d` of that shape has to give the shape of the value.
+        Shape of the result; `conv1d` of such sequences has to return the shape of `input`.
     strides : {strides}
     padding : {padding}
     data_format : {data_format}
@@ -130,14 +132,14 @@ def conv3d_transpose(
     dilations: Any = 1,
     name: str | None = None,
 ) -> Tensor:
-    """Go from the result of a `conv3d` to volumes of the shape that it came from.
+    """Transposed convolution, from the result of `conv3d` back to volumes.
 
     Parameters
     ----------
     value : floating Tensor of shape [batch, depth, height, width, channels]
     filter : Tensor of the same dtype, of shape [depth, height, width, output channels, channels]
     output_shape : int32 or int64 vector
-        Of the result; a `conv3d` of that shape has to give the shape of the value.
+        Shape of the result; `conv3d` of such volumes has to return the shape of `value`.
     strides : {strides}
     padding : {padding}
     data_format : {data_format}
@@ -256,5 +258,6 @@ def conv2d_backprop_filter(
     first = is_channels_first(data_format, 2)
     images = convert_to_tensor(input)
     last, g = (channels_last(convert_to_tensor(t, images.dtype), 2, first) for t in (images, out_backprop))
+    # The result is not transposed: filters have the same order in all data formats.
     attrs = sliding_attrs(2, strides, padding, dilations, first)
     return apply("ConvFilterGrad", last, index_tensor(filter_sizes), g, name=name, **attrs)  # type: ignore[no-any-return]
