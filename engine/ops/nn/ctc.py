@@ -1,4 +1,4 @@
-"""Connectionist temporal classification: the loss of labels whose times are not known (Graves et al., 2006)."""
+"""Connectionist temporal classification: the loss of labels at unknown times (Graves et al., 2006)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _IMPOSSIBLE = [_LOGITS, _LABELS, i32([2, 2]), i32([1, 2])]
 
 
 def _checked(logits: Any, labels: Array, label_length: Array, logit_length: Array, blank: int) -> None:
-    """Raise IndexError or ValueError for labels and lengths that there are not."""
+    """Raise ValueError for shapes or lengths that do not fit the logits, IndexError for labels out of range."""
     time, batch, classes = logits.shape
     if not labels.shape[:1] == label_length.shape == logit_length.shape == (batch,):
         raise ValueError(
@@ -63,6 +63,7 @@ def _loss_shape(op: Operation) -> Shape:
 
 
 def _check_blank(blank: int, logits: Shape) -> None:
+    """Raise GraphError unless the blank is a class of the logits, as far as known."""
     classes = logits[2] if logits.rank else None
     if blank < 0 or (classes is not None and blank >= classes):
         raise GraphError(
@@ -74,7 +75,7 @@ def _check_blank(blank: int, logits: Shape) -> None:
 
 
 def _weighted(g: Tensor, x: Tensor) -> Tensor:
-    """Weight what has the shape of the logits by a number for each row of the batch; 0 leaves nothing of it."""
+    """Weight `x`, of the shape of the logits, by the number in `g` of each row of the batch."""
     return apply("Mul", apply("ExpandDims", g, axis=-1), x)  # type: ignore[no-any-return]
 
 
@@ -92,13 +93,14 @@ def _grad(xp: Any, logits: Any, labels: Any, label_length: Any, logit_length: An
 
 
 def _grad_gradient(op: Operation, g: Tensor) -> list[Any]:
-    """Take one more derivative, along `g`; by one of the directions, in the place of that one."""
+    """Return the derivative along `g` as well, and for each direction the derivative along `g` in its place."""
     logits, labels, label_length, logit_length, *directions = op.inputs
 
     def along(directions: list[Tensor]) -> Tensor:
         rest = (labels, label_length, logit_length, directions)
         return apply("CTCLossGrad", logits, *rest, blank=op.attrs["blank"])  # type: ignore[no-any-return]
 
+    # The operation is linear in each direction, and symmetric: the order of directions does not matter.
     others = [[*directions[:i], *directions[i + 1 :], g] for i in range(len(directions))]
     return [along([*directions, g]), None, None, None, *map(along, others)]
 
@@ -112,7 +114,7 @@ _WHERE = {"T": (dtypes.float32, dtypes.float64), "I": dtypes.INDEX, "J": dtypes.
 
 
 def _all_paths(logits: Array, labels: Array, label_length: Array, logit_length: Array) -> Array:
-    """Add up the probabilities of all readings that give the labels, one by one; the blank is class 0."""
+    """Compute the loss by enumerating all readings of the labels; the blank is class 0."""
     result = []
     for row, (count, time) in enumerate(zip(label_length, logit_length, strict=True)):
         p = np.exp(logits[:time, row])
@@ -154,7 +156,7 @@ def _logit_shape(op: Operation) -> Shape:
 
 
 def _of_two_steps(logits: Array, *rest: Any) -> Array:
-    """Differentiate by hand where one label is read in two steps, unless both, by p and q, are blank."""
+    """Return the Hessian of ``-log(1 - p * q)`` times a direction, with blanks of probabilities p, q in two steps."""
     (p, q), (v, w) = 1 / (1 + np.exp(logits[:, 0, 1] - logits[:, 0, 0])), rest[-1][0][:, 0, 0] - rest[-1][0][:, 0, 1]
     left, of_p, of_q = 1 - p * q, p * (1 - p), q * (1 - q)
     slopes = []
@@ -165,7 +167,7 @@ def _of_two_steps(logits: Array, *rest: Any) -> Array:
 
 
 def _of_one_step(logits: Array, *_: Any) -> Array:
-    """With one step that counts the loss is the cross-entropy with the label, 1."""
+    """Return the gradient where a single step counts: the loss is its cross-entropy with label 1."""
     p = np.exp(logits[0]) / np.exp(logits[0]).sum()
     return np.stack([p - f64([0, 1, 0]), np.zeros((1, 3))])
 
@@ -207,39 +209,39 @@ def ctc_loss(
     blank_index: int | None = None,
     name: str | None = None,
 ) -> Tensor:
-    """Loss of labels that are read in their order, at times that are not known (Graves et al., 2006).
+    """Loss of labels in a known order, at unknown times (Graves et al., 2006).
 
-    A reading has one class for each time step. It gives the labels if they are what is left of it when repetitions, and
-    then blanks, are taken out. The loss is the negative logarithm of the probability of all readings that do. Its
-    derivatives of any order are exact.
+    A reading has a class for each time step; without repetitions, and then without blanks, a reading becomes labels.
+    The loss is the negative logarithm of the probability of all readings that become the labels. Derivatives of any
+    order are exact.
 
     Parameters
     ----------
     labels : int32 or int64 Tensor of shape [batch, most labels]
-        Classes; what is behind the length of a row does not matter.
+        Classes; elements after the length of a row are ignored.
     logits : Tensor of dtype float32 or float64, of shape [time, batch, classes]
         Unnormalised log probabilities.
     label_length, logit_length : int32 or int64 vector of length batch
-        How many labels, and how many time steps, each row has.
+        Number of labels, and of time steps, of each row.
     logits_time_major : bool
         False if the first two dimensions of `logits` are batch and time.
     blank_index : int, optional
-        The class that is no label: 0 by default; negative ones count from the last.
+        The class for no label: 0 by default; negative numbers count from the last class.
 
     Returns
     -------
     Tensor
-        Of the dtype of `logits` and shape [batch], in nats. Labels that no reading gives, as there are too few time
-        steps, have an infinite loss, and no gradient.
+        Of the dtype of `logits` and shape [batch], in nats. Labels without a reading, because of too few time steps,
+        have an infinite loss and a gradient of 0.
 
     Raises
     ------
     ShapeError
         If the shapes are known not to fit.
     GraphError
-        If there is no class `blank_index`, or it is negative and the number of classes is not known.
+        If no class has the number `blank_index`, or if `blank_index` is negative and the number of classes unknown.
     OpError
-        When a step runs it, if a label or length is out of range, or a label is the blank.
+        In a step, if a label or length is out of range, or a label is the blank.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Beam search for the most probable labels of a reading with blanks (Graves and Jaitly, 2014), as TensorFlow does it.
 
-A prefix has two probabilities, of readings that end in a blank and of those that do not. It keeps them for as long as
-it is among the best; one that has left the beam has none, although prefixes behind it may still be there.
+A prefix has two probabilities: of its readings that end in a blank, and of its other readings. A prefix that has left
+the beam has neither, although longer prefixes that begin with the same labels may still be in the beam.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NEVER = -np.inf
 
 @dataclass(slots=True, eq=False)
 class _Prefix:
-    """Labels read so far, and log probabilities: now, and in the time step before."""
+    """Node in the tree of prefixes: its last label, and log probabilities now and in the time step before."""
 
     parent: _Prefix | None = None
     label: int = -1
@@ -36,10 +36,11 @@ class _Prefix:
         self.blank = self.labelled = self.total = _NEVER
 
     def go_on(self, step: Array) -> None:
-        """Read a blank, or the last label again, or come here from the prefix without it."""
+        """Extend the readings by a time step: a blank, the last label again, or the last label after the parent."""
         if self.parent is not None:
             if self.parent.total > _NEVER:
                 same = self.label == self.parent.label
+                # Equal labels are two only with a blank between them.
                 came = self.parent.old_blank if same else self.parent.old_total
                 self.labelled = float(np.logaddexp(self.labelled, came))
             self.labelled += float(step[self.label])
@@ -57,12 +58,12 @@ class _Prefix:
 
 
 class _Beam:
-    """The best prefixes, the worst of them first.
+    """Heap of the best prefixes, the worst of them first.
 
     Parameters
     ----------
     width : int
-        Most prefixes.
+        Largest number of prefixes.
     """
 
     def __init__(self, width: int) -> None:
@@ -77,7 +78,7 @@ class _Beam:
         return self.heap[0][0] if len(self.heap) == self.width else _NEVER
 
     def add(self, prefix: _Prefix) -> None:
-        self.number -= 1  # of equals, the last one leaves first
+        self.number -= 1  # of equal totals, the prefix added last leaves first
         entry = (prefix.total, self.number, prefix)
         if len(self.heap) < self.width:
             heapq.heappush(self.heap, entry)
@@ -89,14 +90,16 @@ class _Beam:
 
 
 def _grow(beam: _Beam, prefix: _Prefix, step: Array) -> None:
-    """Append each label to a prefix, where the beam takes it."""
+    """Add the children of a prefix to the beam, as far as they are good enough."""
     if not beam.takes(prefix.old_total):
         return
     totals = step[:-1] + prefix.old_total
     if prefix.label >= 0:
+        # As in `go_on`: the same label again needs a blank in between.
         totals[prefix.label] = step[prefix.label] + prefix.old_blank
     for label in np.flatnonzero(totals > beam.least()).tolist():
         child, total = prefix.children.get(label), float(totals[label])
+        # A child in the beam has counted its parent in `go_on`. The beam's least total rises: each child asks again.
         if (child is not None and child.total > _NEVER) or not beam.takes(total):
             continue
         if child is None:
@@ -113,9 +116,9 @@ def search(logits: Array, beam_width: int, top_paths: int, merge_repeated: bool)
     logits : array of shape [time, classes]
         The blank is the last class.
     beam_width, top_paths : int
-        How many prefixes are kept, and returned.
+        Number of prefixes kept, and returned.
     merge_repeated : bool
-        Whether repeated labels are left out of what is returned.
+        Leave repeated labels out of the results.
     """
     x = logits.astype(np.float64)
     steps = x - np.logaddexp.reduce(x, axis=1, keepdims=True)

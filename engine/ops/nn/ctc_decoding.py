@@ -1,4 +1,4 @@
-"""The labels that a reading with blanks most probably gives."""
+"""Decoding of readings with blanks into their most probable labels."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from .ctc_beams import search
 
 
 class SparseParts(NamedTuple):
-    """The parts of a sparse tensor, here of rows of labels that differ in length.
+    """The parts of a sparse tensor: rows of labels of different lengths.
 
     Attributes
     ----------
     indices : int64 Tensor of shape [n, rank]
-        Where each value is, row by row.
+        The index of each value, row by row.
     values : Tensor of shape [n]
         The values.
     dense_shape : int64 Tensor of shape [rank]
-        The shape of the whole.
+        The shape of the dense tensor.
     """
 
     indices: Any
@@ -48,6 +48,7 @@ class SparseParts(NamedTuple):
 
 
 def _logits(inputs: Any) -> Tensor:
+    """Return the inputs as a tensor; ShapeError for another rank than 3."""
     x = convert_to_tensor(inputs)
     if x.rank not in (3, None):
         raise ShapeError(
@@ -68,31 +69,31 @@ def ctc_greedy_decoder(
     name: str | None = None,
     blank_index: int | None = None,
 ) -> tuple[list[SparseParts], Tensor]:
-    """Take the most probable class of each time step, and leave repetitions and then blanks out.
+    """Take the most probable class of each time step, without repetitions, and then without blanks.
 
     Parameters
     ----------
     inputs : Tensor of a floating dtype, of shape [time, batch, classes]
         Unnormalised log probabilities.
     sequence_length : int32 or int64 vector of length batch
-        How many time steps count.
+        Number of time steps of each row.
     merge_repeated : bool
-        Whether repetitions without a blank between them are one label.
+        Merge repetitions without a blank between them into a label.
     blank_index : int, optional
-        The class that is no label: the last by default.
+        The class for no label: the last by default; negative numbers count from the end.
 
     Returns
     -------
     decoded : list of one SparseParts
-        The labels: `indices` (int64, of shape [n, 2]: row, and place in it), `values` (int64) and `dense_shape`
-        (batch, and the most labels of a row), as a sparse tensor has them.
+        The labels as parts of a sparse tensor: `indices` (int64, of shape [n, 2]: row and position), `values` (int64)
+        and `dense_shape` (batch, and the most labels of a row).
     neg_sum_logits : Tensor
         Of shape [batch, 1]: the negative sum of the largest logits.
 
     Raises
     ------
     ShapeError
-        If `inputs` has another rank, or there is known not to be one length for each row.
+        If `inputs` has another rank, or the number of lengths is known to differ from the number of rows.
 
     Examples
     --------
@@ -109,11 +110,13 @@ def ctc_greedy_decoder(
     is_step = expand_dims(numbers(cast(size_along(x, 0), dtypes.int64)), 1) < lengths
     kept = is_step & apply("NotEqual", best, blank)
     if merge_repeated:
+        # The first step repeats nothing: a slice equals itself, and is empty where there are no steps.
         kept &= concat([apply("Equal", best[:1], best[:1]), apply("NotEqual", best[1:], best[:-1])], 0)
     kept, best = transpose(kept, [1, 0]), transpose(best, [1, 0])
     count = cumsum(cast(kept, dtypes.int64), 1)
     rows = apply("NonZero", kept)[:, 0]
     indices = stack([rows, boolean_mask(count, kept) - 1], 1)
+    # The 0 is the maximum of no rows.
     longest = reduce_max(concat([reduce_sum(cast(kept, dtypes.int64), 1), i64([0])], 0))
     shape = stack([cast(size_along(x, 1), dtypes.int64), longest])
     score = apply("Where", is_step, reduce_max(x, 2), 0)
@@ -128,6 +131,7 @@ def _blank(x: Tensor, blank_index: int | None) -> Tensor:
 
 
 def _beam_shapes(op: Operation) -> list[Shape]:
+    """Return the shapes of indices, values and dense shapes of each path, and of the scores."""
     logits, lengths, paths = op.inputs[0].shape.with_rank(3), op.inputs[1].shape, op.attrs["paths"]
     Shape([logits[1]]).merge(lengths)
     if not 1 <= paths <= op.attrs["beam_width"]:
@@ -141,13 +145,14 @@ def _beam_shapes(op: Operation) -> list[Shape]:
 
 
 def _sparse(rows: list[list[int]]) -> tuple[Array, Array, Array]:
-    """Return the parts of a sparse matrix of rows."""
+    """Return the indices, values and dense shape of rows of labels."""
     places = [[i, j] for i, row in enumerate(rows) for j in range(len(row))]
     longest = max(map(len, rows), default=0)
     return i64(places).reshape(-1, 2), i64([label for row in rows for label in row]), i64([len(rows), longest])
 
 
 def _beams(xp: Any, inputs: Array, lengths: Array, beam_width: int, paths: int, merge_repeated: bool) -> list[Array]:
+    """Search the best paths of each row of the batch; ValueError for lengths that do not fit."""
     check_rank(inputs, 3, 3, "ctc_beam_search_decoder takes [time, batch, classes]")
     if lengths.shape != inputs.shape[1:2] or (lengths.size and not 0 <= lengths.min() <= lengths.max() <= len(inputs)):
         raise ValueError(f"ctc_beam_search_decoder: for inputs of shape {inputs.shape}, sequence_length is {lengths}")
@@ -215,36 +220,36 @@ def ctc_beam_search_decoder(
     merge_repeated: bool = True,
     name: str | None = None,
 ) -> tuple[list[SparseParts], Tensor]:
-    """Search the most probable labels of readings with blanks (Graves and Jaitly, 2014).
+    """Search for the most probable labels of readings with blanks (Graves and Jaitly, 2014).
 
-    The blank is the last class. The probability of labels is that of all readings that give them, as far as the beam
-    has seen these.
+    The blank is the last class. The probability of labels is the sum over their readings, as far as these were in the
+    beam.
 
     Parameters
     ----------
     inputs : Tensor of dtype float32 or float64, of shape [time, batch, classes]
         Unnormalised log probabilities.
     sequence_length : int32 or int64 vector of length batch
-        How many time steps count.
+        Number of time steps of each row.
     beam_width, top_paths : int
-        How many beginnings are kept in each time step, and how many results are returned.
+        Number of prefixes kept in each time step, and number of results.
     merge_repeated : bool
-        Whether repeated labels are left out of the results, even those with a blank between them.
+        Leave repeated labels out of the results, even with a blank between them.
 
     Returns
     -------
     decoded : list of SparseParts
-        For each path, the best first, the labels: `indices` (int64, of shape [n, 2]: row, and place in it), `values`
-        (int64) and `dense_shape` (batch, and the most labels of a row), as a sparse tensor has them.
+        For each path, the best first, the labels as parts of a sparse tensor: `indices` (int64, of shape [n, 2]: row
+        and position), `values` (int64) and `dense_shape` (batch, and the most labels of a row).
     log_probability : Tensor
         Of shape [batch, top_paths].
 
     Raises
     ------
     GraphError
-        If more paths are wanted than the beam is wide.
+        If `top_paths` is less than 1, or more than `beam_width`.
     OpError
-        When a step runs it, if a length is out of range, or there are fewer paths.
+        In a step, if a length is out of range, or a row has fewer paths.
 
     Examples
     --------

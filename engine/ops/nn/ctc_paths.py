@@ -1,8 +1,8 @@
-"""Probabilities of labels that are spread over more time steps, with blanks between them (Graves et al., 2006).
+"""Probabilities of labels spread over more time steps, with blanks between them (Graves et al., 2006).
 
-A row of labels a, b becomes the states (blank, a, blank, b, blank). A path stays in its state, goes to the next one, or
-leaves a blank out between two labels that differ. Everything is in logarithms, and works for a batch and all states at
-once; all numbers are jets, so that derivatives to any order come from the same recursion.
+A row of labels a, b becomes the states (blank, a, blank, b, blank). A path stays in its state, goes to the next state,
+or skips a blank between two different labels. All numbers are logarithms, computed for a batch and all states at once,
+and jets, so that derivatives to any order come from the same recursion.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _NEVER = -np.inf
 
 @dataclass(frozen=True, slots=True)
 class States:
-    """The states of a batch, with those that no path ends in.
+    """The states of each row of a batch, padded to equal numbers.
 
     Attributes
     ----------
     classes : int array of shape [batch, states]
-        What is read in each state.
+        The class read in each state.
     is_state : bool array of the same shape
-        False behind the last one of each row.
+        False for padding, after the last state of a row.
     may_skip : bool array of the same shape
-        Whether a path may come from the last state but one.
+        True if a path may come from two states before.
     is_last : bool array of the same shape
-        Whether a path may end there.
+        True if a path may end in the state.
     """
 
     classes: Array
@@ -42,7 +42,7 @@ class States:
 
 
 def states_of(labels: Array, lengths: Array, blank: int) -> States:
-    """Return the states of rows of labels, of which so many count."""
+    """Return the states of rows of labels, the first `lengths` of each."""
     batch, most = labels.shape
     numbers = np.arange(2 * most + 1)
     is_state = numbers <= 2 * lengths[:, None]
@@ -51,12 +51,13 @@ def states_of(labels: Array, lengths: Array, blank: int) -> States:
     classes[~is_state] = blank
     may_skip = np.zeros(classes.shape, np.bool_)
     may_skip[:, 3::2] = (classes[:, 3::2] != classes[:, 1:-2:2]) & is_state[:, 3::2]
+    # A path ends in the last label, or in the blank after it; without labels there is only the blank.
     is_last = is_state & (numbers >= 2 * lengths[:, None] - 1)
     return States(classes, is_state, may_skip, is_last)
 
 
 def _before(xp: Any, x: Any, count: int, never: Any) -> Any:
-    """Return the values of the states `count` before each one."""
+    """Return for each state the value of the state `count` before."""
     return xp.concatenate([never[..., :count], x[..., : x.shape[-1] - count]], -1)
 
 
@@ -65,7 +66,7 @@ def _after(xp: Any, x: Any, count: int, never: Any) -> Any:
 
 
 def _widened(xp: Any, logits: Any, directions: list[Any]) -> tuple[Any, list[Any]]:
-    """Return the inputs in float64: a path of a thousand steps has a logarithm of thousands, of which 1e-4 matters."""
+    """Return the inputs in float64: paths of a thousand steps have logarithms of thousands, where 1e-4 matters."""
     return logits.astype(xp.float64), [direction.astype(xp.float64) for direction in directions]
 
 
@@ -78,15 +79,16 @@ class Paths:
         The array library.
     logits : array of shape [time, batch, classes]
     directions : list of array of the same shape
-        Along which derivatives are taken.
+        The directions of the derivatives.
     states : States
     lengths : int array of shape [batch]
-        How many time steps count.
+        Number of time steps of each row.
     """
 
     def __init__(self, xp: Any, logits: Any, directions: list[Any], states: States, lengths: Array) -> None:
         time, batch, classes = logits.shape
         self.xp: Any = xp
+        # Numbered through the whole batch, so that a single index reads, and later adds, all rows.
         self.classes: Any = xp.asarray(states.classes + np.arange(batch)[:, None] * classes)
         self.is_state: Any = xp.asarray(states.is_state)
         self.may_skip: Any = xp.asarray(states.may_skip)
@@ -96,6 +98,7 @@ class Paths:
         self.log_softmax: Any = x - log_sum_exp(xp, x, -1)
         read = self.log_softmax.reshape(len(x), time, batch * classes)[:, :, self.classes]
         self.read: Any = hidden(xp, read, self.is_state, _NEVER)
+        # The jet of impossible states: -inf, with no derivatives.
         nothing = xp.zeros((len(x), *self.classes.shape), dtype=x.dtype)
         self.never: Any = hidden(xp, nothing, xp.zeros((), dtype=xp.bool_), _NEVER)
 
@@ -103,12 +106,13 @@ class Paths:
         return log_sum_exp(self.xp, self.xp.stack([stay, step, skip], -1), -1)[..., 0]
 
     def _go_on(self, new: Any, old: Any, step: int) -> Any:
-        """Return the new values of the rows that have this time step."""
+        """Return `new` for the rows that have this time step, `old` for the others."""
         return self.xp.where(self.is_step[step][:, None], new, old)
 
     def forward(self) -> list[Any]:
-        """Return for each number of time steps the probabilities of all paths that are in each state then."""
+        """Return, for each number of time steps, the log probability of all paths that end in each state."""
         xp, never = self.xp, self.never
+        # Before the first step paths are in the first blank, from where they stay, or go to the first label.
         is_first = xp.arange(never.shape[-1]) == 0
         found = [hidden(xp, xp.zeros(never.shape, dtype=never.dtype), is_first, _NEVER)]
         for t in range(self.read.shape[1]):
@@ -119,7 +123,7 @@ class Paths:
         return found
 
     def backward(self) -> list[Any]:
-        """Return for each time step the probabilities of all that can follow each state after it."""
+        """Return, after each time step, the log probability of all continuations from each state."""
         xp, never = self.xp, self.never
         found = [hidden(xp, xp.zeros(never.shape, dtype=never.dtype), self.is_last, _NEVER)]
         for t in range(self.read.shape[1] - 1, 0, -1):
@@ -129,7 +133,7 @@ class Paths:
         return found[::-1]
 
     def total(self, last: Any) -> Any:
-        """Return the log probabilities of the labels, as a jet of shape [batch, 1], from those of the last step."""
+        """Return the log probabilities of the labels, a jet of shape [batch, 1], from the values of the last step."""
         return log_sum_exp(self.xp, hidden(self.xp, last, self.is_last, _NEVER), -1)
 
     def gradient(self) -> Any:
@@ -139,14 +143,15 @@ class Paths:
         is_possible = total[0] != _NEVER
         softmax = exponential(xp, self.log_softmax)
         if len(forward) == 1:
-            return softmax  # of no time steps
+            return softmax  # empty: there are no time steps
+        # Posterior of each state; a total of -inf is hidden, because its difference to -inf is NaN.
         here = xp.stack(forward[1:], 1) + xp.stack(self.backward(), 1) - hidden(xp, total, is_possible)[:, None]
         states = exponential(xp, hidden(xp, here, here[0] != _NEVER, _NEVER))
         surplus = softmax - self._by_class(states, softmax.shape)
         return hidden(xp, surplus, is_possible & self.is_step[..., None])
 
     def _by_class(self, states: Any, shape: tuple[int, ...]) -> Any:
-        """Add up what states have, of one class each."""
+        """Add up the values of states by their classes."""
         order, time, batch, classes = shape
         out = self.xp.zeros((order * time, batch * classes), dtype=states.dtype)
         rows = self.xp.arange(order * time)[:, None, None] * (batch * classes)

@@ -1,4 +1,4 @@
-"""Convolutions of each channel of images for itself, and of these with one another."""
+"""Depthwise and separable convolutions of images."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def depthwise_conv2d(
     data_format: str | None = None,
     dilations: Any = None,
 ) -> Tensor:
-    """Convolve each channel of images for itself.
+    """Convolve each channel of images separately.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def depthwise_conv2d(
     padding : {padding}
     data_format : {data_format}
     rate, dilations : {dilations}
-        One of the two names.
+        Two names of the same argument.
 
     Returns
     -------
@@ -48,10 +48,10 @@ def depthwise_conv2d(
     Raises
     ------
     ShapeError
-        If the number of channels of the filter is not known, or another than that of the images; where that is not
-        known, an OpError when a step runs it.
+        If the channels or the multiplier of the filter are unknown, or its channels differ from the channels of the
+        images; an OpError in a step where the latter are unknown.
     GraphError
-        If both `rate` and `dilations` are given, or strides, padding, dilations or data format are none.
+        If both `rate` and `dilations` are given, or strides, padding, dilations or data format are invalid.
 
     Examples
     --------
@@ -72,6 +72,8 @@ def depthwise_conv2d(
     window = [-1 if d is None else d for d in known[:2]]
     if -1 in window:
         window = [apply("Shape", filter)[0], apply("Shape", filter)[1]]
+    # A grouped convolution of an input channel per group. Other images would only be taken for other groups, so their
+    # channels are checked.
     flat = reshape(filter, [*window, 1, known[2] * known[3]])
     images = _with_channels(images, known[2], is_channels_first(data_format, 2))
     dilations = _one_of(rate, dilations)
@@ -79,6 +81,7 @@ def depthwise_conv2d(
 
 
 def _one_of(rate: Any, dilations: Any) -> Any:
+    """Return the argument under either name; GraphError if both are passed."""
     if rate is not None and dilations is not None:
         raise GraphError(
             "'rate' and 'dilations' are two names of one argument",
@@ -90,7 +93,7 @@ def _one_of(rate: Any, dilations: Any) -> Any:
 
 
 def _with_channels(images: Tensor, channels: int, first: bool) -> Tensor:
-    """Return images that have so many channels; a step checks that where it is not known."""
+    """Return images, checked to have `channels` channels, in a step where the number is unknown."""
     wanted = Shape([None, channels, None, None] if first else [None, None, None, channels])
     if not images.shape.is_compatible_with(wanted):
         raise ShapeError(
@@ -117,7 +120,7 @@ def separable_conv2d(
     data_format: str | None = None,
     dilations: Any = None,
 ) -> Tensor:
-    """Convolve each channel for itself, then mix the channels of each pixel (Chollet, 2016).
+    """Convolve each channel separately, then mix the channels of each pixel (Chollet, 2016).
 
     Parameters
     ----------
@@ -128,7 +131,7 @@ def separable_conv2d(
     padding : {padding}
     data_format : {data_format}
     rate, dilations : {dilations}
-        One of the two names.
+        Two names of the same argument.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Elements left out at random."""
+"""Dropout: elements set to 0 at random."""
 
 from __future__ import annotations
 
@@ -28,21 +28,22 @@ def dropout(
     name: str | None = None,
     rate: Any = None,
 ) -> Tensor:
-    """Set elements to 0 at random and scale the others up, so that the mean stays (Srivastava et al., 2014).
+    """Set elements to 0 at random and scale the others up, to keep the mean (Srivastava et al., 2014).
 
-    Other elements are left out in each step, iteration and frame. The gradient is 0 where elements were left out.
+    Each step, iteration and frame draws anew. The gradient of dropped elements is 0.
 
     Parameters
     ----------
     x : Tensor of a floating dtype
     keep_prob : float or scalar Tensor of the same dtype, optional
-        Probability with which an element stays, in (0, 1].
+        Probability of keeping an element, in (0, 1].
     noise_shape : int32 or int64 vector, optional
-        Shape of what is drawn, which broadcasts to that of `x`: along its dimensions of size 1 all stay or go.
+        Shape of the random numbers, which broadcasts to the shape of `x`: along dimensions of size 1 elements stay or
+        go together.
     seed : int, optional
         As for `random_uniform`.
     rate : float or scalar Tensor of the same dtype, optional
-        ``1 - keep_prob``; one of the two is given.
+        ``1 - keep_prob``, in [0, 1): either argument is needed.
 
     Returns
     -------
@@ -52,7 +53,7 @@ def dropout(
     Raises
     ------
     GraphError
-        If both probabilities are given, or neither, or one is out of range.
+        If both probabilities are passed, or neither, or the probability is out of range.
     DtypeError
         If `x` is not of a floating dtype.
 
@@ -69,9 +70,9 @@ def dropout(
 def dropped(
     x: Any, keep_prob: Any, rate: Any, noise_shape: Any, draw: Callable[[Tensor, DType], Tensor], name: str | None
 ) -> Tensor:
-    """Return `x` with elements left out, where ``draw(shape, dtype)`` is less than `rate`, or ``1 - keep_prob``.
+    """Drop elements of `x` where ``draw(shape, dtype)`` is less than `rate`, or ``1 - keep_prob``.
 
-    The shape of `x` is drawn, or `noise_shape`.
+    The random numbers have the shape `noise_shape`, by default the shape of `x`.
     """
     tensor = convert_to_tensor(x)
     if not tensor.dtype.is_floating:
@@ -95,6 +96,7 @@ def dropped(
 
 
 def _rate(keep_prob: Any, rate: Any) -> Any:
+    """Return the share of dropped elements: a checked float where known, else a value to convert to a tensor."""
     if (keep_prob is None) == (rate is None):
         raise GraphError(
             "dropout needs one probability",
@@ -103,6 +105,7 @@ def _rate(keep_prob: Any, rate: Any) -> Any:
             hint="rate is the part that is left out",
         )
     given = keep_prob if rate is None else rate
+    # A bool is a number to Python, but a mistake here.
     if isinstance(given, (str, bytes, list, tuple, dict, bool)) or callable(given):
         raise DtypeError(
             "a probability of dropout is a number",

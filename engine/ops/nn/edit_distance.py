@@ -1,4 +1,4 @@
-"""How far sequences are from one another; sequences without repetitions."""
+"""Edit distances between sequences, and sequences without repetitions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ..support.literals import Array, f32, i32, i64
 
 
 def _places(indices: Array, count: int, sizes: tuple[int, ...]) -> Array:
-    """Return the numbers of the sequences that the values of a sparse tensor belong to, among those of a shape."""
+    """Return the flat number of the sequence of each value of a sparse tensor, in an array of `sizes` sequences."""
     if indices.shape != (count, len(sizes) + 1):
         raise ValueError(f"edit_distance: indices {indices.shape} do not fit {count} values, rank {len(sizes) + 1}")
     places = np.zeros(count, np.int64)
@@ -44,25 +44,30 @@ def _places(indices: Array, count: int, sizes: tuple[int, ...]) -> Array:
 
 
 def _distances(xp: Any, *parts: Array, normalize: bool) -> Array:
+    """Compute the distances between the sequences of two sparse tensors, each as indices, values and dense shape."""
     (_, mine, size), (_, theirs, other) = parts[:3], parts[3:]
     if size.shape != other.shape or not size.size:
         raise ValueError(f"edit_distance: the dense shapes are of different ranks: {size.tolist()}, {other.tolist()}")
     shape = tuple(np.maximum(size[:-1], other[:-1]).tolist())
+    # Symbols of any dtype become numbers, the same for both tensors.
     names = numbers_of_equal(np, np.concatenate([mine, theirs]))
     sequences: list[Array] = []
     for indices, symbols in ((parts[0], names[: mine.size]), (parts[3], names[mine.size :])):
         places = _places(indices, symbols.size, shape)
+        # Values of a sparse tensor may be in any order.
         order = np.lexsort((indices[:, -1], places))
         sequences += [symbols[order], np.cumsum(np.bincount(places, minlength=math.prod(shape)))]
     result = edit_distances(*sequences).astype(np.float32)
     if normalize:
         lengths = np.diff(sequences[3], prepend=0)
+        # Of truths of length 0: 0 for an empty hypothesis, else infinite.
         unequal = np.where(result > 0, np.float32(np.inf), np.float32(0))
         result = np.divide(result, lengths, out=unequal, where=lengths > 0, casting="same_kind")
     return result.reshape(shape)
 
 
 def _distance_shape(op: Operation) -> Shape:
+    """Return the larger of both dense shapes, without the last dimension."""
     shapes = [static_shape(op.inputs[i]) for i in (2, 5)]
     ranks = {shape.rank for shape in shapes if shape.rank is not None}
     if len(ranks) > 1:
@@ -112,7 +117,7 @@ define(
 
 
 def _parts(sparse: Any, what: str) -> list[Any]:
-    """Return the indices, values and shape of a sparse tensor, given as such or as three parts."""
+    """Return the indices, values and shape of a sparse tensor, or of a sequence of these three parts."""
     if hasattr(sparse, "dense_shape"):
         sparse = (sparse.indices, sparse.values, sparse.dense_shape)
     if not isinstance(sparse, (tuple, list)) or len(sparse) != 3:
@@ -132,15 +137,15 @@ def _parts(sparse: Any, what: str) -> list[Any]:
 
 @public
 def edit_distance(hypothesis: Any, truth: Any, normalize: bool = True, name: str | None = None) -> Tensor:
-    """Count how many insertions, deletions and replacements make one sequence of another (Levenshtein, 1966).
+    """Count the insertions, deletions and replacements between pairs of sequences (Levenshtein, 1966).
 
     Parameters
     ----------
     hypothesis, truth : sequence of three Tensor: indices, values and dense shape
-        The parts of a sparse tensor each, as `ctc_beam_search_decoder` returns them. Values are of one dtype, any, and
-        the last dimension is that of the sequences.
+        The parts of a sparse tensor, such as a result of `ctc_beam_search_decoder`. Both have values of the same dtype,
+        which may be any; sequences lie along the last dimension.
     normalize : bool
-        Divide by the length of the truth; infinite where that is 0 and the hypothesis has something.
+        Divide by the length of the truth; infinite for an empty truth and a hypothesis with elements.
 
     Returns
     -------
@@ -150,7 +155,7 @@ def edit_distance(hypothesis: Any, truth: Any, normalize: bool = True, name: str
     Raises
     ------
     GraphError
-        If something else is given.
+        If an argument is no sparse tensor.
     ShapeError
         If the ranks are known to differ.
 
@@ -168,25 +173,25 @@ def edit_distance(hypothesis: Any, truth: Any, normalize: bool = True, name: str
 
 @public
 def collapse_repeated(labels: Any, seq_length: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
-    """Leave repetitions out of sequences.
+    """Remove repetitions from sequences.
 
     Parameters
     ----------
     labels : Tensor of an integer dtype, of shape [batch, time]
     seq_length : int32 or int64 vector of length batch
-        How many labels of each row count.
+        Number of labels of each row.
 
     Returns
     -------
     collapsed : Tensor
-        Of the dtype of `labels`, of shape [batch, most labels that are left]; 0 behind the last of a row.
+        Of the dtype of `labels`, of shape [batch, most remaining labels]; 0 after the end of a row.
     lengths : Tensor
-        Of the dtype of `seq_length`: how many are left.
+        Of the dtype of `seq_length`: the number of remaining labels of each row.
 
     Raises
     ------
     ShapeError
-        If `labels` is no matrix, or there is known not to be one length for each row.
+        If `labels` is no matrix, or the number of lengths is known to differ from the number of rows.
 
     Examples
     --------
@@ -198,6 +203,7 @@ def collapse_repeated(labels: Any, seq_length: Any, name: str | None = None) -> 
     x, limits = convert_to_tensor(labels), index_tensor(seq_length)
     x.shape.with_rank(2)
     limits = one_for_each(limits, x, 0)
+    # The first label of a row repeats nothing: a slice equals itself, and is empty where rows are.
     is_new = concat([apply("Equal", x[:, :1], x[:, :1]), apply("NotEqual", x[:, 1:], x[:, :-1])], 1)
     places = cast(numbers(size_along(x, 1)), limits.dtype)
     kept = is_new & (places < expand_dims(limits, 1))
