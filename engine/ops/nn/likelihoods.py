@@ -1,4 +1,4 @@
-"""Negative logarithms of likelihoods: of counts, and of labels that weigh more if they are there."""
+"""Negative log likelihoods: of counts, and of labels with a weight for positives."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .activations import softplus
 def weighted_cross_entropy_with_logits(
     labels: Any = None, logits: Any = None, pos_weight: Any = None, name: str | None = None
 ) -> Tensor:
-    """Cross-entropy of independent yes/no probabilities with ``sigmoid(logits)``, where yes weighs more, or less.
+    """Cross-entropy of independent yes/no probabilities with ``sigmoid(logits)``, with a weight for yes.
 
     In Python: ``-pos_weight * labels * log(sigmoid(logits)) - (1 - labels) * log(1 - sigmoid(logits))``, without
     overflow.
@@ -27,7 +27,7 @@ def weighted_cross_entropy_with_logits(
     labels, logits : Tensor of a floating dtype
         Same dtype; shapes broadcast.
     pos_weight : Tensor of the same dtype, or float
-        What yes weighs; it broadcasts too.
+        Weight of yes, which broadcasts too.
 
     Returns
     -------
@@ -42,6 +42,7 @@ def weighted_cross_entropy_with_logits(
     array([  2.07944154, 100.        ])
     """
     x = convert_to_tensor(logits)
+    # log(sigmoid(x)) is -softplus(-x), and log(1 - sigmoid(x)) is -x - softplus(-x).
     weight = (convert_to_tensor(pos_weight, x.dtype) - 1) * labels + 1
     return apply("Add", (1 - convert_to_tensor(labels, x.dtype)) * x, weight * softplus(-x), name=name)  # type: ignore[no-any-return]
 
@@ -57,7 +58,7 @@ def log_poisson_loss(targets: Any, log_input: Any, compute_full_loss: bool = Fal
     log_input : Tensor of the same dtype and shape
         Logarithms of the expected counts.
     compute_full_loss : bool
-        Add ``log(targets!)`` by Stirling's approximation, 0 for counts up to 1: it does not depend on `log_input`.
+        Add ``log(targets!)`` by Stirling's approximation, 0 for counts from 0 to 1; independent of `log_input`.
 
     Returns
     -------
@@ -77,6 +78,7 @@ def log_poisson_loss(targets: Any, log_input: Any, compute_full_loss: bool = Fal
     if not compute_full_loss:
         return loss  # type: ignore[no-any-return]
     is_large = (count < 0) | (count > 1)
+    # The approximation is computed for all elements: at 0 the logarithm would be infinite, its gradient NaN.
     safe = apply("Where", is_large, count, 1)
     stirling = safe * log(safe) - safe + log(safe * (2 * math.pi)) * 0.5
     return loss + apply("Where", is_large, stirling, 0)  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""Normalization of elements by those of the channels beside them."""
+"""Local response normalization, by the channels near each channel."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def lrn(
     beta: float = 0.5,
     name: str | None = None,
 ) -> Tensor:
-    """Divide by a power of the sum of squares over channels near by (Krizhevsky et al., 2012, section 3.3).
+    """Divide by a power of the sum of squares over neighbouring channels (Krizhevsky et al., 2012, section 3.3).
 
     In Python, with r for `depth_radius`: ``x[c] / (bias + alpha * sum(x[c - r : c + r + 1] ** 2)) ** beta``.
 
@@ -33,7 +33,7 @@ def lrn(
     input : Tensor of a floating dtype, of rank at least 1
         Channels are the last dimension.
     depth_radius : int
-        How many channels on each side count.
+        Number of neighbours on each side.
     bias, alpha, beta : float
 
     Returns
@@ -57,6 +57,7 @@ def lrn(
     if radius < 0:
         raise GraphError("a radius can not be negative", wanted="0 or more", got=radius, hint="0 is the channel alone")
     wide = widened(x)
+    # Sum pooling along the channels, which become the spatial dimension of rows [-1, channels, 1].
     rows = apply("Reshape", apply("Square", wide), apply("Stack", [-1, size_along(x, -1), 1]))
     attrs: dict[str, Any] = {
         "window": (2 * radius + 1,),

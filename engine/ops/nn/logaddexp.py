@@ -1,4 +1,4 @@
-"""Sums of numbers that are given by their logarithms, elementwise."""
+"""Logarithms of sums of exponentials, elementwise."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def logaddexp(x: Any, y: Any, name: str | None = None) -> Tensor:
     Returns
     -------
     Tensor
-        Same dtype, of the broadcast shape. Of two -inf it is -inf.
+        Same dtype, of the broadcast shape; -inf for two -inf.
 
     Raises
     ------

@@ -37,10 +37,13 @@ def _softmax_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 @typed
 def _softmax(xp: Any, x: Any, axis: int) -> Any:
+    """Compute the softmax along an axis; elements of two bytes in float32."""
     axis_within(axis, x.ndim)
+    # NumPy has no maximum of no elements.
     if not x.size:
         return x
     x = wide(xp, x)
+    # Subtracting the maximum keeps exponentials from overflowing.
     e = elementary_function(xp, "exp")(x - xp.max(x, axis, keepdims=True))
     return e / xp.sum(e, axis, keepdims=True)
 
@@ -146,6 +149,7 @@ def log_softmax(logits: Any, axis: Any = -1, name: str | None = None) -> Tensor:
 
 
 def _cross_entropy_shape(op: Operation) -> Shape:
+    """Return the common shape of labels and logits without the axis of classes."""
     labels, logits = (t.shape for t in op.inputs)
     if not labels.is_compatible_with(logits):
         raise ShapeError(
@@ -170,6 +174,7 @@ def _cross_entropy_gradient(op: Operation, g: Tensor) -> list[Any]:
     labels, logits = op.inputs
     axis = op.attrs["axis"]
     g = apply("ExpandDims", g, axis=axis)
+    # Labels need not sum to 1.
     surplus = softmax(logits, axis) * reduce_sum(labels, axis, keepdims=True) - labels
     return [-(g * log_softmax(logits, axis)), g * surplus]
 
@@ -223,6 +228,7 @@ def softmax_cross_entropy_with_logits(*, labels: Any, logits: Any, axis: Any = -
 
 
 def _sparse_shape(op: Operation) -> Shape:
+    """Return the shape of the labels, which is the shape of the logits without classes."""
     labels, logits = (t.shape for t in op.inputs)
     if logits.rank == 0 or not labels.is_compatible_with(logits[:-1]):
         raise ShapeError(
@@ -236,11 +242,13 @@ def _sparse_shape(op: Operation) -> Shape:
 
 
 def _sparse_kernel(xp: Any, labels: Any, logits: Any) -> Any:
+    """Compute the cross-entropies; ValueError for shapes that do not fit, IndexError for labels out of range."""
     classes = logits.shape[-1]
     if labels.shape != logits.shape[:-1]:
         raise ValueError(f"labels of shape {labels.shape} do not fit logits of shape {logits.shape}")
     if labels.size and not (xp.min(labels) >= 0 and xp.max(labels) < classes):
         raise IndexError(f"labels have to lie in 0 to {classes - 1}; found {xp.min(labels)} to {xp.max(labels)}")
+    # Indices out of range are refused above: negative ones would count from the end.
     chosen = xp.take_along_axis(logits, labels[..., None].astype(xp.int64), -1)[..., 0]
     return xp.asarray(log_sum_exp(xp, logits, -1, False) - chosen, logits.dtype)
 
@@ -284,7 +292,7 @@ def sparse_softmax_cross_entropy_with_logits(*, labels: Any, logits: Any, name: 
     labels : Tensor of dtype int32 or int64
         Class numbers, from 0 up to below the last dimension of `logits`.
     logits : Tensor of a floating dtype
-        The shape of `labels`, and one more dimension: the classes.
+        Of the shape of `labels`, and a last dimension of classes.
 
     Returns
     -------

@@ -20,7 +20,7 @@ _CHANNELS_LAST = (None, "NWC", "NHWC", "NDHWC")
 
 
 def is_channels_first(data_format: str | None) -> bool:
-    """Read the argument that says where channels are, whatever the number of dimensions."""
+    """Return True if a data format, of any number of dimensions, has channels second."""
     if not isinstance(data_format, str | None) or data_format not in (*_CHANNELS_LAST, *_CHANNELS_FIRST):
         raise GraphError(
             "no such data format",
@@ -32,13 +32,13 @@ def is_channels_first(data_format: str | None) -> bool:
 
 
 def along_channels(vector: Tensor, value: Tensor, is_first: bool) -> Tensor:
-    """Return a vector over channels so that it broadcasts to `value`, of which they are the second dimension or last.
+    """Return a vector over channels in a shape that broadcasts with `value`.
 
     Parameters
     ----------
     vector, value : Tensor
     is_first : bool
-        Whether channels are the second dimension.
+        True if channels are the second dimension of `value`, False for the last.
     """
     if not is_first:
         return vector
@@ -61,9 +61,9 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
     ----------
     value : Tensor of any numeric dtype, of rank at least 2
     bias : Tensor of the same dtype, of rank 1
-        As long as there are channels.
+        An element for each channel.
     data_format : {None, 'NHWC', 'NCHW'}, optional
-        Whether channels are the last dimension, or the second; those of one or three dimensions ("NCW") do as well.
+        Channels are the last dimension, or the second; formats of one or three dimensions ("NCW") work as well.
 
     Returns
     -------
@@ -75,9 +75,9 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
     ShapeError
         If `bias` is known to be no vector, or to have another length.
     OpError
-        When a step runs it, if it is so.
+        In a step, if `bias` has another length.
     GraphError
-        If there is no such format.
+        If the data format is unknown.
 
     Examples
     --------
@@ -106,6 +106,7 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
             got=f"{bias.shape} for {value.shape}",
             hint="use + to add other shapes",
         )
+    # Addition alone would broadcast a vector of length 1.
     bias = one_for_each(bias, value, axis)
     return apply("Add", value, along_channels(bias, value, is_first), name=name)  # type: ignore[no-any-return]
 

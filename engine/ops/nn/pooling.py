@@ -18,7 +18,7 @@ from . import pooling_kernels, window_maxima  # noqa: F401  they declare the ope
 def _pool(
     type: str, value: Any, window: Any, strides: Any, padding: Any, data_format: str | None, rank: int, name: str | None
 ) -> Tensor:
-    """Pool windows without gaps over so many dimensions."""
+    """Pool windows without gaps over `rank` dimensions."""
     attrs = window_attrs(window, strides, 1, padding, rank, is_channels_first(data_format, rank))
     return apply(type, convert_to_tensor(value), name=name, **attrs)  # type: ignore[no-any-return]
 
@@ -42,7 +42,7 @@ def max_pool(
     Returns
     -------
     Tensor
-        Same dtype and layout: one row and column for each window.
+        Same dtype and layout: a row and column for each window.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def avg_pool(
     Returns
     -------
     Tensor
-        Same dtype and layout: one row and column for each window.
+        Same dtype and layout: a row and column for each window.
 
     Raises
     ------
@@ -110,7 +110,7 @@ def max_pool1d(
     Returns
     -------
     Tensor
-        Same dtype and layout: one column for each window.
+        Same dtype and layout: a column for each window.
 
     Raises
     ------
@@ -142,7 +142,7 @@ def avg_pool1d(
     Returns
     -------
     Tensor
-        Same dtype and layout: one column for each window.
+        Same dtype and layout: a column for each window.
 
     Raises
     ------
@@ -174,7 +174,7 @@ def max_pool3d(
     Returns
     -------
     Tensor
-        Same dtype and layout: one element for each window.
+        Same dtype and layout: an element for each window.
 
     Raises
     ------
@@ -207,7 +207,7 @@ def avg_pool3d(
     Returns
     -------
     Tensor
-        Same dtype and layout: one element for each window.
+        Same dtype and layout: an element for each window.
 
     Raises
     ------
@@ -235,7 +235,7 @@ def max_pool_with_argmax(
     name: str | None = None,
     include_batch_in_index: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Largest element of each window of images, and where it is.
+    """Largest element of each window of images, and its index.
 
     Parameters
     ----------
@@ -246,14 +246,14 @@ def max_pool_with_argmax(
     output_dtype : dtype-like
         int32 or int64.
     include_batch_in_index : bool
-        Count from the beginning of the batch, and not of each image.
+        Count from the start of the batch instead of each image.
 
     Returns
     -------
     output : Tensor
         As of `max_pool`.
     argmax : Tensor of `output_dtype`
-        Of the same shape: the place of the first of the largest elements in the flattened image.
+        Of the same shape: the index of the first largest element in the flattened image.
 
     Raises
     ------
@@ -294,20 +294,20 @@ def pool(
     input : Tensor of a floating dtype, of shape [batch, ..., channels]
         For ``'MAX'`` also of an integer dtype.
     window_shape : int or sequence of int
-        Size of the windows: one number for each spatial dimension.
+        Size of the windows: a number for each spatial dimension.
     pooling_type : {'MAX', 'AVG'}
     padding : {padding}
-        TensorFlow takes it for zeros where windows have gaps.
+        TensorFlow counts padding as zeros where windows have gaps.
     dilation_rate : int or sequence of int, optional
-        How far elements of a window are from one another; 1 without gaps.
+        Distance between elements of a window; 1 without gaps.
     strides : int or sequence of int, optional
-        How far windows are from one another, 1 by default.
+        Distance between windows, 1 by default.
     data_format : {data_format}
 
     Returns
     -------
     Tensor
-        Same dtype and layout: one element for each window.
+        Same dtype and layout: an element for each window.
 
     Raises
     ------

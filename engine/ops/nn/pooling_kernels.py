@@ -1,6 +1,6 @@
-"""What pooling is made of: the largest element of each window of an image, or the mean, and how these are undone.
+"""Kernels of pooling: the largest element, or the mean, of each window of an image, and the gradient of the mean.
 
-Windows are boxes, so a maximum or sum over them is one along each axis in turn.
+Windows are boxes: maxima and sums over windows are taken along each axis in turn.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ def _along(xp: Any, ufunc: Any, x: Any, axis: int, windows: Windows, start: Any)
     lead = (slice(None),) * axis
     parts = [windows.at(place) for place in range(windows.window)]
     whole = next((part for part in parts if part[0] == slice(0, windows.count)), None)
+    # An element that all windows have starts the result, which saves filling an array with `start`.
     if whole is None:
         out = xp.full((*x.shape[:axis], windows.count, *x.shape[axis + 1 :]), start, dtype=x.dtype)
     else:
@@ -92,7 +93,7 @@ define(
 
 
 def _divide(xp: Any, x: Any, axis: int, windows: Windows) -> None:
-    """Divide sums over windows by how many elements each window has, in place."""
+    """Divide sums over windows by the number of elements of each window, in place."""
     lengths = np.asarray(windows.lengths(), x.dtype).reshape(-1, *[1] * (x.ndim - axis - 1))
     x /= xp.asarray(lengths)
 
@@ -128,7 +129,7 @@ define(
 
 
 def _spread(xp: Any, g: Any, axis: int, windows: Windows) -> Any:
-    """Add what each window has to all its elements along an axis."""
+    """Add the value of each window to all its elements along an axis."""
     lead = (slice(None),) * axis
     out = xp.zeros((*g.shape[:axis], windows.size, *g.shape[axis + 1 :]), dtype=g.dtype)
     for outer, inner in map(windows.at, range(windows.window)):
@@ -139,10 +140,12 @@ def _spread(xp: Any, g: Any, axis: int, windows: Windows) -> Any:
 
 @typed
 def _avg_pool_grad(xp: Any, g: Any, shape: Any, mean: bool, **attrs: Any) -> Any:
+    """Spread the gradient of each window over its elements, along the axes in reverse order."""
     sizes = as_sizes(shape)
     windows = windows_of(sizes, attrs)
     check_fits(g.shape, sizes, windows, attrs)
     check_not_empty(windows)
+    # A copy, because `_divide` writes and `wide` may return the input itself.
     g = wide(xp, g).copy()
     for axis, each in reversed(list(zip(spatial_axes(attrs), windows, strict=True))):
         if mean:

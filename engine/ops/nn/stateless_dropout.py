@@ -1,4 +1,4 @@
-"""Elements left out by a key alone."""
+"""Dropout whose random elements depend on a key alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .dropout import dropped
 
 @public
 def stateless_dropout(x: Any, rate: Any, seed: Any, noise_shape: Any = None, name: str | None = None) -> Tensor:
-    """Set elements to 0 by a key alone, and scale the others up, so that the mean stays.
+    """Set elements to 0, chosen by a key alone, and scale the others up, to keep the mean.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ def stateless_dropout(x: Any, rate: Any, seed: Any, noise_shape: Any = None, nam
     Returns
     -------
     Tensor
-        Same dtype and shape. The gradient is 0 where elements were left out.
+        Same dtype and shape. The gradient of dropped elements is 0.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""Where the largest element of each window is, and what goes there and comes from there.
+"""Places of the largest elements of windows, and gradients through these places.
 
-A place is the number of an element in its window, rows first. With places given, a gradient is a sum and its own
-gradient a choice, so any order is there.
+A place is the number of an element in its window, rows first. For fixed places the gradient of a maximum is a sum, and
+the gradient of the sum a choice: derivatives of any order exist.
 """
 
 from __future__ import annotations
@@ -41,18 +41,19 @@ _PLACE = NotDifferentiable("its result is an index")
 
 
 def lowest(dtype: Any) -> Any:
-    """Return what is no larger than any element of a dtype."""
+    """Return the least value of a dtype, -inf if floating."""
     return np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf
 
 
 def _first_along(xp: Any, x: Any, place: Any, axis: int, windows: Windows, step: int) -> tuple[Any, Any]:
-    """Return the first largest element, or NaN, of each window along an axis, and its place, by `step` along it."""
+    """Return the first largest element, or NaN, of each window along an axis, and its place, `step` per element."""
     lead = (slice(None),) * axis
     shape = (*x.shape[:axis], windows.count, *x.shape[axis + 1 :])
     best, where = xp.full(shape, lowest(x.dtype), dtype=x.dtype), xp.full(shape, -1, dtype=xp.int32)
     for k in range(windows.window):
         outer, inner = ((*lead, part) for part in windows.at(k))
         value, largest = x[inner], best[outer]
+        # The first NaN is larger than all numbers; a window without an element yet takes any, even -inf.
         better = (value > largest) | ((value != value) & (largest == largest)) | (where[outer] < 0)
         xp.copyto(best[outer], x[inner], where=better)
         xp.copyto(where[outer], place[inner] + k * step, where=better)
@@ -60,8 +61,10 @@ def _first_along(xp: Any, x: Any, place: Any, axis: int, windows: Windows, step:
 
 
 def _max_place(xp: Any, x: Any, **attrs: Any) -> Any:
+    """Return the place of the first largest element of each window."""
     windows = windows_of(x.shape, attrs)
     check_not_empty(windows)
+    # From the last axis on: among equal elements the first along later axes is kept, which is row-major order.
     place, step = xp.zeros(x.shape, dtype=xp.int32), 1
     for axis, each in reversed(list(zip(spatial_axes(attrs), windows, strict=True))):
         x, place = _first_along(xp, x, place, axis, each, step)
@@ -154,7 +157,7 @@ define(
 
 
 def _flat_places(xp: Any, place: Any, shape: Any, include_batch: bool, dtype: DType, **attrs: Any) -> Any:
-    """Go through the axes of the image: where the window begins and the place in it are where the element is."""
+    """Return indices in the flattened image: along each axis the start of the window, and the element's place."""
     sizes, first = as_sizes(shape), spatial_axes(attrs)[0]
     windows = windows_of(sizes, attrs)
     check_fits(place.shape, sizes, windows, attrs)
@@ -164,6 +167,7 @@ def _flat_places(xp: Any, place: Any, shape: Any, include_batch: bool, dtype: DT
         at = xp.arange(place.shape[axis], dtype=kind).reshape(-1, *[1] * (place.ndim - axis - 1))
         if 0 <= axis - first < len(windows):
             each = windows[axis - first]
+            # `rest` holds the place along this axis and the axes before.
             at = at * each.stride - each.before + rest % each.window * each.rate
             rest = rest // each.window
         flat += at * unit

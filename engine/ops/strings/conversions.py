@@ -1,4 +1,4 @@
-"""Strings of numbers, numbers of strings, base64, buckets."""
+"""Conversions between numbers and strings, base64, and hash buckets."""
 
 from __future__ import annotations
 
@@ -28,15 +28,17 @@ _BASE64 = re.compile(r"[A-Za-z0-9_-]*={0,2}")
 
 
 def _parsed(text: str, of: type) -> Any:
-    if "_" in text or not text.isascii():  # Python allows the one between digits, and those of all scripts
+    if "_" in text or not text.isascii():  # Python reads digits of all scripts, and underscores between digits
         raise ValueError(repr(text))
     return of(text)
 
 
 def _to_number(xp: Any, x: Any, dtype: Any) -> Any:
+    """Parse the strings of an array; ValueError for strings and integers that the dtype cannot represent."""
     kind = dtypes.as_dtype(dtype)
     of = int if kind.is_integer else float
     try:
+        # Numbers too large for float32 become infinite, without a warning.
         with np.errstate(over="ignore"):
             return numbers((_parsed(text, of) for text in elements(x)), kind.numpy, x.shape)
     except (ValueError, OverflowError) as error:
@@ -63,7 +65,7 @@ define(
 
 @public
 def string_to_number(input: Any, out_type: Any = "float32", name: str | None = None) -> Tensor:
-    """Read numbers, elementwise.
+    """Parse numbers, elementwise.
 
     Parameters
     ----------
@@ -79,9 +81,9 @@ def string_to_number(input: Any, out_type: Any = "float32", name: str | None = N
     Raises
     ------
     DtypeError
-        If `out_type` is another.
+        For any other `out_type`.
     OpError
-        When a step runs it, if a string is no such number, or an integer is too large.
+        In a step, if a string is no such number, or an integer is too large.
 
     Examples
     --------
@@ -128,7 +130,7 @@ define(
 
 
 def _form(dtype: DType, precision: int, scientific: bool, shortest: bool, width: int, fill: str) -> str:
-    """Return how a number is written, as C does it."""
+    """Return the format of numbers of a dtype for Python's ``%`` operator, as of ``printf`` in C."""
     if dtype.is_differentiable:
         letter = "e" if scientific else "g" if shortest else "f"
     elif scientific or shortest or precision > -1:
@@ -159,20 +161,21 @@ def as_string(
     ----------
     input : Tensor of bool or any numeric dtype
     precision : int
-        Digits behind the point, of floating and complex numbers; 6 by default.
+        Digits after the point, of floating and complex numbers; 6 by default.
     scientific : bool
         With an exponent.
     shortest : bool
         With an exponent or without, whichever is shorter.
     width : int
-        Characters at least.
+        Least number of characters.
     fill : {'', '0', ' ', '+', '-', '#'}
-        What makes a number as wide: blanks in front by default; '-' puts them behind, '+' and ' ' show a sign.
+        Flag of ``printf``: '0' pads with zeros, '-' with blanks on the right, '+' and ' ' show a sign; the default is
+        blanks on the left.
 
     Returns
     -------
     Tensor
-        Of dtype string and the same shape; "true" or "false" of bool.
+        Of dtype string and the same shape; "true" or "false" for bool.
 
     Raises
     ------
@@ -206,6 +209,7 @@ def _encoded(text: str, pad: bool) -> str:
 
 def _decoded(code: str) -> str:
     try:
+        # Python's decoder would skip characters outside of the alphabet.
         if not _BASE64.fullmatch(code):
             raise ValueError("a character that does not belong there")
         return base64.urlsafe_b64decode(code.rstrip("=") + "=" * (-len(code.rstrip("=")) % 4)).decode()
@@ -242,13 +246,13 @@ define(
 
 @public
 def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Tensor:
-    """Encode the UTF-8 bytes of each string in base64, with ``-`` and ``_`` as in addresses of the web (RFC 4648).
+    """Encode the UTF-8 bytes of each string in base64, with ``-`` and ``_`` as in URLs (RFC 4648).
 
     Parameters
     ----------
     input : string Tensor
     pad : bool
-        Fill the code up with ``=`` to a multiple of four characters.
+        Pad the code with ``=`` to a multiple of four characters.
 
     Returns
     -------
@@ -266,7 +270,7 @@ def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Ten
 
 @public
 def decode_base64(input: Any, name: str | None = None) -> Tensor:
-    """Undo `encode_base64`, with or without padding.
+    """Decode strings encoded by `encode_base64`, with or without padding.
 
     Parameters
     ----------
@@ -280,7 +284,7 @@ def decode_base64(input: Any, name: str | None = None) -> Tensor:
     Raises
     ------
     OpError
-        When a step runs it, if a string is no such code, or the code of bytes that are not UTF-8.
+        In a step, if a string is no base64 code, or its bytes are not UTF-8.
 
     Examples
     --------
@@ -313,10 +317,10 @@ define(
 
 @public
 def string_to_hash_bucket(input: Any, num_buckets: int, name: str | None = None) -> Tensor:
-    """Deal strings out to buckets by their hash, which is the same on all machines and in all runs.
+    """Assign strings to buckets by their hash, the same on all machines and in all runs.
 
-    The hash is BLAKE2b (RFC 7693) of 8 bytes, of the string in UTF-8, as a little-endian number. Its remainder is the
-    bucket, which is another than TensorFlow's.
+    The hash is the BLAKE2b digest (RFC 7693) of 8 bytes of the string in UTF-8, as a little-endian number; the bucket
+    is its remainder by `num_buckets`. TensorFlow's buckets differ.
 
     Parameters
     ----------
@@ -331,7 +335,7 @@ def string_to_hash_bucket(input: Any, num_buckets: int, name: str | None = None)
     Raises
     ------
     GraphError
-        If there are no buckets.
+        If `num_buckets` is less than 1.
 
     Examples
     --------

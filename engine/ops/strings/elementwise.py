@@ -1,4 +1,4 @@
-"""Functions of each string of a tensor: its length, case and parts."""
+"""Elementwise functions of strings: length, case and parts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from .kernels import cut, each, numbers, python_calls, strings
 
 STRINGS = NotDifferentiable("strings have no gradient")
 UNITS = ("BYTE", "UTF8_CHAR")
+# str.strip() by itself would also take Unicode's whitespace.
 _WHITESPACE = " \t\n\v\f\r"
+# str.lower and str.upper change the letters of all scripts, and may change the length: two tables for ASCII.
 _SMALL, _LARGE = string.ascii_lowercase, string.ascii_uppercase
 _CASES: dict[str, Callable[[str], str]] = {
     "lower": str.lower,
@@ -59,7 +61,7 @@ define(
 
 @public
 def string_length(input: Any, name: str | None = None, unit: str = "BYTE") -> Tensor:
-    """Count what strings are made of, elementwise.
+    """Count the bytes or characters of strings, elementwise.
 
     Parameters
     ----------
@@ -75,7 +77,7 @@ def string_length(input: Any, name: str | None = None, unit: str = "BYTE") -> Te
     Raises
     ------
     GraphError
-        If there is no such unit.
+        If the unit is unknown.
 
     Examples
     --------
@@ -111,13 +113,13 @@ def _cased(input: Any, case: str, encoding: str, name: str | None) -> Tensor:
 
 @public
 def string_lower(input: Any, encoding: str = "", name: str | None = None) -> Tensor:
-    """Make letters small, elementwise.
+    """Convert letters to lower case, elementwise.
 
     Parameters
     ----------
     input : string Tensor
     encoding : {'', 'utf-8'}
-        By default only the letters of ASCII are changed.
+        By default only ASCII letters change.
 
     Returns
     -------
@@ -127,7 +129,7 @@ def string_lower(input: Any, encoding: str = "", name: str | None = None) -> Ten
     Raises
     ------
     GraphError
-        If the encoding is another.
+        For any other encoding.
 
     Examples
     --------
@@ -140,13 +142,13 @@ def string_lower(input: Any, encoding: str = "", name: str | None = None) -> Ten
 
 @public
 def string_upper(input: Any, encoding: str = "", name: str | None = None) -> Tensor:
-    """Make letters large, elementwise.
+    """Convert letters to upper case, elementwise.
 
     Parameters
     ----------
     input : string Tensor
     encoding : {'', 'utf-8'}
-        By default only the letters of ASCII are changed.
+        By default only ASCII letters change.
 
     Returns
     -------
@@ -156,7 +158,7 @@ def string_upper(input: Any, encoding: str = "", name: str | None = None) -> Ten
     Raises
     ------
     GraphError
-        If the encoding is another.
+        For any other encoding.
 
     Examples
     --------
@@ -180,7 +182,7 @@ define(
 
 @public
 def string_strip(input: Any, name: str | None = None) -> Tensor:
-    """Take blanks and line ends of ASCII from both ends of each string of `input`.
+    """Strip ASCII whitespace from both ends of each string of `input`.
 
     Examples
     --------
@@ -219,15 +221,15 @@ define(
 
 @public
 def substr(input: Any, pos: Any, len: Any, name: str | None = None, unit: str = "BYTE") -> Tensor:
-    """Cut a part out of each string.
+    """Extract a substring of each string.
 
     Parameters
     ----------
     input : string Tensor
     pos, len : int32 or int64 Tensor
-        Where the part begins, negative from the end, and how long it is, at most. All shapes broadcast.
+        Start of the substring, counted from the end if negative, and its greatest length. All shapes broadcast.
     unit : {'BYTE', 'UTF8_CHAR'}
-        What both count: bytes in UTF-8, or characters.
+        Unit of both numbers: bytes in UTF-8, or characters.
 
     Returns
     -------
@@ -237,9 +239,9 @@ def substr(input: Any, pos: Any, len: Any, name: str | None = None, unit: str = 
     Raises
     ------
     GraphError
-        If there is no such unit.
+        If the unit is unknown.
     OpError
-        When a step runs it, if a part begins outside of its string, or a character would be cut in two.
+        In a step, if a substring starts outside of its string, a length is negative, or a character is cut in two.
 
     Examples
     --------

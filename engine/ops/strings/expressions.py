@@ -20,7 +20,7 @@ from .kernels import numbers, python_calls, replace, strings
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """Return a pattern, whose classes of characters are of ASCII; GraphError for one that is wrong."""
+    """Compile a pattern, with ASCII character classes; GraphError for wrong syntax."""
     try:
         return re.compile(pattern, re.ASCII)
     except (re.error, TypeError) as error:
@@ -30,7 +30,8 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _template(pattern: str, rewrite: str) -> str:
-    """Return what replaces a match as Python writes it, from backslashes before digits."""
+    """Translate a rewrite into a template of Python; GraphError for references to missing groups."""
+    # The group in the pattern puts the escaped characters at the odd indices.
     parts = re.split(r"\\(.?)", rewrite, flags=re.DOTALL)
     groups = _compiled(pattern).groups
     for escaped in parts[1::2]:
@@ -74,18 +75,18 @@ define(
 def regex_replace(
     input: Any, pattern: str, rewrite: str, replace_global: bool = True, name: str | None = None
 ) -> Tensor:
-    r"""Replace what a regular expression matches, elementwise.
+    r"""Replace the matches of a regular expression, elementwise.
 
     Parameters
     ----------
     input : string Tensor
     pattern : str
-        In Python's syntax, which has all of TensorFlow's RE2 but its Unicode classes; ``\d``, ``\w`` and ``\s`` are of
-        ASCII.
+        In Python's syntax, which covers TensorFlow's RE2 except its Unicode classes; ``\d``, ``\w`` and ``\s`` are
+        limited to ASCII.
     rewrite : str
-        What comes instead: ``\1`` to ``\9`` are what groups matched, ``\0`` is the whole match.
+        The replacement, in which ``\1`` to ``\9`` stand for groups, ``\0`` for the whole match.
     replace_global : bool
-        All matches, or the first one alone.
+        Replace all matches, instead of the first alone.
 
     Returns
     -------
@@ -95,7 +96,7 @@ def regex_replace(
     Raises
     ------
     GraphError
-        If the pattern is wrong, or the rewrite refers to a group that there is not.
+        If the pattern is wrong, or the rewrite refers to a missing group.
 
     Examples
     --------
@@ -103,6 +104,7 @@ def regex_replace(
     >>> tg.function(lambda: tg.regex_replace(["2024-01", "no"], r"(\d+)-(\d+)", r"\2/\1")).sync().tolist()
     ['01/2024', 'no']
     """
+    # Raises the errors of pattern and rewrite at the user's line, before any step.
     _template(pattern, rewrite)
     return apply(  # type: ignore[no-any-return]
         "RegexReplace", input, name=name, pattern=pattern, rewrite=rewrite, replace_global=bool(replace_global)
@@ -131,7 +133,7 @@ define(
 
 @public
 def regex_full_match(input: Any, pattern: str, name: str | None = None) -> Tensor:
-    """Whether a regular expression matches all of a string, elementwise.
+    """Return True where a regular expression matches a whole string, elementwise.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Strings put together, along dimensions or elementwise, and taken apart."""
+"""Joining of strings, along dimensions or elementwise, and splitting."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def string_join(inputs: Any, separator: str = "", name: str | None = None) -> Te
     inputs : sequence of string Tensor
         Shapes broadcast.
     separator : str
-        What comes between them.
+        Text between the strings.
 
     Returns
     -------
@@ -44,7 +44,7 @@ def string_join(inputs: Any, separator: str = "", name: str | None = None) -> Te
     Raises
     ------
     GraphError
-        If there is nothing to join.
+        If `inputs` is empty.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def _joined_shape(op: Operation) -> Shape:
 
 
 def _join(xp: Any, x: Any, axis: Any, keepdims: bool, separator: str) -> Any:
-    gone = reduced_axes(axis, x.ndim)[:: -1 if axis else 1]  # the last one is the fastest
+    gone = reduced_axes(axis, x.ndim)[:: -1 if axis else 1]  # the last axis varies fastest
     kept = [i for i in range(x.ndim) if i not in gone]
     count = math.prod(x.shape[i] for i in gone)
     rows, texts = math.prod(x.shape[i] for i in kept), elements(x.transpose([*kept, *gone]))
@@ -106,11 +106,11 @@ def reduce_join(
     ----------
     inputs : string Tensor
     axis : int or sequence of int, optional
-        Axes to reduce, one after the other, so that the first is the fastest; all from the last on when None.
+        Axes to reduce, of which the first varies fastest; all when None, with the last varying fastest.
     keepdims : bool
         Keep the reduced axes, with size 1.
     separator : str
-        What comes between strings.
+        Text between the strings.
 
     Returns
     -------
@@ -120,7 +120,7 @@ def reduce_join(
     Raises
     ------
     ShapeError
-        If there is no such axis, or one is given twice.
+        If an axis is out of range, or appears twice.
 
     Examples
     --------
@@ -136,7 +136,7 @@ def reduce_join(
 
 
 class SplitStrings(NamedTuple):
-    """The parts of strings, as what is not empty of a matrix with a row for each string.
+    """The parts of strings, as a sparse matrix with a row for each string.
 
     Attributes
     ----------
@@ -145,7 +145,7 @@ class SplitStrings(NamedTuple):
     values : Tensor of dtype string, shape [parts]
         The parts, row after row.
     dense_shape : Tensor of dtype int64, shape [2]
-        The number of strings, and of parts of the one that has most.
+        The number of strings, and the largest number of parts of a string.
 
     Examples
     --------
@@ -169,6 +169,7 @@ def _split_shape(op: Operation) -> list[Shape]:
 
 
 def _split(xp: Any, x: Any, sep: str, skip_empty: bool) -> list[Any]:
+    """Split each string of a vector; return the indices, values and dense shape of the parts."""
     if x.ndim != 1:
         raise ValueError(f"string_split takes a vector, got the shape {x.shape}")
     counts = np.zeros(x.size, np.int64)
@@ -179,6 +180,7 @@ def _split(xp: Any, x: Any, sep: str, skip_empty: bool) -> list[Any]:
             counts[i] = len(found)
             yield from found
 
+    # Takes the parts in blocks, and thereby fills `counts`, which is read only afterwards.
     values = vector(parts())
     rows = repeated_numbers(counts)
     columns = np.arange(values.size) - (np.cumsum(counts) - counts)[rows]
@@ -209,20 +211,20 @@ define(
 
 @public
 def string_split(source: Any, sep: str | None = None, skip_empty: bool = True, name: str | None = None) -> SplitStrings:
-    """Split strings at characters.
+    """Split strings at each of some characters.
 
     Parameters
     ----------
     source : string vector
     sep : str, optional
-        The characters at each of which a string is split, a blank by default. An empty one splits into characters.
+        Separating characters, a blank by default. An empty string splits into characters.
     skip_empty : bool
         Leave empty parts out.
 
     Returns
     -------
     SplitStrings
-        ``indices, values, dense_shape``, which is how TensorFlow's sparse tensors are made.
+        ``indices, values, dense_shape``, the parts of a sparse tensor in TensorFlow.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What the kernels of strings share: functions of Python applied to each element."""
+"""Helpers of string kernels: Python functions applied to each element."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _blocks(values: Iterable[Any]) -> Iterator[list[Any]]:
 
 
 def strings(values: Iterable[str], shape: tuple[int, ...]) -> Array:
-    """Return an array of strings; there are never more than a block of them as Python's own at once."""
+    """Return an array of strings, of which at most a block exist as Python strings at once."""
     result = np.empty(shape, dtypes.string.numpy)
     flat = result.reshape(-1)
     for i, block in enumerate(_blocks(values)):
@@ -31,7 +31,7 @@ def strings(values: Iterable[str], shape: tuple[int, ...]) -> Array:
 
 
 def vector(values: Iterable[str]) -> Array:
-    """Return a vector of however many strings there are."""
+    """Return a vector of the strings of an iterable of unknown length."""
     kind = dtypes.string.numpy
     return np.concatenate([np.empty(0, kind), *(np.array(block, kind) for block in _blocks(values))])
 
@@ -42,22 +42,22 @@ def numbers(values: Iterable[Any], dtype: Any, shape: tuple[int, ...]) -> Array:
 
 
 def joined(texts: Iterable[str], separator: str) -> str:
-    """Join strings, a block of them at a time."""
+    """Join strings, a block at a time."""
     return separator.join([separator.join(block) for block in _blocks(texts)])
 
 
 def python_calls(x: Array, *_: Any, **__: Any) -> int:
-    """Return for how many elements of an array there is time while Python calls a function for each of `x`."""
+    """Return the cost of a Python call for each element of `x`, in elements of an array operation."""
     return 100 * x.size
 
 
 def each(function: Callable[[str], str]) -> Callable[..., Array]:
-    """Return the kernel that applies a function of Python to each string."""
+    """Return a kernel applying a Python function to each string."""
     return lambda xp, x: strings((function(text) for text in elements(x)), x.shape)
 
 
 def cut(text: str, start: int, length: int, as_bytes: bool) -> str:
-    """Return a part of a string; ValueError where it begins outside, or a character is cut in two."""
+    """Return a substring; ValueError for a start outside, a negative length, or a character cut in two."""
     whole: Any = text.encode() if as_bytes else text
     if not -len(whole) <= start <= len(whole) or length < 0:
         raise ValueError(f"substr: there are no {length} from {start} in {text!r}, which has {len(whole)}")
@@ -72,7 +72,7 @@ def cut(text: str, start: int, length: int, as_bytes: bool) -> str:
 
 
 def replace(pattern: re.Pattern[str], template: str, text: str, count: int) -> str:
-    """Replace what a pattern matches; nothing is matched right behind a match, which Python would do."""
+    """Replace the matches of a pattern, except an empty match directly after another, which Python would replace."""
     end = -1
 
     def expanded(match: re.Match[str]) -> str:
@@ -85,6 +85,6 @@ def replace(pattern: re.Pattern[str], template: str, text: str, count: int) -> s
 
 
 def pieces(text: str, separators: str, skip_empty: bool) -> list[str]:
-    """Split a string at any of some characters, or into characters if there are none."""
+    """Split a string at each of the separators, or into characters without separators."""
     found = re.split(f"[{re.escape(separators)}]", text) if separators else list(text)
     return [piece for piece in found if piece] if skip_empty else found
