@@ -242,8 +242,8 @@ def fused_batch_norm(
     GraphError
         If moments are needed and missing.
     ShapeError
-        If the rank of `x` is unknown in training, or where channels are second; or if a scale, offset or moment is
-        known to be no vector over the channels.
+        If the rank of `x` is less than 2 or unknown in training, or unknown where channels are second; or if a scale,
+        offset or moment is known to be no vector over the channels.
 
     Examples
     --------

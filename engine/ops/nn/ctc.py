@@ -37,6 +37,7 @@ def _checked(logits: Any, labels: Array, label_length: Array, logit_length: Arra
     for what, lengths, limit in (("label_length", label_length, labels.shape[1]), ("logit_length", logit_length, time)):
         if lengths.size and not 0 <= lengths.min() <= lengths.max() <= limit:
             raise ValueError(f"ctc_loss: {what} has to be in [0, {limit}], got {lengths.tolist()}")
+    # Padding after the length of a row may hold any number.
     used = labels[np.arange(labels.shape[1]) < label_length[:, None]]
     if used.size and (used.min() < 0 or used.max() >= classes or (used == blank).any()):
         raise IndexError(f"ctc_loss: labels have to be in [0, {classes}), and not {blank}, which is the blank")

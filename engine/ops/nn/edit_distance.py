@@ -211,5 +211,6 @@ def collapse_repeated(labels: Any, seq_length: Any, name: str | None = None) -> 
     rows = cast(apply("NonZero", kept)[:, 0], dtypes.int32)
     lengths = reduce_sum(cast(kept, limits.dtype), 1)
     longest = cast(reduce_max(concat([lengths, cast(i32([0]), limits.dtype)], 0)), dtypes.int32)
+    # The column of a remaining label is the number of remaining labels before.
     at = stack([rows, boolean_mask(count, kept) - 1], 1)
     return scatter_nd(at, boolean_mask(x, kept), stack([size_along(x, 0), longest]), name), lengths

@@ -336,4 +336,5 @@ def sigmoid_cross_entropy_with_logits(*, labels: Any, logits: Any, name: str | N
     array([  0.69314718, 100.        ])
     """
     logits = convert_to_tensor(logits)
+    # log(sigmoid(x)) is x - softplus(x), and log(1 - sigmoid(x)) is -softplus(x).
     return apply("Sub", softplus(logits), logits * labels, name=name)  # type: ignore[no-any-return]

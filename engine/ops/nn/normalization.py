@@ -136,6 +136,7 @@ def moments(x: Any, axes: Any, name: str | None = None, keepdims: bool = False) 
     given = convert_to_tensor(x)
     x = widened(given)
     mean = reduce_mean(x, axes, keepdims=True)
+    # In two passes: the mean of squares less the square of the mean would cancel.
     variance = reduce_mean(apply("SquaredDifference", x, mean), axes, keepdims)
     mean = mean if keepdims else reduce_mean(x, axes)
     return as_before(mean, given.dtype), as_before(variance, given.dtype, name)
@@ -168,4 +169,5 @@ def l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | N
     given = convert_to_tensor(x)
     x = widened(given)
     total = reduce_sum(apply("Square", x), axis, keepdims=True)
+    # A maximum, unlike adding epsilon, leaves the norms of all but tiny vectors exact.
     return as_before(apply("Mul", x, apply("Rsqrt", apply("Maximum", total, epsilon))), given.dtype, name)

@@ -94,6 +94,7 @@ define(
 
 def _divide(xp: Any, x: Any, axis: int, windows: Windows) -> None:
     """Divide sums over windows by the number of elements of each window, in place."""
+    # Lengths along the axes multiply to the number of elements of the whole window, padding excluded.
     lengths = np.asarray(windows.lengths(), x.dtype).reshape(-1, *[1] * (x.ndim - axis - 1))
     x /= xp.asarray(lengths)
 

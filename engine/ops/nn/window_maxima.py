@@ -64,7 +64,7 @@ def _max_place(xp: Any, x: Any, **attrs: Any) -> Any:
     """Return the place of the first largest element of each window."""
     windows = windows_of(x.shape, attrs)
     check_not_empty(windows)
-    # From the last axis on: among equal elements the first along later axes is kept, which is row-major order.
+    # The last axis first: of equal elements the first in row-major order remains.
     place, step = xp.zeros(x.shape, dtype=xp.int32), 1
     for axis, each in reversed(list(zip(spatial_axes(attrs), windows, strict=True))):
         x, place = _first_along(xp, x, place, axis, each, step)
@@ -102,11 +102,13 @@ def _checked(g: Any, place: Any, sizes: tuple[int, ...], attrs: Mapping[str, Any
 
 
 def _grad(xp: Any, g: Any, place: Any, shape: Any, **attrs: Any) -> Any:
+    """Add the gradient of each window to the element at its place."""
     sizes = as_sizes(shape)
     windows, zero = _checked(g, place, sizes, attrs), xp.zeros((), dtype=g.dtype)
     dx = xp.zeros(sizes, dtype=g.dtype)
     for number, outer, inner in places(windows, attrs):
         view = dx[inner]
+        # Windows overlap between places, never within a place, where += would lose additions.
         view += xp.where(place[outer] == number, g[outer], zero)
     return dx
 

@@ -58,6 +58,7 @@ def string_join(inputs: Any, separator: str = "", name: str | None = None) -> Te
     joined = parts[0]
     for part in parts[1:]:
         joined = apply("Add", apply("Add", joined, separator) if separator else joined, part)
+    # Identity carries the name, also for a single tensor.
     return apply("Identity", joined, name=name)  # type: ignore[no-any-return]
 
 
@@ -183,6 +184,7 @@ def _split(xp: Any, x: Any, sep: str, skip_empty: bool) -> list[Any]:
     # Takes the parts in blocks, and thereby fills `counts`, which is read only afterwards.
     values = vector(parts())
     rows = repeated_numbers(counts)
+    # The running number of a part, less the running number of the first part of its string.
     columns = np.arange(values.size) - (np.cumsum(counts) - counts)[rows]
     return [np.stack([rows, columns], 1), values, i64([x.size, counts.max(initial=0)])]
 

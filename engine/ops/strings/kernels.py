@@ -77,6 +77,7 @@ def replace(pattern: re.Pattern[str], template: str, text: str, count: int) -> s
 
     def expanded(match: re.Match[str]) -> str:
         nonlocal end
+        # RE2, and so TensorFlow, has no empty match where the previous match ended.
         is_again = match.start() == match.end() == end
         end = match.end()
         return "" if is_again else match.expand(template)
