@@ -1,4 +1,4 @@
-"""What the elements of a queue are: components, their dtypes and shapes, their bytes, batches of them."""
+"""Elements of a queue: components with dtypes and shapes, their bytes, and batches."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from ...kernels.memory.pool import Pool
 from ..support.copies import is_large
 from ..support.interpreter import BLOCK, give_way
 
-MOST_DIMS = 16  # of an element that kernels in C copy
-SMALL = 4096  # bytes of an element up to which it is copied in and out
-Element = tuple[Any, ...]  # an array for each component
+MOST_DIMS = 16  # most dimensions of an element copied by kernels in C
+SMALL = 4096  # bytes; elements up to this size are copied in and out of a ring
+Element = tuple[Any, ...]  # one array per component
 
 
 @dataclass(frozen=True, slots=True)
 class ElementSpec:
-    """What a queue holds.
+    """Dtypes and shapes of the components of a queue's elements.
 
     Attributes
     ----------
     dtypes : tuple of DType
         Of the components.
     shapes : tuple of Shape
-        Of the components; unknown ones are not checked.
+        Of the components; unknown shapes are not checked.
     """
 
     dtypes: tuple[DType, ...]
@@ -39,7 +39,7 @@ class ElementSpec:
 
     @property
     def is_small(self) -> bool:
-        """Whether elements are so many numbers, of few bytes, so that they are copied rather than kept apart."""
+        """True if an element has numeric components of known shapes and few bytes, so that a ring holds copies."""
         size = 0
         for dtype, shape in zip(self.dtypes, self.shapes, strict=True):
             count = shape.num_elements if shape.is_fully_known else None
@@ -54,31 +54,31 @@ class ElementSpec:
         return size <= SMALL
 
     def make_ring(self, capacity: int) -> Ring:
-        """Return what holds elements that are small, at most `capacity` of them if that is not below 0."""
+        """Return a ring for small elements, with room for at most `capacity` elements unless `capacity` is negative."""
         return Ring([np.dtype(d.numpy) for d in self.dtypes], [s.as_tuple() for s in self.shapes], capacity)
 
     @property
     def nbytes(self) -> int:
-        """What the components of an element take, as far as that is known."""
+        """Bytes of an element; components of unknown size count as 0."""
         known = [(d.numpy, s.num_elements or 0) for d, s in zip(self.dtypes, self.shapes, strict=True)]
         return sum(count * np.dtype(dtype).itemsize for dtype, count in known if dtype is not None)
 
     def checked(self, components: Sequence[Any], operation: str, pool: Pool | None = None) -> Element:
-        """Return an element that nobody changes; OpError where it does not fit."""
+        """Return an immutable element of the components; OpError if a shape differs."""
         for index, (value, shape) in enumerate(zip(components, self.shapes, strict=True)):
             _check_shape(index, value.shape, shape, operation)
         return kept(components, pool)
 
     def batch(self, entries: Sequence[Any], element: Callable[[Any], Element], padded: bool) -> Element:
-        """Return arrays with the elements of entries along a new first axis; may take long.
+        """Return arrays of the entries' elements, stacked along a new first axis; slow for large batches.
 
         Parameters
         ----------
         entries : sequence
         element : callable
-            ``element(entry)`` is an entry's element.
+            ``element(entry)`` returns the element of an entry.
         padded : bool
-            Whether they are padded with zeros to the largest (rule 130).
+            True to pad the elements with zeros to the largest (rule 130).
         """
         stack = _padded if padded else _stacked
         return tuple(
@@ -87,7 +87,7 @@ class ElementSpec:
         )
 
     def count(self, components: Sequence[Any], operation: str) -> int:
-        """Return how many elements lie along the first axes; OpError where they differ, or do not fit."""
+        """Return the number of elements along the first axes; OpError if lengths or shapes differ."""
         sizes = {value.shape[0] if value.ndim else None for value in components}
         if len(sizes) != 1 or None in sizes:
             raise OpError(
@@ -103,7 +103,7 @@ class ElementSpec:
         return int(count or 0)
 
     def rows(self, components: Sequence[Any], operation: str) -> list[Element]:
-        """Return the elements that lie along the first axes, which must be equally long; may take long."""
+        """Return the elements along the first axes, which must be equally long; slow for many rows."""
         found: list[Element] = []
         for start in range(0, self.count(components, operation), BLOCK):
             if start:
@@ -113,17 +113,18 @@ class ElementSpec:
 
 
 def are_copied(components: Sequence[Any], pool: Pool | None, parts: bool = False) -> bool:
-    """Say whether keeping components, or their `parts`, copies so much that it is worth a thread."""
+    """Return True if keeping the components, or their `parts`, copies enough bytes to deserve a thread."""
     large = [value for value in components if is_large(value)]
     return bool(large) and (parts or not all(is_kept(value, pool) for value in large))
 
 
 def nbytes_of(element: Element) -> int:
-    """Return how many bytes an element's components take."""
+    """Return the number of bytes of an element's components."""
     return sum(value.nbytes for value in element)
 
 
 def _check_shape(index: int, got: tuple[int, ...], wanted: Shape, operation: str) -> None:
+    """Raise OpError unless component `index` has a shape which the queue accepts."""
     if (not got and wanted.rank == 0) or wanted.rank is None or wanted.includes(Shape(got)):
         return
     raise OpError(
@@ -136,14 +137,14 @@ def _check_shape(index: int, got: tuple[int, ...], wanted: Shape, operation: str
 
 
 def _rows(value: Any) -> list[Any]:
-    """Return the rows of an array; numbers as NumPy's scalars, which are made faster than arrays."""
+    """Return the rows of an array; numbers become NumPy scalars, which are faster to make than arrays."""
     if value.ndim == 1 and value.dtype.kind in "biufc":
         return list(value)
     return [frozen_copy(value[i, ...]) for i in range(len(value))]
 
 
 class _Column:
-    """One component of the elements of entries."""
+    """One component of the entries' elements."""
 
     def __init__(self, entries: Sequence[Any], element: Callable[[Any], Element], index: int) -> None:
         self.entries = entries
@@ -154,7 +155,7 @@ class _Column:
         return len(self.entries)
 
     def blocks(self) -> Iterator[tuple[int, list[Any]]]:
-        """Yield values, a block at a time with the number of its first, and give way behind each."""
+        """Yield the index of a block's first value and the block's values; yield the interpreter between blocks."""
         for start in range(0, len(self.entries), BLOCK):
             if start:
                 give_way()
@@ -162,6 +163,7 @@ class _Column:
 
 
 def _stacked(column: _Column, dtype: DType, shape: Shape) -> Any:
+    """Stack the values of a column along a new first axis; an empty column has sizes 0 along unknown axes."""
     batch = None
     for start, values in column.blocks():
         if batch is None:
@@ -175,6 +177,7 @@ def _stacked(column: _Column, dtype: DType, shape: Shape) -> Any:
 
 
 def _padded(column: _Column, dtype: DType, shape: Shape) -> Any:
+    """Stack the values of a column along a new first axis, padded with zeros to the largest size of each axis."""
     largest = [size or 0 for size in shape] if not len(column) else [0] * (shape.rank or 0)
     for _, values in column.blocks() if largest else ():
         largest = [max(sizes) for sizes in zip(largest, *(value.shape for value in values), strict=True)]

@@ -1,4 +1,4 @@
-"""Numbers of the elements in a ring, by which what comes back finds its place."""
+"""Numbers of the elements in a ring, by which returned elements find their places."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from bisect import bisect_left
 
 
 class Numbers:
-    """Which elements are next to leave a ring: some that had left and came back, then those that never left.
+    """The numbers of the elements which leave a ring next: first the returned elements, then those which never left.
 
-    Kernels in C take elements out without a word, so all methods are told how many have left so far, less those that
-    came back.
+    Kernels in C take elements out without a call here, so the methods receive `left`: the number of departures so far
+    less the number of returns.
     """
 
     __slots__ = ("_back", "_fresh", "_left")
 
     def __init__(self) -> None:
-        self._back: list[range] = []  # of those that came back, in order, with a gap between each two
-        self._fresh: int = 0  # the first that never left
-        self._left: int = 0  # how many had left when this was last told
+        self._back: list[range] = []  # of returned elements, in order, with a gap between each two
+        self._fresh: int = 0  # number of the first element which never left
+        self._left: int = 0  # `left` as of the last call
 
     def take(self, count: int, left: int) -> list[range]:
-        """Return the numbers of the next elements, which leave now."""
+        """Return the numbers of the next `count` elements, which leave now."""
         if not self._back:  # almost always
             start = self._fresh + left - self._left
             self._fresh, self._left = start + count, left + count
@@ -30,7 +30,7 @@ class Numbers:
         return self._next(count)
 
     def give_back(self, numbers: range, left: int) -> int:
-        """Note that elements come back; return how many there are in front of their place."""
+        """Register returned elements; return the number of elements in front of their place."""
         self._catch_up(left)
         self._left -= len(numbers)
         index = bisect_left(self._back, numbers.start, key=lambda each: each.start)
@@ -47,14 +47,16 @@ class Numbers:
         return in_front
 
     def forget(self, left: int) -> None:
-        """Start anew, with elements that never left."""
+        """Start anew, without returned elements."""
         self._back, self._left = [], left
 
     def _catch_up(self, left: int) -> None:
+        """Drop the numbers of elements which kernels have taken since the last call."""
         self._next(left - self._left)
         self._left = left
 
     def _next(self, count: int) -> list[range]:
+        """Remove and return the next `count` numbers: those of returned elements first, then fresh ones."""
         found: list[range] = []
         while count and self._back:
             first = self._back[0]

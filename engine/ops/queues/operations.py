@@ -36,14 +36,14 @@ _WAITS = Effect.READS | Effect.WRITES | Effect.WAITS
 
 
 def storage_of(resources: Resources, shared_name: str, spec: QueueSpec, who: str) -> QueueStorage:
-    """Return a session's queue or staging area of a name, made when it is first asked for; OpError if it is another."""
+    """Return a session's queue or staging area, made on first use; OpError if the specifications differ."""
     if spec.stages:
         return shared(resources, "staging areas", shared_name, spec, StagingStorage, AGREE, who)
     return shared(resources, CONTAINER, shared_name, spec, QueueStorage, AGREE, who)
 
 
 def queue_spec(*, dtypes_: Sequence[DType], shapes: Sequence[Shape], **about: Any) -> QueueSpec:
-    """Return what the attributes of a QueueHandle say, but for its shared name."""
+    """Return the QueueSpec of a QueueHandle's attributes except its shared name."""
     return QueueSpec(elements=ElementSpec(tuple(dtypes_), tuple(shapes)), **about)
 
 
@@ -56,6 +56,7 @@ def _handle(
     shapes: Sequence[Shape],
     **about: Any,
 ) -> QueueStorage:
+    """Return the session's queue of a shared name, made on first use."""
     spec = queue_spec(dtypes_=dtypes_, shapes=shapes, **about)
     return storage_of(context.step.resources, shared_name, spec, context.operation)
 
@@ -97,7 +98,7 @@ define(
 
 
 def _check(op: Operation, many: bool) -> None:
-    """Check what is known of components while building."""
+    """Raise an error if dtypes or static shapes of the components differ from the queue's."""
     wanted = op.attrs["dtypes_"]
     got = tuple(tensor.dtype for tensor in op.inputs[1:])
     if got != tuple(wanted):
@@ -145,7 +146,7 @@ def _rows_kept(queue: QueueStorage, components: Sequence[Any], operation: str, p
 
 
 async def first(call: Callable[..., LongCall], arguments: tuple[Any, ...], put: Callable[..., Any]) -> Continuation:
-    """Have a thread make what is to be put; the instance comes to the queue when that is there."""
+    """Prepare the elements in a thread before the instance stands in the queue's line."""
     return Continuation(partial(put, await call(*arguments)))
 
 

@@ -1,4 +1,4 @@
-"""In which order a queue gives its elements: first in first out, smallest first, or shuffled."""
+"""Orders in which queues return elements: first in first out, smallest first, shuffled."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .elements import Element, ElementSpec, nbytes_of
 from .numbers import Numbers
 from .saved import elements_of, rows_of
 
-MANY = 2048  # elements that are moved at once, each by itself
+MANY = 2048  # elements moved at once, one object each
 _MASK = (1 << 64) - 1
 
 
 class FirstInFirstOut:
-    """Elements in the order in which they came, each with its number, by which it comes back to its place."""
+    """Elements in order of arrival; returned elements find their place by their numbers."""
 
     __slots__ = ("_number", "held")
 
@@ -35,20 +35,20 @@ class FirstInFirstOut:
         return len(self.held)
 
     def push(self, element: Element) -> None:
-        """Put an element in."""
+        """Append an element."""
         self.held.append((self._number, element))
         self._number += 1
 
     def available(self, closed: bool) -> int:
-        """Return how many may be taken now."""
+        """Return the number of elements which may be taken now."""
         return len(self.held)
 
     def pop(self) -> Any:
-        """Take the next one, as an entry that `element` and `give_back` know."""
+        """Take the next element, as an entry for `element` and `give_back`."""
         return self.held.popleft()
 
     def pop_many(self, count: int) -> list[Any]:
-        """Take the next ones, as entries that may have several elements each."""
+        """Take the next elements, as entries of one or several elements."""
         return [self.pop() for _ in range(count)]
 
     def element(self, entry: Any) -> Element:
@@ -60,7 +60,7 @@ class FirstInFirstOut:
         return [self.element(entry) for entry in entries]
 
     def nbytes_of(self, entries: Iterable[Any]) -> int:
-        """Return how many bytes the elements of entries take."""
+        """Return the number of bytes of the entries' elements."""
         return sum(nbytes_of(self.element(entry)) for entry in entries)
 
     def only(self, entries: list[Any]) -> Element:
@@ -68,26 +68,26 @@ class FirstInFirstOut:
         return self.element(entries[0])
 
     def batch(self, entries: list[Any], spec: ElementSpec, padded: bool) -> Element:
-        """Return arrays with the elements of entries along a new first axis, as `ElementSpec.batch`; may take long."""
+        """Return the entries' elements stacked along a new first axis, as `ElementSpec.batch`; slow for many."""
         return spec.batch(entries, self.element, padded)
 
     def is_large(self, entries: list[Any]) -> bool:
-        """Say whether making a batch of entries takes long."""
+        """Return True if stacking the entries into a batch is slow."""
         return len(entries) > MANY or self.nbytes_of(entries) >= LARGE
 
     def give_back(self, entries: list[Any]) -> None:
-        """Put entries back to where they were, among others that came back (rule 128)."""
+        """Put entries back in their places, among other returned entries (rule 128)."""
         entries = sorted(entries, key=_number)
         while entries and self.held and self.held[0][0] < entries[-1][0]:
             insort(entries, self.held.popleft(), key=_number)
         self.held.extendleft(reversed(entries))
 
     def elements(self) -> Iterable[Element]:
-        """Return what is in, in the order of leaving where that is known."""
+        """Return the elements, in order of leaving where the order is known."""
         return [element for _, element in list(self.held)]
 
     def arrays(self) -> Iterable[Any]:
-        """Return the arrays in whose memory the elements are."""
+        """Return the arrays whose memory holds the elements."""
         return [value for element in self.elements() for value in element]
 
     @property
@@ -96,11 +96,11 @@ class FirstInFirstOut:
         return sum(value.nbytes for value in self.arrays())
 
     def state(self) -> list[int]:
-        """Return what else decides what comes next."""
+        """Return the numbers, besides the elements, which determine the next element."""
         return []
 
     def prepared(self, saved: Any, state: Any, spec: ElementSpec, queue: str) -> Callable[[], None]:
-        """Return what lets this hold what a snapshot has; an error if that does not fit."""
+        """Return a callable which sets the elements and the state of a snapshot; GraphError if they do not fit."""
         wanted = len(self.state())
         if not isinstance(state, list) or [type(each) for each in state] != [int] * wanted:
             raise GraphError(
@@ -112,7 +112,7 @@ class FirstInFirstOut:
         return partial(self.set_state, elements_of(saved, spec, queue), state)
 
     def set_state(self, elements: Iterable[Element], state: list[int]) -> None:
-        """Hold what a snapshot has."""
+        """Replace the elements and the state with those of a snapshot."""
         self.held.clear()
         for element in elements:
             self.push(element)
@@ -123,12 +123,12 @@ def _number(entry: tuple[int, Element]) -> int:
 
 
 class InRing(FirstInFirstOut):
-    """Elements of a fixed size in the order in which they came, in one block of memory.
+    """Elements of a fixed size in order of arrival, in one block of memory.
 
     Parameters
     ----------
     ring : Ring
-        Kernels in C put elements in and take them out as well.
+        Kernels in C also push elements to the ring and pop elements from it.
     """
 
     __slots__ = ("_numbers", "ring")
@@ -141,20 +141,20 @@ class InRing(FirstInFirstOut):
         return self.ring.length
 
     def push(self, element: Element) -> None:
-        """Put an element in."""
+        """Append a copy of an element."""
         self.ring.push(element)
 
     def available(self, closed: bool) -> int:
-        """Return how many may be taken now."""
+        """Return the number of elements which may be taken now."""
         return self.ring.length
 
     def pop(self) -> Any:
-        """Take the next one."""
+        """Take the next element and its number."""
         (numbers,) = self._numbers.take(1, self.ring.left)
         return self.ring.pop(), numbers
 
     def pop_many(self, count: int) -> list[Any]:
-        """Take the next ones: one element, or the rows of several, for those that follow each other."""
+        """Take the next elements; consecutive numbers form one entry of rows."""
         if count == 1:
             return [self.pop()]
         pop, pop_rows = self.ring.pop, self.ring.pop_rows
@@ -164,7 +164,7 @@ class InRing(FirstInFirstOut):
         ]
 
     def element(self, entry: Any) -> Element:
-        """Return the element of an entry that has one."""
+        """Return the element of an entry with a single element."""
         return entry[0]  # type: ignore[no-any-return]
 
     def elements_of(self, entries: Iterable[Any]) -> list[Element]:
@@ -175,30 +175,31 @@ class InRing(FirstInFirstOut):
         return found
 
     def nbytes_of(self, entries: Iterable[Any]) -> int:
-        """Return how many bytes the elements of entries take."""
+        """Return the number of bytes of the entries' elements."""
         return sum(map(nbytes_of, (values for values, _ in entries)))
 
     def batch(self, entries: list[Any], spec: ElementSpec, padded: bool) -> Element:
-        """Return arrays with the elements of entries along a new first axis."""
+        """Return the entries' elements stacked along a new first axis."""
         if len(entries) == 1 and len(entries[0][1]) > 1:
             return entries[0][0]  # type: ignore[no-any-return]
         parts = [_rows(*entry) for entry in entries]
         return tuple(map(np.concatenate, zip(*parts, strict=True))) if parts else self.ring.pop_rows(0)
 
     def is_large(self, entries: list[Any]) -> bool:
-        """Say whether making a batch of entries takes long: those of one entry are rows as they are."""
+        """Return True if making a batch of the entries is slow; a single entry needs no copy."""
         return len(entries) > 1 and self.nbytes_of(entries) >= LARGE
 
     def give_back(self, entries: list[Any]) -> None:
-        """Put entries back to where they were, among others that came back (rule 128)."""
+        """Put entries back in their places, among other returned entries (rule 128)."""
         for values, numbers in reversed(entries):
             in_front = self._numbers.give_back(numbers, self.ring.left)
+            # A ring only takes elements back at its head: lift those in front of the place, then put them back.
             before = self.ring.pop_rows(in_front)
             self.ring.put_back(_rows(values, numbers), len(numbers))
             self.ring.put_back(before, in_front)
 
     def elements(self) -> Iterable[Element]:
-        """Return copies of what is in, in the order of leaving."""
+        """Return copies of the elements, in order of leaving."""
         return self._elements(self.ring.rows())
 
     def arrays(self) -> Iterable[Any]:
@@ -207,11 +208,11 @@ class InRing(FirstInFirstOut):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the elements, which may be few of the ring's places."""
+        """Bytes of the elements, not of the ring's free places."""
         return self.ring.length * sum(column.strides[0] for column in self.ring.columns)
 
     def prepared(self, saved: Any, state: Any, spec: ElementSpec, queue: str) -> Callable[[], None]:
-        """Return what lets this hold what a snapshot has; an error if that does not fit."""
+        """Return a callable which sets the elements and the state of a snapshot; an error if they do not fit."""
         rows = rows_of(saved, spec, queue)
         if rows is None or state != []:
             return super().prepared(saved, state, spec, queue)
@@ -222,7 +223,7 @@ class InRing(FirstInFirstOut):
         self.ring.push_rows(rows, 0, count)
 
     def set_state(self, elements: Iterable[Element], state: list[int]) -> None:
-        """Hold what a snapshot has."""
+        """Replace the elements with those of a snapshot."""
         self._clear()
         for element in elements:
             self.push(element)
@@ -243,7 +244,7 @@ def _rows(values: Element, numbers: range) -> Sequence[Any]:
 
 
 class SmallestFirst(FirstInFirstOut):
-    """Elements by their first component, equal ones in the order in which they came."""
+    """Elements by their first component; equal elements in order of arrival."""
 
     __slots__ = ("_count", "_heap")
 
@@ -255,16 +256,16 @@ class SmallestFirst(FirstInFirstOut):
         return len(self._heap)
 
     def push(self, element: Element) -> None:
-        """Put an element in."""
+        """Insert an element."""
         self._count += 1
         heapq.heappush(self._heap, (int(element[0]), self._count, element))
 
     def available(self, closed: bool) -> int:
-        """Return how many may be taken now."""
+        """Return the number of elements which may be taken now."""
         return len(self._heap)
 
     def pop(self) -> Any:
-        """Take the smallest."""
+        """Take the smallest element."""
         return heapq.heappop(self._heap)
 
     def element(self, entry: Any) -> Element:
@@ -272,23 +273,23 @@ class SmallestFirst(FirstInFirstOut):
         return entry[2]  # type: ignore[no-any-return]
 
     def give_back(self, entries: list[Any]) -> None:
-        """Put entries back; they are older than their equals, as before."""
+        """Put entries back; their numbers keep them before their equals."""
         for entry in entries:
             heapq.heappush(self._heap, entry)
 
     def elements(self) -> Iterable[Element]:
-        """Return what is in, the smallest first."""
+        """Return the elements, the smallest first."""
         return [entry[2] for entry in sorted(self._heap, key=lambda entry: entry[:2])]
 
     def set_state(self, elements: Iterable[Element], state: list[int]) -> None:
-        """Hold what a snapshot has."""
+        """Replace the elements with those of a snapshot."""
         self._heap = []
         for element in elements:
             self.push(element)
 
 
 class Shuffled(FirstInFirstOut):
-    """Elements in an order drawn by a seed: each draw is a function of the seed and its number alone."""
+    """Elements in an order drawn from a seed: each draw is a function of the seed and the draw's number alone."""
 
     __slots__ = ("_draws", "_in", "_least", "_seed")
 
@@ -302,15 +303,15 @@ class Shuffled(FirstInFirstOut):
         return len(self._in)
 
     def push(self, element: Element) -> None:
-        """Put an element in."""
+        """Insert an element."""
         self._in.append(element)
 
     def available(self, closed: bool) -> int:
-        """Return how many may be taken: those above the least number that is to be mixed, unless no more come."""
+        """Return the number of elements which may be taken: those above the minimum for mixing, or all if `closed`."""
         return len(self._in) if closed else max(0, len(self._in) - self._least)
 
     def pop(self) -> Any:
-        """Take one at random; with it where it was, and whether the last took its place."""
+        """Take a random element, with its place; the last element moves to the place."""
         place = _mixed(self._seed, self._draws) * len(self._in) >> 64
         self._draws += 1
         element, last = self._in[place], self._in.pop()
@@ -323,22 +324,22 @@ class Shuffled(FirstInFirstOut):
         return entry[1]  # type: ignore[no-any-return]
 
     def give_back(self, entries: list[Any]) -> None:
-        """Put entries back where they were, if that many are in by now; what was drawn stays drawn."""
+        """Put entries back in their places (or the last place, in a shorter queue); the number of draws stays."""
         for place, element in reversed(entries):
             self._in.append(element)
             place = min(place, len(self._in) - 1)
             self._in[place], self._in[-1] = self._in[-1], self._in[place]
 
     def elements(self) -> Iterable[Element]:
-        """Return what is in."""
+        """Return the elements."""
         return list(self._in)
 
     def state(self) -> list[int]:
-        """Return the number of draws."""
+        """Return the number of draws, in a list."""
         return [self._draws]
 
     def set_state(self, elements: Iterable[Element], state: list[int]) -> None:
-        """Hold what a snapshot has."""
+        """Replace the elements and the number of draws with those of a snapshot."""
         self._in = list(elements)
         (self._draws,) = state
 

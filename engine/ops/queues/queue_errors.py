@@ -1,4 +1,4 @@
-"""The errors of queues: for who comes too late, and for what never fits."""
+"""Errors of queues: too late, too few elements, elements too large."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
 
 
 def closed_error(what: str, operation: str, **fields: Any) -> QueueClosed:
-    """Return the error for who comes too late."""
+    """Return the QueueClosed error of an operation which comes after the end."""
     fields.setdefault("hint", "look at is_closed(), or let one step alone close the queue when all has been put in")
     return QueueClosed(what, operation=operation, **fields)
 
 
 def closed_queue(queue: QueueStorage, what: str, operation: str, **fields: Any) -> QueueClosed:
-    """Return the error for who comes too late to a queue."""
+    """Return the QueueClosed error of an operation which comes after the end of `queue`."""
     return closed_error(f"{queue.spec.what} '{queue.name}' {what}", operation, **fields)
 
 
 def closed_by(queue: QueueStorage, put: Put) -> QueueClosed:
-    """Return the error for who waited to put, or to close the queue, when others closed it."""
+    """Return the error for a waiting put, or a waiting close, of a queue which others closed."""
     return closed_queue(queue, "is already closed" if isinstance(put, Closing) else "is closed", put.operation)
 
 
 def insufficient(queue: QueueStorage, take: Take, got: int) -> OpError:
-    """Return the error for who takes more than there will be."""
+    """Return the error for a take of more elements than will arrive."""
     if queue.failure is not None:
         return source_failed(f"{queue.spec.what} '{queue.name}'", *queue.failure, take.operation)
     return closed_queue(
@@ -44,7 +44,7 @@ def insufficient(queue: QueueStorage, take: Take, got: int) -> OpError:
 
 
 def restored(queue: QueueStorage, take: Take, got: int) -> OpError:
-    """Return the error for who was about to take what is no longer there."""
+    """Return the error for a take whose promised elements were replaced by a restore."""
     return OpError(
         f"{queue.spec.what} '{queue.name}' was restored while somebody waited",
         wanted=f"{take.count} elements",
@@ -55,7 +55,7 @@ def restored(queue: QueueStorage, take: Take, got: int) -> OpError:
 
 
 def source_failed(queue: str, count: int, failure: BaseException, operation: str) -> OpError:
-    """Return the error for who takes what a source could not give, behind `count` elements."""
+    """Return the error for a take after the last element of a source which failed after `count` elements."""
     error = OpError(
         f"the source of {queue} failed when it was asked for element {count}",
         got=repr(failure),
@@ -67,7 +67,7 @@ def source_failed(queue: str, count: int, failure: BaseException, operation: str
 
 
 def too_large(queue: str, limit: int, elements: Sequence[Element], operation: str) -> OpError:
-    """Return the error for elements of which one takes more bytes than there may ever be."""
+    """Return the error for elements of which at least one exceeds the queue's limit of bytes."""
     return OpError(
         f"an element is larger than {queue}",
         wanted=f"at most {limit} bytes",

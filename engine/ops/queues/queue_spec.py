@@ -1,4 +1,4 @@
-"""What a queue is: its order, what it holds, and how much of it."""
+"""Specification of a queue: order, components of the elements, capacity."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ ORDERS = ("fifo", "padding", "priority", "shuffle")
 
 @dataclass(frozen=True, slots=True)
 class QueueSpec:
-    """What a queue is; those of one shared name must agree (rule 130).
+    """Order, elements and bounds of a queue; queues with one shared name need equal specifications (rule 130).
 
     Attributes
     ----------
     order : {'fifo', 'padding', 'priority', 'shuffle', 'staging'}
     elements : ElementSpec
     capacity : int
-        Most elements; below 0 there is no bound.
+        Largest number of elements; negative for no bound.
     capacity_bytes : int
-        Most bytes; below 0 there is no bound.
+        Largest number of bytes; negative for no bound.
     min_after_dequeue : int
-        Elements that stay in until the queue is closed, where it shuffles.
+        Elements which stay in a shuffling queue until the queue is closed.
     seed : int
     kind : str
-        What it is called in errors, unless it is named by its order.
+        Label used in error messages; empty for a label derived from the order.
     """
 
     order: str
@@ -39,26 +39,29 @@ class QueueSpec:
 
     @property
     def pads(self) -> bool:
-        """Whether batches are padded to the largest of their elements."""
+        """True if a batch is padded to the largest of its elements."""
         return self.order == "padding"
 
     @property
     def what(self) -> str:
-        """What it is called in errors."""
+        """Label used in error messages."""
         return self.kind or ("staging area" if self.stages else "queue")
 
     @property
     def gathers(self) -> bool:
-        """Whether a batch that waits takes what there is; not where all have room, and smaller ones may still come."""
+        """True if a waiting batch takes elements as they arrive.
+
+        False for unbounded priority queues: every element has room, and smaller elements may still arrive.
+        """
         return self.order != "priority" or self.capacity >= 0 or self.capacity_bytes >= 0
 
     @property
     def stages(self) -> bool:
-        """Whether it is a staging area."""
+        """True for a staging area."""
         return self.order == "staging"
 
     def make_order(self) -> FirstInFirstOut:
-        """Return what gives elements in this order."""
+        """Return an empty container which returns elements in this order."""
         if self.order == "shuffle":
             return Shuffled(self.seed, self.min_after_dequeue)
         if self.order == "priority":

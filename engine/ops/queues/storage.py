@@ -1,6 +1,6 @@
-"""The storage of a queue: its elements, and the two lines of those who put and those who take.
+"""Storage of a queue: its elements, and the lines of waiting puts and takes.
 
-How they are served is in ``kernels/cpu/queue_base.pyx``.
+``kernels/cpu/queue_base.pyx`` serves the lines.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from .queue_errors import closed_by, closed_queue, insufficient, restored, too_l
 from .queue_spec import QueueSpec
 from .saved import checked_state, packed, packed_rows
 
-PIECE = 1 << 20  # bytes that are moved at once between memory and a ring
+PIECE = 1 << 20  # bytes moved at once between memory and a ring
 
 
 class QueueStorage(QueueBase, SharedResource):
-    """The elements of a queue in one session, and who waits for them.
+    """The elements of a queue in one session, and the lines of waiting puts and takes.
 
     Used on the loop's thread only.
 
@@ -37,7 +37,7 @@ class QueueStorage(QueueBase, SharedResource):
     order : FirstInFirstOut
         Holds the elements.
     failure : tuple of (int, BaseException), or None
-        Where what puts elements has failed: how many it had put before, and why there are no more.
+        Number of elements put before the source of the queue failed, and the source's error.
     """
 
     __slots__ = ("failure", "name", "spec")
@@ -57,37 +57,37 @@ class QueueStorage(QueueBase, SharedResource):
 
     @property
     def label(self) -> str:
-        """What it is called in errors."""
+        """Label used in error messages."""
         return f"elements of {self.spec.what} {self.name}"
 
     def arrays(self) -> Iterable[Any]:
-        """Return the components of its elements, and of those that a waiting batch has gathered."""
+        """Return the components of the elements, including elements gathered by waiting batches."""
         return [*self.order.arrays(), *(v for each in self.order.elements_of(self._gathered()) for v in each)]
 
     def cancel(self, error: BaseException) -> None:
-        """Wake all who wait with an error."""
+        """Wake all waiting puts and takes with an error."""
         for take in list(self.takers.waiting):
             self.bring_back(take)
         self.putters.fail(lambda _: error)
         self.takers.fail(lambda _: error)
 
     async def aclose(self) -> None:
-        """Let go of all elements."""
+        """Release all elements."""
         self.stop()
         self.closed = True
         self.may_put = self.may_take = False
         self.order, self.ring = self.spec.make_order(), None
 
     def _gathered(self) -> list[Any]:
-        """Return the entries that those in line have gathered; from any thread."""
+        """Return the entries gathered by the takes in line; callable from any thread."""
         return [entry for take in (*list(self.takers.woken), *list(self.takers.waiting)) for entry in take.gathered]
 
     def statistics(self) -> QueueStatistics:
-        """Return its figures."""
+        """Return the queue's statistics."""
         return statistics_of(self)
 
     def snapshot(self) -> Any:
-        """Return the elements, those gathered by waiting batches first, whether it is closed, and the draws made."""
+        """Return the elements (first those gathered by waiting batches), the closed flag and the order's state."""
         gathered = self.order.elements_of(self._gathered())
         if self.ring is not None and not gathered:
             components = packed_rows(self.ring.rows())
@@ -96,7 +96,7 @@ class QueueStorage(QueueBase, SharedResource):
         return {"components": components, "closed": self.closed, "state": self.order.state()}
 
     def restore(self, saved: Any) -> Callable[[], object]:
-        """Return what puts saved elements in the place of those that are there."""
+        """Return a callable which replaces the elements with the saved ones."""
         saved = checked_state(saved, {"components", "closed", "state"}, f"queue '{self.name}'")
         # Not under the limit of a step that asks for the queue: it would begin again, and fill it from outside twice.
         put_in = outside(self.order.prepared, saved["components"], saved["state"], self.spec.elements, self.name)
@@ -116,12 +116,12 @@ class QueueStorage(QueueBase, SharedResource):
         return len(self.order)
 
     def put(self, components: Sequence[Any], operation: str, pool: Pool | None = None) -> AsyncResult | None:
-        """Put an element in, or return what waits until there is room; `pool` is where kernels make arrays.
+        """Put an element in, or return an AsyncResult which waits for room; kernels allocate their arrays from `pool`.
 
         Raises
         ------
         QueueClosed
-            If it is closed.
+            If the queue is closed.
         OpError
             If the element does not fit the queue.
         """
@@ -139,14 +139,14 @@ class QueueStorage(QueueBase, SharedResource):
         return None
 
     def rows(self, components: Sequence[Any], operation: str) -> list[Element] | Rows:
-        """Return the rows of `components` as elements to be put; any thread may ask for them."""
+        """Return the rows of `components` as elements to put; callable from any thread."""
         if self.ring is None:
             return self.spec.elements.rows(components, operation)
         rows = self.rows_of(components)
         return rows or Rows(tuple(components), 0, self.spec.elements.count(components, operation))
 
     def put_many(self, elements: list[Element] | Rows, operation: str, pool: Pool | None = None) -> AsyncResult | None:
-        """Put elements in, one after another, or return what waits until all are in."""
+        """Put elements in, one after another, or return an AsyncResult which waits until all are in."""
         if self.closed and not self.putters:
             raise closed_queue(self, "is closed", operation)
         if not elements and not self.putters:
@@ -156,24 +156,28 @@ class QueueStorage(QueueBase, SharedResource):
         return self.put_later(elements, operation, pool)
 
     def _check_sizes(self, elements: list[Element], operation: str) -> None:
+        """Raise OpError if an element alone exceeds the queue's limit of bytes: such a put would wait forever."""
         limit = self.capacity_bytes
         if 0 <= limit < max(map(nbytes_of, elements), default=0):
             raise too_large(f"{self.spec.what} '{self.name}'", limit, elements, operation)
 
     def take(self, operation: str) -> Taken | AsyncResult:
-        """Take an element, or return what waits until there is one.
+        """Take an element, or return an AsyncResult which waits for the next.
 
         Raises
         ------
         QueueClosed
-            If it is closed and empty.
+            If the queue is closed and empty.
         """
         if not self.takers and self.order.available(self.closed):
             return self.take_now()
         return self.take_later(operation, 1, False, False)
 
     def take_many(self, count: int, operation: str, up_to: bool = False) -> Taken | AsyncResult:
-        """Take a batch, or return what waits until there is one; from a closed queue fewer where `up_to` allows it."""
+        """Take a batch, or return an AsyncResult which waits for enough elements.
+
+        With `up_to`, a closed queue returns a smaller batch.
+        """
         if count < 0:
             raise OpError(
                 "a batch has a negative size",
@@ -185,7 +189,7 @@ class QueueStorage(QueueBase, SharedResource):
         return self.take_later(operation, count, True, up_to)
 
     def close(self, cancel_pending: bool, operation: str) -> AsyncResult | None:
-        """Let nothing more in: behind those who wait to put, or with an error for them (rule 127)."""
+        """Refuse further elements after the waiting puts; with `cancel_pending`, fail the waiting puts (rule 127)."""
         if self.closed:
             raise closed_queue(self, "is already closed", operation)
         if cancel_pending:
@@ -200,17 +204,17 @@ class QueueStorage(QueueBase, SharedResource):
     # ---- what serving asks for
 
     def closed_by(self, put: Put) -> BaseException:
-        """Return the error for who waited to put, or to close the queue, when others closed it."""
+        """Return the error for a waiting put, or a waiting close, of a queue which others closed."""
         return closed_by(self, put)
 
     def insufficient(self, take: Take, got: int) -> BaseException:
-        """Return the error for who takes more than there will be."""
+        """Return the error for a take of more elements than will arrive."""
         return insufficient(self, take, got)
 
     def restored(self, take: Take) -> BaseException:
-        """Return the error for who was about to take what is no longer there."""
+        """Return the error for a take whose promised elements were replaced by a restore."""
         return restored(self, take, len(self.order))
 
     def batch(self, entries: list[Any]) -> Element:
-        """Return the elements of entries as a batch; any thread may call it."""
+        """Return the elements of entries as a batch; callable from any thread."""
         return self.order.batch(entries, self.spec.elements, self.spec.pads)

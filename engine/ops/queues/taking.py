@@ -1,4 +1,4 @@
-"""What was taken becomes the outputs of its operation; of a step that ends early it goes back."""
+"""Outputs of operations which take elements; a step which ends early returns the elements to their queue."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ..support.context import KernelContext, LongCall
 
 
 def given(context: KernelContext, taken: Taken | AsyncResult, only_fetched: bool) -> Any:
-    """Return a kernel's outputs, or what gives them.
+    """Return a kernel's outputs, or an AsyncResult of the outputs.
 
     Parameters
     ----------
     context : KernelContext
-        Of the instance that takes.
+        Of the taking instance.
     taken : Taken, or AsyncResult of one
     only_fetched : bool
-        Whether the step does nothing with it but give it to its caller; if that does not come to be it goes back.
+        True if the step only returns the element to its caller; without a delivery, the element goes back.
     """
 
     if isinstance(taken, AsyncResult):
@@ -31,7 +31,7 @@ def given(context: KernelContext, taken: Taken | AsyncResult, only_fetched: bool
 
 
 def _outputs(context: KernelContext, only_fetched: bool, taken: Taken) -> Any:
-    """Return what was taken, or what goes on with making it."""
+    """Return the outputs of a take, or a Continuation which makes a large batch in a thread."""
     step = context.step
     if taken.is_long and step.long_calls is not None:
         step.resources.note_taken(step.number, taken.give_back, context.operation)  # until it is made
@@ -43,6 +43,7 @@ def _outputs(context: KernelContext, only_fetched: bool, taken: Taken) -> Any:
 
 
 def _made_elsewhere(context: KernelContext, taken: Taken, only_fetched: bool) -> AsyncResult:
+    """Make a batch in a thread; an error returns the elements to their queue."""
     step = context.step
 
     def ended(call: LongCall) -> None:
