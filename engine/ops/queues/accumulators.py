@@ -1,4 +1,4 @@
-"""Conditional accumulators: gradients added up until enough have come, those that are late left out (rule 131)."""
+"""Conditional accumulators: sums of gradients, taken when enough have arrived; late ones are dropped (rule 131)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ REDUCTIONS = ("MEAN", "SUM")
 
 
 class TakeGrad(Attempt):
-    """One who waits for `count` gradients."""
+    """A take which waits for `count` gradients."""
 
     __slots__ = ("count",)
 
@@ -45,7 +45,7 @@ class TakeGrad(Attempt):
 
 
 class AccumulatorSpec(NamedTuple):
-    """What an accumulator is; those of one shared name must agree."""
+    """Dtype, shape, reduction and sparsity; accumulators with one shared name need equal specifications."""
 
     dtype: DType
     shape: Shape
@@ -62,15 +62,15 @@ class AccumulatorStorage(SharedResource):
     spec : AccumulatorSpec
     sum : DenseSum or SparseSum
     count : int
-        How many are in it.
+        Number of gradients in the sum.
     step : int
         Gradients of earlier steps are dropped.
     takers : Line
-        Who waits.
+        The waiting takes.
     turns : Turns
-        Taken while a thread adds a gradient; nobody takes the sum meanwhile.
+        A turn lasts while a thread adds a gradient; the sum cannot be taken meanwhile.
     applied, dropped, taken : int
-        Gradients added and left out, and sums taken, so far.
+        Numbers of added gradients, of dropped gradients, and of taken sums.
     """
 
     __slots__ = (
@@ -102,15 +102,15 @@ class AccumulatorStorage(SharedResource):
         self.applied: int = 0
         self.dropped: int = 0
         self.taken: int = 0
-        self._takes: int = 0  # of which those before `_oldest` took gradients that a restore has replaced
+        self._takes: int = 0  # number of takes; those before `_oldest` took gradients replaced by a restore
         self._oldest: int = 0
-        self._steps_set: int = 0  # how often `step` was set by hand
-        self._is_adding: bool = False  # a thread writes to the sum
-        self._returned: list[Reduction] = []  # given back meanwhile: in `count`, but not in the sum yet
+        self._steps_set: int = 0  # number of calls of `set_step`
+        self._is_adding: bool = False  # True while a thread writes to the sum
+        self._returned: list[Reduction] = []  # returned meanwhile: part of `count`, not of `sum` yet
 
     @property
     def label(self) -> str:
-        """What it is called in errors."""
+        """Label used in error messages."""
         return f"sum of accumulator {self.name}"
 
     def arrays(self) -> Iterable[Any]:
@@ -118,17 +118,17 @@ class AccumulatorStorage(SharedResource):
         return self.sum.arrays()  # type: ignore[no-any-return]
 
     def cancel(self, error: BaseException) -> None:
-        """Wake all who wait with an error."""
+        """Wake all waiting takes with an error."""
         self.takers.fail(lambda _: error)
 
     async def aclose(self) -> None:
-        """Let go of the sum."""
+        """Release the sum."""
         self.sum.set([])
         self._returned.clear()
         self.count, self._oldest = 0, self._takes
 
     def statistics(self) -> AccumulatorStatistics:
-        """Return its figures."""
+        """Return the accumulator's statistics."""
         size = sum(array.nbytes for array in self.arrays())
         return AccumulatorStatistics(
             self.count, size, self.step, len(self.takers), self.applied, self.dropped, self.taken
@@ -142,7 +142,7 @@ class AccumulatorStorage(SharedResource):
         return {"total": total, "shape": known, "count": self.count, "step": self.step}
 
     def restore(self, saved: Any) -> Callable[[], object]:
-        """Return what puts a saved sum in the place of this one."""
+        """Return a callable which replaces the sum with the saved sum."""
         saved = checked_state(saved, {"total", "shape", "count", "step"}, f"accumulator '{self.name}'")
         total, shape, count, step = (saved[name] for name in ("total", "shape", "count", "step"))
         known = _saved_shape(shape)
@@ -166,7 +166,7 @@ class AccumulatorStorage(SharedResource):
         return change
 
     def _whole(self) -> Any:
-        """Return the sum with the gradients that were given back while a thread adds to it."""
+        """Return the sum including gradients which were returned while a thread adds to the sum."""
         if not self._returned:
             return self.sum
         whole = type(self.sum)(self.name, self.spec.dtype, self.sum.shape)
@@ -176,7 +176,7 @@ class AccumulatorStorage(SharedResource):
         return whole
 
     def _fits(self, total: Any, shape: Shape | None, count: int) -> bool:
-        """Say whether a saved sum, of a shape as far as that is known, is one of so many gradients."""
+        """Return True if a saved sum, with as much of its shape as is known, is a sum of `count` gradients."""
         if not isinstance(total, list) or shape is None or not self.spec.shape.is_compatible_with(shape):
             return False
         if not total:
@@ -184,12 +184,12 @@ class AccumulatorStorage(SharedResource):
         return count > 0 and all(isinstance(each, np.ndarray) for each in total) and self.sum.fits(total, shape)
 
     def apply(self, gradient: Any, local_step: int, operation: str) -> bool:
-        """Add a gradient, unless it is of an earlier step than the accumulator's; say whether it was added.
+        """Add a gradient, unless its step is before the accumulator's; return True if added.
 
         Raises
         ------
         OpError
-            If it has another shape.
+            If the gradient has another shape.
         """
         if local_step < self.step:
             self.dropped += 1
@@ -204,10 +204,10 @@ class AccumulatorStorage(SharedResource):
     async def apply_elsewhere(
         self, call: Callable[..., LongCall], gradient: Any, local_step: int, operation: str
     ) -> np.bool_:
-        """Have a thread add a gradient when it is its turn; one that has begun ends before a cancelled step does."""
+        """Add a gradient in a thread after earlier gradients; an addition once begun ends before its cancelled step."""
         try:
             async with self.turns.turn():
-                while self.takers.woken:  # they take the sum in this turn of the event loop
+                while self.takers.woken:  # woken takes remove the sum in this turn of the event loop
                     await asyncio.sleep(0)
                 if local_step < self.step:
                     self.dropped += 1
@@ -218,6 +218,7 @@ class AccumulatorStorage(SharedResource):
             self.serve()
 
     async def _add_elsewhere(self, running: LongCall) -> None:
+        """Wait for a thread's addition, then merge the sums returned meanwhile and count the gradient."""
         self._is_adding = True
         try:
             await until_ended(running)
@@ -230,7 +231,7 @@ class AccumulatorStorage(SharedResource):
             del running  # the traceback of its error refers to this frame
 
     def is_long(self, gradient: Any) -> bool:
-        """Say whether adding a gradient takes long, or has to wait for others."""
+        """Return True if adding a gradient is slow or has to wait for another addition."""
         parts = gradient if isinstance(gradient, tuple) else (gradient,)
         return self.turns.taken or any(map(is_large, (*parts, *self.arrays())))
 
@@ -240,7 +241,7 @@ class AccumulatorStorage(SharedResource):
         self._steps_set += 1
 
     def take(self, count: int, operation: str) -> Taken | AsyncResult:
-        """Take all gradients as soon as there are `count`: return what has them, a `Reduction`, or what waits for it.
+        """Take all gradients, at least `count`: return the Taken of a `Reduction`, or an AsyncResult which waits.
 
         Raises
         ------
@@ -260,17 +261,18 @@ class AccumulatorStorage(SharedResource):
         return self.takers.join(TakeGrad(operation, count), self._go_on, self._give_up)
 
     def serve(self) -> None:
-        """Wake the first in line if there is enough for it: it takes all, so nobody else is woken beside it."""
+        """Wake the first take in line if enough gradients are in; a take empties the sum, so no other is woken."""
         first = None if self.takers.woken or self.turns.taken else self.takers.first_waiting
         if first is not None and self.count >= first.count:
             self.takers.wake(first)
 
     def _go_on(self, take: TakeGrad) -> Taken:
+        """Finish a woken take; the next in line is served also after an error."""
         self.takers.leave(take)
         try:
             if take.error is not None:
                 raise take.error
-            if self.count < take.count:  # it was restored meanwhile
+            if self.count < take.count:  # a restore has replaced the sum meanwhile
                 raise OpError(
                     f"accumulator '{self.name}' was restored while a take waited",
                     operation=take.operation,
@@ -294,7 +296,7 @@ class AccumulatorStorage(SharedResource):
         return Taken([reduction], _reduced, put_back, self._takes - 1, reduction.is_long)
 
     def _put_back(self, steps_set: int, reductions: list[Reduction], number: int) -> None:
-        """Undo a take: its gradients join those that have come since, and it does not count as a step."""
+        """Undo a take: merge its gradients with later ones, and take back the step unless set since."""
         if number < self._oldest:
             return
         (reduction,) = reductions
@@ -304,7 +306,7 @@ class AccumulatorStorage(SharedResource):
             self.step -= 1
         self._returned.append(reduction)
         if not self._is_adding:
-            outside(self._merge_returned)  # within no step's limit of memory
+            outside(self._merge_returned)  # outside of every step's memory limit
         self.serve()
 
     def _merge_returned(self) -> None:
@@ -327,7 +329,7 @@ def _parts(result: Any) -> tuple[Any, ...]:
 
 
 def _saved_shape(saved: Any) -> Shape | None:
-    """Return the shape that a snapshot has, None if that is none."""
+    """Return the shape of a snapshot, or None if the saved value is malformed."""
     if saved == []:
         return Shape(None)
     fits = isinstance(saved, list) and len(saved) == 1 and isinstance(saved[0], list)
@@ -340,6 +342,7 @@ _REASON = NotDifferentiable("an accumulator moves values outside the graph's edg
 
 
 def _handle(xp: Any, context: KernelContext, *, shared_name: str, **about: Any) -> AccumulatorStorage:
+    """Return the session's accumulator of a shared name, made on first use."""
     return shared(
         context.step.resources,
         CONTAINER,
@@ -371,6 +374,7 @@ def _take(
     only_fetched: bool,
     **_: Any,
 ) -> Any:
+    """Return the reduced gradients, or an AsyncResult of them."""
     taken = accumulator.take(int(num_required), context.operation)
     if not only_fetched:
         taken = taken.then(_for_good) if isinstance(taken, AsyncResult) else _for_good(taken)
@@ -378,7 +382,7 @@ def _take(
 
 
 def _for_good(taken: Taken) -> Taken:
-    """Divide the sum in place where the mean is made at once; a mean made by a thread may still be given back."""
+    """Divide the sum in place if the mean is made at once; a mean made by a thread may still be returned."""
     if not taken.is_long:
         taken.make = _reduced_in_place
     return taken

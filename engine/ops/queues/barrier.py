@@ -1,4 +1,4 @@
-"""A barrier: elements whose components come one after another, taken in the order of their keys as they are whole."""
+"""A barrier: elements whose components arrive one after another; complete elements leave in the order of their keys."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ FIRST = -(1 << 63)  # index of the first batch of keys, as in TensorFlow
 
 
 class BarrierSpec(NamedTuple):
-    """What a barrier is; those of one shared name must agree."""
+    """Specification of a barrier; barriers with one shared name need equal specifications."""
 
     elements: ElementSpec
 
 
 class Incomplete(NamedTuple):
-    """An element of which components are still to come: as which key it came, with which batch, and what is there."""
+    """An element with missing components: number of its key, batch of the key, present components."""
 
     number: int
     batch: int
-    components: list[Any]  # None for those that are still to come
+    components: list[Any]  # None for missing components
 
 
 class WholeElements(QueueStorage):
-    """The whole elements of a barrier, and who waits for them.
+    """The complete elements of a barrier, and the waiting takes.
 
     Attributes
     ----------
     is_hopeless : callable
-        ``is_hopeless(take)`` is asked of the first that waits: whether no more elements will come for it.
+        ``is_hopeless(take)`` returns True if no more elements will arrive for the first take in line.
     """
 
     __slots__ = ("is_hopeless",)
@@ -52,29 +52,29 @@ class WholeElements(QueueStorage):
         super().__init__(name, spec)
 
     def serve_now(self) -> None:
-        """Wake all waits that can be served, and end those that never can."""
+        """Wake the waits which can be served, and end those which never can."""
         super().serve_now()
         first = self.takers.first_waiting
         if first is not None and self.is_hopeless(first):
-            self.take_what_is_left(first)  # which serves those after it
+            self.take_what_is_left(first)  # also serves later takes
 
 
 class BarrierStorage(SharedResource):
-    """The elements of a barrier in one session, and who waits for them. Used on the loop's thread only.
+    """The elements of a barrier in one session, and the waiting takes. Used on the loop's thread only.
 
     Attributes
     ----------
     name : str
     spec : BarrierSpec
     ready : WholeElements
-        The whole elements, by the number of their key, which is their first component; then come the index of the batch
-        that brought the key, and the key.
+        The complete elements, in order of their key's number. Their first three components are the key's number, the
+        index of the batch which brought the key, and the key.
     incomplete : dict
-        The others, by key.
+        The incomplete elements, by key.
     next_number, next_index : int
-        That of the next key, and that of the next batch of keys.
+        Number of the next key, and index of the next batch of keys.
     closed : bool
-        Whether no more keys may come.
+        True if new keys are refused.
     """
 
     __slots__ = (
@@ -95,8 +95,8 @@ class BarrierStorage(SharedResource):
         self.spec: BarrierSpec = spec
         about = (dtypes.int64, dtypes.int64, dtypes.string)
         whole = ElementSpec((*about, *spec.elements.dtypes), (SCALAR, SCALAR, SCALAR, *spec.elements.shapes))
-        self._is_patient = False  # of the take that begins and is in no set yet
-        self._patient: set[Take] = set()  # takers that wait for incomplete elements, as long as there are some
+        self._is_patient = False  # True during a patient take, which is not in `_patient` yet
+        self._patient: set[Take] = set()  # takes which wait for incomplete elements
         self._is_inserting = False
         self.incomplete: dict[str, Incomplete] = {}
         self.next_number: int = 0
@@ -108,7 +108,7 @@ class BarrierStorage(SharedResource):
 
     @property
     def label(self) -> str:
-        """What it is called in errors."""
+        """Label used in error messages."""
         return f"elements of barrier {self.name}"
 
     def arrays(self) -> Iterable[Any]:
@@ -117,22 +117,22 @@ class BarrierStorage(SharedResource):
         return [*self.ready.arrays(), *waiting]
 
     def cancel(self, error: BaseException) -> None:
-        """Wake all who wait with an error."""
+        """Wake all waiting takes with an error."""
         self.ready.cancel(error)
 
     async def aclose(self) -> None:
-        """Let go of all elements."""
+        """Release all elements."""
         self.incomplete.clear()
         await self.ready.aclose()
 
     def statistics(self) -> KeyedStatistics:
-        """Return its figures."""
+        """Return the barrier's statistics."""
         size = sum(value.nbytes for value in self.arrays())
         takers = len(self.ready.takers)
         return KeyedStatistics(len(self.ready), len(self.incomplete), None, size, None, 0, takers, self.closed)
 
     def snapshot(self) -> Any:
-        """Return the elements, the next index, and whether it is closed."""
+        """Return the elements, the next number and index, and the closed flag."""
         waiting = [
             (key, number, batch, [c is not None for c in components], [c for c in components if c is not None])
             for key, (number, batch, components) in self.incomplete.items()
@@ -141,7 +141,7 @@ class BarrierStorage(SharedResource):
         return {"ready": self.ready.snapshot(), "incomplete": waiting, "next": following, "closed": self.closed}
 
     def restore(self, saved: Any) -> Callable[[], object]:
-        """Return what puts saved elements in the place of those that are there."""
+        """Return a callable which replaces the elements with the saved ones."""
         with state_read(saved, {"ready", "incomplete", "next", "closed"}, f"barrier '{self.name}'") as saved:
             ready, closed = self.ready.restore(saved["ready"]), bool(saved["closed"])
             incomplete = {str(key): self._restored(*rest) for key, *rest in saved["incomplete"]}
@@ -156,7 +156,7 @@ class BarrierStorage(SharedResource):
         return change
 
     def _restored(self, number: int, batch: int, there: list[bool], components: list[Any]) -> Incomplete:
-        """Return an element as it was saved: `there` says of each component whether it has come."""
+        """Return a saved incomplete element; `there` holds a flag for each component, true if present."""
         elements = self.spec.elements
         indices = [i for i, (is_there, _) in enumerate(zip(there, elements.dtypes, strict=True)) if is_there]
         found: list[Any] = [None] * len(there)
@@ -167,12 +167,12 @@ class BarrierStorage(SharedResource):
     # ---- what operations do
 
     def rows(self, component: int, keys: Any, values: Any, operation: str) -> tuple[list[str], list[Any]]:
-        """Return the keys, and the values that lie along the first axis, to be inserted; any thread may ask for them.
+        """Return the keys, and the values along the first axis, for `insert`; callable from any thread.
 
         Raises
         ------
         OpError
-            If they are not equally many, or values do not fit.
+            If keys and values differ in number, or a value has another shape.
         """
         spec = self.spec.elements
         part = ElementSpec((dtypes.string, spec.dtypes[component]), (SCALAR, spec.shapes[component]))
@@ -180,18 +180,18 @@ class BarrierStorage(SharedResource):
         return [str(key) for key, _ in pairs], [value for _, value in pairs]
 
     def insert(self, component: int, rows: tuple[list[str], list[Any]], operation: str) -> None:
-        """Put a component of the elements of some keys in: of all, or of none if that is an error.
+        """Put one component of the elements of several keys in: of all keys, or after an error of none.
 
         Raises
         ------
         QueueClosed
-            If the barrier is closed, and a key is new or nothing may come at all.
+            If the barrier is closed and a key is new.
         OpError
-            If a key has the component already, or comes twice.
+            If a key has the component already, or occurs twice.
         """
         self._check_keys(component, rows[0], operation)
         is_new = any(key not in self.incomplete for key in rows[0])
-        self._is_inserting = True  # more may become whole before anybody is told that no more come
+        self._is_inserting = True  # defers the verdict of `_is_hopeless` until all components are in
         try:
             for key, value in zip(*rows, strict=True):
                 self._insert(component, key, value, operation)
@@ -201,6 +201,7 @@ class BarrierStorage(SharedResource):
         self._end_when_complete()
 
     def _check_keys(self, component: int, names: list[str], operation: str) -> None:
+        """Refuse new keys after the end, and keys whose component is present or occurs twice."""
         new = [name for name in names if name not in self.incomplete]
         if self.closed and new:
             raise self._closed_error(f"is closed, and key '{new[0]}' is new", operation)
@@ -217,6 +218,7 @@ class BarrierStorage(SharedResource):
             )
 
     def _insert(self, component: int, key: str, value: Any, operation: str) -> None:
+        """Set a component of a key's element; a complete element moves to `ready`."""
         entry = self.incomplete.get(key)
         if entry is None:
             entry = self.incomplete[key] = Incomplete(
@@ -230,21 +232,21 @@ class BarrierStorage(SharedResource):
             self.ready.put((np.int64(entry.number), np.int64(entry.batch), name, *entry.components), operation)
 
     def take(self, count: int, small_batch: bool, wait_for_incomplete: bool, operation: str) -> Taken | AsyncResult:
-        """Take a batch of whole elements, or return what waits until there is one.
+        """Take a batch of complete elements, or return an AsyncResult which waits for enough.
 
         Parameters
         ----------
         count : int
         small_batch : bool
-            Whether fewer may do when the barrier is closed.
+            True to accept fewer elements of a closed barrier.
         wait_for_incomplete : bool
-            Whether these may become more, as long as elements lack components.
+            True if a small batch waits while incomplete elements may become complete.
         operation : str
 
         Raises
         ------
         QueueClosed
-            If it is closed, and has too few, and not enough can become whole, or the take does not wait for these.
+            If a closed barrier has too few elements, and not enough can become complete or the take does not wait.
         """
         if self.closed and small_batch and not wait_for_incomplete and count > 0:
             count = max(1, min(count, len(self.ready)))
@@ -256,19 +258,19 @@ class BarrierStorage(SharedResource):
         if not isinstance(taken, AsyncResult):
             return _without_numbers(taken)
         self._patient &= self.ready.takers.waiting.keys()
-        if small_batch and wait_for_incomplete and self.ready.takers.waiting:  # else it was woken already
+        if small_batch and wait_for_incomplete and self.ready.takers.waiting:  # a served take has left the line
             self._patient.add(next(reversed(self.ready.takers.waiting)))
         self._end_waits()
         convert = taken.convert
         return AsyncResult(taken.source, lambda result: _without_numbers(convert(result)), taken.give_up)
 
     def close(self, cancel_pending: bool, operation: str) -> None:
-        """Let no more keys come, and with `cancel_pending` no components either.
+        """Refuse new keys, and with `cancel_pending` drop the incomplete elements.
 
         Raises
         ------
         QueueClosed
-            If it is closed already, and not to be cancelled now.
+            If the barrier is closed already, except to cancel its incomplete elements.
         """
         if self.closed and not (cancel_pending and self.incomplete):
             raise self._closed_error("is already closed", operation)
@@ -278,19 +280,20 @@ class BarrierStorage(SharedResource):
         self._end_when_complete()
 
     def _end_when_complete(self) -> None:
+        """Close `ready` when a closed barrier has no incomplete elements, then end hopeless waits."""
         if self.closed and not self.incomplete and not self.ready.closed:
             self.ready.close(False, self.name)
         self._end_waits()
 
     def _end_waits(self) -> None:
-        """End the waits for elements of a closed barrier that cannot come any longer."""
+        """End waits for elements of a closed barrier which cannot become complete."""
         if self.closed and self.ready.takers.waiting:
             self.ready.serve()
 
     def _is_hopeless(self, take: Take) -> bool:
-        """Return True if a taker waits for more elements than may still become whole, or for none of those."""
+        """Return True if a take needs more elements than may become complete, or does not wait for incomplete ones."""
         if not self.closed or self.ready.closed or self._is_inserting:
-            return False  # then the elements themselves say when there are too few
+            return False  # an open barrier may get more; a closed `ready` ends its waits by itself
         if take.up_to:
             return take not in self._patient and not self._is_patient
         return take.need > self.ready.free() + len(self.incomplete)
@@ -304,7 +307,7 @@ class BarrierStorage(SharedResource):
 
 
 def _without_numbers(taken: Taken) -> Taken:
-    """Leave out the numbers of keys, by which they are in order."""
+    """Drop the first component, the keys' numbers, from the result of a take."""
     make = taken.make
     taken.make = lambda entries: make(entries)[1:]
     return taken

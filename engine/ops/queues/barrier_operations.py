@@ -33,6 +33,7 @@ _COMPONENTS = {"dtypes_": REQUIRED, "shapes": REQUIRED}
 def _handle(
     xp: Any, context: KernelContext, *, shared_name: str, dtypes_: Sequence[DType], shapes: Sequence[Shape]
 ) -> BarrierStorage:
+    """Return the session's barrier of a shared name, made on first use."""
     spec = BarrierSpec(ElementSpec(tuple(dtypes_), tuple(shapes)))
     return shared(
         context.step.resources, CONTAINER, shared_name, spec, BarrierStorage, "types and shapes", context.operation
@@ -52,6 +53,7 @@ define(
 
 
 def _insert_shapes(op: Operation) -> list[Shape]:
+    """Check dtype and static shape of the values, one per key."""
     _, keys, values = op.inputs
     if values.dtype is not op.attrs["dtype"]:
         raise DtypeError(
@@ -69,6 +71,7 @@ def _insert_shapes(op: Operation) -> list[Shape]:
 def _insert(
     xp: Any, context: KernelContext, barrier: BarrierStorage, keys: Any, values: Any, *, component: int, **_: Any
 ) -> Any:
+    """Insert a component; the rows of large batches are made in a thread."""
     put = partial(barrier.insert, component, operation=context.operation)
     if context.step.long_calls is None or not (are_copied([values], None, parts=True) or len(keys) > MANY):
         return put(barrier.rows(component, keys, values, context.operation))
@@ -97,6 +100,7 @@ def _take(
     only_fetched: bool,
     **_: Any,
 ) -> Any:
+    """Return the indices, keys and values of a batch, or an AsyncResult of them."""
     taken = barrier.take(int(count), small_batch, wait_for_incomplete, context.operation)
     return given(context, taken, only_fetched)
 

@@ -1,4 +1,4 @@
-"""What queues and accumulators tell of themselves."""
+"""Statistics of queues, accumulators, barriers, staging areas and iterators."""
 
 from __future__ import annotations
 
@@ -11,25 +11,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class QueueStatistics:
-    """A snapshot of a queue in one session.
+    """Statistics of a queue in one session.
 
     Attributes
     ----------
     size : int
-        Elements in it.
+        Number of elements.
     capacity : int or None
-        The most that may be; None for any number.
+        Largest number of elements; None for no bound.
     bytes : int
-        Of its elements.
+        Bytes of the elements.
     capacity_bytes : int or None
-        The most that they may be; None for any number.
+        Largest number of bytes; None for no bound.
     waiting_putters, waiting_takers : int
-        Who waits for room, and for elements.
+        Numbers of waiting puts and takes.
     enqueued, dequeued : int
-        Elements that were put in, and taken, since the session was opened. What a restored checkpoint brings counts for
-        neither.
+        Numbers of elements put in, and taken, since the session was opened. Restored elements are not counted.
     closed : bool
-        Whether no more elements may come.
+        True if no more elements are accepted.
 
     Examples
     --------
@@ -56,7 +55,7 @@ class QueueStatistics:
 
 
 def statistics_of(queue: QueueStorage) -> QueueStatistics:
-    """Return the figures of a queue."""
+    """Return the statistics of a queue."""
     spec = queue.spec
     return QueueStatistics(
         len(queue),
@@ -73,20 +72,20 @@ def statistics_of(queue: QueueStorage) -> QueueStatistics:
 
 @dataclass(frozen=True, slots=True)
 class AccumulatorStatistics:
-    """A snapshot of a conditional accumulator in one session.
+    """Statistics of a conditional accumulator in one session.
 
     Attributes
     ----------
     count : int
-        Gradients in the sum.
+        Number of gradients in the sum.
     bytes : int
-        Of the sum.
+        Bytes of the sum.
     step : int
         Gradients of earlier steps are dropped.
     waiting_takers : int
-        Who waits for enough gradients.
+        Number of waiting takes.
     applied, dropped, taken : int
-        Gradients that were added and that came late, and how often the sum was taken, since the session was opened.
+        Numbers of added gradients, late gradients, and taken sums since the session was opened.
 
     Examples
     --------
@@ -114,24 +113,24 @@ class AccumulatorStatistics:
 
 @dataclass(frozen=True, slots=True)
 class KeyedStatistics:
-    """A snapshot of a barrier, or of a map staging area, in one session: of elements by key.
+    """Statistics of a barrier or a map staging area in one session.
 
     Attributes
     ----------
     size : int
-        Elements that have all their components.
+        Number of complete elements.
     incomplete : int
-        Those of which components are still to come.
+        Number of elements with missing components.
     capacity : int or None
-        The most whole elements that may be; None for any number.
+        Largest number of complete elements; None for no bound.
     bytes : int
-        Of all components.
+        Bytes of all components.
     capacity_bytes : int or None
-        The most that they may be; None for any number.
+        Largest number of bytes; None for no bound.
     waiting_putters, waiting_takers : int
-        Who waits for room, and for elements.
+        Numbers of waiting puts and takes.
     closed : bool
-        Whether no more keys may come.
+        True if new keys are refused.
 
     Examples
     --------
@@ -158,18 +157,18 @@ class KeyedStatistics:
 
 @dataclass(frozen=True, slots=True)
 class IteratorStatistics:
-    """A snapshot of an iterator of an input pipeline.
+    """Statistics of an iterator of an input pipeline.
 
     Attributes
     ----------
     ready : int
-        Elements that are made, and wait for somebody who takes them.
+        Number of elements ready to be taken.
     delivered : int
-        Elements that were taken, in runs before this one too, where a state was restored.
+        Number of elements taken, including earlier runs if their state was restored.
     waiting_takers : int
-        Who waits for an element.
+        Number of waiting takes.
     closed : bool
-        Whether no more elements come: at the end of the data, or as it was closed.
+        True at the end of the data, or after the iterator was closed.
 
     Examples
     --------

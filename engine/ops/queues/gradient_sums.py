@@ -1,4 +1,4 @@
-"""Sums of gradients: of arrays, and of rows of them."""
+"""Sums of gradients: dense arrays, and sparse rows."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from ..support.copies import is_large
 
 
 class Reduction(NamedTuple):
-    """The gradients that one take has got: what they are reduced to, and their sum, should they be given back.
+    """The gradients of one take: the reduction's result, and the sum for a return to the accumulator.
 
     Attributes
     ----------
     arrays : tuple of numpy.ndarray
-        The sum, as `DenseSum.arrays` or `SparseSum.arrays` had it; written to by a `make` in place alone.
+        The sum, as `DenseSum.arrays` or `SparseSum.arrays` returned it; only a `make` in place writes to it.
     gradients : int
         Number of gradients in the sum.
     make : callable
-        ``make(in_place)`` returns the result; any thread may call it. In place of the sum it takes no memory, but
-        the gradients cannot be given back any longer.
+        ``make(in_place)`` returns the result; callable from any thread. In place of the sum, the result needs no
+        memory, but the gradients cannot be returned to the accumulator any longer.
     is_long : bool
-        True if `make` takes long.
+        True if `make` is slow.
     """
 
     arrays: tuple[Any, ...]
@@ -42,9 +42,9 @@ class DenseSum:
     Attributes
     ----------
     shape : Shape
-        Of the gradients; the first one fixes what is not known.
+        Of the gradients; the first gradient fixes the unknown sizes.
     total : numpy.ndarray or None
-        Nobody else holds it.
+        The sum, without other references.
     """
 
     __slots__ = ("dtype", "name", "shape", "total")
@@ -66,7 +66,7 @@ class DenseSum:
         self.shape = Shape(self.total.shape)
 
     def take(self, count: int, is_mean: bool) -> Reduction:
-        """Return the sum, to be reduced to the mean of `count` arrays if `is_mean`, and begin anew."""
+        """Return the sum as a Reduction, to the mean of `count` arrays if `is_mean`, and begin anew."""
         total, self.total = self.total, None
 
         def make(in_place: bool) -> Any:
@@ -75,9 +75,9 @@ class DenseSum:
         return Reduction((total,), count, make, is_mean and is_large(total))
 
     def merge(self, arrays: tuple[Any, ...]) -> None:
-        """Add a sum that was taken and is given back."""
+        """Add a sum which was taken and is returned."""
         if self.total is None:
-            self.total = np.array(arrays[0])  # the taker may still hold the other
+            self.total = np.array(arrays[0])  # the taker may still hold the returned array
         else:
             np.add(self.total, arrays[0], out=self.total)
 
@@ -86,16 +86,16 @@ class DenseSum:
         return () if self.total is None else (self.total,)
 
     def fits(self, arrays: list[Any], shape: Shape) -> bool:
-        """Say whether arrays may be such a sum, of gradients of a shape."""
+        """Return True if the arrays may be a sum of gradients of a shape."""
         return len(arrays) == 1 and arrays[0].dtype == self.dtype.numpy and shape.includes(Shape(arrays[0].shape))
 
     def set(self, arrays: list[Any]) -> None:
-        """Hold copies of what `arrays` gave."""
+        """Replace the sum with copies of `arrays`, in the format of `DenseSum.arrays`."""
         self.total = np.array(arrays[0]) if arrays else None
 
 
 class Rows(NamedTuple):
-    """Rows that stand at `indices`, each once and in order, with how many gradients had each."""
+    """Rows at `indices` (unique, ascending), with the number of gradients of each row."""
 
     indices: Any
     values: Any
@@ -103,14 +103,14 @@ class Rows(NamedTuple):
 
 
 class SparseSum:
-    """The sum of rows of arrays; the mean of a row is that of the gradients which had it, as in TensorFlow.
+    """The sum of rows of arrays; the mean of a row is over the gradients with this row, as in TensorFlow.
 
     Attributes
     ----------
     shape : Shape
-        Of the whole arrays; the first gradient fixes what is not known of its rows, and of them all if it says so.
+        Of the whole arrays; the first gradient fixes the unknown sizes of rows, and their number if it has a shape.
     rows : Rows or None
-        Nobody else holds them.
+        The summed rows, without other references.
     """
 
     __slots__ = ("dtype", "name", "rows", "shape")
@@ -122,7 +122,7 @@ class SparseSum:
         self.rows: Rows | None = None
 
     def add(self, gradient: tuple[Any, Any, Any], operation: str) -> None:
-        """Add rows: values, indices, and the shape of the whole, which may be empty; OpError if they do not fit."""
+        """Add rows (values, indices, and the whole shape, possibly empty); OpError if they do not fit."""
         values, indices, shape = gradient
         whole = self._whole(values, indices, shape, operation)
         beyond = _outside(indices, whole)
@@ -135,12 +135,12 @@ class SparseSum:
                 hint="indices count the rows of the variable",
             )
         rows = _added(Rows(indices.astype(np.int64), np.array(values), np.ones(len(indices), np.int64)))
-        rows.counts.fill(1)  # a row that a gradient has several times is one of its rows
+        rows.counts.fill(1)  # a row repeated in a gradient counts as one gradient
         self.rows = rows if self.rows is None else _added(Rows(*map(np.concatenate, zip(self.rows, rows, strict=True))))
         self.shape = whole
 
     def _whole(self, values: Any, indices: Any, shape: Any, operation: str) -> Shape:
-        """Return what is known of the shape of the whole arrays, with this gradient."""
+        """Return the shape of the whole arrays as far as this and earlier gradients determine it."""
         if np.ndim(values) == 0 or np.ndim(indices) != 1 or len(values) != len(indices):
             raise OpError(
                 f"rows of a gradient for accumulator '{self.name}' are not as many as their indices",
@@ -158,7 +158,7 @@ class SparseSum:
         return known
 
     def take(self, count: int, is_mean: bool) -> Reduction:
-        """Return the rows, to be reduced to indices, values and shape (-1 where it is not known), and begin anew."""
+        """Return a Reduction to indices, values and shape (-1 for unknown sizes), and begin anew."""
         assert self.rows is not None
         shape = np.array([-1 if size is None else size for size in self.shape], np.int64)
         rows, self.rows = self.rows, None
@@ -172,8 +172,8 @@ class SparseSum:
         return Reduction(tuple(rows), count, make, is_mean and is_large(rows.values))
 
     def merge(self, arrays: tuple[Any, ...]) -> None:
-        """Add rows that were taken and are given back; a row keeps the number of gradients that had it."""
-        rows = Rows(*map(np.array, arrays))  # the taker may still hold the others
+        """Add rows which were taken and are returned, with their numbers of gradients."""
+        rows = Rows(*map(np.array, arrays))  # the taker may still hold the returned arrays
         self.rows = rows if self.rows is None else _added(Rows(*map(np.concatenate, zip(self.rows, rows, strict=True))))
 
     def arrays(self) -> Iterable[Any]:
@@ -181,7 +181,7 @@ class SparseSum:
         return () if self.rows is None else self.rows
 
     def fits(self, arrays: list[Any], shape: Shape) -> bool:
-        """Say whether arrays may be such rows, of gradients of a shape."""
+        """Return True if the arrays may be rows of gradients of a shape."""
         if len(arrays) != 3:
             return False
         rows = Rows(*arrays)
@@ -196,20 +196,20 @@ class SparseSum:
         )
 
     def set(self, arrays: list[Any]) -> None:
-        """Hold copies of what `arrays` gave."""
+        """Replace the rows with copies of `arrays`, in the format of `SparseSum.arrays`."""
         self.rows = Rows(*map(np.array, arrays)) if arrays else None
 
 
 def _divided(sums: Any, counts: Any, in_place: bool) -> Any:
-    """Return sums divided by counts, in their dtype."""
+    """Return sums divided by counts, in the dtype of the sums."""
     if not in_place:
         return np.divide(sums, counts, out=np.empty_like(sums), casting="unsafe")
-    # No limit refuses what this takes meanwhile: the sum could not be taken again.
+    # Outside of memory limits: after a refusal midway, the half divided sum could not be taken again.
     return outside(np.divide, sums, counts, out=sums, casting="unsafe")
 
 
 def _added(rows: Rows) -> Rows:
-    """Return the rows by index, those of one index added up."""
+    """Return the rows in order of their indices, equal indices summed."""
     order = np.argsort(rows.indices, kind="stable")
     indices = rows.indices[order]
     first = np.flatnonzero(np.concatenate([[True], indices[1:] != indices[:-1]])) if len(indices) else order
@@ -220,7 +220,7 @@ def _added(rows: Rows) -> Rows:
 
 
 def _outside(indices: Any, whole: Shape) -> Any:
-    """Return the indices that no row of arrays of a shape has."""
+    """Return the indices out of range for arrays of a shape."""
     found = indices < 0
     if whole.rank is not None and whole[0] is not None:
         found = found | (indices >= whole[0])
@@ -228,6 +228,7 @@ def _outside(indices: Any, whole: Shape) -> Any:
 
 
 def _other_shape(name: str, wanted: Shape, got: Shape, operation: str) -> OpError:
+    """Return the error for a gradient of another shape."""
     return OpError(
         f"a gradient for accumulator '{name}' has another shape",
         wanted=wanted,

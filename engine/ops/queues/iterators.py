@@ -1,4 +1,4 @@
-"""Elements of input pipelines as operations that wait: the iterators of `tagloom.data` in a session."""
+"""Operations which wait for elements of input pipelines: the iterators of `tagloom.data` in a session."""
 
 from __future__ import annotations
 
@@ -25,47 +25,47 @@ _REASON = NotDifferentiable("an iterator brings values in from outside the graph
 
 
 class Elements(Protocol):
-    """What gives elements, tuples of arrays, to whoever asks; `DatasetIterator` is what there is."""
+    """A source of elements, which are tuples of arrays; implemented by `DatasetIterator`."""
 
     def take_loan(self, operation: str) -> Any:
-        """Return what has the next ``element`` and can be put back, or the AsyncResult that gives it."""
+        """Return a loan with the next ``element``, for `put_back` if unused, or an AsyncResult of a loan."""
 
     def put_back(self, loan: Any) -> None:
-        """Let an element be the next one again."""
+        """Return a loan; its element is the next one again."""
 
     def deferred_state(self) -> Any:
-        """Return what makes the elements to come what they are; parts of that may be `Deferred`."""
+        """Return the state which determines the remaining elements; parts of the state may be `Deferred`."""
 
     def prepare(self, state: Any, dataset: Any = None) -> Callable[[], None]:
-        """Make what it takes to go on from a state, perhaps of another pipeline; return what does that."""
+        """Prepare to continue from a state, perhaps of another pipeline; return a callable which does so."""
 
     def begin_again(self, dataset: Any, iteration: int) -> None:
         """Begin at the first element of a pipeline."""
 
     def statistics(self) -> IteratorStatistics:
-        """Return its figures; from any thread."""
+        """Return the iterator's statistics; callable from any thread."""
 
     def cancel(self, error: BaseException) -> None:
-        """Let all who wait raise an error."""
+        """Wake all waiting takes with an error."""
 
     async def aclose(self) -> None:
         """End tasks and threads, close files."""
 
 
 class OpensElements(Protocol):
-    """A pipeline that can be run; a Dataset."""
+    """A runnable pipeline, such as a Dataset."""
 
     def open_iterator(self, name: str, iteration: int) -> Elements:
-        """Return one way through it, the iteration of a number."""
+        """Return an iterator over the pipeline's iteration of a number."""
 
 
 class Sources:
-    """The pipelines that an iterator may go through, in the order in which the graph was told of them.
+    """The pipelines of an iterator, in order of their registration with the graph.
 
     Attributes
     ----------
     pipelines : list of OpensElements
-        The first is the one that a session begins with.
+        A session begins with the first pipeline.
     """
 
     __slots__ = ("pipelines",)
@@ -74,7 +74,7 @@ class Sources:
         self.pipelines: list[OpensElements] = pipelines
 
     def add(self, pipeline: OpensElements) -> int:
-        """Return the number of a pipeline, which is noted if it is new."""
+        """Return the number of a pipeline; a new pipeline is appended."""
         if pipeline not in self.pipelines:
             self.pipelines.append(pipeline)
         return self.pipelines.index(pipeline)
@@ -90,13 +90,13 @@ class IteratorStorage(SharedResource):
     ----------
     name : str
     spec : Sources
-        Its pipelines; iterators of one shared name must have the same.
+        The pipelines; iterators with one shared name need the same Sources.
     elements : Elements
         The iterator itself.
     source : int
-        Number of the pipeline that it goes through.
+        Number of the current pipeline.
     iterations : dict of int to int
-        How many iterations over each pipeline have begun, by its number.
+        Number of iterations begun over each pipeline, by the pipeline's number.
     """
 
     __slots__ = ("elements", "iterations", "name", "source", "spec")
@@ -110,35 +110,35 @@ class IteratorStorage(SharedResource):
 
     @property
     def label(self) -> str:
-        """What it is called in errors."""
+        """Label used in error messages."""
         return f"iterator {self.name}"
 
     def cancel(self, error: BaseException) -> None:
-        """Wake all who wait with an error."""
+        """Wake all waiting takes with an error."""
         self.elements.cancel(error)
 
     async def aclose(self) -> None:
-        """End its tasks and threads, close its files."""
+        """End the iterator's tasks and threads, and close its files."""
         await self.elements.aclose()
 
     def statistics(self) -> IteratorStatistics:
-        """Return its figures."""
+        """Return the iterator's statistics."""
         return self.elements.statistics()
 
     def snapshot(self) -> Any:
-        """Return its state, with the numbers of its pipeline and of its iterations."""
+        """Return the iterator's state, the number of its pipeline, and the numbers of iterations."""
         state = self.elements.deferred_state()
         return {**state, "source": self.source, "iterations": sorted(self.iterations.items())}
 
     def restore(self, saved: Any) -> Callable[[], object]:
-        """Return what lets it go on from a state, which may be of before iterations were counted."""
+        """Return a callable which continues from a saved state; old states may lack the numbers of iterations."""
         try:
             source = int(saved.get("source", 0))
             begun = saved.get("iterations", [(source, int(saved.get("iteration", 0)) + 1)])
             iterations = {int(key): int(count) for key, count in begun}
         except (AttributeError, TypeError, ValueError):
             source, iterations = 0, {0: 1}
-            self.elements.prepare(saved)  # raises the error about what is no state
+            self.elements.prepare(saved)  # raises the error about a malformed state
         if not 0 <= source < len(self.spec.pipelines):
             raise GraphError(
                 f"the state of {self.label} is of a Dataset that the graph does not have",
@@ -155,17 +155,17 @@ class IteratorStorage(SharedResource):
         return changed
 
     def begin(self, source: int) -> None:
-        """Begin the next iteration over one of its pipelines."""
+        """Begin the next iteration over the pipeline of a number."""
         number = self.iterations.get(source, 0)
         self.elements.begin_again(self.spec.pipelines[source], number)
         self.source, self.iterations[source] = source, number + 1
 
 
 class ComingElement(AsyncResult):
-    """An element that a pipeline makes, whoever else goes on: unlike one of a queue, which other steps put in."""
+    """An element of a pipeline, which arrives without the help of other steps, unlike the elements of a queue."""
 
     def then(self, function: Callable[[Any], Any]) -> ComingElement:
-        """Return what gives ``function(element)``."""
+        """Return a ComingElement of ``function(element)``."""
         both = super().then(function)
         return ComingElement(both.source, both.convert, both.give_up, both.in_order)
 
@@ -177,6 +177,7 @@ def _handle(xp: Any, context: KernelContext, *, shared_name: str, dataset: Sourc
 
 
 def _next(xp: Any, context: KernelContext, iterator: IteratorStorage, *, only_fetched: bool, **_: Any) -> Any:
+    """Take the next element; components enter the step's memory pool by adoption, without a copy."""
     elements, pool = iterator.elements, context.step.contexts.pool
 
     def adopted(loans: list[Any]) -> Any:
@@ -184,7 +185,8 @@ def _next(xp: Any, context: KernelContext, iterator: IteratorStorage, *, only_fe
         return tuple(components) if pool is None else tuple(map(pool.adopt, components))
 
     def taken(loan: Any) -> Taken:
-        return Taken([loan], adopted, lambda loans, _: outside(elements.put_back, *loans), 0)  # loans know their order
+        # Number 0 for every loan: the iterator itself puts returned loans in order.
+        return Taken([loan], adopted, lambda loans, _: outside(elements.put_back, *loans), 0)
 
     loan = outside(elements.take_loan, context.operation)
     if isinstance(loan, AsyncResult):

@@ -1,4 +1,4 @@
-"""The elements of map staging areas, and what is taken of them."""
+"""Elements of map staging areas, and the parts taken of them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Indices = tuple[int, ...]
 
 
 class Entry(dict[int, Any]):
-    """The components of an element by their numbers.
+    """The components of an element, by number.
 
     Attributes
     ----------
     serial : int
-        Counts the elements that have become whole; of one that has not, 0.
+        Number of the element in order of completion; 0 for an incomplete element.
     """
 
     __slots__ = ("serial",)
@@ -28,7 +28,7 @@ class Entry(dict[int, Any]):
 
 
 class Part(NamedTuple):
-    """Components that were taken of an element."""
+    """Components taken of an element."""
 
     key: int
     serial: int
@@ -36,21 +36,21 @@ class Part(NamedTuple):
 
 
 def nbytes_of_components(components: dict[int, Any]) -> int:
-    """Return the bytes of components."""
+    """Return the number of bytes of components."""
     return sum(value.nbytes for value in components.values())
 
 
 def serial_of(entry: Entry) -> int:
-    """Return by what elements are in order."""
+    """Return the serial of an element, the sort key."""
     return entry.serial
 
 
 def key_and_components(parts: list[Part]) -> tuple[Any, ...]:
-    """Return what a take gives."""
+    """Return the result of a take: the key and the components."""
     (part,) = parts
     return np.int64(part.key), *part.components.values()
 
 
 def saved_entries(entries: Iterable[tuple[int, Entry]]) -> list[tuple[int, list[int], list[Any]]]:
-    """Return entries as a snapshot has them: key, numbers of the components, and these."""
+    """Return entries in a snapshot's format: key, numbers of the components, components."""
     return [(key, list(entry), list(entry.values())) for key, entry in entries]

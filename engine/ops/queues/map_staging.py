@@ -1,4 +1,4 @@
-"""A map staging area: elements by keys, whose components may come, and go, one after another."""
+"""A map staging area: elements by key, whose components may arrive, and leave, one after another."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from .saved import components_of, state_read
 
 
 class MapSpec(NamedTuple):
-    """What a map staging area is; those of one shared name must agree.
+    """Components, bounds and order of a map staging area; areas with one shared name need equal specifications.
 
     Attributes
     ----------
     elements : ElementSpec
     capacity : int
-        Most whole elements; 0 for no bound.
+        Largest number of complete elements; 0 for no bound.
     memory_limit : int
-        Most bytes; 0 for no bound.
+        Largest number of bytes; 0 for no bound.
     ordered : bool
-        Whether the smallest key leaves first, and not the one that has been whole for longest.
+        True if the smallest key leaves first, otherwise the earliest complete element.
     """
 
     elements: ElementSpec
@@ -41,7 +41,7 @@ class MapSpec(NamedTuple):
 
 
 class PutAt(Attempt):
-    """One who puts components of the element of a key: needs 1 place, or none for some components only."""
+    """A put of components of a key's element; needs one place, or none for a part of the components."""
 
     __slots__ = ("entry", "key", "nbytes")
 
@@ -53,7 +53,7 @@ class PutAt(Attempt):
 
 
 class TakeAt(Attempt):
-    """One who wants components of the element of a key, or of any; `found` is the key that was promised to it."""
+    """A take, or peek, of components of the element of a key, or of any key; `found` is the key promised to it."""
 
     __slots__ = ("found", "indices", "key")
 
@@ -65,26 +65,26 @@ class TakeAt(Attempt):
 
 
 class MapStorage(SharedResource):
-    """The elements of a map staging area in one session, and who waits for them.
+    """The elements of a map staging area in one session, and the waiting puts, takes and peeks.
 
-    Used on the loop's thread only. An element that somebody was woken to take is promised to him: it stays until he
-    takes it, and nobody else does.
+    Used on the loop's thread only. An element is promised to the take woken for it: the element stays until this take
+    goes on, out of reach of other takes.
 
     Attributes
     ----------
     name : str
     spec : MapSpec
     whole : OrderedDict
-        Elements that had all their components, by key, those that have been whole for longest first.
+        Elements which were complete once, by key, in order of their completion.
     incomplete : dict
-        Elements of which components are still to come.
+        Elements with missing components, by key.
     behind : dict
-        Whole elements of a key that came again before an earlier element of it was given back, the earliest first;
-        they follow when that one is taken.
+        Complete elements of a key which arrived again before an earlier element of the key was returned, the earliest
+        first; they follow when the element in `whole` is taken.
     nbytes : int
-        Of all components.
+        Bytes of all components.
     putters, takers, peekers : Line
-        Who waits for room, for an element, and to look at one.
+        The waiting puts, takes and peeks.
     """
 
     __slots__ = (
@@ -114,17 +114,17 @@ class MapStorage(SharedResource):
         self.putters: Line[PutAt] = Line(lambda _: None, in_order=False)
         self.takers: Line[TakeAt] = Line(lambda _: None, in_order=False)
         self.peekers: Line[TakeAt] = Line(lambda _: None)
-        self._keys: list[int] = []  # of the whole ones, in order, where that matters
+        self._keys: list[int] = []  # keys of `whole`, ascending; empty unless `spec.ordered`
         self._promised: set[int] = set()
         self._serials: int = 0
-        self._takes: int = 0  # of which those before `_oldest` took what a restore has replaced
+        self._takes: int = 0  # number of takes; those before `_oldest` took elements replaced by a restore
         self._oldest: int = 0
 
     # ---- what every resource has
 
     @property
     def label(self) -> str:
-        """What it is called in errors."""
+        """Label used in error messages."""
         return f"elements of map staging area {self.name}"
 
     def arrays(self) -> Iterable[Any]:
@@ -133,16 +133,16 @@ class MapStorage(SharedResource):
         return [value for entry in entries for value in list(entry.values())]
 
     def cancel(self, error: BaseException) -> None:
-        """Wake all who wait with an error."""
+        """Wake all waiting puts, takes and peeks with an error."""
         for line in (self.putters, self.takers, self.peekers):
             line.fail(lambda _: error)
 
     async def aclose(self) -> None:
-        """Let go of all elements."""
+        """Release all elements."""
         self._set([], [])
 
     def statistics(self) -> KeyedStatistics:
-        """Return its figures."""
+        """Return the area's statistics."""
         spec, takers = self.spec, len(self.takers) + len(self.peekers)
         return KeyedStatistics(
             self.size,
@@ -156,16 +156,16 @@ class MapStorage(SharedResource):
         )
 
     def snapshot(self) -> Any:
-        """Return the elements: key, numbers of the components that are there, and these."""
+        """Return the elements, each as key, numbers of its components, and components."""
         entries = [(key, each) for key, entry in self.whole.items() for each in (entry, *self.behind.get(key, ()))]
         rest = {i for i, (_, entry) in enumerate(entries) if len(entry) < len(self.spec.elements.dtypes)}
         saved: dict[str, Any] = {"whole": saved_entries([each for i, each in enumerate(entries) if i not in rest])}
-        if rest:  # with their places among all
+        if rest:  # with their places among all elements
             saved["partly_taken"] = [(i, *each) for i, each in enumerate(saved_entries(entries)) if i in rest]
         return {**saved, "incomplete": saved_entries(self.incomplete.items())}
 
     def restore(self, saved: Any) -> Callable[[], object]:
-        """Return what puts saved elements in the place of those that are there."""
+        """Return a callable which replaces the elements with the saved ones."""
         with state_read(saved, {"whole", "incomplete"}, f"map staging area '{self.name}'", {"partly_taken"}) as saved:
             whole, incomplete = ([self._restored(*each) for each in saved[kind]] for kind in ("whole", "incomplete"))
             if any(len(entry) != len(self.spec.elements.dtypes) for _, entry in whole):
@@ -183,7 +183,7 @@ class MapStorage(SharedResource):
         return int(key), Entry(zip(indices, components_of(components, indices, self.spec.elements, self.name)))
 
     def _set(self, whole: Sequence[tuple[int, Entry]], incomplete: Sequence[tuple[int, Entry]]) -> None:
-        """Hold these elements instead; what was taken before is not given back to them."""
+        """Replace the elements; earlier takes cannot return theirs any longer."""
         self.whole, self.incomplete, self.behind = OrderedDict(), dict(incomplete), {}
         for key, entry in whole:
             self._serials += 1
@@ -200,20 +200,20 @@ class MapStorage(SharedResource):
 
     @property
     def size(self) -> int:
-        """Number of whole elements."""
+        """Number of complete elements."""
         return len(self.whole) + sum(map(len, self.behind.values()))
 
     def put(
         self, components: Sequence[Any], key: int, indices: Indices, operation: str, pool: Pool | None = None
     ) -> AsyncResult | None:
-        """Put components of an element in, or return what waits until there is room.
+        """Put components of an element in, or return an AsyncResult which waits for room.
 
-        Some of the components wait for memory only, and pass by those who wait for a place: somebody may wait for them.
+        A part of the components waits for memory only, and overtakes puts which wait for a place: a take may need it.
 
         Raises
         ------
         OpError
-            If there is such a component already, or it does not fit.
+            If a component is present already, or has another shape, or exceeds the memory limit alone.
         """
         elements = self.spec.elements
         chosen = ElementSpec(tuple(elements.dtypes[i] for i in indices), tuple(elements.shapes[i] for i in indices))
@@ -227,17 +227,17 @@ class MapStorage(SharedResource):
         return self.putters.join(put, self._go_on_putting, self._give_up_putting)
 
     def take(self, key: int | None, indices: Indices, operation: str) -> Any:
-        """Take components of the element of a key, or of the next one; or return what waits until there is one.
+        """Take components of the element of a key, or of the next element; or return an AsyncResult which waits.
 
         Returns
         -------
         Taken, or AsyncResult of one
-            Its result is the key and the components.
+            The result is the key and the components.
 
         Raises
         ------
         OpError
-            If one of them was taken before.
+            If a component was taken before.
         """
         take = TakeAt(operation, key, indices)
         take.found = self._find(take)
@@ -246,12 +246,12 @@ class MapStorage(SharedResource):
         return self.takers.join(take, self._go_on_taking, self._give_up_taking)
 
     def peek(self, key: int, indices: Indices, operation: str) -> Any:
-        """Return components of the element of a key, as soon as it is whole; nothing is taken."""
+        """Return components of the element of a key, as soon as it is complete; nothing is taken."""
         peek = TakeAt(operation, key, indices)
         return self._components(peek, key) if key in self.whole else self.peekers.look(peek)
 
     def clear(self) -> None:
-        """Let go of all elements, also those that are incomplete, but not of those that are promised."""
+        """Release all elements, complete or not, except promised ones."""
         oldest = self._oldest
         self._set([(key, entry) for key, entry in self.whole.items() if key in self._promised], [])
         self._oldest = oldest
@@ -260,7 +260,7 @@ class MapStorage(SharedResource):
     # ---- serving
 
     def serve(self) -> None:
-        """Let all go on who can."""
+        """Wake all puts, takes and peeks which can go on."""
         self._serve_putters()
         for take in self.takers.alive() if self.takers else ():
             take.found = self._find(take)
@@ -272,7 +272,7 @@ class MapStorage(SharedResource):
                 self._show(peek, peek.key)
 
     def _serve_putters(self) -> None:
-        """Wake who can put: one who waits for a place lets those by who need none, as who waits for memory does not."""
+        """Wake the puts with room: puts without need of a place overtake those short of one, not of memory."""
         has_place = True
         for put in self.putters.alive() if self.putters else ():
             if put.need and not (has_place := has_place and self._has_place_for(put)):
@@ -284,7 +284,7 @@ class MapStorage(SharedResource):
             self.putters.wake(put)
 
     def _will_fit(self, put: PutAt) -> bool:
-        """Return True if one may have room later; end its wait if its element has grown too large meanwhile."""
+        """Return True if a put may have room later; end its wait if its element has grown too large meanwhile."""
         try:
             self._check(put)
         except OpError as error:
@@ -299,7 +299,7 @@ class MapStorage(SharedResource):
             self.peekers.end(peek, error)
 
     def _find(self, take: TakeAt) -> int | None:
-        """Return the key of the element that one may take, if there is any."""
+        """Return the key of the element for a take, or None."""
         if take.key is None:
             return next((key for key in self._keys or self.whole if key not in self._promised), None)
         return take.key if take.key in self.whole and take.key not in self._promised else None
@@ -313,6 +313,7 @@ class MapStorage(SharedResource):
         return limit <= 0 or self.nbytes + sum(p.nbytes for p in self.putters.woken) + put.nbytes <= limit
 
     def _go_on_putting(self, put: PutAt) -> None:
+        """Finish a woken put: check again, as other puts of the key may have come first."""
         self.putters.leave(put)
         try:
             if put.error is not None:
@@ -327,6 +328,7 @@ class MapStorage(SharedResource):
         self.serve()
 
     def _go_on_taking(self, take: TakeAt) -> Taken:
+        """Finish a woken take with the element promised to it."""
         self.takers.leave(take)
         self._promised.discard(_promised_to(take))
         try:
@@ -350,6 +352,7 @@ class MapStorage(SharedResource):
     # ---- elements
 
     def _push(self, put: PutAt) -> None:
+        """Add components to the element of a key; a complete element moves to `whole`."""
         self.nbytes += put.nbytes
         entry = Entry(self.incomplete.pop(put.key, {}) | put.entry)
         if len(entry) < len(self.spec.elements.dtypes):
@@ -360,7 +363,7 @@ class MapStorage(SharedResource):
         self._insert(put.key, entry)
 
     def _insert(self, key: int, entry: Entry) -> None:
-        """Insert a whole element where its serial belongs, before all of its key that became whole later."""
+        """Insert a complete element at the place of its serial, before later elements of its key."""
         there = self.whole.get(key)
         if there is not None:
             first, *others = sorted([there, entry, *self.behind.get(key, ())], key=serial_of)
@@ -377,6 +380,7 @@ class MapStorage(SharedResource):
             self.whole = OrderedDict(sorted(self.whole.items(), key=lambda item: item[1].serial))
 
     def _pop(self, take: TakeAt) -> Taken:
+        """Take components of the element of a key; an element without components leaves."""
         key = _promised_to(take)
         components = self._components(take, key)
         entry = self.whole[key]
@@ -390,7 +394,7 @@ class MapStorage(SharedResource):
         return Taken([part], key_and_components, self._put_back, self._takes - 1)
 
     def _remove(self, key: int) -> None:
-        """Take the element of a key out, of which all was taken; another of the key may follow."""
+        """Remove the empty element of a key; the next element of the key may follow."""
         del self.whole[key]
         if self.spec.ordered:
             del self._keys[bisect_left(self._keys, key)]
@@ -401,7 +405,7 @@ class MapStorage(SharedResource):
             self._insert(key, following)
 
     def _put_back(self, parts: list[Part], number: int) -> None:
-        """Undo a take, unless what is here was restored since."""
+        """Undo a take, unless a restore has replaced the elements since."""
         if number < self._oldest:
             return
         (part,) = parts
@@ -416,6 +420,7 @@ class MapStorage(SharedResource):
         self.serve()
 
     def _components(self, take: TakeAt, key: int) -> Element:
+        """Return components of the element of a key; OpError if they were taken before."""
         entry = self.whole[key]
         gone = [i for i in take.indices if i not in entry]
         if gone:
@@ -429,8 +434,8 @@ class MapStorage(SharedResource):
         return tuple([entry[i] for i in take.indices])
 
     def _check(self, put: PutAt) -> None:
-        """Raise OpError if a component is there already, or will never have room."""
-        begun = self.incomplete.get(put.key)  # also beside a whole one, if that was given back meanwhile
+        """Raise OpError if a component is present already, or will never have room."""
+        begun = self.incomplete.get(put.key)  # may coexist with a complete element which was returned meanwhile
         if begun is not None:
             twice = [i for i in put.entry if i in begun]
         else:

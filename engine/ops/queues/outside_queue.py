@@ -1,4 +1,4 @@
-"""An asyncio.Queue at the far end of a bridge, which the bridge does not keep alive."""
+"""An asyncio.Queue at the far end of a bridge; the bridge does not keep the queue alive."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class QueueGone(Exception):
 
 
 class OutsideQueue:
-    """A weak reference to an asyncio.Queue, and the waits of `get` and `put` without a reference to it.
+    """A weak reference to an asyncio.Queue, with a `get` and a `put` which wait without a strong reference.
 
-    The lines of tasks that wait in the queue are kept: the event loop refers to tasks weakly, so a reader which nobody
-    else refers to would be collected with the queue that it waits in. While one waits, the queue is alive.
+    The lines of waiting tasks have strong references: the event loop refers to tasks weakly, so a reader without other
+    references would be collected with its queue. A waiting task keeps its queue alive.
 
-    Python has no public way to wait in a queue without a reference to it. The lines are `_getters` and `_putters`,
-    which `_wakeup_next` wakes. A queue whose class has a `get` or a `put` of its own is kept alive, and waited for by
-    those.
+    Python has no public way to wait in a queue without a reference to the queue. The lines are `_getters` and
+    `_putters`, which `_wakeup_next` wakes. A queue whose class overrides `get` or `put` is kept alive, and used by its
+    own methods.
 
     Parameters
     ----------
@@ -39,14 +39,15 @@ class OutsideQueue:
         inner: Any = queue
         has_own_waits = type(queue).get is not asyncio.Queue.get or type(queue).put is not asyncio.Queue.put
         self._kept: asyncio.Queue[Any] | None = queue if has_own_waits else None
-        self._lines = (inner._getters, inner._putters, inner._finished)  # the last has who waits in join()
-        self._unopened: asyncio.Queue[Any] | None = queue  # it may have items, and nobody else to keep it
+        self._lines = (inner._getters, inner._putters, inner._finished)  # _finished holds the waits of join()
+        # Until `open`: the queue may have items, and no other reference.
+        self._unopened: asyncio.Queue[Any] | None = queue
         self._reference: weakref.ref[asyncio.Queue[Any]] = weakref.ref(queue)
 
     def open(self, call_when_gone: Callable[[], None]) -> asyncio.Queue[Any]:
-        """Return the queue, which was kept until now; call back, in a turn of the event loop, when it is gone."""
+        """Return the queue, alive until now; `call_when_gone` runs in the event loop after the queue's end."""
         loop, queue = asyncio.get_running_loop(), self._unopened
-        assert queue is not None  # it is opened once
+        assert queue is not None  # `open` is called once
         self._unopened = None
 
         def tell(_: object) -> None:
@@ -57,7 +58,7 @@ class OutsideQueue:
         return queue
 
     async def get(self) -> tuple[asyncio.Queue[Any], Any]:
-        """Return the queue, and its next item as soon as there is one.
+        """Return the queue and its next item, as soon as an item is available.
 
         Raises
         ------
@@ -76,7 +77,7 @@ class OutsideQueue:
         return queue, queue.get_nowait()
 
     async def put(self, item: Any) -> None:
-        """Put an item in as soon as there is room.
+        """Put an item in as soon as the queue has room.
 
         Raises
         ------
@@ -104,7 +105,7 @@ class OutsideQueue:
     async def _turn(
         self, turn: _Turn, line: deque[asyncio.Future[Any]], is_for_others: Callable[[asyncio.Queue[Any]], bool]
     ) -> asyncio.Queue[Any]:
-        """Stand in a line of the queue; return the queue when it is this one's turn."""
+        """Wait in a line of the queue; return the queue at this task's turn."""
         line.append(turn)
         try:
             return await turn
@@ -114,20 +115,20 @@ class OutsideQueue:
                 line.remove(turn)
             queue: Any = self._reference()
             if queue is not None and not turn.cancelled() and is_for_others(queue):
-                queue._wakeup_next(line)  # who is woken and cancelled at once lets the next one act
+                queue._wakeup_next(line)  # a task both woken and cancelled passes its turn on
             raise
 
 
 class _Turn(asyncio.Future[asyncio.Queue[Any]]):
-    """A place in a line of an asyncio.Queue; its result is the queue, which so outlives who wakes it."""
+    """A place in a line of an asyncio.Queue; the result is the queue, which thereby outlives the waking task."""
 
     def __init__(self, queue: asyncio.Queue[Any]) -> None:
         inner: Any = queue
-        super().__init__(loop=inner._get_loop())  # refuses a queue of another event loop
+        super().__init__(loop=inner._get_loop())  # raises an error for a queue of another event loop
         self._reference: weakref.ref[asyncio.Queue[Any]] = weakref.ref(queue)
 
     def set_result(self, _: Any) -> None:
-        """Hold the queue, which is alive, since its own method calls this."""
+        """Store the queue as the result; the queue is alive, because its own method calls this."""
         queue = self._reference()
         assert queue is not None
         super().set_result(queue)
@@ -146,10 +147,10 @@ def _is_shut_down(queue: Any) -> bool:
 
 
 def put_back(queue: asyncio.Queue[Any], item: Any) -> None:
-    """Put an item back that was got and not used, as if it had not been got: where it was, beyond the bound if need be.
+    """Return an unused item to its place in the queue, beyond the bound if necessary.
 
-    There is no public way to do so. An asyncio.Queue keeps its items in `_queue`; those of other orders know by `_put`
-    where an item belongs.
+    Python has no public way. An asyncio.Queue keeps its items in `_queue`; subclasses of other orders place an item
+    by `_put`.
     """
     inner: Any = queue
     if type(queue) is asyncio.Queue:

@@ -1,4 +1,4 @@
-"""What moves elements between a session's queues and what is outside, one at a time, until the session ends."""
+"""Pumps: tasks which move elements between a session's queues and asyncio.Queues, until the session ends."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _logger = logging.getLogger("tagloom")
 
 
 class Pump:
-    """A task that moves elements; await its `task` for its end.
+    """A task which moves elements; `task` ends with the pump.
 
     Attributes
     ----------
     is_ending : bool
         True if the task was asked to end.
     is_left : bool
-        True if nobody can put to it, or take from it, any longer: it ends then as if at the end of its elements.
+        True if the queue at the other end was collected: the pump then ends as after its last element.
     moved : int
-        How many elements have arrived.
+        Number of elements delivered.
     reason : BaseException or None
-        Why it was ended from outside: what the task raises then.
+        The error of `abort`, raised by the task.
     task : asyncio.Task
-        Set by who starts it.
+        Set by `Pumps.start`.
     """
 
     __slots__ = ("is_ending", "is_left", "moved", "reason", "task")
@@ -51,13 +51,13 @@ class Pump:
         self.reason: BaseException | None = None
 
     async def run(self, move: Move) -> None:
-        """Run to the end what moves elements."""
+        """Run `move` to its end."""
         try:
             await move(self)
         except QueueGone:
             self.is_left = True
         except asyncio.CancelledError as error:
-            error.__traceback__ = None  # its frames refer to queues, and the task to the error
+            error.__traceback__ = None  # the task keeps the error, whose frames would keep the queues
             if self.reason is not None:
                 raise self.reason from None
             if not self.is_left:
@@ -72,13 +72,13 @@ class Pump:
             self.end()
 
     def leave(self) -> None:
-        """End the task since nobody is left at its other end."""
+        """End the task because its other end was collected."""
         if not self.is_ending and not self.task.done():
             self.is_left = True
             self.end()
 
     def end(self) -> None:
-        """Ask the task to end, once: another request would cut short what a generator of the user does at its end."""
+        """Cancel the task once: a second request would interrupt the cleanup of the user's generator."""
         if not self.is_ending:
             self.is_ending = True
             self.task.cancel()
@@ -94,7 +94,7 @@ class Pumps(Resource):
     ----------
     name : str
     seconds : float
-        Longest time that `aclose` waits for their ends.
+        Longest wait of `aclose` for the tasks' ends.
     """
 
     __slots__ = ("_seconds", "name", "running")
@@ -106,20 +106,20 @@ class Pumps(Resource):
 
     @property
     def label(self) -> str:
-        """What they are called in errors."""
+        """Label used in error messages."""
         return "tasks between queues and what is outside"
 
     def start(self, move: Move, name: str, logs: bool) -> Pump:
-        """Start a task that moves elements, in the context of the user's code.
+        """Start a task which moves elements, in the context of the user's code.
 
         Parameters
         ----------
         move : callable
-            ``await move(pump)`` moves them all.
+            ``await move(pump)`` moves all elements.
         name : str
             Of the task.
         logs : bool
-            Whether an error is logged, as nobody awaits the task.
+            True to log an error, for a task which nobody awaits.
         """
         pump = Pump()
 
@@ -139,7 +139,7 @@ class Pumps(Resource):
             pump.abort(error)
 
     async def aclose(self) -> None:
-        """Wait until all tasks have ended, also when cancelled; those that take too long go on by themselves."""
+        """Wait until all tasks have ended, also when cancelled; tasks slower than the limit continue by themselves."""
         self.cancel(SessionClosed("the session was closed", hint="move what is to be kept before"))
         try:
             await wait_shielded(lambda: [pump.task for pump in self.running], self._seconds)
@@ -158,19 +158,19 @@ def pumps_of(resources: Resources) -> Pumps:
 
 
 async def put(queue: QueueStorage, element: Element, who: str) -> None:
-    """Put an element in as soon as there is room; a wait that is cancelled has put nothing."""
+    """Put an element in as soon as the queue has room; a cancelled wait has put nothing."""
     waiting = queue.put(element, who)
     if waiting is not None:
         await waiting
 
 
 async def element_of(queue: QueueStorage, values: list[Any], who: str) -> Element:
-    """Return an element of a user's values, copied in a thread if they are large.
+    """Return an element of a user's values; large values are copied in a thread.
 
     Raises
     ------
     OpError
-        If they do not fit the queue.
+        If the values do not fit the queue.
     """
     spec = queue.spec.elements
     try:
@@ -194,12 +194,12 @@ async def move_in(
     source: OutsideQueue,
     values_of: Callable[[Any], list[Any]],
 ) -> None:
-    """Move elements from an asyncio.Queue to a session's; what has not arrived goes back to where it was."""
+    """Move elements from an asyncio.Queue to a session's queue; an undelivered item returns to its place."""
     who = pump.task.get_name()
     outside = source.open(pump.leave)
     while True:
         if outside.empty():
-            del outside  # or the bridge alone would keep it; one that has items is kept until they are in
+            del outside  # an empty queue may be collected; a queue with items lives until they are delivered
         try:
             outside, item = await source.get()
         except SHUT_DOWN:
@@ -221,7 +221,7 @@ async def move_out(
     target: OutsideQueue,
     value_of: Callable[[Element], Any],
 ) -> None:
-    """Move elements from a session's queue to an asyncio.Queue until it is closed and empty."""
+    """Move elements from a session's queue to an asyncio.Queue until the session's queue is closed and empty."""
     who = pump.task.get_name()
     target.open(pump.leave)
     while True:
@@ -248,5 +248,5 @@ async def move_out(
 
 
 def _own(element: Element) -> Element:
-    """Return copies, which the user may change."""
+    """Return writable copies for the user."""
     return tuple([value.copy() for value in element])

@@ -1,4 +1,4 @@
-"""Readers: operations that take names of files from a queue and give what is in them (Abadi et al., 2016, figure 1)."""
+"""Readers: operations which take file names from a queue and return the files' records (Abadi et al., 2016, fig. 1)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NOTHING = Block([], 0)
 
 
 class Record(NamedTuple):
-    """A record, and how many were given before it was for the first time."""
+    """A record, with the number of records delivered before its first delivery."""
 
     number: int
     key: Array
@@ -46,7 +46,7 @@ class Record(NamedTuple):
 class ReaderSpec:
     """Format of the files of a reader, their compression, and the dtype of records.
 
-    `layout` is empty but for records of one length.
+    `layout` is empty except for records of one length.
     """
 
     format: str
@@ -56,18 +56,18 @@ class ReaderSpec:
 
 
 class ReaderStorage(SharedResource):
-    """A file that is being read, the block in it, and how many of its records were given.
+    """An open file, its current block, and the number of the block's delivered records.
 
-    One instance reads at a time, in the order of coming. Records that were given back are given first, in order.
+    One instance reads at a time, in order of arrival. Returned records are delivered first, in order.
 
     Attributes
     ----------
     name : str
     spec : ReaderSpec
     produced : int
-        Records that were given.
+        Number of delivered records.
     completed : int
-        Files of which all records were.
+        Number of files read to their ends.
     """
 
     __slots__ = (
@@ -94,25 +94,25 @@ class ReaderStorage(SharedResource):
         self.spec: ReaderSpec = spec
         self._turn = Turns()
         self._file: RecordFile | None = None
-        self._ends: int = 0  # how often a file was ended, so that what a thread read of it is not taken for another's
+        self._ends: int = 0  # number of files ended; a thread's block is dropped if it grew meanwhile
         self._block: Block = _NOTHING
         self._start = self._before = self._taken = 0
-        self._given = self._oldest = 0  # how many records were given, whatever the counts say that users see
-        self._returned: list[Record] = []  # those that were given back, the earliest first
-        self._back: asyncio.Future[None] | None = None  # done when one is, while somebody waits for a name
+        self._given = self._oldest = 0  # number of deliveries, unlike `produced` never reset
+        self._returned: list[Record] = []  # returned records, the earliest first
+        self._back: asyncio.Future[None] | None = None  # done when a record returns while a read waits for a file name
         self.reset()
 
     def reset(self) -> None:
-        """Forget the file, and count anew."""
+        """Forget the file, and reset the counts."""
         self.produced = self.completed = 0
-        self._oldest = self._given  # what was given before is not given back any longer
+        self._oldest = self._given  # records delivered earlier cannot be returned any longer
         self._returned.clear()
         self._path: str | None = None
         self._end_file()
 
     @property
     def label(self) -> str:
-        """What it is called in errors."""
+        """Label used in error messages."""
         return f"reader {self.name}"
 
     async def aclose(self) -> None:
@@ -120,7 +120,7 @@ class ReaderStorage(SharedResource):
         self._end_file()
 
     def snapshot(self) -> Any:
-        """Return the place in the file, and the counts."""
+        """Return the position in the file, the counts, and the returned records."""
         return {
             "path": self._path,
             "start": self._start,
@@ -132,7 +132,7 @@ class ReaderStorage(SharedResource):
         }
 
     def restore(self, saved: Any) -> Callable[[], object]:
-        """Return what goes to a saved place."""
+        """Return a callable which moves to a saved position."""
         counts = ("start", "before", "taken", "produced", "completed")
         with state_read(saved, {"path", *counts}, f"reader '{self.name}'", {"returned"}) as saved:
             returned = [self._restored(*each) for each in saved.get("returned", ())]
@@ -157,12 +157,13 @@ class ReaderStorage(SharedResource):
         return np.array(str(key), string.numpy), np.asarray(value)
 
     def read(self, context: KernelContext, queue: QueueStorage) -> Taken | AsyncResult:
-        """Return what has the next key and record, or what waits for them."""
+        """Return the next key and record, or an AsyncResult which waits for them."""
         if (self._returned or self._taken < len(self._block.records)) and not self._turn.taken:
             return self._next()
         return AsyncResult(self._read_later(context, queue), lambda found: found)
 
     async def _read_later(self, context: KernelContext, queue: QueueStorage) -> Taken:
+        """Read blocks, taking file names as needed, until a record is available; one reader at a time."""
         async with self._turn.turn():
             while not self._returned and self._taken >= len(self._block.records):
                 if self._path is None:
@@ -184,9 +185,9 @@ class ReaderStorage(SharedResource):
             return self._next()
 
     async def _name_or_record(self, taken: AsyncResult) -> Taken | None:
-        """Wait for the name of a file; return None if a record has been given back before one came."""
+        """Wait for a file name; return None if a record was returned before a name arrived."""
         self._back = asyncio.get_running_loop().create_future()
-        name: asyncio.Future[Any] = taken.source  # type: ignore[assignment]  # that of an attempt
+        name: asyncio.Future[Any] = taken.source  # type: ignore[assignment]  # the future of an attempt
         try:
             await asyncio.wait([name, self._back], return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
@@ -200,11 +201,12 @@ class ReaderStorage(SharedResource):
         return taken.convert(name.result())  # type: ignore[no-any-return]
 
     async def _read_block(self, context: KernelContext) -> None:
+        """Read the next block of the current file in a thread; drop the block if the file was ended meanwhile."""
         behind = bool(self._block.records)
         start = self._block.end if behind else self._start
         threads = context.step.threads
         assert threads is not None  # a session has some
-        ends, file, self._file = self._ends, self._file, None  # nobody closes it while a thread reads
+        ends, file, self._file = self._ends, self._file, None  # out of reach of `_end_file` while a thread reads
         call: Any = outside(threads, self._read, self._path, file, start)
         try:
             await until_ended(call)
@@ -218,7 +220,7 @@ class ReaderStorage(SharedResource):
             self._go_on(call.result()[1], start, behind)
 
     def _go_on(self, block: Block, start: int, behind: bool) -> None:
-        """Take the block that was read, behind the one before if there is one."""
+        """Make the block current, as successor of an earlier block if `behind`; an empty block ends the file."""
         if behind:
             self._before += len(self._block.records)
             self._start, self._taken = start, 0
@@ -229,6 +231,7 @@ class ReaderStorage(SharedResource):
             self._end_file()
 
     def _read(self, path: str, file: RecordFile | None, start: int) -> tuple[RecordFile, Block]:
+        """Read a block from `start` in a thread, opening the file if necessary."""
         layout = self.spec.layout
         file = file or RecordFile(path, FixedLayout(*layout) if layout else self.spec.format, self.spec.compression)
         try:
@@ -252,7 +255,7 @@ class ReaderStorage(SharedResource):
         return Taken([record], _key_and_value, self._put_back, record.number)
 
     def _put_back(self, records: list[Record], number: int) -> None:
-        """Put a record back as the next one, before all that came after it."""
+        """Return a record, to be delivered before all later records."""
         if number >= self._oldest:
             self.produced -= 1
             insort(self._returned, records[0], key=lambda record: record.number)
@@ -260,6 +263,7 @@ class ReaderStorage(SharedResource):
                 self._back.set_result(None)
 
     def _next_of_block(self) -> Record:
+        """Return the next record of the block; raise DamagedRecord for a damaged one."""
         value = self._block.records[self._taken]
         self._taken += 1
         number = self._before + self._taken
@@ -295,6 +299,7 @@ def _handle(
     dtype: DType,
     layout: tuple[int, ...],
 ) -> ReaderStorage:
+    """Return the session's reader of a shared name, made on first use."""
     spec = ReaderSpec(format, compression, dtype, layout)
     return shared(
         context.step.resources,
@@ -319,6 +324,7 @@ def _read_shapes(op: Operation) -> list[Shape]:
 
 
 def _counter(type: str, attribute: str) -> None:
+    """Define an operation which returns a count of a reader."""
     define(
         type,
         "handle: resource -> count: host int64",

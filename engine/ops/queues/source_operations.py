@@ -1,4 +1,4 @@
-"""Queues that are filled by an async iterable; users build them by `from_async`."""
+"""Queues filled by an async iterable; users build them by `from_async`."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _logger = logging.getLogger("tagloom")
 
 
 class SourceStorage(QueueStorage):
-    """The elements of a queue that an async iterable fills.
+    """The elements of a queue filled by an async iterable.
 
     Attributes
     ----------
     pump : Pump
-        What fills it, once: when it has ended the queue is closed, also one that was restored, and it ends with it.
+        Fills the queue once: its end closes the queue, also a restored queue, and closing the queue ends the pump.
     """
 
     __slots__ = ("pump",)
     pump: Pump
 
     def restore(self, saved: Any) -> Callable[[], object]:
-        """Return what puts saved elements in the place of those that are there."""
+        """Return a callable which replaces the elements with the saved ones."""
         change = super().restore(saved)
 
         def changed() -> None:
@@ -50,7 +50,7 @@ class SourceStorage(QueueStorage):
     def settle(self) -> None:
         super().settle()
         if self.closed and not self.putters and asyncio.current_task() is not self.pump.task:
-            self.pump.end()  # it may wait for its next element, which nobody wants
+            self.pump.end()  # the pump may wait for an element without a taker
 
 
 def _handle(
@@ -64,6 +64,7 @@ def _handle(
     source: Any,
     values_of: Callable[[Any], list[Any]],
 ) -> QueueStorage:
+    """Return the session's queue of a shared name; on first use, make the queue and start its pump."""
     resources = context.step.resources
 
     def started(name: str, spec: QueueSpec) -> QueueStorage:
@@ -77,15 +78,15 @@ def _handle(
 
 
 async def _fill(pump: Pump, *, queue: QueueStorage, source: Any, values_of: Callable[[Any], list[Any]]) -> None:
-    """Put in what an async iterable gives, one element ahead of the queue; then close the queue."""
+    """Put in the elements of an async iterable, one element ahead of the queue; then close the queue."""
     try:
         await _put_all(pump, queue, source, values_of)
     except asyncio.CancelledError as error:
         if (task := asyncio.current_task()) is not None and task.cancelling():
             raise
-        queue.failure = pump.moved, error  # the iterable was cancelled by itself
+        queue.failure = pump.moved, error  # the iterable raised CancelledError by itself
     except Exception as error:
-        if queue.closed or pump.is_ending:  # by a step that wants no more, or with the session: nobody takes it
+        if queue.closed or pump.is_ending:  # by a step or with the session: no take could raise the error
             if not isinstance(error, (QueueClosed, SessionClosed)):
                 _logger.warning(
                     "%s has raised %s at its end", pump.task.get_name(), type(error).__name__, exc_info=error
@@ -97,12 +98,13 @@ async def _fill(pump: Pump, *, queue: QueueStorage, source: Any, values_of: Call
 
 
 async def _put_all(pump: Pump, queue: QueueStorage, source: Any, values_of: Callable[[Any], list[Any]]) -> None:
+    """Put all elements of the iterable in; close its generator in any case."""
     who = pump.task.get_name()
     iterator: AsyncIterator[Any] = aiter(source if hasattr(source, "__aiter__") else source())
     try:
         async for item in iterator:
             if pump.is_ending:
-                return  # it has ignored its cancellation
+                return  # the iterable has ignored its cancellation
             await put(queue, await element_of(queue, values_of(item), who), who)
             pump.moved += 1
     finally:

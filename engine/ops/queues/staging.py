@@ -1,4 +1,4 @@
-"""A staging area: a queue that is never closed, may be looked into, and emptied."""
+"""A staging area: a queue which is never closed, with peeks and clearing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .storage import QueueStorage
 
 
 class Peek(Attempt):
-    """One who looks at the element of an index; its future has the element, as nothing is taken."""
+    """A look at the element of an index; the future's result is the element, as nothing is taken."""
 
     __slots__ = ("index",)
 
@@ -21,12 +21,12 @@ class Peek(Attempt):
 
 
 class StagingStorage(QueueStorage):
-    """The elements of a staging area in one session, and who waits for them.
+    """The elements of a staging area in one session, and the waiting puts, takes and peeks.
 
     Attributes
     ----------
     peekers : Line
-        Who waits for an element to look at. They take nothing, so nobody waits for them, nor they for each other.
+        The waiting peeks. Peeks take nothing, so they delay neither takes nor other peeks.
     """
 
     __slots__ = ("peekers",)
@@ -36,12 +36,12 @@ class StagingStorage(QueueStorage):
         super().__init__(name, spec)
 
     def cancel(self, error: BaseException) -> None:
-        """Wake all who wait with an error."""
+        """Wake all waiting puts, takes and peeks with an error."""
         super().cancel(error)
         self.peekers.fail(lambda _: error)
 
     def peek(self, index: int, operation: str) -> Element | AsyncResult:
-        """Return a copy of the element of an index, counted from the one that leaves next, as soon as there is one.
+        """Return a copy of the element of an index, as soon as available; index 0 leaves next.
 
         Raises
         ------
@@ -61,7 +61,7 @@ class StagingStorage(QueueStorage):
         return self.peekers.look(Peek(operation, index))
 
     def clear(self) -> None:
-        """Let go of all elements but those that somebody was woken to take."""
+        """Release all elements except those promised to woken takes."""
         promised = self.order.pop_many(min(len(self.order), self.takers.promised))
         self.order.held.clear()
         self.nbytes = 0
@@ -80,7 +80,7 @@ class StagingStorage(QueueStorage):
         self._show()
 
     def _show(self) -> None:
-        """Let those look who wait for an element that is there by now."""
+        """Answer the peeks whose elements have arrived."""
         for peek in self.peekers.alive() if self.peekers else ():
             if peek.index < len(self.order):
                 self.peekers.end(peek, result=self._at(peek.index))

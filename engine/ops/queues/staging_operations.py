@@ -1,6 +1,6 @@
 """Operations on staging areas; users build them by the classes of `frontend/staging.py`.
 
-A staging area is a queue of the order "staging", put into and taken from by the operations of queues.
+A staging area is a queue of the order "staging"; the operations of queues put elements in and take elements.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _one_or_all(element: Any) -> Any:
 
 
 def _then(found: Any, outputs: Any) -> Any:
-    """Return ``outputs(found)``, or what gives it where that is awaited."""
+    """Return ``outputs(found)``, or an AsyncResult of the outputs if `found` is an AsyncResult."""
     return found.then(outputs) if isinstance(found, AsyncResult) else outputs(found)
 
 
@@ -78,6 +78,7 @@ def _map_handle(
     shapes: Sequence[Shape],
     **about: Any,
 ) -> MapStorage:
+    """Return the session's map staging area of a shared name, made on first use."""
     spec = MapSpec(ElementSpec(tuple(dtypes_), tuple(shapes)), **about)
     agreeing = "dtypes, shapes, order, capacity and memory_limit"
     return shared(context.step.resources, CONTAINER, shared_name, spec, MapStorage, agreeing, context.operation)
@@ -96,6 +97,7 @@ define(
 
 
 def _put_shapes(op: Operation) -> list[Shape]:
+    """Check the dtypes and static shapes of the components."""
     got, wanted = tuple(tensor.dtype for tensor in op.inputs[2:]), tuple(op.attrs["dtypes_"])
     if got != wanted:
         raise DtypeError(
