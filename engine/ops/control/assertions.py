@@ -1,4 +1,4 @@
-"""Checks of values: operations that fail the step unless what they say holds everywhere."""
+"""Checks of values: operations which fail the step unless a comparison holds everywhere."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def require(
     data: Data,
     summarize: int | None,
 ) -> Operation:
-    """Return the Assert of a condition; the error shows `data`, or the tensors that were compared."""
+    """Return the Assert of a condition; the error shows `data`, or the compared tensors."""
     text = f"{message + ': ' if message else ''}{words} does not hold everywhere"
     return Assert(condition, shown if data is None else data, 3 if summarize is None else summarize, text, name)
 
 
 def _operands(x: Any, y: Any) -> tuple[Tensor, Tensor]:
-    """Return two tensors of one dtype; a literal takes that of the other, or of the first."""
+    """Return two tensors of one dtype; a literal takes the dtype of the other operand, or of the first."""
     second = as_typed(y)
     first = as_typed(x)
     if first is None:
@@ -44,7 +44,7 @@ def _operands(x: Any, y: Any) -> tuple[Tensor, Tensor]:
 def _compare(
     type: str, words: str, x: Any, y: Any, message: str, name: str | None, data: Data, summarize: int | None
 ) -> Operation:
-    """Return the Assert that a comparison of two tensors holds."""
+    """Return the Assert of a comparison of two tensors."""
     x, y = _operands(x, y)
     return require(apply(type, x, y), f"{x.name} {words} {y.name}", [x, y], message, name, data, summarize)
 
@@ -52,6 +52,7 @@ def _compare(
 def _compare_with_zero(
     type: str, words: str, x: Any, message: str, name: str | None, data: Data, summarize: int | None
 ) -> Operation:
+    """Return the Assert of a comparison of a tensor with 0."""
     tensor = convert_to_tensor(x)
     condition = apply(type, tensor, scalar_like(0, tensor))
     return require(condition, f"{tensor.name} {words} 0", [tensor], message, name, data, summarize)
@@ -61,7 +62,7 @@ def _compare_with_zero(
 def assert_equal(
     x: Any, y: Any, message: str = "", name: str | None = None, data: Data = None, summarize: int | None = None
 ) -> Operation:
-    """Return an operation that fails unless ``x == y`` everywhere.
+    """Return an operation which fails unless ``x == y`` everywhere.
 
     Parameters
     ----------
@@ -79,15 +80,15 @@ def assert_equal(
     Returns
     -------
     Operation
-        Without outputs. What may only run after the check stands under ``control_dependencies([operation])``; functions
-        of :func:`function` wait for it anyway.
+        Without outputs. Put dependent operations under ``control_dependencies([operation])``; functions of
+        :func:`function` wait for the check anyway.
 
     Raises
     ------
     ShapeError
-        If the shapes are known not to broadcast.
+        If the static shapes do not broadcast.
     OpError
-        When a step runs it, if the check fails.
+        When a step runs the check, and the check fails.
 
     Examples
     --------
@@ -104,7 +105,7 @@ def assert_equal(
 def assert_none_equal(
     x: Any, y: Any, message: str = "", name: str | None = None, data: Data = None, summarize: int | None = None
 ) -> Operation:
-    """Return an operation that fails unless ``x != y`` everywhere.
+    """Return an operation which fails unless ``x != y`` everywhere.
 
     Parameters
     ----------
@@ -121,9 +122,9 @@ def assert_none_equal(
     Raises
     ------
     ShapeError
-        If the shapes are known not to broadcast.
+        If the static shapes do not broadcast.
     OpError
-        When a step runs it, if the check fails.
+        When a step runs the check, and the check fails.
 
     Examples
     --------
@@ -140,7 +141,7 @@ def assert_none_equal(
 def assert_less(
     x: Any, y: Any, message: str = "", name: str | None = None, data: Data = None, summarize: int | None = None
 ) -> Operation:
-    """Return an operation that fails unless ``x < y`` everywhere.
+    """Return an operation which fails unless ``x < y`` everywhere.
 
     Parameters
     ----------
@@ -157,9 +158,9 @@ def assert_less(
     Raises
     ------
     ShapeError
-        If the shapes are known not to broadcast.
+        If the static shapes do not broadcast.
     OpError
-        When a step runs it, if the check fails.
+        When a step runs the check, and the check fails.
 
     Examples
     --------
@@ -176,7 +177,7 @@ def assert_less(
 def assert_less_equal(
     x: Any, y: Any, message: str = "", name: str | None = None, data: Data = None, summarize: int | None = None
 ) -> Operation:
-    """Return an operation that fails unless ``x <= y`` everywhere.
+    """Return an operation which fails unless ``x <= y`` everywhere.
 
     Parameters
     ----------
@@ -193,9 +194,9 @@ def assert_less_equal(
     Raises
     ------
     ShapeError
-        If the shapes are known not to broadcast.
+        If the static shapes do not broadcast.
     OpError
-        When a step runs it, if the check fails.
+        When a step runs the check, and the check fails.
 
     Examples
     --------
@@ -212,7 +213,7 @@ def assert_less_equal(
 def assert_greater(
     x: Any, y: Any, message: str = "", name: str | None = None, data: Data = None, summarize: int | None = None
 ) -> Operation:
-    """Return an operation that fails unless ``x > y`` everywhere.
+    """Return an operation which fails unless ``x > y`` everywhere.
 
     Parameters
     ----------
@@ -229,9 +230,9 @@ def assert_greater(
     Raises
     ------
     ShapeError
-        If the shapes are known not to broadcast.
+        If the static shapes do not broadcast.
     OpError
-        When a step runs it, if the check fails.
+        When a step runs the check, and the check fails.
 
     Examples
     --------
@@ -248,7 +249,7 @@ def assert_greater(
 def assert_greater_equal(
     x: Any, y: Any, message: str = "", name: str | None = None, data: Data = None, summarize: int | None = None
 ) -> Operation:
-    """Return an operation that fails unless ``x >= y`` everywhere.
+    """Return an operation which fails unless ``x >= y`` everywhere.
 
     Parameters
     ----------
@@ -265,9 +266,9 @@ def assert_greater_equal(
     Raises
     ------
     ShapeError
-        If the shapes are known not to broadcast.
+        If the static shapes do not broadcast.
     OpError
-        When a step runs it, if the check fails.
+        When a step runs the check, and the check fails.
 
     Examples
     --------
@@ -284,7 +285,7 @@ def assert_greater_equal(
 def assert_positive(
     x: Any, message: str = "", name: str | None = None, data: Data = None, summarize: int | None = None
 ) -> Operation:
-    """Return an operation that fails unless ``x > 0`` everywhere.
+    """Return an operation which fails unless ``x > 0`` everywhere.
 
     Parameters
     ----------
@@ -302,7 +303,7 @@ def assert_positive(
     DtypeError
         If the dtype has no order.
     OpError
-        When a step runs it, if the check fails.
+        When a step runs the check, and the check fails.
 
     Examples
     --------
@@ -319,7 +320,7 @@ def assert_positive(
 def assert_negative(
     x: Any, message: str = "", name: str | None = None, data: Data = None, summarize: int | None = None
 ) -> Operation:
-    """Return an operation that fails unless ``x < 0`` everywhere.
+    """Return an operation which fails unless ``x < 0`` everywhere.
 
     Parameters
     ----------
@@ -337,7 +338,7 @@ def assert_negative(
     DtypeError
         If the dtype has no order.
     OpError
-        When a step runs it, if the check fails.
+        When a step runs the check, and the check fails.
 
     Examples
     --------
@@ -354,7 +355,7 @@ def assert_negative(
 def assert_non_negative(
     x: Any, message: str = "", name: str | None = None, data: Data = None, summarize: int | None = None
 ) -> Operation:
-    """Return an operation that fails unless ``x >= 0`` everywhere.
+    """Return an operation which fails unless ``x >= 0`` everywhere.
 
     Parameters
     ----------
@@ -372,7 +373,7 @@ def assert_non_negative(
     DtypeError
         If the dtype has no order.
     OpError
-        When a step runs it, if the check fails.
+        When a step runs the check, and the check fails.
 
     Examples
     --------
@@ -389,7 +390,7 @@ def assert_non_negative(
 def assert_non_positive(
     x: Any, message: str = "", name: str | None = None, data: Data = None, summarize: int | None = None
 ) -> Operation:
-    """Return an operation that fails unless ``x <= 0`` everywhere.
+    """Return an operation which fails unless ``x <= 0`` everywhere.
 
     Parameters
     ----------
@@ -407,7 +408,7 @@ def assert_non_positive(
     DtypeError
         If the dtype has no order.
     OpError
-        When a step runs it, if the check fails.
+        When a step runs the check, and the check fails.
 
     Examples
     --------
@@ -431,7 +432,7 @@ def assert_near(
     data: Data = None,
     summarize: int | None = None,
 ) -> Operation:
-    """Return an operation that fails unless ``abs(x - y) <= atol + rtol * abs(y)`` everywhere.
+    """Return an operation which fails unless ``abs(x - y) <= atol + rtol * abs(y)`` everywhere.
 
     Parameters
     ----------
@@ -452,7 +453,7 @@ def assert_near(
     DtypeError
         If the dtype is not a floating one.
     OpError
-        When a step runs it, if the check fails.
+        When a step runs the check, and the check fails.
 
     Examples
     --------

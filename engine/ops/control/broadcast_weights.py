@@ -1,4 +1,4 @@
-"""Weights spread over values, and labels and predictions of one rank: what losses and metrics do, for users."""
+"""Public operations on weights, labels and predictions, as used by losses and metrics."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .weights import behind, check_weights
 
 @public
 def assert_broadcastable(weights: Any, values: Any, name: str | None = None) -> Operation:
-    """Check that weights are a scalar, or have the rank of the values and dimensions that are equal or 1.
+    """Check that weights are a scalar, or have the rank of the values and dimensions which are equal or 1.
 
-    Broadcasting of operations is laxer: it would take a weight for each column where one for each row is meant.
+    Broadcasting of operations is laxer: weights per column would be accepted where weights per row are meant.
 
     Parameters
     ----------
@@ -31,14 +31,14 @@ def assert_broadcastable(weights: Any, values: Any, name: str | None = None) -> 
     Returns
     -------
     Operation
-        For `control_dependencies`; it does nothing where the shapes are known to fit.
+        For `control_dependencies`; does nothing if the static shapes fit.
 
     Raises
     ------
     ShapeError
-        If the shapes are known not to fit.
+        If the static shapes do not fit.
     OpError
-        When a step runs it, if they do not.
+        When a step runs the check, if the shapes do not fit.
 
     Examples
     --------
@@ -56,12 +56,12 @@ def assert_broadcastable(weights: Any, values: Any, name: str | None = None) -> 
 
 @public
 def broadcast_weights(weights: Any, values: Any, name: str | None = None) -> Tensor:
-    """Return a weight for each of the values.
+    """Return the weights broadcast to the shape of the values.
 
     Parameters
     ----------
     weights : Tensor of any numeric dtype
-        A scalar, or of the rank of `values` with dimensions that are equal or 1.
+        A scalar, or of the rank of `values` with dimensions which are equal or 1.
     values : Tensor of any dtype
     name : str, optional
         Name of the operation.
@@ -74,9 +74,9 @@ def broadcast_weights(weights: Any, values: Any, name: str | None = None) -> Ten
     Raises
     ------
     ShapeError
-        If the shapes are known not to fit.
+        If the static shapes do not fit.
     OpError
-        When a step runs it, if they do not.
+        When a step runs the check, if the shapes do not fit.
 
     Examples
     --------
@@ -95,25 +95,25 @@ def broadcast_weights(weights: Any, values: Any, name: str | None = None) -> Ten
 def remove_squeezable_dimensions(
     labels: Any, predictions: Any, expected_rank_diff: int = 0, name: str | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Take away the last dimension of labels or predictions where it is 1 and one too many.
+    """Remove a surplus last dimension of size 1 from the labels or the predictions.
 
     Parameters
     ----------
     labels, predictions : Tensor of any dtype
     expected_rank_diff : int
-        How many dimensions the predictions have more than the labels in the end: 1 for one score for each class.
+        Rank of the resulting predictions minus rank of the resulting labels: 1 for one score per class.
     name : str, optional
         Name of the operation.
 
     Returns
     -------
     labels, predictions : Tensor
-        As they were where a rank is unknown: the results' ranks do not depend on what a step has.
+        Unchanged if a rank is unknown: the results' ranks do not depend on the values of a step.
 
     Raises
     ------
     OpError
-        When a step runs it, if a last dimension that was not known is not 1.
+        When a step runs the squeeze, if an unknown last dimension is not 1.
 
     Examples
     --------

@@ -29,7 +29,7 @@ def _check(xp: Any, x: Any, message: str) -> Any:
 
 def _check_gradient(op: Operation, g: Tensor) -> list[Any]:
     message = f"gradient of {op.name}: {op.attrs['message']}"
-    return [apply("CheckNumerics", g, message=message)]  # which nobody need use, unlike what users ask for
+    return [apply("CheckNumerics", g, message=message)]  # no `must_be_used`: only checks made by users warn when unused
 
 
 define(
@@ -49,13 +49,13 @@ define(
 
 @public
 def check_numerics(tensor: Any, message: str, name: str | None = None) -> Tensor:
-    """Return a tensor, failing the step where it (or its cotangent, in a gradient) holds NaN or infinity.
+    """Return the tensor; NaN or infinity in it, or in its cotangent, fails the step.
 
     Parameters
     ----------
     tensor : Tensor of a floating or complex dtype
     message : str
-        Begins the text of the error.
+        First words of the error.
 
     Returns
     -------
@@ -65,7 +65,7 @@ def check_numerics(tensor: Any, message: str, name: str | None = None) -> Tensor
     Raises
     ------
     OpError
-        While the step runs; its cause is a FloatingPointError that says what was found.
+        While the step runs; the cause is a FloatingPointError which names NaN or Inf.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def check_numerics(tensor: Any, message: str, name: str | None = None) -> Tensor
 
 @public
 def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = None) -> Tensor:
-    """Scale a tensor down to a Euclidean norm, if its own is larger.
+    """Scale a tensor down to a Euclidean norm, if its own norm is larger.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
 
 @public
 def clip_by_average_norm(t: Any, clip_norm: Any, name: str | None = None) -> Tensor:
-    """Scale a tensor down to an average norm, if its own is larger.
+    """Scale a tensor down to an average norm, if its own norm is larger.
 
     The average norm is the Euclidean norm divided by the number of elements.
 
@@ -144,12 +144,12 @@ def clip_by_average_norm(t: Any, clip_norm: Any, name: str | None = None) -> Ten
 
 @public
 def global_norm(t_list: Sequence[Any], name: str | None = None) -> Tensor:
-    """Euclidean norm of all values of several tensors.
+    """Return the Euclidean norm of all values of several tensors.
 
     Parameters
     ----------
     t_list : sequence of Tensor of a floating dtype, or None
-        Same dtype; entries that are None are left out.
+        Same dtype; None entries are skipped.
 
     Returns
     -------
@@ -188,12 +188,12 @@ def clip_by_global_norm(
     clip_norm : Tensor of the same dtype, scalar
         Largest norm allowed.
     use_norm : Tensor of the same dtype, scalar, optional
-        The norm, if it is known already; else `global_norm` of the list.
+        The norm, if computed already; else `global_norm` of the list.
 
     Returns
     -------
     list_clipped : list of Tensor or None
-        Entries of the given list, scaled; all NaN if the norm is not finite.
+        Scaled entries of the list; all NaN if the norm is not finite.
     norm : Tensor
         The norm before clipping.
 

@@ -1,4 +1,4 @@
-"""An identity whose gradient the user gives."""
+"""The identity with a user's gradient function."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from ..support.literals import f64
 
 @dataclass(frozen=True)
 class ForwardLoops:
-    """Loops that a function with a gradient of its own has built, while its gradient function is called.
+    """Loops built by a function with a custom gradient, for the duration of its gradient function.
 
     Attributes
     ----------
     outputs : frozenset of Tensor
-        What they give.
+        The outputs of the loops.
     through : bool or None
-        Whether `gradients` in the gradient function differentiates through them; None if nobody has said so: it does,
-        and warns where that is likely to be wrong.
+        True if `gradients` in the gradient function differentiates through the loops; None if unspecified: `gradients`
+        does so, and warns where the result is likely to be wrong.
     """
 
     outputs: frozenset[Tensor]
@@ -43,12 +43,12 @@ _loops: ContextVar[ForwardLoops | None] = ContextVar("tagloom_forward_loops", de
 
 
 def forward_loops() -> ForwardLoops | None:
-    """Return the loops of the function whose gradient function is called here; None if there are none."""
+    """Return the loops of the function whose gradient function is running, or None."""
     return _loops.get()
 
 
 def within_gradient(function: Callable[..., Any], loops: ForwardLoops) -> Callable[..., Any]:
-    """Return a gradient function that is called with its function's loops known."""
+    """Return a gradient function which runs with `loops` as its forward loops."""
 
     @functools.wraps(function)
     def called(*cotangents: Any) -> Any:
@@ -66,6 +66,7 @@ def _shapes(op: Operation) -> list[Shape]:
 
 
 def _gradient(op: Operation, *cotangents: Any) -> list[Any]:
+    """Call the gradient function; the first `num` inputs, the outputs' values, get no gradients."""
     num, function = op.attrs["num"], op.attrs["gradient"]
     found = _flat(call(function, cotangents_of(op, cotangents), f"the gradient function {_name(function)}"))
     if len(found) != len(op.inputs) - num:

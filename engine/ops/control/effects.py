@@ -1,4 +1,4 @@
-"""Operations run for what they do: grouping, printing, asserting."""
+"""Operations run for their effects: grouping, printing, asserting."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from .placeholders import identity, no_op
 
 @public
 def group(*inputs: Any, name: str | None = None) -> Operation:
-    """Return an operation that has run when all of `inputs` have.
+    """Return an operation which runs after all of `inputs`.
 
     Parameters
     ----------
     inputs : Operation, Tensor, Variable, or nested structures of them
-        What to run.
+        Operations to run.
 
     Returns
     -------
@@ -55,14 +55,14 @@ def group(*inputs: Any, name: str | None = None) -> Operation:
 
 @public
 def tuple_(tensors: Any, control_inputs: Any = (), name: str | None = None) -> Any:
-    """Return the tensors, each available only when all of them, and `control_inputs`, have been computed.
+    """Return the tensors, available only after all of them, and `control_inputs`, have been computed.
 
     Parameters
     ----------
     tensors : nested structure of Tensor of any dtype and shape
-        What to wait for and return.
+        Tensors to wait for and return.
     control_inputs : list of Operation or Tensor
-        What else to wait for.
+        Further operations to wait for.
 
     Returns
     -------
@@ -89,6 +89,7 @@ def _after(inputs: Any) -> Any:
 
 
 def _operation(leaf: Any) -> Operation:
+    """Return the operation of a leaf; GraphError if the current region cannot wait for it."""
     element = scopes.get_default_graph().as_graph_element(leaf)
     op = element.op if isinstance(element, Tensor) else element
     if not op.region.encloses(scopes.current_region()):
@@ -140,7 +141,7 @@ def print_(input: Any, data: Any, message: str = "", summarize: int | None = 3, 
     input : Tensor of any dtype and shape
         Passed through, gradients too.
     data : list of Tensor
-        What to print.
+        Tensors to print.
     message : str
         Printed before the data.
     summarize : int or None
@@ -166,6 +167,7 @@ def print_(input: Any, data: Any, message: str = "", summarize: int | None = 3, 
 
 
 def _assert(xp: Any, context: KernelContext, condition: Any, *data: Any, message: str, summarize: int | None) -> None:
+    """Raise OpError unless the condition is true everywhere."""
     if not np.all(condition):
         raise OpError(
             f"assertion failed: {message}" if message else "assertion failed",
@@ -193,10 +195,10 @@ define(
 def Assert(
     condition: Any, data: Any = (), summarize: int | None = 3, message: str = "", name: str | None = None
 ) -> Operation:
-    """Return an operation that fails the step with an OpError unless the condition holds.
+    """Return an operation which fails the step with an OpError unless the condition holds.
 
-    Only what a fetch depends on runs: put uses of what is asserted under ``control_dependencies([operation])``. A step
-    that is compiled when nothing depends on it, and nobody holds it any more, warns of that.
+    Only dependencies of a fetch run: put uses of the asserted values under ``control_dependencies([operation])``.
+    Compiling a step warns of an operation without dependents and without references.
 
     Parameters
     ----------

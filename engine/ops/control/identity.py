@@ -40,7 +40,7 @@ define(
 
 @public
 def identity_n(input: Sequence[Any], name: str | None = None) -> list[Tensor]:
-    """Return tensors with the values of `input`, all of which exist once all inputs do.
+    """Return tensors with the values of `input`, all available only after all inputs.
 
     Parameters
     ----------

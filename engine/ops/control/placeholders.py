@@ -1,4 +1,4 @@
-"""Values that come from nowhere: constants, placeholders, parameters of regions; and identity."""
+"""Values without inputs (constants, placeholders, parameters of regions), and identities."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ define(
 
 @public
 def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Tensor:
-    """Declare a value that is fed when a step runs.
+    """Declare a value which is fed when a step runs.
 
     Parameters
     ----------
     dtype : dtype-like
-        Dtype of what will be fed.
+        Dtype of the fed values.
     shape : sequence of int or None, optional
         Static shape, None for an unknown dimension; None leaves the rank open too.
 
@@ -106,14 +106,14 @@ define(
 
 @public
 def placeholder_with_default(input: Any, shape: Any, name: str | None = None) -> Tensor:
-    """Declare a value that may be fed, and is `input` when it is not.
+    """Declare a value which may be fed, and defaults to `input`.
 
     Parameters
     ----------
     input : Tensor of any dtype
         The default.
     shape : sequence of int or None
-        Static shape of the result, which both the default and what is fed must fit.
+        Static shape of the result; the default and fed values must have a compatible shape.
 
     Returns
     -------
@@ -184,7 +184,7 @@ define(
 
 @public
 def stop_gradient(input: Any, name: str | None = None) -> Tensor:
-    """Return `input`, through which no gradient flows.
+    """Return `input`, with a zero gradient.
 
     Parameters
     ----------
@@ -205,6 +205,7 @@ def stop_gradient(input: Any, name: str | None = None) -> Tensor:
 
 
 def _prevented(op: Operation, g: Tensor) -> NoReturn:
+    """Raise the error of a gradient through a PreventGradient."""
     message = op.attrs["message"]
     raise GraphError(
         f"no gradient may flow through this tensor{': ' + message if message else ''}",
@@ -231,13 +232,13 @@ define(
 
 @public
 def prevent_gradient(input: Any, message: str = "", name: str | None = None) -> Tensor:
-    """Return `input`, through which no gradient may be taken: an error where `stop_gradient` gives a silent zero.
+    """Return `input`; a gradient through the result is an error, unlike the silent zero of `stop_gradient`.
 
     Parameters
     ----------
     input : Tensor of any dtype and shape
     message : str
-        Why; part of the error.
+        The reason, part of the error.
 
     Returns
     -------
@@ -247,7 +248,7 @@ def prevent_gradient(input: Any, message: str = "", name: str | None = None) -> 
     Raises
     ------
     GraphError
-        In ``gradients()``, if a gradient would flow through it; it names the line that called this function.
+        In ``gradients()``, if a gradient would flow through the result; the error names the line of this call.
 
     Examples
     --------
@@ -271,7 +272,7 @@ define(
 
 @public
 def no_op(name: str | None = None) -> Operation:
-    """Return an operation that does nothing, a place to hang control dependencies on.
+    """Return an operation which does nothing, as a target of control dependencies.
 
     Examples
     --------

@@ -29,6 +29,7 @@ _HAND_MADE = "this is a piece of a hand-made loop; use while_loop, or cut the pa
 
 
 def _scalar_predicate(op: Operation, index: int) -> None:
+    """Raise ShapeError unless input `index` is a scalar or of unknown rank."""
     predicate = op.inputs[index]
     if predicate.rank not in (0, None):
         raise ShapeError(
@@ -50,7 +51,7 @@ def _switch_gradient(op: Operation, *cotangents: Any) -> list[Any]:
     if None in cotangents:
         zeros = zeros_like(data)
         cotangents = tuple(zeros if each is None else each for each in cotangents)
-    # A cotangent may be live although its side is dead, as ones of a known shape are.
+    # A cotangent may be live although its side is dead, for instance ones of a known shape: hence a Switch for each.
     sides = [apply(op.type, each, predicate, **op.own_attrs)[i] for i, each in enumerate(cotangents)]
     return [apply("Merge", sides)[0], None]
 
@@ -68,7 +69,7 @@ define(
 
 @public
 def switch(data: Any, pred: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
-    """Send `data` to one of two outputs; what uses the other one is dead (Yu et al., 2018, section 4.1).
+    """Send `data` to one of two outputs; operations on the other output are dead (Yu et al., 2018, section 4.1).
 
     In Python: ``(DEAD, data) if pred else (data, DEAD)``.
 
@@ -80,7 +81,7 @@ def switch(data: Any, pred: Any, name: str | None = None) -> tuple[Tensor, Tenso
     Returns
     -------
     tuple of Tensor
-        Output 0 is live when `pred` is false, output 1 when it is true.
+        Output 0 is live when `pred` is false, output 1 when `pred` is true.
 
     Examples
     --------
@@ -135,7 +136,7 @@ define(
 
 @public
 def merge(inputs: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
-    """Forward whichever input is live, as soon as it arrives; dead only when all inputs are dead.
+    """Forward the first live input on its arrival; the output is dead only when all inputs are dead.
 
     Parameters
     ----------
@@ -147,7 +148,7 @@ def merge(inputs: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
     output : Tensor
         The live input.
     value_index : Tensor of int32, scalar
-        Which one it was.
+        Index of the live input.
 
     Examples
     --------
@@ -171,7 +172,7 @@ def _no_loop_gradient(op: Operation, *_: Any) -> list[Any]:
 
 
 def checked_window(given: Any) -> int | str:
-    """Return what is given as ``parallel_iterations``: an integer, or "auto"; GraphError if it is neither."""
+    """Return a valid ``parallel_iterations``, an integer or "auto"; GraphError for other values."""
     if isinstance(given, str) and given == AUTO:
         return AUTO
     if not isinstance(given, (int, np.integer)) or given < 1:
@@ -216,9 +217,9 @@ def enter(
     frame_name : str
         Not empty; part of the tag of everything inside.
     is_constant : bool
-        Deliver it to every iteration (a loop invariant) instead of to iteration 0 alone.
+        True to deliver the value to every iteration (a loop invariant), False to iteration 0 alone.
     parallel_iterations : int or 'auto'
-        Most iterations alive at once, at least 1; "auto" for as many as memory allows.
+        Largest number of iterations alive at once, at least 1; "auto" for as many as memory allows.
 
     Returns
     -------
@@ -287,7 +288,7 @@ def exit(data: Any, name: str | None = None) -> Tensor:
 
 @public
 def next_iteration(data: Any, name: str | None = None) -> Tensor:
-    """Pass a value on to the next iteration; a dead one goes no further.
+    """Pass a value on to the next iteration; a dead value goes no further.
 
     Parameters
     ----------
@@ -334,7 +335,7 @@ define(
 
 @public
 def loop_cond(pred: Any, name: str | None = None) -> Tensor:
-    """Mark the predicate of a hand-made loop; it forwards its input, and ends when the step is cancelled.
+    """Mark the predicate of a hand-made loop; forwards the predicate, and ends the loop when the step is cancelled.
 
     Parameters
     ----------
@@ -371,7 +372,7 @@ define(
 
 @public
 def control_trigger(name: str | None = None) -> Operation:
-    """Return an operation that waits for its control inputs and is live even when they are dead.
+    """Return an operation which waits for its control inputs and is live even if they are dead.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Operations that call a Python function of the user, plain or ``async def``."""
+"""Operations which call a Python function of the user, plain or ``async def``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..support.context import KernelContext
 
 
 def _frozen(value: Any) -> Any:
-    """Return a read-only view: what the function is given may be in use elsewhere."""
+    """Return a read-only view: the function's arguments may be in use elsewhere."""
     if not isinstance(value, (np.ndarray, np.generic, bool, int, float, complex)):
         return value
     view = np.asarray(value).view()
@@ -39,6 +39,7 @@ def _threads(context: KernelContext) -> Callable[..., Awaitable[Any]]:
 def _call(
     context: KernelContext, function: Callable[..., Any], inputs: Sequence[Any], blocking: bool, **expected: Any
 ) -> Any:
+    """Call the function, in a thread if `blocking`, and check its result, also the result of an awaitable."""
     values = map(_frozen, inputs)
     result = _threads(context)(function, *values) if blocking else function(*values)
 
@@ -57,6 +58,7 @@ def _checked(
     shapes: Sequence[Shape],
     single: bool,
 ) -> Any:
+    """Return the function's values as arrays of the declared dtypes and shapes."""
     values = [result] if single else [] if result is None else result
     if not isinstance(values, (list, tuple)) or len(values) != len(dtypes_):
         raise _error(context, function, "does not return what Tout says", f"{len(dtypes_)} values", _described(result))
@@ -65,11 +67,13 @@ def _checked(
     ]
     pool = context.step.contexts.pool
     if pool is not None:
+        # The function allocated its arrays outside of the pool: adopted arrays count towards the step's memory.
         arrays = [pool.adopt(array) for array in arrays]
     return arrays[0] if len(arrays) == 1 else tuple(arrays)
 
 
 def _output(context: KernelContext, function: Any, index: int, value: Any, dtype: DType, shape: Shape) -> Any:
+    """Return a value as an array; OpError if its dtype or shape differs from the declared one."""
     try:
         array = as_array(value, dtype)
     except DtypeError as error:
@@ -88,6 +92,7 @@ def _described(value: Any) -> str:
 
 
 def _error(context: KernelContext, function: Any, what: str, wanted: Any, got: Any) -> OpError:
+    """Return the error for a function whose result contradicts its declaration."""
     name = getattr(function, "__qualname__", repr(function))
     return OpError(
         f"py_function {name} {what}",
@@ -109,6 +114,7 @@ def _kernel(
     blocking: bool,
     stateful: bool,
 ) -> Any:
+    """Call the function outside of the step's memory context."""
     expected = {"dtypes_": Tout, "shapes": output_shapes, "single": single}
     return outside(_call, context, function, inputs, blocking, **expected)
 

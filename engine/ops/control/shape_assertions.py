@@ -1,4 +1,4 @@
-"""Checks of ranks, dtypes and order: while the graph is built where it is known, else when a step runs."""
+"""Checks of ranks, dtypes and order: at graph construction where the answer is known, else by a step."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .placeholders import no_op
 
 
 def _rank_tensor(value: Any) -> Tensor:
-    """Return a rank to compare with as a tensor; an error if it is no integer scalar."""
+    """Return a rank as a tensor; an error unless it is an integer scalar."""
     tensor = index_tensor(value)
     if tensor.rank not in (0, None):
         raise ShapeError("a rank is a scalar", wanted="[]", got=tensor.shape, hint="assert_rank_in takes several")
@@ -44,7 +44,7 @@ def _check_rank(
     data: Data,
     summarize: int | None,
 ) -> Operation:
-    """Check that the rank of a tensor compares with one of several, at once if all of them are known."""
+    """Check the rank of a tensor against several ranks, of which one must compare; at once if all are known."""
     tensor, wanted = convert_to_tensor(x), [_rank_tensor(each) for each in ranks]
     known = [static_value(each) for each in wanted]
     if tensor.rank is not None and all(value is not None for value in known):
@@ -72,7 +72,7 @@ def _check_rank(
 def assert_rank(
     x: Any, rank: Any, message: str = "", name: str | None = None, data: Data = None, summarize: int | None = None
 ) -> Operation:
-    """Return an operation that fails unless the rank of `x` is `rank`; a known rank is checked at once.
+    """Return an operation which fails unless the rank of `x` is `rank`; a known rank is checked at once.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def assert_rank(
 def assert_rank_at_least(
     x: Any, rank: Any, message: str = "", name: str | None = None, data: Data = None, summarize: int | None = None
 ) -> Operation:
-    """Return an operation that fails unless the rank of `x` is `rank` or more; a known rank is checked at once.
+    """Return an operation which fails unless the rank of `x` is `rank` or more; a known rank is checked at once.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ def assert_rank_in(
     data: Data = None,
     summarize: int | None = None,
 ) -> Operation:
-    """Return an operation that fails unless the rank of `x` is one of several; a known rank is checked at once.
+    """Return an operation which fails unless the rank of `x` is one of several; a known rank is checked at once.
 
     Parameters
     ----------
@@ -203,7 +203,7 @@ def assert_scalar(tensor: Any, message: str = "", name: str | None = None) -> Te
     message : str
         First words of the error.
     name : str, optional
-        Name of the operation that checks an unknown rank.
+        Name of the operation which checks an unknown rank.
 
     Returns
     -------
@@ -215,7 +215,7 @@ def assert_scalar(tensor: Any, message: str = "", name: str | None = None) -> Te
     ShapeError
         If the rank is known, and not 0.
     OpError
-        When a step runs it, if the rank is not 0.
+        When a step runs the check, and the rank is not 0.
 
     Examples
     --------
@@ -240,7 +240,7 @@ def assert_scalar(tensor: Any, message: str = "", name: str | None = None) -> Te
 
 @public
 def assert_type(tensor: Any, tf_type: Any, message: str = "", name: str | None = None) -> Operation:
-    """Return an operation that does nothing, for a tensor of a dtype.
+    """Check the dtype of a tensor at once; return an operation which does nothing.
 
     Parameters
     ----------
@@ -275,7 +275,7 @@ def assert_type(tensor: Any, tf_type: Any, message: str = "", name: str | None =
 
 @public
 def assert_integer(x: Any, message: str = "", name: str | None = None) -> Operation:
-    """Return an operation that does nothing, for a tensor of integers.
+    """Check for an integer dtype at once; return an operation which does nothing.
 
     Parameters
     ----------
@@ -319,7 +319,7 @@ def assert_proper_iterable(values: Any) -> None:
     Parameters
     ----------
     values : object
-        Where a list of tensors is wanted, a single tensor is a mistake that iterating over it would hide.
+        A single tensor instead of a list of tensors is a mistake which iteration over its rows would hide.
 
     Returns
     -------
@@ -328,7 +328,7 @@ def assert_proper_iterable(values: Any) -> None:
     Raises
     ------
     GraphError
-        If it is a tensor, a sparse tensor, a variable, an array or a text, or no iterable.
+        If `values` is a tensor, a sparse tensor, a variable, an array or a text, or no iterable.
 
     Examples
     --------
@@ -369,7 +369,7 @@ def is_numeric_tensor(tensor: Any) -> bool:
     Returns
     -------
     bool
-        Known while the graph is built; False for what is no tensor.
+        Known while the graph is built; False for other objects than tensors.
 
     Examples
     --------
@@ -383,7 +383,7 @@ def is_numeric_tensor(tensor: Any) -> bool:
 
 @public
 def is_non_decreasing(x: Any, name: str | None = None) -> Tensor:
-    """Return True if each element is at least as large as the one before it, in row-major order.
+    """Return True if each element is at least as large as its predecessor, in row-major order.
 
     Parameters
     ----------
@@ -406,7 +406,7 @@ def is_non_decreasing(x: Any, name: str | None = None) -> Tensor:
 
 @public
 def is_strictly_increasing(x: Any, name: str | None = None) -> Tensor:
-    """Return True if each element is larger than the one before it, in row-major order.
+    """Return True if each element is larger than its predecessor, in row-major order.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Weights of elements, and shapes that have to be equal: what losses and metrics ask of their arguments."""
+"""Weights of elements, and checks of equal shapes, for losses and metrics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .shape_assertions import assert_rank_at_least
 
 
 def in_dtype(value: Any, dtype: Any) -> Tensor:
-    """Return `value` as a tensor of `dtype`, cast if it has another; floating literals do not go through float32."""
+    """Return `value` as a tensor of `dtype`, cast if necessary; floating literals do not go through float32."""
     tensor = convert_to_tensor(value)
     if tensor.dtype.is_floating and dtype.is_floating and not hasattr(value, "dtype") and not as_symbolic(value):
         return convert_to_tensor(value, dtype)
@@ -28,7 +28,7 @@ def in_dtype(value: Any, dtype: Any) -> Tensor:
 
 
 def behind(tensor: Tensor, checks: list[Operation]) -> Tensor:
-    """Return the same tensor, there when the checks have held."""
+    """Return the same tensor, available only after the checks have held."""
     if not checks:
         return tensor
     with scopes.within(control_inputs=(*scopes.current().control_inputs, *checks)):
@@ -36,18 +36,18 @@ def behind(tensor: Tensor, checks: list[Operation]) -> Tensor:
 
 
 def of_one_shape(labels: Tensor, predictions: Tensor, names: str = "labels and predictions") -> Tensor:
-    """Return the predictions, whose shape has to be that of the labels: broadcasting would hide a mistake.
+    """Return the predictions, whose shape must equal the labels' shape: broadcasting would hide a mistake.
 
     Parameters
     ----------
     labels, predictions : Tensor
     names : str
-        Words for both, for messages.
+        Label of both in error messages.
 
     Raises
     ------
     ShapeError
-        If the shapes are known to differ; otherwise a step that runs it says so by an OpError.
+        If the static shapes differ; unknown shapes are checked by the step, with an OpError.
     """
     a, b = labels.shape, predictions.shape
     if not a.is_compatible_with(b):
@@ -63,14 +63,14 @@ def of_one_shape(labels: Tensor, predictions: Tensor, names: str = "labels and p
     sizes = shape_of(predictions)
     if a.rank is None or b.rank is None:
         ranks = assert_equal(apply("Rank", labels), apply("Rank", predictions), f"ranks of {names}")
-        sizes = behind(sizes, [ranks])  # shapes of other ranks cannot be compared at all
+        sizes = behind(sizes, [ranks])  # shape vectors of different lengths cannot be compared
     checked = behind(predictions, [assert_equal(shape_of(labels), sizes, f"shapes of {names}")])
     checked.set_shape(a.merge(b))
     return checked
 
 
 def with_last(x: Tensor, size: int, names: str) -> Tensor:
-    """Return a tensor whose last dimension has a size, which a step checks if it is not known."""
+    """Return a tensor whose last dimension is `size`; a step checks an unknown dimension."""
     if x.rank == 0 or (x.rank is not None and x.shape[-1] not in (size, None)):
         raise ShapeError(
             names, wanted=f"a last dimension of {size}", got=x.shape, operation=x.op, hint="slice the last dimension"
@@ -81,7 +81,7 @@ def with_last(x: Tensor, size: int, names: str) -> Tensor:
 
 
 def of_rank(x: Tensor, least: int, names: str, hint: str) -> Tensor:
-    """Return a tensor that has at least some rank, which a step checks if it is not known."""
+    """Return a tensor of rank `least` or more; a step checks an unknown rank."""
     if x.rank is None:
         return behind(x, [assert_rank_at_least(x, least, names)])
     if x.rank < least:
@@ -90,31 +90,31 @@ def of_rank(x: Tensor, least: int, names: str, hint: str) -> Tensor:
 
 
 def without_last(x: Tensor, rank: int | None) -> Tensor:
-    """Return a tensor of this rank, if that takes its last dimension away and that is 1."""
+    """Return the tensor squeezed to `rank` if its last dimension is 1 and its rank one more; else unchanged."""
     if x.rank is None or rank is None or x.rank != rank + 1 or x.shape[-1] != 1:
         return x
     return squeeze(x, -1)
 
 
 def fitting_weights(weights: Any, values: Tensor) -> Tensor:
-    """Return weights in the dtype of the values: a scalar, or of the values' rank, with dimensions that fit or are 1.
+    """Return weights in the dtype of the values: a scalar, or of the values' rank with dimensions which are equal or 1.
 
     Raises
     ------
     ShapeError
-        If the shapes are known not to fit; otherwise a step that runs it says so by an OpError.
+        If the static shapes do not fit; unknown shapes are checked by the step, with an OpError.
     """
     weights = in_dtype(weights, values.dtype)
     return behind(weights, check_weights(weights, values))
 
 
 def check_weights(weights: Tensor, values: Tensor) -> list[Operation]:
-    """Return the checks of a step that weights fit values; none where that is known already.
+    """Return the checks, by a step, of weights against values; none if the static shapes fit.
 
     Raises
     ------
     ShapeError
-        If the shapes are known not to fit.
+        If the static shapes do not fit.
     """
     known = _fits(weights.shape, values.shape)
     if known is False:
@@ -129,6 +129,7 @@ def check_weights(weights: Tensor, values: Tensor) -> list[Operation]:
 
 
 def _fits(weights: Shape, values: Shape) -> bool | None:
+    """Return True if the static shapes fit, False if they do not, None if they leave it open."""
     if weights.rank == 0:
         return True
     if weights.rank is None or values.rank is None:
@@ -142,13 +143,13 @@ def _fits(weights: Shape, values: Shape) -> bool | None:
 
 
 def _check(weights: Tensor, values: Tensor) -> Operation:
-    """Compare shapes when a step runs; ranks too, where they are not known."""
+    """Compare shapes in a step; also ranks, if unknown."""
     ours, theirs = shape_of(weights), shape_of(values)
     if weights.rank is not None and values.rank is not None:
         fits = _all_fit(ours, theirs)
     else:
         rank, wanted = apply("Rank", weights), apply("Rank", values)
-        # Behind nothing, which is the shape of a scalar, come the dimensions that fit.
+        # The shape vector of a scalar is empty: the values' own sizes follow it, which makes the comparison hold.
         filled = apply("Slice", apply("Concat", [ours, theirs], axis=0), [0], apply("Reshape", wanted, [1]))
         same = apply("LogicalOr", apply("Equal", rank, 0), apply("Equal", rank, wanted))
         fits = apply("LogicalAnd", same, _all_fit(filled, theirs))
@@ -160,15 +161,15 @@ def _all_fit(ours: Tensor, theirs: Tensor) -> Tensor:
 
 
 def spread_weights(weights: Tensor, values: Tensor) -> Tensor:
-    """Return a weight for each of the values."""
+    """Return the weights broadcast to the shape of the values."""
     return multiply(weights, ones_like(values))
 
 
 def num_present(weights: Tensor, values: Tensor) -> Tensor:
-    """Return how many of `values` have `weights` other than 0, in their dtype."""
+    """Return the number of `values` with nonzero `weights`, in the dtype of the weights."""
     return reduce_sum(spread_weights(present(weights), values))
 
 
 def present(weights: Tensor) -> Tensor:
-    """Return 1 where `weights` are not 0; no gradient goes through that."""
+    """Return 1 where `weights` are not 0, else 0; without a gradient."""
     return apply("Where", apply("Equal", weights, 0), scalar_like(0, weights), scalar_like(1, weights))  # type: ignore[no-any-return]

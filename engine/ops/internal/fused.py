@@ -1,4 +1,4 @@
-"""Several elementwise operations as one, as ``engine/compile/fuse/groups.py`` makes them."""
+"""Several elementwise operations as one, made by ``engine/compile/fuse/groups.py``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def _run(
     batch_dims: Sequence[Any],
     **_: Any,
 ) -> list[Any]:
-    registers = [*arrays, *(c[()] for c in constants)]  # scalars, which are in nobody's memory
+    """Run the steps with NumPy: the reference for the kernels of fused groups."""
+    registers = [*arrays, *(c[()] for c in constants)]  # NumPy scalars, without a buffer in the pool
     rows = find_batch_dims(zip((x.shape for x in arrays), has_rows, strict=True), tuple(batch_dims))
     for name, operands, columns in steps:
         registers.append(STEPS[name].numpy(xp, [registers[i] for i in operands], columns, rows))
@@ -44,11 +45,11 @@ define(
     where={"T": (dtypes.float32, dtypes.float64)},
     attrs={
         "num": REQUIRED,  # of outputs
-        "steps": REQUIRED,  # (name, registers it takes, columns): registers are inputs, constants, steps
-        "has_rows": REQUIRED,  # for each input: whether it has all rows
-        "constants": (),  # arrays of no dimensions
-        "results": REQUIRED,  # registers that are outputs
-        "batch_dims": REQUIRED,  # dimensions before the last, the same for all; None where not known
+        "steps": REQUIRED,  # (name, operand registers, columns); registers are inputs, constants, results of steps
+        "has_rows": REQUIRED,  # for each input: True if it has all rows, False if one row is broadcast
+        "constants": (),  # arrays of rank 0
+        "results": REQUIRED,  # registers of the outputs
+        "batch_dims": REQUIRED,  # dimensions before the last, equal for all outputs; None if unknown
         "last_dims": REQUIRED,  # last dimension of each output
     },
     shape=_shapes,

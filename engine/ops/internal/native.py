@@ -1,4 +1,4 @@
-"""A region as a native program, as ``engine/compile/native`` makes them of loops."""
+"""A region as a native program, made of loops by ``engine/compile/native``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...kernels.scheduler.series import Series
 
 
 def _refuse(xp: Any, *inputs: Any, dtypes: tuple[DType, ...], **_: Any) -> list[Any]:
-    """Say that the program was not run, so that the operations are that it stands for; nobody looks at the results."""
+    """Return ok = False, because no program ran: the original operations run instead, and the results are ignored."""
     return [np.asarray(False), *(Series() if d.numpy is None else np.zeros((), d.numpy) for d in dtypes)]
 
 

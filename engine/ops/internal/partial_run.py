@@ -1,4 +1,4 @@
-"""The operations behind ``Session.partial_run``: values come to a step, and go from it, while it runs."""
+"""The operations behind ``Session.partial_run``, which feed values to a running step and fetch values from it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..support.copies import give_copy
 
 def _of(context: KernelContext) -> PartialFeeds:
     parts = context.step.parts
-    assert parts is not None  # such operations are in partial runs alone
+    assert parts is not None  # only partial runs have such operations
     return parts
 
 

@@ -1,7 +1,7 @@
 """Send and Recv, the two ends of an edge between devices, and copies between a device's memory and the host's.
 
-Compiling makes them, once gradients are made. The executors do Send and Recv; the copies are for devices whose arrays
-are not NumPy's, and their backends do them.
+Compiling makes these operations, after gradients. The executors run Send and Recv; backends of devices with other
+arrays than NumPy's run the copies.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ define(
     effects=Effect.WAITS,
 )
 
-for _type in ("ToHost", "ToDevice", "IntoDevice"):  # ToDevice leaves in the host's memory what the host computes with
+for _type in ("ToHost", "ToDevice", "IntoDevice"):  # ToDevice leaves values of host operations in the host's memory
     define(
         _type,
         "value: T -> copy: T",

@@ -1,4 +1,4 @@
-"""The operation behind ``Session.watch``: shows a value to whoever watches it."""
+"""The operation behind ``Session.watch``, which shows a value to its watchers."""
 
 from __future__ import annotations
 
