@@ -172,6 +172,7 @@ def global_norm(t_list: Sequence[Any], name: str | None = None) -> Tensor:
         raise GraphError(
             "there is no tensor to take the norm of", got=t_list, hint="give at least one that is not None"
         )
+    # l2_loss is half of the sum of squares.
     return apply("Sqrt", apply("AddN", halves) * 2, name=name)  # type: ignore[no-any-return]
 
 
@@ -209,5 +210,6 @@ def clip_by_global_norm(
     tensors = [None if t is None else convert_to_tensor(t) for t in given]
     norm = global_norm(tensors) if use_norm is None else convert_to_tensor(use_norm)
     scale = apply("RealDiv", clip_norm, apply("Maximum", norm, clip_norm))
+    # An infinite norm would scale finite gradients to 0 without a trace: NaN shows the failure.
     scale = apply("Where", apply("IsFinite", norm), scale, float("nan"), name=name)
     return [None if t is None else t * scale for t in tensors], norm

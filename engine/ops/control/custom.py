@@ -39,6 +39,7 @@ class ForwardLoops:
     through: bool | None
 
 
+# A context variable, because threads and tasks may build graphs at the same time.
 _loops: ContextVar[ForwardLoops | None] = ContextVar("tagloom_forward_loops", default=None)
 
 
@@ -81,6 +82,7 @@ def _gradient(op: Operation, *cotangents: Any) -> list[Any]:
 
 
 def _flat(gradients: Any) -> list[Any]:
+    # IndexedSlices are a single gradient, although a structure of tensors.
     parts = None if isinstance(gradients, IndexedSlices) else nest.children(gradients)
     return [gradients] if parts is None else [leaf for _, part in parts for leaf in _flat(part)]
 

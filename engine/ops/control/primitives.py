@@ -24,7 +24,7 @@ from ..support.arguments import listed
 from ..support.common import same_as, zeros_like
 
 _ANY = {"T": dtypes.ALL}
-_BY_EXECUTOR = None
+_BY_EXECUTOR = None  # no kernel: the executors implement these operations
 _HAND_MADE = "this is a piece of a hand-made loop; use while_loop, or cut the path with stop_gradient"
 
 
@@ -49,6 +49,7 @@ def _switch_shape(op: Operation) -> list[Shape]:
 def _switch_gradient(op: Operation, *cotangents: Any) -> list[Any]:
     data, predicate = op.inputs
     if None in cotangents:
+        # The Merge below needs a live input whichever side ran, also a side without a cotangent.
         zeros = zeros_like(data)
         cotangents = tuple(zeros if each is None else each for each in cotangents)
     # A cotangent may be live although its side is dead, for instance ones of a known shape: hence a Switch for each.
@@ -120,6 +121,7 @@ def _merge_shape(op: Operation) -> list[Shape]:
 def _merge_gradient(op: Operation, g: Any, _: Any) -> list[Any]:
     if any(t.op.type == "NextIteration" for t in op.inputs):
         raise GraphError("no gradient through a hand-made loop", operation=op, hint=_HAND_MADE)
+    # The index of the live input tells whose cotangent is live.
     return list(apply("SwitchN", g, op.outputs[1], num=len(op.inputs)))
 
 
@@ -186,6 +188,7 @@ def checked_window(given: Any) -> int | str:
 
 
 def _enter_shape(op: Operation) -> Shape:
+    # A loop variable may change its shape from iteration to iteration, a loop invariant cannot.
     return op.inputs[0].shape if op.attrs["is_constant"] else Shape(None)
 
 

@@ -67,7 +67,7 @@ def _checked(
     ]
     pool = context.step.contexts.pool
     if pool is not None:
-        # The function allocated its arrays outside of the pool: adopted arrays count towards the step's memory.
+        # Arrays of the function count towards the pool's memory, but are never refused: the function cannot run again.
         arrays = [pool.adopt(array) for array in arrays]
     return arrays[0] if len(arrays) == 1 else tuple(arrays)
 
@@ -114,7 +114,7 @@ def _kernel(
     blocking: bool,
     stateful: bool,
 ) -> Any:
-    """Call the function outside of the step's memory context."""
+    """Call the function outside of the kernels' context: with the user's context variables and NumPy settings."""
     expected = {"dtypes_": Tout, "shapes": output_shapes, "single": single}
     return outside(_call, context, function, inputs, blocking, **expected)
 

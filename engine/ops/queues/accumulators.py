@@ -154,6 +154,7 @@ class AccumulatorStorage(SharedResource):
                 hint="make the accumulator as it was when it was saved",
             )
         assert known is not None
+        # Copied here: an error must leave the accumulator unchanged.
         copies = list(map(np.array, total))
 
         def change() -> None:
@@ -302,6 +303,7 @@ class AccumulatorStorage(SharedResource):
         (reduction,) = reductions
         self.count += reduction.gradients
         self.taken -= 1
+        # A step set by the user since the take stays.
         if steps_set == self._steps_set:
             self.step -= 1
         self._returned.append(reduction)

@@ -197,6 +197,7 @@ class BarrierStorage(SharedResource):
                 self._insert(component, key, value, operation)
         finally:
             self._is_inserting = False
+        # Only a batch which brings a key uses up an index.
         self.next_index += is_new
         self._end_when_complete()
 
@@ -228,6 +229,7 @@ class BarrierStorage(SharedResource):
         entry.components[component] = value
         if all(c is not None for c in entry.components):
             del self.incomplete[key]
+            # `ready` is a priority queue by its first component, the key's number.
             name = np.array(key, dtypes.string.numpy)
             self.ready.put((np.int64(entry.number), np.int64(entry.batch), name, *entry.components), operation)
 
@@ -249,6 +251,7 @@ class BarrierStorage(SharedResource):
             If a closed barrier has too few elements, and not enough can become complete or the take does not wait.
         """
         if self.closed and small_batch and not wait_for_incomplete and count > 0:
+            # At least 1: a batch of 0 would succeed instead of raising QueueClosed.
             count = max(1, min(count, len(self.ready)))
         self._is_patient = small_batch and wait_for_incomplete
         try:
@@ -257,6 +260,7 @@ class BarrierStorage(SharedResource):
             self._is_patient = False
         if not isinstance(taken, AsyncResult):
             return _without_numbers(taken)
+        # Takes which have left the line need no entry any longer.
         self._patient &= self.ready.takers.waiting.keys()
         if small_batch and wait_for_incomplete and self.ready.takers.waiting:  # a served take has left the line
             self._patient.add(next(reversed(self.ready.takers.waiting)))

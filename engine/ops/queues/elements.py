@@ -167,6 +167,7 @@ def _stacked(column: _Column, dtype: DType, shape: Shape) -> Any:
     batch = None
     for start, values in column.blocks():
         if batch is None:
+            # The first element fixes the shape, which the queue may leave open.
             batch = np.empty((len(column), *values[0].shape), dtype.numpy)
         rows = batch[start : start + len(values)]
         if values[0].ndim:
@@ -178,6 +179,7 @@ def _stacked(column: _Column, dtype: DType, shape: Shape) -> Any:
 
 def _padded(column: _Column, dtype: DType, shape: Shape) -> Any:
     """Stack the values of a column along a new first axis, padded with zeros to the largest size of each axis."""
+    # A first pass over the column finds the sizes, a second copies the values.
     largest = [size or 0 for size in shape] if not len(column) else [0] * (shape.rank or 0)
     for _, values in column.blocks() if largest else ():
         largest = [max(sizes) for sizes in zip(largest, *(value.shape for value in values), strict=True)]

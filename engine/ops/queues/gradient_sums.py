@@ -210,10 +210,12 @@ def _divided(sums: Any, counts: Any, in_place: bool) -> Any:
 
 def _added(rows: Rows) -> Rows:
     """Return the rows in order of their indices, equal indices summed."""
+    # Stable, so that rows of one index are summed in order of arrival: the result is reproducible.
     order = np.argsort(rows.indices, kind="stable")
     indices = rows.indices[order]
     first = np.flatnonzero(np.concatenate([[True], indices[1:] != indices[:-1]])) if len(indices) else order
     values, counts = rows.values[order], rows.counts[order]
+    # Without repetitions, `reduceat` would only copy the rows once more.
     if len(first) < len(indices):
         indices, values, counts = indices[first], np.add.reduceat(values, first), np.add.reduceat(counts, first)
     return Rows(indices, values, counts)

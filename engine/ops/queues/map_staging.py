@@ -220,6 +220,7 @@ class MapStorage(SharedResource):
         entry = Entry(zip(indices, chosen.checked(components, operation, pool), strict=True))
         put = PutAt(operation, key, entry, places=int(len(indices) == len(elements.dtypes)))
         self._check(put)
+        # A put in need of a place queues after the waiting puts; a part may overtake them.
         if self._has_place_for(put) and self._has_memory_for(put) and not (put.need and self.putters):
             self._push(put)
             self.serve()
@@ -252,6 +253,7 @@ class MapStorage(SharedResource):
 
     def clear(self) -> None:
         """Release all elements, complete or not, except promised ones."""
+        # `_set` refuses returns of earlier takes; clearing the area must not.
         oldest = self._oldest
         self._set([(key, entry) for key, entry in self.whole.items() if key in self._promised], [])
         self._oldest = oldest
@@ -374,6 +376,7 @@ class MapStorage(SharedResource):
             entry = first
         elif self.spec.ordered:
             insort(self._keys, key)
+        # Only a returned element needs the sort: a newly complete element has the highest serial.
         is_last = not self.whole or next(reversed(self.whole.values())).serial < entry.serial
         self.whole[key] = entry
         if not is_last:

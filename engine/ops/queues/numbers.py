@@ -22,6 +22,7 @@ class Numbers:
     def take(self, count: int, left: int) -> list[range]:
         """Return the numbers of the next `count` elements, which leave now."""
         if not self._back:  # almost always
+            # Kernels took `left - self._left` fresh elements since the last call.
             start = self._fresh + left - self._left
             self._fresh, self._left = start + count, left + count
             return [range(start, start + count)] if count else []
@@ -40,6 +41,7 @@ class Numbers:
         if index and self._back[index - 1].stop == numbers.start:
             index -= 1
             numbers = range(self._back.pop(index).start, numbers.stop)
+        # Neighbours were merged above; a range in front of the fresh elements joins them.
         if numbers.stop == self._fresh:
             self._fresh = numbers.start
         else:

@@ -134,6 +134,7 @@ def _put(xp: Any, context: KernelContext, queue: QueueStorage, *components: Any,
 
 def _put_many(xp: Any, context: KernelContext, queue: QueueStorage, *components: Any, **_: Any) -> Any:
     pool = context.step.contexts.pool
+    # Without a ring, each row becomes an object of its own, which is slow for many rows.
     copied = are_copied(components, pool, parts=queue.ring is None)
     if context.step.long_calls is None or not (copied or (queue.ring is None and len(components[0]) > MANY)):
         return queue.put_many(queue.rows(components, context.operation), context.operation, pool)

@@ -77,6 +77,7 @@ class FirstInFirstOut:
 
     def give_back(self, entries: list[Any]) -> None:
         """Put entries back in their places, among other returned entries (rule 128)."""
+        # `held` is in order of numbers: only elements in front of the last returned one have to move.
         entries = sorted(entries, key=_number)
         while entries and self.held and self.held[0][0] < entries[-1][0]:
             insort(entries, self.held.popleft(), key=_number)
@@ -213,6 +214,7 @@ class InRing(FirstInFirstOut):
 
     def prepared(self, saved: Any, state: Any, spec: ElementSpec, queue: str) -> Callable[[], None]:
         """Return a callable which sets the elements and the state of a snapshot; an error if they do not fit."""
+        # Rows enter the ring in one call of C; other formats element by element.
         rows = rows_of(saved, spec, queue)
         if rows is None or state != []:
             return super().prepared(saved, state, spec, queue)
@@ -234,6 +236,7 @@ class InRing(FirstInFirstOut):
 
     def _elements(self, rows: Sequence[Any]) -> list[Element]:
         for column in rows:
+            # The elements are views of these rows.
             column.flags.writeable = False
         return [tuple(column[i, ...] for column in rows) for i in range(len(rows[0]))]
 
@@ -312,6 +315,7 @@ class Shuffled(FirstInFirstOut):
 
     def pop(self) -> Any:
         """Take a random element, with its place; the last element moves to the place."""
+        # 64 random bits times the length, shifted: a place in range without a division.
         place = _mixed(self._seed, self._draws) * len(self._in) >> 64
         self._draws += 1
         element, last = self._in[place], self._in.pop()
@@ -325,6 +329,7 @@ class Shuffled(FirstInFirstOut):
 
     def give_back(self, entries: list[Any]) -> None:
         """Put entries back in their places (or the last place, in a shorter queue); the number of draws stays."""
+        # In reverse order of leaving, so that each exchange undoes the exchange of its `pop`.
         for place, element in reversed(entries):
             self._in.append(element)
             place = min(place, len(self._in) - 1)

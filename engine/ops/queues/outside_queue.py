@@ -69,6 +69,7 @@ class OutsideQueue:
         queue = self._queue()
         while queue.empty() and not _is_shut_down(queue):
             turn = _Turn(queue)
+            # No strong reference may last until the wait.
             waiting: Any = queue
             del queue
             line = waiting._getters
@@ -89,6 +90,7 @@ class OutsideQueue:
         queue = self._queue()
         while queue.full() and not _is_shut_down(queue):
             turn = _Turn(queue)
+            # No strong reference may last until the wait.
             waiting: Any = queue
             del queue
             line = waiting._putters

@@ -171,7 +171,7 @@ class ReaderStorage(SharedResource):
                     found = await self._name_or_record(taken) if isinstance(taken, AsyncResult) else taken
                     if found is None:
                         continue
-                    if self._path is not None:  # restored meanwhile
+                    if self._path is not None:  # a restore has set another file meanwhile
                         found.give_back()
                         continue
                     (path,) = found.result()

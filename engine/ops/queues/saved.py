@@ -111,6 +111,7 @@ def _unpacked(column: Mapping[str, np.ndarray[Any, Any]], queue: str) -> list[An
     found, first, at = [], 0, 0
     for rank in ranks.tolist():
         shape = tuple(sizes[at : at + rank].tolist())
+        # Python's integers: the product of damaged sizes must not overflow.
         count = 1
         for size in shape:
             count *= size

@@ -48,6 +48,7 @@ class SourceStorage(QueueStorage):
         return changed
 
     def settle(self) -> None:
+        """Update the flags of the lines, and end the pump of a closed queue."""
         super().settle()
         if self.closed and not self.putters and asyncio.current_task() is not self.pump.task:
             self.pump.end()  # the pump may wait for an element without a taker

@@ -72,10 +72,12 @@ class StagingStorage(QueueStorage):
         return self.order.held[index][1]
 
     def push(self, element: Element) -> None:
+        """Append an element, and answer the peeks which wait for it."""
         super().push(element)
         self._show()
 
     def settle(self) -> None:
+        """Update the flags of the lines, and answer the peeks whose elements have arrived."""
         super().settle()
         self._show()
 

@@ -67,6 +67,7 @@ class QueueStorage(QueueBase, SharedResource):
     def cancel(self, error: BaseException) -> None:
         """Wake all waiting puts and takes with an error."""
         for take in list(self.takers.waiting):
+            # A batch's gathered elements stay in the queue.
             self.bring_back(take)
         self.putters.fail(lambda _: error)
         self.takers.fail(lambda _: error)
@@ -102,6 +103,7 @@ class QueueStorage(QueueBase, SharedResource):
         put_in = outside(self.order.prepared, saved["components"], saved["state"], self.spec.elements, self.name)
 
         def change() -> None:
+            # Before the replacement: gathered elements would otherwise return among the restored ones.
             self.forget_gathered()
             outside(put_in)
             self.nbytes = self.order.nbytes

@@ -34,7 +34,7 @@ def _outputs(context: KernelContext, only_fetched: bool, taken: Taken) -> Any:
     """Return the outputs of a take, or a Continuation which makes a large batch in a thread."""
     step = context.step
     if taken.is_long and step.long_calls is not None:
-        step.resources.note_taken(step.number, taken.give_back, context.operation)  # until it is made
+        step.resources.note_taken(step.number, taken.give_back, context.operation)  # until the batch is made
         return Continuation(lambda: _made_elsewhere(context, taken, only_fetched))
     result = taken.result()
     if only_fetched:
@@ -47,7 +47,8 @@ def _made_elsewhere(context: KernelContext, taken: Taken, only_fetched: bool) ->
     step = context.step
 
     def ended(call: LongCall) -> None:
-        if not call.cancelled() and call.exception() is not None:  # perhaps to take anew, as it was refused memory
+        # The instance may run again, for instance after a refusal of memory, and then takes anew.
+        if not call.cancelled() and call.exception() is not None:
             step.resources.drop_taken(step.number, taken.give_back)
             taken.give_back()
 
