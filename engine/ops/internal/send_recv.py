@@ -36,7 +36,7 @@ define(
     effects=Effect.WAITS,
 )
 
-for _type in ("ToHost", "ToDevice", "IntoDevice"):  # ToDevice leaves values of host operations in the host's memory
+for _type in ("ToHost", "ToDevice", "IntoDevice"):  # ToDevice leaves values for host computations on the host
     define(
         _type,
         "value: T -> copy: T",
