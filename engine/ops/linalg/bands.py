@@ -1,4 +1,4 @@
-"""Where the diagonals of a band lie in a matrix, and in the rows that hold them."""
+"""Positions of the diagonals of a band, in a matrix and in the rows that store them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...base.shapes import Shape
 from ...ir.apply import as_symbolic
 from ..support.arguments import static_ints
 
-_LEFT = {  # whether diagonals above the main one, and below it, begin where their row begins
+_LEFT = {  # True for diagonals above, and below, the main diagonal that begin where their row begins
     "LEFT_RIGHT": (True, False),
     "RIGHT_LEFT": (False, True),
     "LEFT_LEFT": (True, True),
@@ -28,10 +28,10 @@ class Band:
     Attributes
     ----------
     lower, upper : int
-        The first and the last one; 0 is the main diagonal, 1 that above it.
+        Numbers of the first and the last diagonal; 0 is the main diagonal, 1 the next above.
     align : str
-        On which side diagonals that are shorter than the longest one are filled up: first those above the main
-        diagonal, then those below.
+        Side of the row on which a diagonal shorter than the longest stands: first for diagonals above the main
+        diagonal, then for diagonals below.
     """
 
     lower: int
@@ -64,7 +64,7 @@ class Band:
         return min(rows + min(self.upper, 0), columns - max(self.lower, 0))
 
     def check(self, rows: int | None, columns: int | None) -> None:
-        """Raise ShapeError if matrices of that size are known not to have the band."""
+        """Raise ShapeError if matrices of this size are known not to have all diagonals of the band."""
         low = rows is not None and self.lower <= -rows and self.lower != 0
         high = columns is not None and self.upper >= columns and self.upper != 0
         if low or high:
@@ -76,11 +76,11 @@ class Band:
             )
 
     def rows_shape(self, length: int | None) -> Shape:
-        """Return the static shape of the diagonals of one matrix, the longest of which has `length`."""
+        """Return the static shape of the diagonals of a matrix, the longest of `length` elements."""
         return Shape([length] if self.count == 1 else [self.count, length])
 
     def places(self, rows: int, columns: int) -> Iterator[tuple[int, slice, slice]]:
-        """Yield the number of each diagonal from the upper one down, its elements in a flat matrix, and in its row."""
+        """Yield the index of each diagonal, from the upper down, its slice of a flat matrix, and its slice of a row."""
         longest, step = self.longest(rows, columns), columns + 1
         for i, k in enumerate(range(self.upper, self.lower - 1, -1)):
             length = min(rows + min(k, 0), columns - max(k, 0))
@@ -88,6 +88,7 @@ class Band:
             offset = 0 if self._is_left(k) else longest - length
             yield (
                 i,
+                # An empty diagonal could have a negative stop, which would count from the end.
                 slice(start, start + (length - 1) * step + 1 if length else start, step),
                 slice(offset, offset + length),
             )
@@ -97,12 +98,12 @@ class Band:
         return (k >= 0 and above) or (k <= 0 and below)
 
     def matrix_size(self, longest: int | None, num_rows: int, num_cols: int) -> tuple[int | None, int | None]:
-        """Return rows and columns of the smallest matrix with the band; -1 stands for a size that is not given.
+        """Return rows and columns of the smallest matrix with the band; -1 means an unspecified size.
 
         Raises
         ------
         ShapeError
-            If the sizes that are given do not hold the band, or leave it too short.
+            If given sizes cannot hold the band, or would need longer diagonals.
         """
         if longest is None:
             return None if num_rows == -1 else num_rows, None if num_cols == -1 else num_cols
@@ -123,7 +124,7 @@ class Band:
 
 
 def as_diagonals(k: Any) -> tuple[int, int]:
-    """Return the argument that names a diagonal, or a band of them, as the lower and the upper one."""
+    """Return the argument `k`, a diagonal or a band, as numbers of the lower and the upper diagonal."""
     ks = static_ints(k, "k")
     if len(ks) not in (1, 2):
         raise GraphError(
@@ -136,7 +137,7 @@ def as_diagonals(k: Any) -> tuple[int, int]:
 
 
 def as_padding(value: Any) -> Any:
-    """Return the argument that says what stands beside diagonals, a number."""
+    """Return the argument `padding_value`; raise GraphError for tensors and arrays."""
     if as_symbolic(value) or np.ndim(value):
         raise GraphError(
             "padding_value has to be a number known while the graph is built",

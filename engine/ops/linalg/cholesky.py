@@ -1,4 +1,4 @@
-"""Cholesky's factor of positive definite matrices, and what is solved and measured by it."""
+"""Cholesky factors of positive definite matrices; systems of equations and determinants computed with them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ define(
     reads_values=True,
     kernel=lambda xp, x: lapack(xp, "cholesky", x, refused=_NOT_POSITIVE),
     gradient=_cholesky_gradient,
-    samples=[  # more of one element only are moved alone by the test of gradients: see test_linalg_gradients.py
+    samples=[  # the test moves single elements, which breaks symmetry: others are in test_linalg_gradients.py
         Sample([f64([[[4]], [[2.25]]])], f64([[[2]], [[1.5]]])),
         Sample([_FACTOR @ _FACTOR.T], _FACTOR, differentiable=False),
         Sample([f64([[4, np.nan], [2, 10]])], f64([[2, 0], [1, 3]]), differentiable=False),
@@ -73,7 +73,7 @@ def cholesky(input: Any, name: str | None = None) -> Tensor:
     ShapeError
         If the matrices are not square.
     OpError
-        When a step runs it, if a matrix is not positive definite, or there are NaNs in it.
+        When a step runs it, if a matrix is not positive definite, or contains NaNs.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def cholesky_solve(chol: Any, rhs: Any, name: str | None = None) -> Tensor:
     Parameters
     ----------
     chol : Tensor of dtype float32, float64, complex64 or complex128
-        Shape ``[..., n, n]``, what `cholesky` gives; leading dimensions broadcast with those of `rhs`.
+        Shape ``[..., n, n]``, a result of `cholesky`; leading dimensions broadcast with those of `rhs`.
     rhs : Tensor of the same dtype
         Shape ``[..., n, k]``: k right sides.
 
@@ -122,7 +122,7 @@ def cholesky_solve(chol: Any, rhs: Any, name: str | None = None) -> Tensor:
 
 @public
 def logdet(matrix: Any, name: str | None = None) -> Tensor:
-    """Logarithm of the determinant of positive definite matrices, by `cholesky`. Of any matrices: `slogdet`.
+    """Logarithm of the determinant of positive definite matrices, by `cholesky`; for other matrices see `slogdet`.
 
     Parameters
     ----------

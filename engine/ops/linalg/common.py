@@ -1,4 +1,4 @@
-"""What the operations on matrices share: dtypes, checks of shapes, calls of LAPACK, products with adjoints."""
+"""Helpers of the matrix operations: dtypes, checks of shapes, calls of LAPACK, products with adjoints."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LAPACK = (dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128)
 
 
 def matrices(op: Operation, index: int = 0) -> Shape:
-    """Return the static shape of an input; ShapeError when it is known to hold no matrices."""
+    """Return the static shape of an input; raise ShapeError if its rank is known to be below 2."""
     shape: Shape = op.inputs[index].shape
     if shape.rank is not None and shape.rank < 2:
         raise ShapeError(
@@ -37,7 +37,7 @@ def matrices(op: Operation, index: int = 0) -> Shape:
 
 
 def sizes_of_matrices(op: Operation) -> tuple[Shape, int | None, int | None, int | None]:
-    """Return the leading dimensions of the first input, its matrices' rows, their columns, and the fewer of both."""
+    """Return the leading dimensions of the first input, then its rows, its columns, and the smaller of both."""
     x = matrices(op)
     rows, columns = (None, None) if x.rank is None else x[-2:]
     fewer = None if rows is None or columns is None else min(rows, columns)
@@ -45,7 +45,7 @@ def sizes_of_matrices(op: Operation) -> tuple[Shape, int | None, int | None, int
 
 
 def square(op: Operation, index: int = 0) -> Shape:
-    """Return the static shape of an input, its last two dimensions merged; ShapeError when they differ."""
+    """Return the static shape of an input, its last two dimensions merged; raise ShapeError if they differ."""
     shape = matrices(op, index)
     if shape.rank is None:
         return shape
@@ -63,18 +63,20 @@ def square(op: Operation, index: int = 0) -> Shape:
 
 
 def lapack(xp: Any, function: str, *arrays: Any, refused: str = "", may_fail: bool = True, **options: Any) -> Any:
-    """Call a function of ``numpy.linalg`` that may fail; CuPy's are asked to raise what NumPy's do.
+    """Call a function of ``xp.linalg``, with CuPy set to raise LinAlgError where NumPy does.
 
     Parameters
     ----------
     xp : module
     function : str
+        Name of the function.
     arrays, options
-        Its arguments.
+        Arguments of the function.
     refused : str
-        What is wrong if it fails, and what to try.
+        Advice for a failure, appended to the message of the LinAlgError.
     may_fail : bool
-        Whether it can, for finite numbers; CuPy can find that it failed for NaN too, where NumPy gives NaN.
+        False if the function cannot fail for finite numbers: CuPy then ignores failures, because it reports NaNs as
+        failures where NumPy returns NaN.
     """
     call = getattr(xp.linalg, function)
     try:
@@ -87,7 +89,7 @@ def lapack(xp: Any, function: str, *arrays: Any, refused: str = "", may_fail: bo
 
 
 def cubic(weight: float) -> Callable[..., int]:
-    """Return the rule of how long a decomposition of the first input takes, counted in elements elsewhere."""
+    """Return the cost rule of a decomposition of the first input, in elements of an elementwise operation."""
 
     def elements(matrix: Any, *_: Any, **__: Any) -> int:
         return int(matrix.size * min(matrix.shape[-2:]) * weight) if matrix.ndim > 1 else 0
@@ -113,5 +115,5 @@ def as_column(vector: Tensor, like: Tensor) -> Tensor:
 
 
 def as_factor(scalar: Tensor, like: Tensor) -> Tensor:
-    """Return numbers ``[...]`` as ``[..., 1, 1]``, each a factor of a matrix, in the dtype of `like`."""
+    """Return scalars ``[...]`` as ``[..., 1, 1]``, which scale whole matrices, in the dtype of `like`."""
     return as_row(apply("ExpandDims", scalar, axis=-1), like)

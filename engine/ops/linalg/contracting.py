@@ -1,6 +1,6 @@
 """Sums of products over labelled dimensions, made of transposes, reshapes, products of matrices and sums.
 
-A labelled tensor has a label for each dimension. Dimensions of one label that is kept may broadcast.
+A labelled tensor has a label for each dimension. Dimensions with the same kept label may broadcast.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Labelled:
         return Labelled(reduce_sum(self.tensor, gone), tuple(label for label in self.labels if label in kept))
 
     def without_repetition(self) -> Labelled:
-        """Return the tensor with the diagonal of dimensions that have one label, which is the last one then."""
+        """Return the tensor with each repeated label replaced by a diagonal, as the last dimension."""
         found = self
         while len(set(found.labels)) < len(found.labels):
             label = next(label for label in found.labels if found.labels.count(label) > 1)
@@ -54,10 +54,11 @@ class Labelled:
         return found
 
     def _diagonal(self, label: Any) -> Labelled:
+        """Replace the first two dimensions with this label by their diagonal, as the last dimension."""
         twice = [i for i, other in enumerate(self.labels) if other == label][:2]
         rest = [i for i in range(len(self.labels)) if i not in twice]
         moved = transpose(self.tensor, [*rest, *twice])
-        if None in moved.shape[-2:]:  # fails if they differ when a step runs it
+        if None in moved.shape[-2:]:  # the reshape fails in the step if the sizes differ
             moved = reshape(
                 moved, [*(dimension(moved, i) for i in range(len(rest))), *[dimension(moved, len(rest))] * 2]
             )
@@ -82,14 +83,14 @@ def contract(left: Labelled, right: Labelled, kept: Collection[Any]) -> Labelled
     Parameters
     ----------
     left, right : Labelled
-        Each label once.
+        Tensors without repeated labels.
     kept : collection of labels
-        Those that are still needed.
+        Labels of the result, or of later products.
 
     Returns
     -------
     Labelled
-        Its labels: those of both, then what is kept of the left alone, then of the right alone.
+        Kept labels of both tensors come first, then kept labels of `left` alone, then of `right` alone.
     """
     shared = set(left.labels) & set(right.labels)
     left, right = left.summed({*shared, *kept}), right.summed({*shared, *kept})
@@ -97,6 +98,7 @@ def contract(left: Labelled, right: Labelled, kept: Collection[Any]) -> Labelled
     batch = [x for x in left.labels if x in shared and x not in inner]
     rows = [x for x in left.labels if x not in shared]
     columns = [x for x in right.labels if x not in shared]
+    # Outer products, and dot products of each batch element, are no products of matrices: they broadcast and sum.
     if inner and (rows or columns):
         result = _matrix_product(left, right, batch, rows, inner, columns)
     else:
@@ -107,7 +109,7 @@ def contract(left: Labelled, right: Labelled, kept: Collection[Any]) -> Labelled
 def _elementwise(
     left: Labelled, right: Labelled, batch: list[Any], rows: list[Any], inner: list[Any], columns: list[Any]
 ) -> Labelled:
-    """Multiply element by element, one of the tensors having dimensions of size 1 where the other has its own."""
+    """Multiply element by element: each tensor gets dimensions of size 1 for the free labels of the other."""
     a, b = left.ordered([*batch, *rows, *inner]), right.ordered([*batch, *columns, *inner])
     x, y = a.tensor, b.tensor
     for _ in columns:
@@ -120,6 +122,7 @@ def _elementwise(
 def _matrix_product(
     left: Labelled, right: Labelled, batch: list[Any], rows: list[Any], inner: list[Any], columns: list[Any]
 ) -> Labelled:
+    """Multiply as batches of matrices; where the layout allows, a flag of `matmul` replaces a transpose."""
     turned_a, turned_b = _begins(left, [*batch, *inner]), not _begins(right, [*batch, *inner])
     a = _as_matrices(left, batch, *((inner, rows) if turned_a else (rows, inner)))
     b = _as_matrices(right, batch, *((columns, inner) if turned_b else (inner, columns)))
@@ -132,12 +135,12 @@ def _matrix_product(
 
 
 def _begins(operand: Labelled, labels: list[Any]) -> bool:
-    """Whether the first dimensions have these labels, in any order behind those of a batch that come first."""
+    """Return True if the first dimensions have these labels, in any order, and further dimensions follow."""
     return set(operand.labels[: len(labels)]) == set(labels) and len(operand.labels) > len(labels)
 
 
 def _as_matrices(operand: Labelled, batch: list[Any], rows: list[Any], columns: list[Any]) -> Tensor:
-    """Return the tensor as matrices, the dimensions of their rows, and of their columns, made one."""
+    """Return the tensor as matrices: dimensions of `rows` merged, and dimensions of `columns` merged."""
     tensor = operand.ordered([*batch, *rows, *columns]).tensor
     if len(rows) == len(columns) == 1:
         return tensor

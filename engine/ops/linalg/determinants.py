@@ -1,4 +1,4 @@
-"""Determinants, and their logarithms, which do not overflow."""
+"""Determinants, and logarithms of determinants, which do not overflow."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def matrix_determinant(input: Any, name: str | None = None) -> Tensor:
     Returns
     -------
     Tensor
-        Same dtype, shape ``[...]``. The gradient needs the inverse: that of a singular matrix is an OpError.
+        Same dtype, shape ``[...]``. The gradient needs the inverse: a singular matrix is an OpError there.
 
     Raises
     ------
@@ -79,6 +79,7 @@ def matrix_determinant(input: Any, name: str | None = None) -> Tensor:
 
 def _slogdet(xp: Any, x: Any) -> tuple[Any, Any]:
     sign, size = xp.linalg.slogdet(x)
+    # For a single matrix NumPy returns scalars, not arrays.
     return xp.asarray(sign, x.dtype), xp.asarray(size, x.real.dtype)
 
 

@@ -1,4 +1,4 @@
-"""Diagonals of matrices, or bands of them: taken out, put in, made into matrices."""
+"""Diagonals of matrices and bands of diagonals: extraction, replacement, and construction of matrices."""
 
 from __future__ import annotations
 
@@ -50,6 +50,7 @@ def _part_shape(op: Operation) -> Shape:
 
 
 def _part(xp: Any, x: Any, k: Any, align: str, padding_value: Any) -> Any:
+    """Extract a diagonal, or the diagonals of a band as rows, padded with `padding_value`."""
     band, (rows, columns) = _band(k, align), x.shape[-2:]
     band.check(rows, columns)
     if band.count == 1:
@@ -87,6 +88,7 @@ define(
 
 
 def _set_shape(op: Operation) -> Shape:
+    """Return the shape of the matrices; refuse diagonals of another shape than `matrix_diag_part` returns."""
     band, x, diagonal = _band_of(op), matrices(op), op.inputs[1].shape
     if x.rank is None:
         return x
@@ -111,12 +113,14 @@ def _set(xp: Any, x: Any, diagonal: Any, k: Any, align: str) -> Any:
     wanted = (*x.shape[:-2], *band.rows_shape(band.longest(rows, columns)).as_tuple())
     if diagonal.shape != wanted:
         raise ValueError(f"matrix_set_diag: the diagonals of matrices {x.shape} are {wanted}, got {diagonal.shape}")
+    # Order C even for a transposed input: _written needs a flat view.
     return _written(x.copy("C"), diagonal, band)
 
 
 def _written(out: Any, diagonal: Any, band: Band) -> Any:
-    """Write diagonals to matrices that lie in one piece."""
+    """Write diagonals into contiguous matrices, in place, and return the matrices."""
     rows, columns = out.shape[-2:]
+    # A view, because `out` is contiguous: writes reach the matrices.
     flat = out.reshape(*out.shape[:-2], rows * columns)
     each = diagonal if band.count > 1 else diagonal[..., None, :]
     for i, places, row in band.places(rows, columns):
@@ -152,6 +156,7 @@ define(
 
 
 def _diag_shape(op: Operation) -> Shape:
+    """Return the shape of the matrices; refuse a band that has another number of rows than diagonals."""
     band, diagonal = _band_of(op), op.inputs[0].shape
     least = 1 if band.count == 1 else 2
     if diagonal.rank is None:
@@ -214,20 +219,20 @@ def matrix_diag(
     padding_value: Any = 0,
     align: str = "RIGHT_LEFT",
 ) -> Tensor:
-    """Make matrices of their diagonals.
+    """Build matrices from their diagonals.
 
     Parameters
     ----------
     diagonal : Tensor of any numeric dtype, or bool
         Shape ``[..., length]``; of a band ``[..., count, longest]``, the upper diagonal first.
     k : int or pair of int
-        Which diagonal it is, or the lower and the upper one of a band; 0 is the main diagonal, 1 that above it.
+        Number of the diagonal, or of the lower and upper diagonals of a band; 0 is the main diagonal, 1 the next above.
     num_rows, num_cols : int
-        Size of the matrices; the least that holds the diagonals where it is -1, square where both are.
+        Size of the matrices; -1 means the smallest size that holds the diagonals, square if both are -1.
     padding_value : number
-        What stands outside of the band.
+        Value outside of the band.
     align : {'RIGHT_LEFT', 'LEFT_RIGHT', 'LEFT_LEFT', 'RIGHT_RIGHT'}
-        On which side of their row shorter diagonals of a band stand: those above the main one, those below.
+        Side of the row on which shorter diagonals of a band stand: first above, then below the main diagonal.
 
     Returns
     -------
@@ -237,9 +242,9 @@ def matrix_diag(
     Raises
     ------
     ShapeError
-        If the diagonals are not as many as `k` says, or do not fit the size.
+        If the number of diagonals differs from `k`, or they do not fit the size.
     GraphError
-        If `k` or `align` are none of those.
+        If `k` or `align` has another value.
 
     Examples
     --------
@@ -274,11 +279,11 @@ def matrix_diag_part(
     input : Tensor of any numeric dtype, or bool
         Shape ``[..., rows, columns]``.
     k : int or pair of int
-        Which diagonal, or the lower and the upper one of a band; 0 is the main diagonal, 1 that above it.
+        Number of the diagonal, or of the lower and upper diagonals of a band; 0 is the main diagonal, 1 the next above.
     padding_value : number
-        What stands beside diagonals that are shorter than the longest one of the band.
+        Value that fills the rows of diagonals shorter than the longest of the band.
     align : {'RIGHT_LEFT', 'LEFT_RIGHT', 'LEFT_LEFT', 'RIGHT_RIGHT'}
-        On which side of their row shorter diagonals stand: those above the main one, those below.
+        Side of the row on which shorter diagonals stand: first above, then below the main diagonal.
 
     Returns
     -------
@@ -290,7 +295,7 @@ def matrix_diag_part(
     ShapeError
         If the matrices do not have these diagonals.
     GraphError
-        If `k` or `align` are none of those.
+        If `k` or `align` has another value.
 
     Examples
     --------
@@ -317,9 +322,9 @@ def matrix_set_diag(
     input : Tensor of any numeric dtype, or bool
         Shape ``[..., rows, columns]``.
     diagonal : Tensor of the same dtype
-        Of the shape that `matrix_diag_part` gives for the same `k`.
+        Shape of the result of `matrix_diag_part` with the same `k`.
     k : int or pair of int
-        Which diagonal, or the lower and the upper one of a band.
+        Number of the diagonal, or of the lower and upper diagonals of a band.
     align : {'RIGHT_LEFT', 'LEFT_RIGHT', 'LEFT_LEFT', 'RIGHT_RIGHT'}
         As in `matrix_diag_part`.
 
@@ -333,7 +338,7 @@ def matrix_set_diag(
     ShapeError
         If the matrices do not have these diagonals, or `diagonal` has another shape.
     GraphError
-        If `k` or `align` are none of those.
+        If `k` or `align` has another value.
 
     Examples
     --------

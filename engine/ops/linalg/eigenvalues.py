@@ -25,16 +25,17 @@ _Z = c128([[2, 1 - 1j], [1 + 1j, 5]])
 
 
 def _lower_only(g: Tensor) -> Tensor:
-    """Return the cotangent of the lower triangle, which alone is read, of that of the Hermitian matrix."""
+    """Fold the cotangent of a Hermitian matrix into the lower triangle, the only part that the kernel reads."""
     return half_lower(g + adjoint(g))
 
 
 def _eigen_gradient(op: Operation, to_values: Tensor | None, to_vectors: Tensor | None) -> list[Any]:
+    """Return the cotangent of the matrix, ``v @ inner @ adjoint(v)``, folded into the lower triangle."""
     values, vectors = op.outputs
     terms = [] if to_values is None else [matrix_diag(cast(to_values, vectors.dtype))]
     if to_vectors is not None:
         apart = apply("ExpandDims", values, axis=-2) - apply("ExpandDims", values, axis=-1)
-        turn = div_no_nan(scalar_like(1, values), apart)  # none between equal values, where it means nothing
+        turn = div_no_nan(scalar_like(1, values), apart)  # 0 between equal values, whose vectors are arbitrary
         terms.append(cast(turn, vectors.dtype) * product(vectors, to_vectors, adjoint_a=True))
     inner = sum(terms[1:], terms[0])
     return [_lower_only(product(product(vectors, inner), vectors, adjoint_b=True))]
@@ -51,7 +52,7 @@ def _hermitian(x: Any) -> Any:
 
 
 def _general(x: Any) -> Any:
-    """Return the eigenvalues by the algorithm for matrices of any kind."""
+    """Return the sorted eigenvalues by the algorithm for general matrices."""
     return np.sort(np.linalg.eigvals(_hermitian(x)).real)
 
 
@@ -103,23 +104,23 @@ def self_adjoint_eig(tensor: Any, name: str | None = None) -> tuple[Tensor, Tens
     Parameters
     ----------
     tensor : Tensor of dtype float32, float64, complex64 or complex128
-        Shape ``[..., n, n]``; only the lower triangle is read, and has all of the gradient.
+        Shape ``[..., n, n]``; only the lower triangle is read, and receives the gradient.
 
     Returns
     -------
     e : Tensor
-        Of the real dtype, shape ``[..., n]``, from the smallest up.
+        Of the real dtype, shape ``[..., n]``, in ascending order.
     v : Tensor
-        Orthonormal vectors, as columns: shape ``[..., n, n]``. They are known up to their signs, or angles, and those
-        of equal values up to the basis of their space: a gradient means something if what it is of does not depend
-        on that.
+        Orthonormal vectors, as columns: shape ``[..., n, n]``. Each is determined up to its sign or complex phase, and
+        the vectors of equal values up to a basis of their space: gradients are meaningful only of functions that do
+        not depend on this choice.
 
     Raises
     ------
     ShapeError
         If the matrices are not square.
     OpError
-        When a step runs it, if it does not converge.
+        When a step runs it, if the algorithm does not converge.
 
     Examples
     --------
@@ -140,19 +141,19 @@ def self_adjoint_eigvals(tensor: Any, name: str | None = None) -> Tensor:
     Parameters
     ----------
     tensor : Tensor of dtype float32, float64, complex64 or complex128
-        Shape ``[..., n, n]``; only the lower triangle is read, and has all of the gradient.
+        Shape ``[..., n, n]``; only the lower triangle is read, and receives the gradient.
 
     Returns
     -------
     Tensor
-        Of the real dtype, shape ``[..., n]``, from the smallest up.
+        Of the real dtype, shape ``[..., n]``, in ascending order.
 
     Raises
     ------
     ShapeError
         If the matrices are not square.
     OpError
-        When a step runs it, if it does not converge.
+        When a step runs it, if the algorithm does not converge.
 
     Examples
     --------

@@ -16,13 +16,13 @@ from ...ir.tensor import Tensor
 from ..support.arguments import alike
 from .contracting import Labelled, contract
 
-_GUESS = 16  # the size of a dimension that is not known, where the order of products is chosen
-_MANY = 6  # operands from which on not all orders are tried
-_ROOM = 1 << 62  # elements of a value in between: it is never better to multiply more than two at once
+_GUESS = 16  # assumed size of an unknown dimension when the order of products is chosen
+_MANY = 6  # from so many operands on, the order is found greedily: all orders would be too many
+_ROOM = 1 << 62  # limit of intermediate elements, out of reach: paths multiply only pairs
 
 
 class Broadcast(NamedTuple):
-    """The label of a dimension that an ellipsis stands for, counted from the last one: those of size 1 are repeated."""
+    """Label of a dimension of an ellipsis, numbered from the last; dimensions of size 1 broadcast."""
 
     place: int
 
@@ -32,14 +32,14 @@ def einsum(equation: str, *inputs: Any, name: str | None = None) -> Tensor:
     """Sum products of tensors over labelled dimensions.
 
     In Python, of ``'ij,jk->ik'``: ``output[i, k] = sum(a[i, j] * b[j, k] for j in range(n))``. More than two tensors
-    are multiplied pair by pair, in the order that `numpy.einsum_path` finds for the sizes that are known.
+    are multiplied pair by pair, in the order that `numpy.einsum_path` finds for the known sizes.
 
     Parameters
     ----------
     equation : str
-        A letter for each dimension of each input, and of the output after ``->``; without that, the output has the
-        letters that come once, in alphabetical order. A letter that an input has twice is its diagonal. ``...`` stands
-        for any other dimensions, which broadcast, and are the first of the output if that is not given.
+        A letter for each dimension of each input, and of the output after ``->``. Without an arrow, the output has the
+        letters that occur once, in alphabetical order. A letter twice in an input takes the diagonal. ``...`` stands
+        for any other dimensions, which broadcast, and come first in the output if there is no arrow.
     inputs : Tensor of any numeric dtype
         Same dtype, of known rank.
 
@@ -51,9 +51,9 @@ def einsum(equation: str, *inputs: Any, name: str | None = None) -> Tensor:
     Raises
     ------
     GraphError
-        If the equation can not be read, or is not about as many tensors.
+        If the equation is malformed, or has another number of terms than there are inputs.
     ShapeError
-        If a rank is unknown, there is not a letter for each dimension, or one letter stands for different sizes.
+        If a rank is unknown, a dimension has no letter, or a letter stands for different sizes.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def einsum(equation: str, *inputs: Any, name: str | None = None) -> Tensor:
 
 
 def _split(equation: str, count: int) -> tuple[list[str], str | None]:
-    """Return the labels of each input, and of the output where they are given."""
+    """Return the terms of the inputs, and the term of the output, or None without an arrow."""
     if not isinstance(equation, str):
         raise _unreadable(equation, "the equation is the first argument, a string")
     inputs, arrow, output = equation.replace(" ", "").partition("->")
@@ -115,6 +115,7 @@ def _labels(term: str, tensor: Tensor, equation: str) -> tuple[Any, ...]:
 
 
 def _output_labels(output: str | None, operands: Sequence[Labelled], equation: str) -> list[Any]:
+    """Return the labels of the output: by default those of ellipses, then the letters that occur once."""
     counts = Counter(label for operand in operands for label in operand.labels)
     broadcast = sorted((label for label in counts if isinstance(label, Broadcast)), reverse=True)
     letters = sorted(label for label in counts if not isinstance(label, Broadcast))
@@ -130,7 +131,7 @@ def _output_labels(output: str | None, operands: Sequence[Labelled], equation: s
 
 
 def _check_sizes(operands: Sequence[Labelled], equation: str) -> None:
-    """Raise ShapeError if dimensions of one label are known to differ."""
+    """Raise ShapeError if dimensions of the same label are known to differ in size."""
     found: dict[Any, int] = {}
     for operand in operands:
         for label, size in zip(operand.labels, operand.tensor.shape, strict=True):
@@ -147,7 +148,7 @@ def _check_sizes(operands: Sequence[Labelled], equation: str) -> None:
 
 
 def _contracted(operands: list[Labelled], wanted: Sequence[Any]) -> Labelled:
-    """Multiply pair by pair, each time summing over what nothing else has."""
+    """Multiply pair by pair, summing over each label after the last product that has it."""
     waiting = list(operands)
     for chosen in _path(waiting, wanted):
         parts = [waiting[i] for i in sorted(chosen)]
@@ -162,8 +163,9 @@ def _contracted(operands: list[Labelled], wanted: Sequence[Any]) -> Labelled:
 
 
 def _path(operands: Sequence[Labelled], wanted: Sequence[Any]) -> list[tuple[int, ...]]:
-    """Return which operands are multiplied, one product after the other; each result goes to the end."""
+    """Return the indices of the operands of each product, in order; each result is appended to the operands."""
     labels = dict.fromkeys(label for operand in operands for label in operand.labels)
+    # einsum_path has only 52 letters: with more labels, the operands are multiplied from left to right.
     if len(operands) < 3 or len(labels) > len(string.ascii_letters):
         return [(0, 1)] * (len(operands) - 1)
     letters = dict(zip(labels, string.ascii_letters, strict=False))
@@ -171,14 +173,14 @@ def _path(operands: Sequence[Labelled], wanted: Sequence[Any]) -> list[tuple[int
     equation = f"{','.join(terms)}->{''.join(letters[label] for label in wanted)}"
     how = "optimal" if len(operands) < _MANY else "greedy"
     path, _ = np.einsum_path(equation, *_stand_ins(operands), optimize=(how, _ROOM))
-    return path[1:]
+    return path[1:]  # the first entry is only the word 'einsum_path'
 
 
 def _stand_ins(operands: Sequence[Labelled]) -> list[Any]:
-    """Return arrays of the sizes that are known, which take no memory."""
+    """Return arrays of the shapes of the operands, `_GUESS` for unknown sizes, as broadcasts that take no memory."""
     sizes: dict[Any, int] = {}
     for operand in operands:
         for label, size in zip(operand.labels, operand.tensor.shape, strict=True):
             if size is not None:
-                sizes[label] = max(sizes.get(label, 1), size)
+                sizes[label] = max(sizes.get(label, 1), size)  # sizes of a label differ only by broadcasting
     return [np.broadcast_to(np.float32(0), [sizes.get(x, _GUESS) for x in operand.labels]) for operand in operands]

@@ -21,7 +21,7 @@ from .transposing import adjoint
 _A = f64([[0.5, -1, 0.25], [2, 0.1, -0.5], [-0.75, 1, -0.3]])
 _Z = c128([[1j, 0.5], [0.25 - 1j, -0.5]])
 
-# Of degree 13: numerators of the coefficients, and the largest norm for which it is exact to double precision.
+# Of degree 13: numerators of the coefficients, and the largest 1-norm with an approximant exact in double precision.
 _PADE = (
     64764752532480000,
     32382376266240000,
@@ -42,8 +42,9 @@ _BOUND = 5.371920351148152
 
 
 def _halvings(xp: Any, x: Any) -> Any:
-    """Return how often each matrix has to be halved, as ``[..., 1, 1]``."""
+    """Return the number of halvings that bring the norm of each matrix within the bound, as ``[..., 1, 1]``."""
     size = xp.max(xp.sum(xp.absolute(x), axis=-2), axis=-1)[..., None, None]
+    # No number of halvings makes NaN or infinity small: such matrices are left as they are.
     finite = xp.where(xp.isfinite(size), size, xp.zeros((), size.dtype))
     ratio = xp.maximum(finite / xp.asarray(_BOUND, size.dtype), xp.ones((), size.dtype))
     return xp.ceil(xp.log(ratio) / xp.asarray(np.log(2), size.dtype))
@@ -63,12 +64,14 @@ def _pade(xp: Any, x: Any) -> Any:
 
 
 def _expm(xp: Any, x: Any) -> Any:
+    """Halve matrices until their norms are small, take the approximant, and square it as often."""
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
         raise ValueError(f"expm takes square matrices, got shape {list(x.shape)}")
     if not x.size:
         return x.copy()
     times = _halvings(xp, x)
     y = _pade(xp, x / xp.asarray(2, times.dtype) ** times)
+    # Matrices of a batch need different numbers of squarings: finished ones keep their value.
     for i in range(int(xp.max(times))):
         y = xp.where(times > i, xp.matmul(y, y), y)
     return y
@@ -77,7 +80,8 @@ def _expm(xp: Any, x: Any) -> Any:
 def _expm_gradient(op: Operation, g: Tensor) -> list[Any]:
     """Return the derivative at the adjoint in the direction `g`, a block of a larger exponential (Van Loan, 1978).
 
-    It is linear in the direction, whose size would otherwise say how often the block is halved, at the cost of digits.
+    The derivative is linear in the direction, which is scaled to a norm of at most 1 and back: a large one would cause
+    more halvings of the block and lose digits.
     """
     x = adjoint(op.inputs[0])
     n = size_along(op.inputs[0], -1)
@@ -88,7 +92,8 @@ def _expm_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 
 def _size_of_each(g: Tensor) -> Tensor:
-    """Return a bound of the norm of each matrix, as ``[..., 1, 1]``; 1 where there is none, or it is 0."""
+    """Return a bound of the norm of each matrix, as ``[..., 1, 1]``; 1 where it is 0 or not finite."""
+    # The scale cancels in the derivative, so no second derivative passes through it.
     total = apply("Sum", apply("Abs", apply("StopGradient", g)), axis=(-2, -1), keepdims=True)
     is_size = apply("LogicalAnd", total > 0, apply("IsFinite", total))
     return cast(apply("Where", is_size, total, 1), g.dtype)

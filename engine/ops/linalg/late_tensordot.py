@@ -1,4 +1,4 @@
-"""``tensordot`` of tensors whose ranks, or over dimensions that, only a step knows: one product of matrices."""
+"""``tensordot`` with ranks or axes known only when a step runs, as a product of matrices."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from ..support.late_axes import among, from_zero, joined, numbers, permuted, ran
 
 
 def late_tensordot(a: Tensor, b: Tensor, axes: Any, name: str | None) -> Tensor:
-    """Return ``tensordot(a, b, axes)``; the dimensions are found when the step runs."""
+    """Return ``tensordot(a, b, axes)``, whose dimensions are computed when a step runs."""
     ours, theirs = _pairs(axes, rank_of(a), rank_of(b))
     left_free, right_free = _others(a, ours), _others(b, theirs)
+    # Checked before the reshapes, which would fail with errors about sizes that users never wrote.
     with scopes.within(control_inputs=(*scopes.current().control_inputs, _check_sizes(a, b, ours, theirs))):
         left = _matrix(a, left_free, ours, first=True)
         right = _matrix(b, right_free, theirs, first=False)
@@ -29,7 +30,7 @@ def late_tensordot(a: Tensor, b: Tensor, axes: Any, name: str | None) -> Tensor:
 
 
 def _pairs(axes: Any, rank_a: Tensor, rank_b: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the dimensions of both that are summed over, as int32 vectors of numbers from 0 up."""
+    """Return the summed dimensions of a and of b as int32 vectors, counted from 0."""
     if isinstance(axes, (list, tuple)) and len(axes) == 2:
         parts = [index_tensor(each) for each in axes]
     else:
@@ -68,13 +69,14 @@ def _sizes(x: Tensor, axes: Tensor) -> Tensor:
 
 
 def _check_sizes(a: Tensor, b: Tensor, ours: Tensor, theirs: Tensor) -> Operation:
-    """Check that there are as many dimensions of one as of the other, of the same sizes."""
+    """Return an Assert of equally many summed dimensions of a and b, of the same sizes."""
     shown = [_sizes(a, ours), _sizes(b, theirs)]
     enough = Assert(
         apply("Equal", apply("Size", ours), apply("Size", theirs)),
         shown,
         message="tensordot sums over as many dimensions of a as of b; their sizes are",
     )
+    # Vectors of different lengths cannot be compared: the second check runs after the first.
     with scopes.within(control_inputs=(*scopes.current().control_inputs, enough)):
         left = apply("Identity", shown[0])
     return Assert(
@@ -83,7 +85,7 @@ def _check_sizes(a: Tensor, b: Tensor, ours: Tensor, theirs: Tensor) -> Operatio
 
 
 def _matrix(x: Tensor, free: Tensor, summed: Tensor, first: bool) -> Tensor:
-    """Return a tensor as a matrix whose columns (or rows) are what is summed over."""
+    """Return a tensor as a matrix, the summed dimensions as columns, or as rows unless `first`."""
     order = (free, summed) if first else (summed, free)
     sizes = [apply("Prod", _sizes(x, each), axis=(0,), keepdims=False) for each in order]
     return apply("Reshape", permuted(x, joined(*order)), apply("Stack", sizes, axis=0))  # type: ignore[no-any-return]

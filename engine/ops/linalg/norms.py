@@ -27,8 +27,8 @@ def norm(
 ) -> Tensor:
     """Norm of vectors or of matrices.
 
-    One axis, or none for all values, means vectors; two axes mean matrices, with rows along the first of them, as in
-    NumPy and TensorFlow. Without an axis the values of a matrix are one vector, as in TensorFlow; `numpy.linalg.norm`
+    A single axis, or None for all values, means vectors; two axes mean matrices, with rows along the first axis, as in
+    NumPy and TensorFlow. Without an axis the values of a matrix are a vector, as in TensorFlow; `numpy.linalg.norm`
     would take the norm of the matrix there.
 
     Parameters
@@ -37,7 +37,7 @@ def norm(
         For 2, -2 and 'nuc' of matrices float32, float64, complex64 or complex128.
     ord : {'euclidean', 'fro', 'nuc'} or float
         Of vectors p, for ``sum(abs(x) ** p) ** (1 / p)``: inf is the largest absolute value, -inf the smallest, 0 the
-        number of values that are not 0. Of matrices 1 is the largest sum of a column, inf that of a row, 2 the largest
+        number of nonzero values. Of matrices 1 is the largest sum of a column, inf of a row, 2 the largest
         singular value, 'nuc' the sum of these; -1, -inf and -2 are the smallest. 'euclidean' is the root of the sum of
         squares of either, and 'fro' the same of matrices.
     axis : int, or sequence of int, optional
@@ -54,7 +54,7 @@ def norm(
     GraphError
         If there is no such norm of vectors, or of matrices.
     ShapeError
-        If there is no such axis, or both axes of matrices are one.
+        If there is no such axis, or both axes of matrices are the same.
 
     Examples
     --------
@@ -81,6 +81,7 @@ def norm(
 
 
 def _of_vectors(x: Tensor, ord: Any, axis: Any, keepdims: bool, name: str | None) -> Tensor:
+    """Return the norm of order `ord` over `axis`; orders 0, 1, 2 and infinity need no powers."""
     size = apply("Abs", x)
     if isinstance(ord, str):
         if ord != "euclidean":
@@ -101,8 +102,10 @@ def _of_vectors(x: Tensor, ord: Any, axis: Any, keepdims: bool, name: str | None
 
 
 def _of_matrices(x: Tensor, ord: Any, rows: int, columns: int, keepdims: bool, name: str | None) -> Tensor:
+    """Return the norm of order `ord` of matrices with rows along axis `rows`, and columns along `columns`."""
     if ord not in _MATRIX_ORDERS or isinstance(ord, bool):
         raise _no_norm(ord, "matrices", "'euclidean', 'fro', 'nuc', 1, -1, 2, -2, inf or -inf")
+    # Axes that count from the same end need no rank: only then an unknown rank is allowed.
     if x.rank is not None or (rows < 0) != (columns < 0):
         rank = known_rank(x, "the norm of matrices along axes that count from both ends")
         rows, columns = axis_within(rows, rank), axis_within(columns, rank)
@@ -120,13 +123,15 @@ def _of_matrices(x: Tensor, ord: Any, rows: int, columns: int, keepdims: bool, n
         value = _by_singular_values(x, ord, rows, columns, keepdims)
         return apply("Identity", value, name=name)  # type: ignore[no-any-return]
     along, across = (rows, columns) if abs(ord) == 1 else (columns, rows)
+    # Both reductions keep their dimensions, because `across` counts in the unreduced tensor.
     sums = reduce_sum(apply("Abs", x), along, True)
     result = (reduce_max if ord > 0 else reduce_min)(sums, across, True)
     return apply("Identity", result if keepdims else squeeze(result, [rows, columns]), name=name)  # type: ignore[no-any-return]
 
 
 def _by_singular_values(x: Tensor, ord: Any, rows: int, columns: int, keepdims: bool) -> Tensor:
-    if (rows, columns) not in ((-2, -1), (-1, -2)):  # those of the transposes are the same
+    """Return the sum ('nuc'), the largest (2) or the smallest (-2) of the singular values of each matrix."""
+    if (rows, columns) not in ((-2, -1), (-1, -2)):  # transposes have the same singular values
         rank = known_rank(x, "the norm of matrices along other axes than the last two")
         x = transpose(x, [i for i in range(rank) if i not in (rows, columns)] + [rows, columns])
     values = svd(x, compute_uv=False)
@@ -134,7 +139,7 @@ def _by_singular_values(x: Tensor, ord: Any, rows: int, columns: int, keepdims: 
     result = reduce(values, -1)
     if not keepdims:
         return result
-    # From the outermost in where axes count from the end, else from the first on: each place counts in the result.
+    # Places count in the result: axes from the end are put in from the last on, others from the first on.
     for axis in sorted((rows, columns), reverse=rows < 0):
         result = expand_dims(result, axis)
     return result

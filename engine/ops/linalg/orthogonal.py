@@ -1,4 +1,4 @@
-"""The QR decomposition: an orthonormal basis of the columns, and the triangle that makes the matrix of it."""
+"""The QR decomposition: an orthonormal basis of the columns, and a triangle of their coordinates."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def _qr(xp: Any, x: Any, full_matrices: bool) -> tuple[Any, Any]:
 def without_complement(basis: Tensor, g: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
     """Return the first `count` vectors of a full basis and their cotangent.
 
-    The others span what is orthogonal to these, and turn with them no more than they have to.
+    The other vectors span the orthogonal complement, and turn only as far as the first ones force them to: their
+    cotangent becomes a cotangent of the first.
     """
     first, rest = basis[..., :count], basis[..., count:]
     moved = product(rest, product(first, g[..., count:], adjoint_a=True), adjoint_b=True)
@@ -54,6 +55,7 @@ def _gradient_of_tall(q: Tensor, r: Tensor, to_q: Tensor, to_r: Tensor) -> Tenso
 
 
 def _qr_gradient(op: Operation, *given: Tensor | None) -> list[Any]:
+    """Return the cotangent of the matrices: of the first square by `_gradient_of_tall`, of more columns by products."""
     x, (q, r) = op.inputs[0], op.outputs
     to_q, to_r = cotangents_of(op, given)
     columns = size_along(x, -1)
@@ -63,15 +65,16 @@ def _qr_gradient(op: Operation, *given: Tensor | None) -> list[Any]:
     _, _, width, fewer = sizes_of_matrices(op)
     if fewer is not None and fewer == width:
         return [_gradient_of_tall(q, r, to_q, to_r)]
+    # Also right for tall matrices whose sizes are unknown: nothing is beyond the square then.
     count = size_along(x, -2)
-    beyond = to_r[..., count:]  # what is beyond a square is the product of q and the same part of r
+    beyond = to_r[..., count:]  # beyond a square, x = q @ r and r = adjoint(q) @ x
     to_q = to_q + product(x[..., count:], beyond, adjoint_b=True)
     first = _gradient_of_tall(q, r[..., :count], to_q, to_r[..., :count])
     return [apply("Concat", [first, product(q, beyond)], axis=-1)]
 
 
 def _householder(x: Any) -> tuple[Any, Any]:
-    """Return LAPACK's factors by other means: the Gram-Schmidt process, signs as of Householder's reflections."""
+    """Return LAPACK's factors by the Gram-Schmidt process, with the signs of Householder's reflections."""
     q, r = np.zeros_like(x), np.zeros((x.shape[1], x.shape[1]), x.dtype)
     for j in range(x.shape[1]):
         r[:j, j] = q[:, :j].conj().T @ x[:, j]
@@ -105,15 +108,15 @@ define(
 
 @public
 def qr(input: Any, full_matrices: bool = False, name: str | None = None) -> tuple[Tensor, Tensor]:
-    """Decompose matrices into one with orthonormal columns and an upper triangle, ``x = q @ r``.
+    """Decompose matrices into orthonormal columns and an upper triangle, ``x = q @ r``.
 
     Parameters
     ----------
     input : Tensor of dtype float32, float64, complex64 or complex128
         Shape ``[..., m, n]``.
     full_matrices : bool
-        Make q square. A function of its columns beyond the n-th has a gradient that means something only if it does
-        not depend on which basis of their space they are.
+        Make q square. Gradients of functions of its columns beyond the n-th are meaningful only if the functions do
+        not depend on the choice of a basis of their space.
 
     Returns
     -------

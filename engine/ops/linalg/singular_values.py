@@ -51,14 +51,15 @@ def _svd(xp: Any, x: Any, full_matrices: bool) -> tuple[Any, Any, Any]:
 
 
 def _inner(op: Operation, s: Tensor, u: Tensor, v: Tensor, to_u: Tensor | None, to_v: Tensor | None) -> list[Tensor]:
-    """Return the terms of what is between u and v: how the vectors turn among themselves (Wan and Zhang, 2019)."""
+    """Return the terms between u and adjoint(v) for turns of the vectors among themselves (Wan and Zhang, 2019)."""
     squares = s * s
     apart = apply("ExpandDims", squares, axis=-2) - apply("ExpandDims", squares, axis=-1)
-    turn = cast(div_no_nan(scalar_like(1, s), apart), u.dtype)  # none between equal values, where it means nothing
+    turn = cast(div_no_nan(scalar_like(1, s), apart), u.dtype)  # 0 between equal values, whose vectors are arbitrary
     terms = []
     if to_u is not None:
         x = product(u, to_u, adjoint_a=True)
         terms.append((x * turn + adjoint(x * turn)) * as_row(s, u))
+        # Each pair of complex vectors has a phase in common, which real vectors do not have.
         if u.dtype.is_complex:
             angles = imag(matrix_diag_part(x))
             terms.append(matrix_diag(div_no_nan(complex(zeros_like(angles), angles), cast(s, u.dtype))))
@@ -69,6 +70,7 @@ def _inner(op: Operation, s: Tensor, u: Tensor, v: Tensor, to_u: Tensor | None, 
 
 
 def _svd_gradient(op: Operation, to_s: Tensor | None, to_u: Tensor | None, to_v: Tensor | None) -> list[Any]:
+    """Return ``u @ inner @ adjoint(v)``, plus the parts of the cotangents outside of the spaces of u and v."""
     s, u, v = op.outputs
     if op.attrs["full_matrices"]:
         count = size_along(s, -1)
@@ -79,6 +81,7 @@ def _svd_gradient(op: Operation, to_s: Tensor | None, to_u: Tensor | None, to_v:
         inner.append(matrix_diag(cast(to_s, u.dtype)))
     inverse = cast(div_no_nan(scalar_like(1, s), s), u.dtype)
     terms = [product(product(u, sum(inner[1:], inner[0])), v, adjoint_b=True)]
+    # A square u or v spans the whole space, so that nothing is outside of it.
     _, rows, columns, fewer = sizes_of_matrices(op)
     if to_u is not None and (fewer is None or fewer != rows):
         terms.append(product(_outside(u, to_u) * as_row(inverse, u), v, adjoint_b=True))
@@ -159,24 +162,24 @@ def svd(tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name:
     full_matrices : bool
         Make u and v square.
     compute_uv : bool
-        Whether the vectors are wanted too.
+        Return the vectors too.
 
     Returns
     -------
     s : Tensor
-        Of the real dtype, shape ``[..., k]``, where k is the smaller of m and n: from the largest down.
+        Of the real dtype, shape ``[..., k]``, where k is the smaller of m and n, in descending order.
     u, v : Tensor
-        Left and right vectors, as columns: shapes ``[..., m, k]`` and ``[..., n, k]``, or square. None of them without
-        `compute_uv`. Unlike NumPy's, v is not transposed. Vectors are known up to their signs, or angles, and those of
-        equal values, or beyond the k-th, up to the basis of their space: a gradient means something if what it is of
-        does not depend on that.
+        Left and right vectors, as columns: shapes ``[..., m, k]`` and ``[..., n, k]``, or square; only `s` is returned
+        without `compute_uv`. Unlike NumPy's, v is not transposed. Vectors are determined up to their signs or complex
+        phases, and vectors of equal values, or beyond the k-th, up to a basis of their space: gradients are meaningful
+        only of functions that do not depend on this choice.
 
     Raises
     ------
     ShapeError
         If `tensor` has fewer than two dimensions.
     OpError
-        When a step runs it, if it does not converge, as with NaNs in a matrix.
+        When a step runs it, if the algorithm does not converge, as with NaNs in a matrix.
 
     Examples
     --------
@@ -199,14 +202,15 @@ def _pseudo_inverse(xp: Any, x: Any, rcond: float | None) -> Any:
     u, s, vh = lapack(xp, "svd", x, full_matrices=False, refused=DIVERGED)
     if rcond is None:
         rcond = 10 * max(x.shape[-2:]) * float(np.finfo(s.dtype).eps)
-    largest = s[..., :1]  # they come from the largest down
+    largest = s[..., :1]  # NumPy and CuPy sort them in descending order
     kept = (s > rcond * largest) & (s > 0)
+    # The inner where avoids divisions by zero, which would warn.
     inverse = xp.where(kept, 1 / xp.where(kept, s, xp.ones((), s.dtype)), xp.zeros((), s.dtype))
     return xp.matmul((vh.swapaxes(-1, -2).conj() * inverse[..., None, :]), u.swapaxes(-1, -2).conj())
 
 
 def _pseudo_inverse_gradient(op: Operation, g: Tensor) -> list[Any]:
-    """Return the cotangent where the rank stays what it is (Golub and Pereyra, 1973)."""
+    """Return the cotangent of matrices of locally constant rank (Golub and Pereyra, 1973)."""
     x, y = op.inputs[0], op.outputs[0]
     back = product(y, product(g, y, adjoint_b=True), adjoint_a=True)
     left = product(product(g, y, adjoint_a=True), y, adjoint_b=True)
@@ -248,15 +252,15 @@ def pinv(a: Any, rcond: float | None = None, validate_args: bool = False, name: 
     a : Tensor of dtype float32, float64, complex64 or complex128
         Shape ``[..., m, n]``.
     rcond : float, optional
-        Singular values up to this fraction of the largest one count as 0; ten times the precision of the dtype times
+        Singular values up to this fraction of the largest count as 0; ten times the precision of the dtype times
         the larger of m and n when None.
     validate_args : bool
-        Has no meaning; it keeps TensorFlow's argument order.
+        Ignored; kept for TensorFlow's argument order.
 
     Returns
     -------
     Tensor
-        Same dtype, shape ``[..., n, m]``. The gradient is that of matrices whose rank stays as it is.
+        Same dtype, shape ``[..., n, m]``. The gradient assumes a constant rank.
 
     Raises
     ------

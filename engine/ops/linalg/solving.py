@@ -30,6 +30,7 @@ _SINGULAR = "use matrix_solve_ls(fast=False) or pinv, or add a small multiple of
 
 
 def _solution_shape(op: Operation) -> Shape:
+    """Return the broadcast shape of the solutions; refuse right sides with another number of rows."""
     a, b = square(op), matrices(op, 1)
     if a.rank is None or b.rank is None:
         return Shape(None)
@@ -141,6 +142,7 @@ def _substitute(a: Any, b: Any, lower: bool) -> Any:
 
 
 def _each_triangular(a: Any, b: Any, lower: bool, adjoint: bool) -> Any:
+    """Solve triangular systems with SciPy, matrix by matrix."""
     n, k = b.shape[-2:]
     x = np.empty(b.shape, b.dtype)
     matrices = zip(a.reshape(-1, n, n), b.reshape(-1, n, k), x.reshape(-1, n, k), strict=True)
@@ -151,15 +153,18 @@ def _each_triangular(a: Any, b: Any, lower: bool, adjoint: bool) -> Any:
 
 
 def _solve_triangular(xp: Any, a: Any, b: Any, lower: bool, adjoint: bool) -> Any:
+    """Solve by substitution with NumPy, and by the general solver of another array library."""
     a, b = _in_batches(xp, a, b, "matrix_triangular_solve")
     if xp is not np:
+        # The general solver reads the whole matrix, and the other triangle may hold anything.
         whole = xp.tril(a) if lower else xp.triu(a)
         return lapack(xp, "solve", _adjoint(whole) if adjoint else whole, b, refused=_SINGULAR)
+    # Checked here because `_substitute` would divide by zero instead of failing.
     if (np.diagonal(a, 0, -2, -1) == 0).any():
         raise np.linalg.LinAlgError(f"matrix_triangular_solve: there is a zero on the diagonal: {_SINGULAR}")
     if not b.size:
         return b.copy()
-    if math.prod(a.shape[:-2]) <= a.shape[-1]:  # which of the two loops of Python is shorter
+    if math.prod(a.shape[:-2]) <= a.shape[-1]:  # a Python loop over matrices, if shorter than over rows
         return _each_triangular(a, b, lower, adjoint)
     return _substitute(_adjoint(a), b, not lower) if adjoint else _substitute(a, b, lower)
 
@@ -218,9 +223,9 @@ def matrix_triangular_solve(
     rhs : Tensor of the same dtype
         Shape ``[..., n, k]``: k right sides.
     lower : bool
-        Whether the lower triangle is the matrix, or the upper one.
+        Use the lower triangle of `matrix`, otherwise the upper triangle.
     adjoint : bool
-        Solve with the adjoint of that triangle.
+        Solve with the adjoint of the triangle.
 
     Returns
     -------

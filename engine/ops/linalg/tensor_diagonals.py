@@ -21,6 +21,7 @@ _ELEMENTS = {"T": (*dtypes.NUMERIC, dtypes.bool_)}
 
 def _diag(xp: Any, diagonal: Any) -> Any:
     out = xp.zeros(diagonal.shape * 2, diagonal.dtype)
+    # In the flat result, elements of the diagonal are `size + 1` apart.
     out.reshape(-1)[:: diagonal.size + 1] = diagonal.reshape(-1)
     return out
 
@@ -44,6 +45,7 @@ define(
 
 
 def _part_shape(op: Operation) -> Shape:
+    """Return the first half of the dimensions; refuse an odd rank, or another second half."""
     x = op.inputs[0].shape
     if x.rank is None:
         return x
@@ -84,7 +86,7 @@ define(
 
 @public
 def diag(diagonal: Any, name: str | None = None) -> Tensor:
-    """Make the tensor that is zero but for its diagonal.
+    """Make a tensor with a diagonal, and zeros elsewhere.
 
     In Python: ``output[i1, ..., ik, i1, ..., ik] = diagonal[i1, ..., ik]``. For a batch of matrices: `matrix_diag`.
 
@@ -112,7 +114,7 @@ def diag(diagonal: Any, name: str | None = None) -> Tensor:
 
 @public
 def diag_part(input: Any, name: str | None = None) -> Tensor:
-    """Take the diagonal of a tensor whose dimensions are those of the diagonal twice.
+    """Take the diagonal of a tensor whose shape is the shape of the diagonal twice.
 
     In Python: ``diagonal[i1, ..., ik] = input[i1, ..., ik, i1, ..., ik]``. For a batch of matrices: `matrix_diag_part`.
 
@@ -129,7 +131,7 @@ def diag_part(input: Any, name: str | None = None) -> Tensor:
     Raises
     ------
     ShapeError
-        If the second half of the dimensions is known to be another than the first.
+        If the second half of the dimensions is known to differ from the first, or the rank is odd.
 
     Examples
     --------

@@ -24,8 +24,8 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
     a, b : Tensor of any numeric dtype
         Same dtype.
     axes : int, or pair of int or of sequences of int, or int32 or int64 Tensor of such
-        The dimensions of `a`, and those of `b` that belong to them; a number stands for so many of the last of `a` and
-        the first of `b`. 0 multiplies all elements with all.
+        The dimensions of `a`, and the matching dimensions of `b`; a number n means the last n dimensions of `a` and the
+        first n of `b`. 0 multiplies all elements with all.
 
     Returns
     -------
@@ -35,9 +35,9 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
     Raises
     ------
     ShapeError
-        If there is no such dimension, or two that belong together differ.
+        If there is no such dimension, or matching dimensions differ in size.
     GraphError
-        If `axes` names a dimension twice, or not as many of one as of the other.
+        If `axes` names a dimension twice, or different numbers of dimensions of `a` and `b`.
     OpError
         When a step runs it, for the same reasons, where a rank or `axes` was not known before.
 
@@ -61,6 +61,7 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
                 got=f"{y.shape[j]}, the size of dimension {j} of b",
                 hint="axes has the dimensions of a first, then those of b",
             )
+    # Labels name the tensor of a free dimension, so that the free dimensions of a and b never share a label.
     left = tuple(("sum", ours.index(i)) if i in ours else ("a", i) for i in range(len(x.shape)))
     right = tuple(("sum", theirs.index(i)) if i in theirs else ("b", i) for i in range(len(y.shape)))
     kept = [label for label in (*left, *right) if label[0] != "sum"]
@@ -69,7 +70,7 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
 
 
 def _axes(axes: Any, rank_a: int, rank_b: int) -> tuple[list[int], list[int]]:
-    """Return the dimensions of both that are summed over, counted from 0."""
+    """Return the summed dimensions of a and of b, counted from 0."""
     known: Any = static_value(axes) if isinstance(axes, Tensor) else axes
     if not hasattr(known, "__len__") or getattr(known, "ndim", 1) == 0:
         count = static_int(known, "axes")

@@ -45,7 +45,7 @@ def matrix_transpose(a: Any, name: str | None = None, conjugate: bool = False) -
     a : Tensor of any dtype
         Shape ``[..., rows, columns]``.
     conjugate : bool
-        Conjugate complex elements too, which gives the adjoints.
+        Conjugate complex elements too: return the adjoints.
 
     Returns
     -------
@@ -69,6 +69,7 @@ def matrix_transpose(a: Any, name: str | None = None, conjugate: bool = False) -
     x = convert_to_tensor(a)
     if conjugate:
         x = conj(x)
+    # MatrixTranspose needs no known rank, and its shape rule refuses ranks below 2.
     if x.rank is None or x.rank < 2:
         return apply("MatrixTranspose", x, name=name)  # type: ignore[no-any-return]
     perm = (*range(x.rank - 2), x.rank - 1, x.rank - 2)

@@ -1,4 +1,4 @@
-"""Bands of matrices, triangles among them, and the trace."""
+"""Bands and triangles of matrices, and the trace."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ def _band(xp: Any, x: Any, num_lower: Any, num_upper: Any) -> Any:
     lower, upper = int(num_lower), int(num_upper)
     above = xp.arange(columns) - xp.arange(rows)[:, None]
     kept = (above >= -(rows if lower < 0 else lower)) & (above <= (columns if upper < 0 else upper))
+    # Not a product with a mask, which would keep NaNs outside of the band.
     return xp.where(kept, x, xp.zeros((), x.dtype))
 
 
@@ -55,15 +56,15 @@ define(
 
 @public
 def matrix_band_part(input: Any, num_lower: Any, num_upper: Any, name: str | None = None) -> Tensor:
-    """Keep a band of diagonals of matrices, and set all else to zero.
+    """Keep a band of diagonals of matrices, and set all other elements to zero.
 
     Parameters
     ----------
     input : Tensor of any numeric dtype, or bool
         Shape ``[..., rows, columns]``.
     num_lower, num_upper : int32 or int64 scalars
-        How many diagonals below the main one are kept, and how many above it; all where it is negative. So
-        ``(-1, 0)`` gives the lower triangle, ``(0, -1)`` the upper one.
+        Number of diagonals to keep below and above the main diagonal; negative numbers keep all. ``(-1, 0)`` returns
+        the lower triangle, ``(0, -1)`` the upper.
 
     Returns
     -------
@@ -88,12 +89,12 @@ def matrix_band_part(input: Any, num_lower: Any, num_upper: Any, name: str | Non
 
 
 def triangle(x: Tensor, lower: bool) -> Tensor:
-    """Return the triangles of the square matrices `x`, the `lower` or the upper ones."""
+    """Return the `lower` or the upper triangles of the square matrices `x`."""
     return matrix_band_part(x, -1, 0) if lower else matrix_band_part(x, 0, -1)
 
 
 def half_lower(x: Tensor) -> Tensor:
-    """Return the lower triangles of square matrices `x` with half of their diagonals, so that two make them whole."""
+    """Return the lower triangles of square matrices `x`, diagonals halved; plus its adjoint, it is a Hermitian `x`."""
     return matrix_set_diag(triangle(x, lower=True), matrix_diag_part(x) * 0.5)
 
 
