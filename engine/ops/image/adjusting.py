@@ -1,4 +1,4 @@
-"""Images of another dtype, made brighter, more contrasted or more colourful, and with rows and columns exchanged."""
+"""Conversion of images to other dtypes, and changes of brightness, contrast, gamma, hue, saturation and layout."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def convert_image_dtype(image: Any, dtype: Any, saturate: bool = False, name: st
     dtype : dtype-like
         An integer or floating dtype.
     saturate : bool
-        Bring what is out of range to the smallest or largest integer.
+        Clip values out of range to the smallest or largest integer.
 
     Returns
     -------
     Tensor
-        Of `dtype` and the same shape. A float is multiplied by the largest integer plus a half, and its fraction left
-        out, so that ``n / 255`` becomes n; integers become larger or smaller ones by a power of two.
+        Of `dtype` and the same shape. Floats are multiplied by the largest integer plus a half and truncated, so that
+        ``n / 255`` becomes n; integers of other dtypes are multiplied or divided by a power of two.
 
     Raises
     ------
@@ -77,6 +77,7 @@ def convert_image_dtype(image: Any, dtype: Any, saturate: bool = False, name: st
 
 
 def _of_other_integers(x: Tensor, wanted: DType, convert: Callable[[Any, DType], Tensor]) -> Tensor:
+    # The largest integers are powers of two minus 1, so that scales are powers of two.
     if x.dtype.max > wanted.max:
         scale = (int(x.dtype.max) + 1) // (int(wanted.max) + 1)
         return convert(x // convert_to_tensor(scale, x.dtype), wanted)
@@ -99,19 +100,19 @@ def _scalar(value: Any, like: Tensor) -> Tensor:
 
 @public
 def adjust_brightness(image: Any, delta: Any, name: str | None = None) -> Tensor:
-    """Add the same to all pixels.
+    """Add the same number to all pixels.
 
     Parameters
     ----------
     image : Tensor of an integer or floating dtype
-        Integers are taken as parts of the largest of their dtype.
+        Integers are divided by the largest of their dtype.
     delta : scalar of a floating dtype
         From -1 to 1.
 
     Returns
     -------
     Tensor
-        Same dtype and shape; integers are rounded and kept in range.
+        Same dtype and shape; integers are converted as by `convert_image_dtype`, and saturate.
 
     Raises
     ------
@@ -129,7 +130,7 @@ def adjust_brightness(image: Any, delta: Any, name: str | None = None) -> Tensor
 
 @public
 def adjust_contrast(images: Any, contrast_factor: Any, name: str | None = None) -> Tensor:
-    """Stretch how far pixels are from the mean of their image and channel.
+    """Scale the differences of pixels from the mean of their image and channel.
 
     Parameters
     ----------
@@ -139,7 +140,7 @@ def adjust_contrast(images: Any, contrast_factor: Any, name: str | None = None) 
     Returns
     -------
     Tensor
-        Same dtype and shape, ``(x - mean) * contrast_factor + mean``; integers are rounded and kept in range.
+        Same dtype and shape, ``(x - mean) * contrast_factor + mean``; integers saturate.
 
     Raises
     ------
@@ -167,7 +168,7 @@ def adjust_gamma(image: Any, gamma: Any = 1, gain: Any = 1, name: str | None = N
     Parameters
     ----------
     image : Tensor of an integer or floating dtype
-        Integers are taken as parts of the largest of their dtype.
+        Integers are divided by the largest of their dtype.
     gamma : scalar of a floating dtype
         At least 0; above 1 the image gets darker.
     gain : scalar of a floating dtype
@@ -175,7 +176,7 @@ def adjust_gamma(image: Any, gamma: Any = 1, gain: Any = 1, name: str | None = N
     Returns
     -------
     Tensor
-        Same dtype and shape; integers are rounded and kept in range.
+        Same dtype and shape; integers are converted as by `convert_image_dtype`, and saturate.
 
     Raises
     ------
@@ -203,7 +204,7 @@ def adjust_hue(image: Any, delta: Any, name: str | None = None) -> Tensor:
     image : Tensor of an integer or floating dtype, of shape [..., 3]
         Red, green and blue.
     delta : scalar of a floating dtype
-        Which part of a whole turn, -1 to 1: 1/3 makes green of red.
+        Fraction of a whole turn, -1 to 1: 1/3 turns red into green.
 
     Returns
     -------
@@ -239,7 +240,7 @@ def adjust_saturation(image: Any, saturation_factor: Any, name: str | None = Non
     image : Tensor of an integer or floating dtype, of shape [..., 3]
         Red, green and blue.
     saturation_factor : scalar of a floating dtype
-        At 0 all is grey.
+        0 makes all pixels grey.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Boxes in images: what is in them, cut out, and which of them to keep."""
+"""Boxes in images: crops of boxes, and non-maximum suppression."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SCORES = f32([0.5, 0.9, 0.3, 0.7, 0.3, 0.1])
 
 
 def _positions(low: Tensor, high: Tensor, size: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return where so many pixels lie that divide the way from `low` to `high` evenly, and which are in the image."""
+    """Return `count` positions, evenly spaced from `low` to `high`, and whether each is inside of the image."""
     last = cast(size - 1, low.dtype)
     if count == 1:
         found = expand_dims((low + high) * last * 0.5, 1)
@@ -38,11 +38,12 @@ def _positions(low: Tensor, high: Tensor, size: Tensor, count: int) -> tuple[Ten
         step = expand_dims((high - low) * last / (count - 1), 1)
         found = expand_dims(low * last, 1) + step * np.arange(count, dtype=low.dtype.numpy)
     inside = (found >= 0) & (found <= last)
+    # Positions outside become 0, which is safe to gather from; the caller replaces these pixels.
     return apply("Where", inside, found, 0), inside
 
 
 def _fetch(image: Tensor, starts: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """Return the pixels of images that begin at the rows `starts` of all of them, at whole rows and columns."""
+    """Return the pixels at whole rows and columns of images whose first row in the batch is `starts`."""
     width, channels = size_along(image, 2), size_along(image, 3)
     pixels = apply("Reshape", image, apply("Stack", [-1, channels]))
     at = expand_dims(starts + cast(rows, dtypes.int32), 2) * width + expand_dims(cast(columns, dtypes.int32), 1)
@@ -50,6 +51,7 @@ def _fetch(image: Tensor, starts: Tensor, rows: Tensor, columns: Tensor) -> Tens
 
 
 def _between(image: Tensor, starts: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """Interpolate bilinearly between the four pixels around fractional rows and columns."""
     top, left = floor(rows), floor(columns)
     down, right = expand_dims(expand_dims(rows - top, 2), 3), expand_dims(expand_dims(columns - left, 1), 3)
     lines = []
@@ -78,15 +80,15 @@ def crop_and_resize(
     image : Tensor of an integer or floating dtype, of shape [batch, height, width, channels]
     boxes : Tensor of a floating dtype, of shape [n, 4]
         The corners ``y1, x1, y2, x2``, as parts of the image's height and width: 0 is the centre of the first pixel and
-        1 that of the last. With ``y1 > y2`` the crop is turned upside down.
+        1 of the last. With ``y1 > y2`` the crop is turned upside down.
     box_ind : int32 vector of length n
-        Which image each box is in.
+        Index of the image of each box.
     crop_size : sequence of 2 int
         Height and width of the crops.
     method : {'bilinear', 'nearest'}
-        Whether pixels are interpolated, or the nearest ones are taken.
+        Interpolate between pixels, or take the nearest pixels.
     extrapolation_value : float
-        What pixels outside of the image are.
+        Value of pixels outside of the image.
 
     Returns
     -------
@@ -98,9 +100,9 @@ def crop_and_resize(
     ShapeError
         If the shapes are known not to fit.
     GraphError
-        If there is no such method.
+        If `method` is unknown, or `crop_size` is not two positive numbers.
     OpError
-        When a step runs it, if a box is in an image that there is not.
+        When a step runs it, if `box_ind` is out of range.
 
     Examples
     --------
@@ -138,7 +140,7 @@ def _crop_size(value: Any) -> tuple[int, int]:
 
 
 def _overlap(box: Array, others: Array) -> Array:
-    """Return the area that boxes share as a part of all they cover; 0 for boxes without area."""
+    """Return the intersection over union of a box with each of the others; 0 for boxes without area."""
     low, high = np.maximum(box[:2], others[:, :2]), np.minimum(box[2:], others[:, 2:])
     shared = np.maximum(high - low, 0).prod(1)
     areas, area = (others[:, 2:] - others[:, :2]).prod(1), (box[2:] - box[:2]).prod()
@@ -148,10 +150,11 @@ def _overlap(box: Array, others: Array) -> Array:
 
 
 def _suppress(xp: Any, boxes: Array, scores: Array, most: Array, iou: Array, least: Array) -> Array:
+    """Choose boxes in order of scores, and drop the others that overlap a chosen box by more than `iou`."""
     if boxes.shape != (*scores.shape, 4) or scores.ndim != 1:
         raise ValueError(f"non_max_suppression: boxes {boxes.shape} and scores {scores.shape} are not [n, 4] and [n]")
     corners = np.concatenate([np.minimum(boxes[:, :2], boxes[:, 2:]), np.maximum(boxes[:, :2], boxes[:, 2:])], 1)
-    left = np.argsort(-scores, kind="stable")
+    left = np.argsort(-scores, kind="stable")  # of equal scores, the first
     left = left[scores[left] > least]
     kept: list[Any] = []
     while left.size and len(kept) < most:
@@ -161,6 +164,7 @@ def _suppress(xp: Any, boxes: Array, scores: Array, most: Array, iou: Array, lea
 
 
 def _selected_shape(op: Operation) -> Shape:
+    """Return a vector of unknown length; refuse boxes and scores whose shapes do not fit."""
     boxes, scores = (t.shape for t in op.inputs[:2])
     if not boxes.is_compatible_with(scores + Shape([4])) or scores.rank not in (1, None):
         raise ShapeError(
@@ -201,7 +205,7 @@ def non_max_suppression(
     score_threshold: Any = float("-inf"),
     name: str | None = None,
 ) -> Tensor:
-    """Choose boxes by their scores, without those that overlap much with a better one.
+    """Choose boxes by their scores, except boxes that overlap much with a better box.
 
     Parameters
     ----------
@@ -209,16 +213,16 @@ def non_max_suppression(
         Two opposite corners, ``y1, x1, y2, x2``.
     scores : Tensor of the same dtype, of shape [n]
     max_output_size : int32 scalar
-        Most boxes to choose.
+        Largest number of boxes to choose.
     iou_threshold : scalar of the same dtype
-        A box goes if what it shares with a chosen one is more than this part of what both cover.
+        Largest intersection over union of chosen boxes: boxes that overlap a better box by more are dropped.
     score_threshold : scalar of the same dtype
-        A box goes if its score is not larger.
+        Boxes whose score is not larger are dropped.
 
     Returns
     -------
     Tensor
-        Their numbers, int32, the best first; of equal scores, the first.
+        int32 indices of the chosen boxes, the best first; of equal scores, the first.
 
     Raises
     ------
@@ -240,12 +244,14 @@ def non_max_suppression(
 def _suppress_softly(
     xp: Any, boxes: Array, scores: Array, most: Array, iou: Array, least: Array, sigma: Array
 ) -> tuple[Array, Array]:
+    """Choose the best box again and again, and lower the scores of boxes that overlap with a chosen box."""
     if boxes.shape != (*scores.shape, 4) or scores.ndim != 1:
         raise ValueError(f"non_max_suppression: boxes {boxes.shape} and scores {scores.shape} are not [n, 4] and [n]")
     corners = np.concatenate([np.minimum(boxes[:, :2], boxes[:, 2:]), np.maximum(boxes[:, :2], boxes[:, 2:])], 1)
     left, current = np.arange(len(scores)), np.array(scores)
     kept: list[Any] = []
     kept_scores: list[Any] = []
+    # Each choice changes scores, so that the best is searched anew: sorting once, as in _suppress, would be wrong.
     while len(kept) < most:
         left = left[current[left] > least]
         if not left.size:
@@ -300,21 +306,21 @@ def non_max_suppression_with_scores(
     soft_nms_sigma: Any = 0.0,
     name: str | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Choose boxes by their scores, which those lose that overlap with a better one (Bodla et al., 2017).
+    """Choose boxes by scores that decay with the overlap with better boxes (Bodla et al., 2017).
 
     Parameters
     ----------
     boxes, scores, max_output_size, iou_threshold, score_threshold
-        As for `non_max_suppression`; with a `soft_nms_sigma`, an `iou_threshold` of 1 leaves all to that.
+        As for `non_max_suppression`; an `iou_threshold` of 1 drops no box for its overlap, and only decays scores.
     soft_nms_sigma : scalar of the dtype of `scores`
-        The score of a box is multiplied by ``exp(-iou**2 / (2 * sigma))`` for each chosen one; with 0 it stays.
+        Each chosen box multiplies the scores of the others by ``exp(-iou**2 / (2 * sigma))``; 0 leaves scores alone.
 
     Returns
     -------
     selected_indices : int32 Tensor
-        Numbers of the chosen boxes, the best first.
+        Indices of the chosen boxes, the best first.
     selected_scores : Tensor
-        Their scores when they were chosen.
+        Scores of the boxes at the time of their choice.
 
     Raises
     ------
@@ -346,7 +352,7 @@ def non_max_suppression_padded(
     pad_to_max_output_size: bool = False,
     name: str | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Choose boxes as `non_max_suppression` does, and count them; with padding the result has one length.
+    """Choose boxes as `non_max_suppression` does, and count them; padding fixes the length of the result.
 
     Parameters
     ----------
@@ -358,9 +364,9 @@ def non_max_suppression_padded(
     Returns
     -------
     selected_indices : int32 Tensor
-        Numbers of the chosen boxes, the best first, then zeros if they are padded.
+        Indices of the chosen boxes, the best first, then zeros with padding.
     valid_outputs : int32 scalar Tensor
-        How many were chosen.
+        Number of chosen boxes.
 
     Raises
     ------

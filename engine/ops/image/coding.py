@@ -1,4 +1,4 @@
-"""Images as files have them: decoding and encoding, by Pillow."""
+"""Decoding and encoding of image files, by Pillow."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from ...ir.tensor import Tensor
 from ..support.arguments import one_of, static_int
 from .adjusting import convert_image_dtype
 
-_PER_BYTE = 50  # about as many elements elsewhere take as long as a byte of a compressed file
+_PER_BYTE = 50  # cost of a byte of a compressed file, in elements of an elementwise operation
 
 
 def _decode(xp: Any, contents: Any, channels: int) -> Any:
+    """Return the pixels of a file; raise ShapeError unless its bytes are a vector."""
     if contents.ndim != 1:
         raise ShapeError(
             "the bytes of a file are a vector",
@@ -48,7 +49,7 @@ def _encoded_shape(op: Operation) -> Shape:
 
 
 def _check_image(image: Shape, form: str, op: Operation | None = None) -> None:
-    """Raise ShapeError for a shape that files of a format do not have."""
+    """Raise ShapeError for a shape that the format cannot store."""
     known = {"PNG": (1, 3, 4, None), "JPEG": (1, 3, None)}[form]
     if image.rank not in (3, None) or (image.rank == 3 and image[2] not in known):
         raise ShapeError(
@@ -61,7 +62,7 @@ def _check_image(image: Shape, form: str, op: Operation | None = None) -> None:
 
 
 def _sample() -> tuple[Any, Any]:
-    """Return an image of four pixels, and the file of it in a format without compression that is easily written."""
+    """Return an image of four pixels, and its file in the binary PPM format, which needs no encoder."""
     image = np.array([[[1, 2, 3], [4, 5, 6]], [[7, 8, 9], [250, 251, 252]]], np.uint8)
     return image, np.frombuffer(b"P6 2 2 255\n" + image.tobytes(), np.uint8)
 
@@ -99,7 +100,7 @@ define(
 
 @public
 def decode_image(contents: Any, channels: int = 0, name: str | None = None) -> Tensor:
-    """Return the pixels of an image file: PNG, JPEG, GIF, BMP or what else Pillow knows.
+    """Return the pixels of an image file: PNG, JPEG, GIF, BMP or another format of Pillow.
 
     Parameters
     ----------
@@ -120,7 +121,7 @@ def decode_image(contents: Any, channels: int = 0, name: str | None = None) -> T
     DtypeError
         If `contents` are not uint8.
     OpError
-        When a step runs it, if it is no image, or damaged.
+        When a step runs it, if the file is no image, or damaged.
 
     Examples
     --------
@@ -147,6 +148,7 @@ def decode_image(contents: Any, channels: int = 0, name: str | None = None) -> T
 
 
 def _encoded(image: Any, form: str, quality: int, name: str | None) -> Tensor:
+    """Encode a uint8 image in a format; raise DtypeError for other dtypes."""
     pixels.pillow()
     x = convert_to_tensor(image)
     if x.dtype is not dtypes.uint8:
@@ -181,7 +183,7 @@ def encode_png(image: Any, compression: int = -1, name: str | None = None) -> Te
     GraphError
         If Pillow is not installed, or for another `compression`.
     DtypeError, ShapeError
-        If `image` is none.
+        If `image` has another dtype, or a shape that the format cannot store.
 
     Examples
     --------
@@ -213,7 +215,7 @@ def encode_jpeg(image: Any, quality: int = 95, name: str | None = None) -> Tenso
     GraphError
         If Pillow is not installed, or for another `quality`.
     DtypeError, ShapeError
-        If `image` is none.
+        If `image` has another dtype, or a shape that the format cannot store.
 
     Examples
     --------
@@ -230,7 +232,7 @@ def encode_jpeg(image: Any, quality: int = 95, name: str | None = None) -> Tenso
 
 @public
 def adjust_jpeg_quality(image: Any, jpeg_quality: int, name: str | None = None) -> Tensor:
-    """Return an image as it is after it was a JPEG file: for training with what such files lose.
+    """Encode and decode an image as JPEG, to train with the losses of such files.
 
     Parameters
     ----------
@@ -249,7 +251,7 @@ def adjust_jpeg_quality(image: Any, jpeg_quality: int, name: str | None = None) 
     GraphError
         If Pillow is not installed, or for another quality.
     DtypeError, ShapeError
-        If `image` is none.
+        If `image` has another dtype, or a shape that the format cannot store.
 
     Examples
     --------

@@ -23,21 +23,21 @@ _GREY = np.array([0.2989, 0.5870, 0.1140])  # ITU-R BT.601
 
 
 def as_fractions(image: Tensor, dtype: DType = dtypes.float32) -> Tensor:
-    """Return an image in a floating dtype; integers become parts of the largest of their dtype."""
+    """Return an image in a floating dtype; integers are divided by the largest of their dtype."""
     if not image.dtype.is_integer:
         return image
     return cast(image, dtype) * (1 / image.dtype.max)
 
 
 def _as_before(image: Tensor, dtype: DType) -> Tensor:
-    """Undo `as_fractions`, rounded to nearest, halves up."""
+    """Undo `as_fractions`: scale by the largest integer `m` plus a half, clip, truncate, so that ``n / m`` becomes n."""
     if not dtype.is_integer:
         return image
     return cast(clip_by_value(image * (dtype.max + 0.5), float(dtype.min), float(dtype.max)), dtype)
 
 
 def pixels(images: Any, floating: bool) -> Tensor:
-    """Return images whose last dimension are three colours."""
+    """Return images as a tensor, whose last dimension is checked to be three colours."""
     x = with_last(convert_to_tensor(images), 3, "pixels have three colours")
     if not x.dtype.is_floating and (floating or not x.dtype.is_integer):
         raise DtypeError(
@@ -48,7 +48,7 @@ def pixels(images: Any, floating: bool) -> Tensor:
 
 @public
 def rgb_to_grayscale(images: Any, name: str | None = None) -> Tensor:
-    """Make colours shades of grey, by how bright they look (ITU-R BT.601).
+    """Convert colours to shades of grey of the same perceived brightness (ITU-R BT.601).
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def rgb_to_grayscale(images: Any, name: str | None = None) -> Tensor:
     Returns
     -------
     Tensor
-        Same dtype, of shape [..., 1]. Integers are computed in float32 and rounded.
+        Same dtype, of shape [..., 1]. Integers are computed in float32, and converted as by `convert_image_dtype`.
 
     Raises
     ------
@@ -107,6 +107,7 @@ def rgb_to_hsv(images: Any, name: str | None = None) -> Tensor:
     red, green, blue = unstack(pixels(images, floating=True), 3, axis=-1)
     value = maximum(maximum(red, green), blue)
     spread = value - minimum(minimum(red, green), blue)
+    # A spread of 0 divides to 0: grey has hue 0.
     third = 1 / 3
     of_others = apply(
         "Where",
@@ -147,6 +148,7 @@ def hsv_to_rgb(images: Any, name: str | None = None) -> Tensor:
     """
     hue, saturation, value = unstack(pixels(images, floating=True), 3, axis=-1)
     place = hue * 6
+    # Each colour is 1 in a third of the circle of hues, and goes to 0 linearly within a sixth on both sides.
     pure = (abs(place - 3) - 1, 2 - abs(place - 2), 2 - abs(place - 4))
     colours = [((1 - saturation) + saturation * clip_by_value(each, 0.0, 1.0)) * value for each in pure]
     return stack(colours, axis=-1, name=name)

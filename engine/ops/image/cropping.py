@@ -1,4 +1,4 @@
-"""Parts of images, and images with borders: at a place that is given, in the middle, or at random by `random_crop`."""
+"""Crops of images, and images with borders, at offsets or around the middle; `random_crop` crops at random."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ Size = int | Tensor
 
 
 def size_of(value: Any, what: str) -> Size:
-    """Return `value`, a number of pixels, as a Python integer if it is known.
+    """Return a number of pixels, as a Python integer if known.
 
-    If it is negative or no scalar, it is a ShapeError that names `what`.
+    Raise ShapeError, which names the argument `what`, for a negative number, or a value that is no scalar.
     """
     tensor = index_tensor(value)
     if tensor.rank not in (0, None):
@@ -51,7 +51,7 @@ def _outside(happened: str, wanted: str, got: Any) -> ShapeError:
 
 
 def _image(image: Any, what: str) -> Tensor:
-    """Return images of known rank: the dimensions in front of the last three count images."""
+    """Return images of known rank, any dimensions before the last three being a batch."""
     x = image_tensor(image)
     known_rank(x, what)
     return x
@@ -64,7 +64,7 @@ def _sizes(image: Tensor) -> tuple[Size, Size]:
 
 
 def _check_fits(image: Tensor, low: tuple[Size, Size], sizes: tuple[Size, Size], whole: tuple[Size, Size]) -> Tensor:
-    """Check that a box is inside of a whole; what is known late is checked when a step runs it."""
+    """Refuse a box that goes beyond `whole`; the step checks sizes and offsets that are unknown before."""
     checks = []
     for axis, first, count, total in zip(_AXES, low, sizes, whole, strict=True):
         end = first + count
@@ -84,7 +84,7 @@ def _check_fits(image: Tensor, low: tuple[Size, Size], sizes: tuple[Size, Size],
 
 
 def _with_sizes(image: Tensor, sizes: tuple[Size, Size]) -> Tensor:
-    """Note the sizes of images that are known."""
+    """Add the known sizes to the static shape of images."""
     known = [size if isinstance(size, int) else None for size in sizes]
     assert image.rank is not None
     image.set_shape(Shape([*[None] * (image.rank - 3), *known, None]))
@@ -97,7 +97,7 @@ def _cropped(image: Tensor, low: tuple[Size, Size], sizes: tuple[Size, Size], na
 
 
 def _padded(image: Tensor, low: tuple[Size, Size], sizes: tuple[Size, Size], name: str | None) -> Tensor:
-    """Return images inside of `sizes` pixels, the others 0."""
+    """Return images padded with zeros to `sizes`, with `low` zeros above and on the left."""
     assert image.rank is not None
     pairs = [[first, size - first - own] for first, size, own in zip(low, sizes, _sizes(image), strict=True)]
     nothing = [[0, 0]]
@@ -121,7 +121,7 @@ def crop_to_bounding_box(
     Returns
     -------
     Tensor
-        Same dtype, of shape [..., target_height, target_width, channels]. Gradients pass to what was cut out.
+        Same dtype, of shape [..., target_height, target_width, channels]. Gradients pass to the pixels of the box.
 
     Raises
     ------
@@ -191,12 +191,13 @@ def central_crop(image: Any, central_fraction: float, name: str | None = None) -
     ----------
     image : Tensor of any dtype, of shape [..., height, width, channels]
     central_fraction : float
-        Which part of each side to keep, above 0 and at most 1. On both sides as many pixels are left out, rounded down.
+        Fraction of each side to keep, above 0 and at most 1. The same number of pixels is cut off on both sides,
+        rounded down.
 
     Returns
     -------
     Tensor
-        Same dtype. Gradients pass to what was cut out.
+        Same dtype. Gradients pass to the pixels of the box.
 
     Raises
     ------
@@ -235,7 +236,7 @@ def central_crop(image: Any, central_fraction: float, name: str | None = None) -
 
 @public
 def resize_image_with_crop_or_pad(image: Any, target_height: Any, target_width: Any, name: str | None = None) -> Tensor:
-    """Cut off borders of images, or add such of zeros, until they have a size; the middle stays in the middle.
+    """Crop images, or pad them with zeros, around their middle, to a size.
 
     Parameters
     ----------

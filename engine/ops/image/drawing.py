@@ -20,7 +20,7 @@ from ..support.common import size_along, zeros_like
 from ..support.literals import f32
 from .transforms import image_tensor
 
-# Red, green, blue and opacity of one box after another, where no colours are given.
+# Red, green, blue and opacity of the boxes in turn, if users give no colours.
 _PALETTE = np.array(
     [
         [1, 1, 0, 1],
@@ -38,12 +38,13 @@ _PALETTE = np.array(
 
 
 def _draw(xp: Any, images: Any, boxes: Any, colors: Any) -> Any:
+    """Draw frames into a copy of the images; colours repeat, and channels beyond those of the images are ignored."""
     _check_shapes(images.shape, boxes.shape, colors.shape)
     drawn = images.copy()
     paint = xp.asarray(colors[:, : images.shape[3]])
     height, width = images.shape[1:3]
     scaled = boxes * np.array([height - 1, width - 1] * 2, boxes.dtype)
-    for image, corners in zip(drawn, scaled.astype(np.int64), strict=True):  # numbers of pixels, towards zero
+    for image, corners in zip(drawn, scaled.astype(np.int64), strict=True):  # whole pixels, rounded towards zero
         for number, (top, left, bottom, right) in enumerate(corners.tolist()):
             is_outside = top >= height or bottom < 0 or left >= width or right < 0
             if top > bottom or left > right or is_outside:
@@ -53,7 +54,7 @@ def _draw(xp: Any, images: Any, boxes: Any, colors: Any) -> Any:
 
 
 def _check_shapes(images: tuple[int, ...], boxes: tuple[int, ...], colors: tuple[int, ...]) -> None:
-    """Refuse what a step brings in shapes that do not fit."""
+    """Raise ValueError if the shapes of arrays, known only when a step runs, do not fit."""
     is_box = len(boxes) == 3 and boxes[2] == 4
     is_color = len(colors) == 2 and colors[0] > 0
     if len(images) != 4 or not is_box or not is_color or boxes[0] != images[0] or colors[1] < images[3]:
@@ -64,7 +65,7 @@ def _check_shapes(images: tuple[int, ...], boxes: tuple[int, ...], colors: tuple
 
 
 def _frame(image: Any, top: int, left: int, bottom: int, right: int, color: Any) -> None:
-    """Colour the edges of a box, as far as they are inside of an image."""
+    """Colour the edges of a box in place, as far as they lie inside of the image."""
     rows, columns = slice(max(top, 0), bottom + 1), slice(max(left, 0), right + 1)
     for row in (top, bottom):
         if 0 <= row < image.shape[0]:
@@ -75,6 +76,7 @@ def _frame(image: Any, top: int, left: int, bottom: int, right: int, color: Any)
 
 
 def _drawing_shape(op: Operation) -> Shape:
+    """Return the shape of the images; refuse boxes and colours that do not fit."""
     images, boxes, colors = (t.shape for t in op.inputs)
     fits = images.merge(Shape([None] * 4))
     boxes.merge(Shape([fits[0], None, 4]))
@@ -94,10 +96,12 @@ def _is_less(size: int | None, other: int | None) -> bool:
 
 
 def _gradient(op: Operation, g: Tensor) -> list[Any]:
-    """Return what reaches the pixels that show, and the sums over those that a colour covers."""
+    """Return the cotangent of uncovered pixels, and for each colour the sum over its covered pixels."""
     images, boxes, colors = op.inputs
     black = zeros_like(colors)
     count = size_along(colors, 0)
+    # Drawn in place of colours, the numbers 1, 2, ... mark which colour each pixel shows, 0 where it shows none.
+    # They are float32, because integers other than uint8 cannot be drawn.
     numbers = apply("Reshape", cast(apply("Range", 1, count + 1, 1), dtypes.float32), [-1, 1])
     nothing = cast(zeros_like(images[..., :1]), dtypes.float32)
     which = cast(apply("DrawBoundingBoxes", nothing, boxes, numbers), dtypes.int32)
@@ -143,9 +147,9 @@ def draw_bounding_boxes(images: Any, boxes: Any, colors: Any = None, name: str |
     images : Tensor of a floating dtype or uint8, of shape [batch, height, width, channels]
     boxes : float32 or float64 Tensor of shape [batch, n, 4]
         The corners ``y1, x1, y2, x2``, as parts of the image's height and width: 0 is the first pixel and 1 the last.
-        What lies outside of the image is not drawn, nor is a box whose first corner is behind the second.
+        Parts outside of the image are not drawn, nor boxes whose first corner is below or right of the second.
     colors : Tensor of the dtype of `images`, of shape [m, channels], optional
-        A colour for each box, and again from the first; ten of our own by default, from 0 to 1, or to 255 of uint8.
+        Colours of the boxes in turn, repeated for more boxes; by default ten colours, from 0 to 1, or to 255 for uint8.
 
     Returns
     -------
@@ -155,7 +159,7 @@ def draw_bounding_boxes(images: Any, boxes: Any, colors: Any = None, name: str |
     Raises
     ------
     ShapeError
-        If the shapes are known not to fit; else an OpError when a step runs it.
+        If the shapes are known not to fit; otherwise the step raises OpError.
 
     Examples
     --------
@@ -173,6 +177,7 @@ def draw_bounding_boxes(images: Any, boxes: Any, colors: Any = None, name: str |
 
 
 def _default_colors(images: Tensor) -> Any:
+    """Return the palette in the dtype and scale of the images; raise ShapeError for more than 4 channels."""
     palette = _PALETTE * (255 if images.dtype.is_integer else 1)
     channels = images.shape[-1] if images.rank == 4 else None
     if channels == 1:

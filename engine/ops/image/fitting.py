@@ -43,7 +43,7 @@ def resize_image_with_pad(
     image : Tensor of an integer or floating dtype, of shape [height, width, channels] or with a batch in front
     target_height, target_width : int32 scalar
     method : {'bilinear', 'nearest', 'bicubic', 'area'}
-        As the function that is called `resize_` and this.
+        Method of the function with this name after `resize_`, such as `resize_bilinear`.
     align_corners : bool
         As for `resize_bilinear`.
 
@@ -51,7 +51,7 @@ def resize_image_with_pad(
     -------
     Tensor
         Of the dtype of the method's function, of shape [..., target_height, target_width, channels]. The image stands
-        in the middle; of an odd number of zeros there is one more below or on the right.
+        in the middle; an odd row or column of zeros is added below or on the right.
 
     Raises
     ------
@@ -82,10 +82,11 @@ def resize_image_with_pad(
 
 
 def _fitted(height: Size, width: Size, most_rows: Size, most_columns: Size) -> tuple[Size, Size]:
-    """Return the largest sizes of these proportions that are within bounds, in whole numbers rounded down."""
+    """Return the largest size with these proportions within bounds, rounded down, but at least 1 pixel."""
     if all(isinstance(size, int) for size in (height, width, most_rows, most_columns)):
         rows = min(most_rows, height * most_columns // max(width, 1))
         return max(rows, 1), max(min(most_columns, width * most_rows // max(height, 1)), 1)
+    # In int64, because the products of two sizes may exceed int32.
     h, w, r, c = (cast(size, int64) for size in (height, width, most_rows, most_columns))
     rows, columns = minimum(r, h * c // maximum(w, 1)), minimum(c, w * r // maximum(h, 1))
     return cast(maximum(rows, 1), int32), cast(maximum(columns, 1), int32)

@@ -1,7 +1,9 @@
-"""Which pixels an enlarged or reduced image is made of, along one axis, and with what weights.
+"""Pixels and weights of resized images, along an axis.
 
-Positions are computed in float32, as TensorFlow computes them: where a position is halfway between pixels, rounding
-decides which is nearest.
+Pixels belong to the image before resizing, places to the image after resizing.
+
+Positions are computed in float32, as TensorFlow computes them: rounding decides which pixel is
+nearest to a position halfway between two.
 """
 
 from __future__ import annotations
@@ -14,17 +16,17 @@ import numpy as np
 
 from ..support.literals import Array
 
-_STEPS = 1024  # cubic weights are those of positions rounded to so many to a pixel, as in TensorFlow
+_STEPS = 1024  # cubic weights use positions rounded to this fraction of a pixel, as in TensorFlow
 
 
 @dataclass(frozen=True, slots=True)
 class Taps:
-    """What each place is a weighted sum of.
+    """Pixels, and their weights, whose sum is the value of each place.
 
     Attributes
     ----------
     indices : int array of shape [places, n]
-        The pixels.
+        Indices of pixels.
     weights : float array of the same shape
     """
 
@@ -32,12 +34,13 @@ class Taps:
     weights: Array
 
     def transposed(self, size: int) -> Taps:
-        """Return, for each of so many pixels, of which places it is part, and with what weights."""
+        """Return the transpose: for each of `size` pixels the places that include the pixel, and the weights."""
         used = self.weights != 0
         pixels, weights = self.indices[used], self.weights[used]
         places = np.broadcast_to(np.arange(len(used))[:, None], used.shape)[used]
         order = np.argsort(pixels, kind="stable")
         counts = np.bincount(pixels, minlength=size)
+        # In the order of pixels, column n holds the n-th place of a pixel; surplus columns keep weight 0.
         columns = np.arange(pixels.size) - np.repeat(np.cumsum(counts) - counts, counts)
         shape = (size, max(1, counts.max(initial=0)))
         result = Taps(np.zeros(shape, np.intp), np.zeros(shape))
@@ -48,7 +51,7 @@ class Taps:
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """How pixels of two images correspond along an axis."""
+    """Correspondence of the pixels of an image and of the places of the resized image, along an axis."""
 
     before: int
     after: int
@@ -57,23 +60,23 @@ class _Axis:
 
     @property
     def scale(self) -> Any:
-        """Pixels from one place to the next."""
+        """Distance of neighbouring places, in pixels."""
         if self.align_corners and self.after > 1:
             return np.float32(self.before - 1) / np.float32(self.after - 1)
         return np.float32(self.before) / np.float32(self.after)
 
     def places(self, half: float) -> Array:
-        """Return the numbers of the places; `half` is added where pixels have their centres."""
+        """Return the indices of the places, shifted by `half` if pixels have half-pixel centres."""
         return np.arange(self.after, dtype=np.float32) + np.float32(half if self.half_pixel_centers else 0)
 
     def positions(self) -> Array:
-        """Return where the places are, in pixels."""
+        """Return the positions of the places, in pixels."""
         shift = np.float32(0.5 if self.half_pixel_centers else 0)
         found: Array = self.places(0.5) * self.scale - shift
         return found
 
     def bound(self, indices: Array) -> Array:
-        """Return the nearest pixels that there are."""
+        """Return the indices, clipped to the pixels of the image."""
         return np.clip(indices, 0, self.before - 1).astype(np.intp)
 
 
@@ -92,7 +95,7 @@ def _linear(axis: _Axis) -> Taps:
 
 
 def _cubic(axis: _Axis) -> Taps:
-    """Keys's kernel (Keys, 1981); with pixel centres that of a = -0.5, of pixels that there are, else of a = -0.75."""
+    """Weigh four pixels by Keys's cubic (Keys, 1981): a = -0.5 with half-pixel centres, else a = -0.75."""
     positions = axis.positions()
     low = np.floor(positions)
     part = np.rint((positions - low) * np.float32(_STEPS)).astype(np.float64)[:, None] / _STEPS
@@ -103,6 +106,7 @@ def _cubic(axis: _Axis) -> Taps:
     weights = np.stack([outer[:, 0], inner[:, 0], inner[:, 1], outer[:, 1]], 1)
     wanted = low[:, None] + np.arange(-1, 3)
     indices = axis.bound(wanted)
+    # As in TensorFlow: half-pixel centres leave out pixels outside of the image, otherwise the border is repeated.
     if axis.half_pixel_centers:
         weights = np.where(indices == wanted, weights, 0)
         weights /= weights.sum(1, keepdims=True)
@@ -110,7 +114,7 @@ def _cubic(axis: _Axis) -> Taps:
 
 
 def _area(axis: _Axis) -> Taps:
-    """Each place is the mean of the pixels under it, by how much of them is."""
+    """Average the pixels under each place, weighted by their covered fractions."""
     scale = axis.scale
     if not scale:  # with corners aligned to the only pixel, which TensorFlow makes NaN
         return _nearest(axis)
@@ -132,17 +136,17 @@ METHODS = tuple(_METHODS)
 
 
 def taps(before: int, after: int, method: str, align_corners: bool, half_pixel_centers: bool) -> Taps:
-    """Return what the places of an image resized along an axis are made of.
+    """Return the pixels and weights of the places of an image resized along an axis.
 
     Parameters
     ----------
     before, after : int
-        Pixels of the image, and of the resized one.
+        Number of pixels of the image, and of the resized image.
     method : str
-        One of `METHODS`.
+        A name of `METHODS`.
     align_corners : bool
-        The centres of the first and of the last pixels are the same in both.
+        Align the centres of the first and of the last pixels of both images.
     half_pixel_centers : bool
-        Pixels have their centres at 0.5, 1.5, ..., so that the borders of the images are the same.
+        Centre pixels at 0.5, 1.5, ..., which aligns the borders of both images.
     """
     return _METHODS[method](_Axis(before, after, align_corners, half_pixel_centers))

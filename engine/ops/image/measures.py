@@ -1,4 +1,4 @@
-"""Differences within images, and between them."""
+"""Differences within images, and measures of similarity between images."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PIXELS = (-3, -2, -1)
 
 @public
 def image_gradients(image: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
-    """Differences of each pixel from the one below, and from the one to the right.
+    """Differences of each pixel from its lower and from its right neighbour.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def sobel_edges(image: Any, name: str | None = None) -> Tensor:
     Parameters
     ----------
     image : Tensor of an integer or floating dtype, of shape [batch, height, width, channels]
-        At least two rows and columns; it is mirrored at its border.
+        At least two rows and columns; the border is mirrored.
 
     Returns
     -------
@@ -113,7 +113,7 @@ def sobel_edges(image: Any, name: str | None = None) -> Tensor:
 
 
 def _pair(a: Any, b: Any, max_val: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """Return two images in one floating dtype of at least four bytes, and the largest value as they have it."""
+    """Return two images in the same floating dtype, of at least four bytes, and `max_val` in their scale."""
     x = image_tensor(a)
     y = image_tensor(convert_to_tensor(b, x.dtype))
     if as_symbolic(max_val):
@@ -125,7 +125,7 @@ def _pair(a: Any, b: Any, max_val: Any) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _dtype_of(a: Any) -> DType:
-    """Return the dtype of a measure of images: their own if it is floating, else float32."""
+    """Return the dtype of a measure of images: a floating dtype of images stays, others become float32."""
     given = convert_to_tensor(a).dtype
     return given if given.is_floating else float32
 
@@ -136,9 +136,9 @@ def psnr(a: Any, b: Any, max_val: Any, name: str | None = None) -> Tensor:
 
     Parameters
     ----------
-    a, b : Tensor of one integer or floating dtype, of shape [..., height, width, channels]
+    a, b : Tensor of the same integer or floating dtype, of shape [..., height, width, channels]
     max_val : int, float or scalar Tensor
-        Difference between the largest and the smallest value that there may be.
+        Difference between the largest and the smallest possible value.
 
     Returns
     -------
@@ -158,10 +158,11 @@ def psnr(a: Any, b: Any, max_val: Any, name: str | None = None) -> Tensor:
 
 
 def _means(images: Tensor, size: int, sigma: float) -> Tensor:
-    """Return Gaussian means of the windows of images that lie inside them."""
+    """Return the Gaussian means of all windows inside of images."""
     offsets = np.arange(size) - (size - 1) / 2
     weights = np.exp(-(offsets**2) / (2 * sigma**2))
     weights /= weights.sum()
+    # The Gaussian is separable: means along the height, then along the width.
     for cut in (lambda part: (..., part, slice(None), slice(None)), lambda part: (..., part, slice(None))):
         parts = [images[cut(slice(i, i - size + 1 or None))] * float(w) for i, w in enumerate(weights)]
         images = apply("AddN", parts)
@@ -169,7 +170,7 @@ def _means(images: Tensor, size: int, sigma: float) -> Tensor:
 
 
 def _with_windows(images: Tensor, size: int) -> Tensor:
-    """Return images that windows of a size fit into; a step checks that where it is not known."""
+    """Return images whose size is checked to hold windows; the step checks sizes that are unknown before."""
     sizes = (None, None) if images.rank is None else images.shape[-3:-1]
     if any(known is not None and known < size for known in sizes):
         raise ShapeError(
@@ -201,14 +202,14 @@ def ssim(
 
     Parameters
     ----------
-    img1, img2 : Tensor of one integer or floating dtype, of shape [..., height, width, channels]
+    img1, img2 : Tensor of the same integer or floating dtype, of shape [..., height, width, channels]
         At least as high and wide as the windows.
     max_val : int, float or scalar Tensor
-        Difference between the largest and the smallest value that there may be.
+        Difference between the largest and the smallest possible value.
     filter_size, filter_sigma : int and float
-        Size of the windows that are compared, and deviation of the Gaussian that their pixels are weighted by.
+        Size of the compared windows, and standard deviation of the Gaussian that weighs their pixels.
     k1, k2 : float
-        Parts of `max_val` that keep divisors away from 0.
+        Fractions of `max_val` that keep divisors away from 0.
 
     Returns
     -------
@@ -219,9 +220,9 @@ def ssim(
     Raises
     ------
     GraphError
-        If the filter is of no size.
+        If the filter has no size.
     ShapeError
-        If the images are known to be smaller than the windows; else an OpError when a step runs it.
+        If the images are known to be smaller than the windows; otherwise the step raises OpError.
 
     Examples
     --------
@@ -245,8 +246,9 @@ def _window_size(value: Any) -> int:
 
 
 def _similarity(x: Tensor, y: Tensor, size: int, sigma: float, guards: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """Return how alike the windows of images are in their means, and in their contrast and structure."""
+    """Return the similarities of windows in luminance, and in contrast and structure."""
     c1, c2 = map(square, guards)
+    # Stacked, the four moments are averaged by a single filter.
     parts = _means(stack([x, y, x * y, square(x) + square(y)]), size, sigma)
     mean_x, mean_y, products, squares = unstack(parts, 4)
     both, each = mean_x * mean_y * 2, square(mean_x) + square(mean_y)
@@ -265,16 +267,16 @@ def ssim_multiscale(
     k2: float = 0.03,
     name: str | None = None,
 ) -> Tensor:
-    """Structural similarity of images in several sizes, each half of the one before (Wang et al., 2003).
+    """Structural similarity of images in several sizes, each half of the previous size (Wang et al., 2003).
 
     Parameters
     ----------
-    img1, img2 : Tensor of one integer or floating dtype, of shape [batch, height, width, channels]
+    img1, img2 : Tensor of the same integer or floating dtype, of shape [batch, height, width, channels]
         In the smallest size at least as high and wide as the windows.
     max_val : int, float or scalar Tensor
-        Difference between the largest and the smallest value that there may be.
+        Difference between the largest and the smallest possible value.
     power_factors : sequence of float
-        The weight of each size in the product, that of the images themselves first.
+        The weight of each size in the product, beginning with the full size.
     filter_size, filter_sigma, k1, k2
         As of `ssim`.
 
@@ -282,14 +284,14 @@ def ssim_multiscale(
     -------
     Tensor
         Of the floating dtype, or float32, of shape [batch]: 1 for equal images. Contrast and structure of all sizes and
-        the means of the last one, multiplied and then averaged over the channels; what is negative counts as 0.
+        the luminance of the last, multiplied and then averaged over the channels; negative factors count as 0.
 
     Raises
     ------
     GraphError
-        If the filter is of no size, or there are no weights.
+        If the filter has no size, or there are no weights.
     ShapeError
-        If the images are known to be smaller than the windows in some size; else an OpError when a step runs it.
+        If the images are known to be smaller than the windows in some size; otherwise the step raises OpError.
 
     Examples
     --------
@@ -310,6 +312,7 @@ def ssim_multiscale(
         x, y = _with_windows(x, size), _with_windows(y, size)
         luminance, structure = _similarity(x, y, size, filter_sigma, (largest * k1, largest * k2))
         found = reduce_mean(luminance * structure if number == len(powers) - 1 else structure, _PIXELS[:2])
+        # A negative similarity has no fractional power.
         factors.append(apply("Pow", relu(found), scalar_like(power, found)))
     return as_before(reduce_mean(reduce_prod(stack(factors), 0), -1), _dtype_of(img1), name)
 

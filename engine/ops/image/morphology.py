@@ -37,6 +37,7 @@ _WIDE = {"window": (1, 2), "strides": (1, 2), "rates": (1, 2), "padding": "SAME"
 
 
 def _dilated_shape(op: Operation) -> Shape:
+    """Return the shape of the windows; refuse a filter of another size, or with other channels."""
     x, filter = op.inputs[0].shape, op.inputs[1].shape
     wanted = Shape([*op.attrs["window"], x[-1] if x.rank else None])
     if not filter.is_compatible_with(wanted):
@@ -50,7 +51,7 @@ def _dilated_shape(op: Operation) -> Shape:
 
 
 def _dilation(xp: Any, x: Any, filter: Any, attrs: Any) -> tuple[Any, Any]:
-    """Return the largest sums of elements and filter, and at which place of the window the first of each is."""
+    """Return the largest sums of pixels and filter, and the place in the window of the first maximum."""
     windows = windows_of(x.shape, attrs)
     check_not_empty(windows)
     if filter.shape != (*attrs["window"], x.shape[-1]):
@@ -60,6 +61,7 @@ def _dilation(xp: Any, x: Any, filter: Any, attrs: Any) -> tuple[Any, Any]:
     best, place = xp.full(shape, lowest(x.dtype), dtype=x.dtype), xp.full(shape, -1, dtype=xp.int32)
     for number, outer, inner in places(windows, attrs):
         value = x[inner] + rows[number]
+        # The first place inside of the image always counts, even if its value is the lowest, or NaN.
         better = (value > best[outer]) | (place[outer] < 0)
         xp.copyto(best[outer], value, where=better)
         place[outer] = xp.where(better, xp.full((), number, dtype=xp.int32), place[outer])
@@ -115,20 +117,20 @@ def dilation2d(
     ----------
     input : Tensor of an integer or floating dtype, of shape [batch, height, width, channels]
     filter : Tensor of the same dtype, of shape [height, width, channels]
-        What is added to the pixels; its height and width are known.
+        Numbers added to the pixels, with known height and width.
     strides, rates : int, or sequence of 2 or 4
-        How far the windows are from one another, and the pixels of a window.
+        Distances between windows, and between the pixels of a window.
     padding : {padding}
 
     Returns
     -------
     Tensor
-        Same dtype: one row and column for each window.
+        Same dtype, with a row and a column for each window.
 
     Raises
     ------
     ShapeError
-        If the filter has other channels, or its size is not known, or it is larger than the image.
+        If the filter has other channels, an unknown size, or does not fit into the image.
 
     Examples
     --------
@@ -144,6 +146,7 @@ def dilation2d(
 
 
 def _windows(filter: Tensor, strides: Any, rates: Any, padding: Any) -> dict[str, Any]:
+    """Return the attributes of windows of the size of a filter; raise ShapeError if the size is unknown."""
     if filter.rank != 3 or not filter.shape[:2].is_fully_known:
         raise ShapeError(
             "the height and width of a filter have to be known while the graph is built",
@@ -165,15 +168,15 @@ def _windows(filter: Tensor, strides: Any, rates: Any, padding: Any) -> dict[str
 def erosion2d(
     value: Any, kernel: Any, strides: Any = 1, rates: Any = 1, padding: Any = "VALID", name: str | None = None
 ) -> Tensor:
-    """Smallest difference of the pixels of each window and a kernel that is turned around, for each channel.
+    """Smallest difference of the pixels of each window and a kernel, for each channel.
 
-    It is the negative of the dilation, by the kernel turned around, of the negative.
+    Equals the negative of the dilation of ``-value`` by the kernel reversed in height and width.
 
     Parameters
     ----------
     value : Tensor of a signed integer or floating dtype, of shape [batch, height, width, channels]
     kernel : Tensor of the same dtype, of shape [height, width, channels]
-        What is subtracted from the pixels; its height and width are known.
+        Numbers subtracted from the pixels, with known height and width.
     strides, rates
         As of `dilation2d`.
     padding : {padding}
@@ -181,12 +184,12 @@ def erosion2d(
     Returns
     -------
     Tensor
-        Same dtype: one row and column for each window.
+        Same dtype, with a row and a column for each window.
 
     Raises
     ------
     ShapeError
-        If the kernel has other channels, or its size is not known, or it is larger than the image.
+        If the kernel has other channels, an unknown size, or does not fit into the image.
 
     Examples
     --------

@@ -51,11 +51,13 @@ def _extract(xp: Any, x: Any, **attrs: Any) -> Any:
 
 
 def _extract_grad(xp: Any, g: Any, shape: Any, **attrs: Any) -> Any:
+    """Sum the cotangents of patches into the pixels of their windows."""
     sizes, size = as_sizes(shape), patch_size(attrs)
     windows = windows_of(sizes, attrs)
     check_fits((*g.shape[:-1], g.shape[-1] // size), sizes, windows, attrs)
     parts, dx = g.reshape(*g.shape[:-1], size, sizes[-1]), xp.zeros(sizes, dtype=g.dtype)
     for number, outer, inner in places(windows, attrs):
+        # Windows share pixels only at different places: within a place no pixel occurs twice, and slices can be added.
         view = dx[inner]
         view += parts[*outer, number]
     return dx
@@ -108,20 +110,20 @@ def extract_image_patches(
     ----------
     images : Tensor of any numeric dtype, or bool, of shape [batch, height, width, channels]
     ksizes, strides, rates : int, or sequence of 2 or 4
-        Size of the windows, how far they are from one another, and how far their pixels are.
+        Size of the windows, distance between windows, and distance between the pixels of a window.
     padding : {padding}
 
     Returns
     -------
     Tensor
-        Same dtype: one row and column for each window, with ``ksizes[0] * ksizes[1] * channels`` channels.
+        Same dtype, with a row and a column for each window, and ``ksizes[0] * ksizes[1] * channels`` channels.
 
     Raises
     ------
     ShapeError
         If a window is larger than the image.
     GraphError
-        If an argument is none of those.
+        If an argument has another form.
 
     Examples
     --------
@@ -144,13 +146,13 @@ def extract_volume_patches(input: Any, ksizes: Any, strides: Any, padding: Any, 
     ----------
     input : Tensor of any numeric dtype, or bool, of shape [batch, depth, height, width, channels]
     ksizes, strides : int, or sequence of 3 or 5
-        Size of the windows, and how far they are from one another.
+        Size of the windows, and distance between windows.
     padding : {padding}
 
     Returns
     -------
     Tensor
-        Same dtype: one element for each window, with as many channels as all its elements have.
+        Same dtype, with an element for each window, whose channels are all channels of the elements of the window.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Images made brighter, more contrasted, more colourful, or turned around, by a random amount."""
+"""Random changes of brightness, contrast, hue and saturation, and random flips of images."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .transforms import flip_left_right, flip_up_down, image_tensor
 
 
 def _range(low: Any, high: Any, what: str, least: float = 0.0) -> None:
-    """Refuse bounds of a random amount that are no numbers, too small, or the wrong way round."""
+    """Refuse bounds of a random amount that are no numbers, too small, or in the wrong order."""
     if not all(isinstance(each, (int, float, np.number)) for each in (low, high)) or not least <= low < high:
         raise GraphError(
             f"{what} is drawn from a range",
@@ -92,7 +92,7 @@ def random_contrast(image: Any, lower: float, upper: float, seed: int | None = N
     Raises
     ------
     GraphError
-        If the bounds are negative, or the wrong way round.
+        If the bounds are negative, or in the wrong order.
 
     Examples
     --------
@@ -107,7 +107,7 @@ def random_contrast(image: Any, lower: float, upper: float, seed: int | None = N
 
 @public
 def random_hue(image: Any, max_delta: float, seed: int | None = None, name: str | None = None) -> Tensor:
-    """Turn the hue of all pixels by the same random part: `adjust_hue` from ``-max_delta`` to `max_delta`.
+    """Turn the hue of all pixels by the same random angle: `adjust_hue` from ``-max_delta`` to `max_delta`.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def random_saturation(
     Raises
     ------
     GraphError
-        If the bounds are negative, or the wrong way round.
+        If the bounds are negative, or in the wrong order.
 
     Examples
     --------
@@ -173,7 +173,7 @@ def random_saturation(
 
 
 def _sometimes(image: Any, change: Callable[[Any], Tensor], seed: int | None, name: str | None) -> Tensor:
-    """Return for each image, as often, the image itself or a changed one."""
+    """Return each image changed with a probability of a half, otherwise unchanged."""
     x = image_tensor(image)
     rank = known_rank(x, "a random flip")
     draws = random_uniform(concat([shape_of(x)[: rank - 3], [1, 1, 1]], 0), seed=seed)
@@ -183,7 +183,7 @@ def _sometimes(image: Any, change: Callable[[Any], Tensor], seed: int | None, na
 
 @public
 def random_flip_left_right(image: Any, seed: int | None = None, name: str | None = None) -> Tensor:
-    """Turn each image around, left to right, with a probability of one half.
+    """Turn each image around, left to right, with a probability of a half.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def random_flip_left_right(image: Any, seed: int | None = None, name: str | None
     Returns
     -------
     Tensor
-        Same dtype and shape; images of a batch are drawn for one by one.
+        Same dtype and shape; each image of a batch has a draw of its own.
 
     Raises
     ------
@@ -213,7 +213,7 @@ def random_flip_left_right(image: Any, seed: int | None = None, name: str | None
 
 @public
 def random_flip_up_down(image: Any, seed: int | None = None, name: str | None = None) -> Tensor:
-    """Turn each image upside down with a probability of one half.
+    """Turn each image upside down with a probability of a half.
 
     Parameters
     ----------
@@ -224,7 +224,7 @@ def random_flip_up_down(image: Any, seed: int | None = None, name: str | None = 
     Returns
     -------
     Tensor
-        Same dtype and shape; images of a batch are drawn for one by one.
+        Same dtype and shape; each image of a batch has a draw of its own.
 
     Raises
     ------

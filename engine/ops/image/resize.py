@@ -1,6 +1,7 @@
-"""Images in another size, and single crops of them.
+"""Resizing of images.
 
-Resizing is a sum of pixels with weights along rows, and along columns: so is its gradient, with the roles exchanged.
+Resizing is a weighted sum of pixels along the height, then along the width; the gradient is the sum with transposed
+weights.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ _ATTRS = {"method": REQUIRED, "align_corners": False, "half_pixel_centers": Fals
 
 
 def _resized_shape(op: Operation) -> Shape:
+    """Return the images' shape in the new size; refuse sizes that are no pair, and unknown methods."""
     size = static_shape(op.inputs[1])
     images = op.inputs[0].shape.with_rank(4)
     if not size.is_compatible_with(Shape([None, None])):
@@ -56,7 +58,7 @@ def _check(method: str, align_corners: bool, half_pixel_centers: bool) -> None:
 
 
 def _weighted(xp: Any, x: Any, axis: int, parts: Taps) -> Any:
-    """Sum elements along an axis with weights; where all weights are one, take the elements."""
+    """Return weighted sums of elements along an axis; weights that are all 1 need no product."""
     total = None
     for indices, weights in zip(parts.indices.T, parts.weights.T, strict=True):
         part = xp.take(x, xp.asarray(indices), axis=axis)
@@ -198,7 +200,7 @@ def _resized(
 def resize_nearest_neighbor(
     images: Any, size: Any, align_corners: bool = False, half_pixel_centers: bool = False, name: str | None = None
 ) -> Tensor:
-    """Resize images: each pixel is the nearest one.
+    """Resize images by taking the nearest pixels.
 
     Parameters
     ----------
@@ -206,10 +208,10 @@ def resize_nearest_neighbor(
     size : int32 or int64 vector of length 2
         The new height and width.
     align_corners : bool
-        The centres of the corner pixels stay where they are.
+        Keep the centres of the corner pixels in place.
     half_pixel_centers : bool
-        The borders of the image stay where they are, as pixels have their centres at 0.5, 1.5 and so on. Without either
-        the first row and column do.
+        Keep the borders of the image in place: pixels have their centres at 0.5, 1.5 and so on. Without both options
+        the first row and column stay in place.
 
     Returns
     -------
@@ -219,9 +221,9 @@ def resize_nearest_neighbor(
     Raises
     ------
     GraphError
-        If both corners and borders are to stay.
+        If both `align_corners` and `half_pixel_centers` are true.
     ShapeError
-        If `images` are none, or `size` is not a height and a width.
+        If `images` has another rank, or `size` is not a height and a width.
 
     Examples
     --------
@@ -236,7 +238,7 @@ def resize_nearest_neighbor(
 def resize_bilinear(
     images: Any, size: Any, align_corners: bool = False, half_pixel_centers: bool = False, name: str | None = None
 ) -> Tensor:
-    """Resize images: each pixel is interpolated between the four around it.
+    """Resize images by interpolation between the four surrounding pixels.
 
     Parameters
     ----------
@@ -265,10 +267,10 @@ def resize_bilinear(
 def resize_bicubic(
     images: Any, size: Any, align_corners: bool = False, half_pixel_centers: bool = False, name: str | None = None
 ) -> Tensor:
-    """Resize images: each pixel is interpolated between the sixteen around it by cubics (Keys, 1981).
+    """Resize images by cubic interpolation between the sixteen surrounding pixels (Keys, 1981).
 
-    Positions are rounded to 1/1024 of a pixel, as TensorFlow's are. With pixel centres the cubics are those of a = -0.5
-    and see only pixels that there are, else those of a = -0.75, which see the pixels of the border again.
+    Positions are rounded to 1/1024 of a pixel, as in TensorFlow. With half-pixel centres the cubics have a = -0.5 and
+    leave out pixels outside of the image; otherwise they have a = -0.75, and pixels of the border are repeated.
 
     Parameters
     ----------
@@ -293,7 +295,7 @@ def resize_bicubic(
 
 @public
 def resize_area(images: Any, size: Any, align_corners: bool = False, name: str | None = None) -> Tensor:
-    """Resize images: each pixel is the mean of what it covers.
+    """Resize images by averaging the pixels that each new pixel covers.
 
     Parameters
     ----------

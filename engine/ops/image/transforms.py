@@ -1,4 +1,4 @@
-"""Images turned around, and brought to mean 0 and variance 1."""
+"""Flips and rotations of images, and scaling to mean 0 and variance 1."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..support.common import shape_of
 
 
 def image_tensor(image: Any, least: int = 3) -> Tensor:
-    """Return images as a tensor; ShapeError if the rank is too low, in the step where only that knows it."""
+    """Return images as a tensor of rank `least` or more; an unknown rank is checked when a step runs."""
     what = "an image has a height, a width and channels"
     return of_rank(convert_to_tensor(image), least, what, "add the missing dimensions with expand_dims")
 
@@ -72,13 +72,13 @@ def flip_up_down(image: Any, name: str | None = None) -> Tensor:
 
 @public
 def rot90(image: Any, k: int = 1, name: str | None = None) -> Tensor:
-    """Turn images by quarters, against the clock.
+    """Turn images by quarters, counterclockwise.
 
     Parameters
     ----------
     image : Tensor of any dtype, of shape [..., height, width, channels] and known rank
     k : int
-        How many quarters; negative ones turn with the clock.
+        Number of quarters; negative numbers turn clockwise.
 
     Returns
     -------
@@ -116,8 +116,8 @@ def rot90(image: Any, k: int = 1, name: str | None = None) -> Tensor:
 def per_image_standardization(image: Any, name: str | None = None) -> Tensor:
     """Scale each image to mean 0 and variance 1.
 
-    The deviation that is divided by is at least ``1 / sqrt(n)``, with n elements in an image, so that one of equal
-    pixels becomes 0.
+    The divisor is the standard deviation, but at least ``1 / sqrt(n)`` for n elements of an image, so that an image of
+    equal pixels becomes 0.
 
     Parameters
     ----------
