@@ -33,7 +33,7 @@ def _positions(low: Tensor, high: Tensor, size: Tensor, count: int) -> tuple[Ten
     """Return `count` positions, evenly spaced from `low` to `high`, and whether each is inside of the image."""
     last = cast(size - 1, low.dtype)
     if count == 1:
-        found = expand_dims((low + high) * last * 0.5, 1)
+        found = expand_dims((low + high) * last * 0.5, 1)  # the middle, as in TensorFlow
     else:
         step = expand_dims((high - low) * last / (count - 1), 1)
         found = expand_dims(low * last, 1) + step * np.arange(count, dtype=low.dtype.numpy)
@@ -123,6 +123,7 @@ def crop_and_resize(
     y1, x1, y2, x2 = (corners[:, i] for i in range(4))
     rows, is_row = _positions(y1, y2, size_along(images, 1), height)
     columns, is_column = _positions(x1, x2, size_along(images, 2), width)
+    # Index of the first row of each image, among the rows of the whole batch.
     starts = expand_dims(which * size_along(images, 1), 1)
     if method == "nearest":
         crops = _fetch(cast(images, corners.dtype), starts, floor(rows + 0.5), floor(columns + 0.5))
@@ -386,6 +387,7 @@ def non_max_suppression_padded(
     if pad_to_max_output_size:
         most = convert_to_tensor(max_output_size, dtypes.int32)
         selected = pad(selected, stack([stack([0, most - count])]))
+        # The static shape of the padding is unknown, but with it the length is always `most`.
         known = static_value(most)
         selected.set_shape([None if known is None else int(known)])
     return selected, count

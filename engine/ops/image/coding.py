@@ -265,5 +265,6 @@ def adjust_jpeg_quality(image: Any, jpeg_quality: int, name: str | None = None) 
     channels = x.shape[-1] if x.rank == 3 else None
     data = encode_jpeg(convert_image_dtype(x, dtypes.uint8, saturate=True), jpeg_quality)
     found = decode_image(data, channels if channels is not None else 0)
+    # The shape of a decoded file is unknown, but the file has the size of the image.
     found.set_shape(x.shape)
     return convert_image_dtype(found, x.dtype, name=name)

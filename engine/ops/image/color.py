@@ -30,7 +30,7 @@ def as_fractions(image: Tensor, dtype: DType = dtypes.float32) -> Tensor:
 
 
 def _as_before(image: Tensor, dtype: DType) -> Tensor:
-    """Undo `as_fractions`: scale by the largest integer `m` plus a half, clip, truncate, so that ``n / m`` becomes n."""
+    """Undo `as_fractions`: scale by the largest integer `m` plus a half, clip and truncate: ``n / m`` becomes n."""
     if not dtype.is_integer:
         return image
     return cast(clip_by_value(image * (dtype.max + 0.5), float(dtype.min), float(dtype.max)), dtype)

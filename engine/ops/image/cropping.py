@@ -225,6 +225,7 @@ def central_crop(image: Any, central_fraction: float, name: str | None = None) -
     low, sizes = [], []
     for size in _sizes(x):
         if isinstance(size, int):
+            # Truncated like the Cast of unknown sizes, so that static and late sizes agree.
             first: Size = int((size - size * float(central_fraction)) / 2)
         else:
             length = apply("Cast", size, dtype="float64")
@@ -264,6 +265,7 @@ def resize_image_with_crop_or_pad(image: Any, target_height: Any, target_width: 
     """
     x = _image(image, "resize_image_with_crop_or_pad")
     sizes = size_of(target_height, "target_height"), size_of(target_width, "target_width")
+    # Each axis is either cropped or padded: the other amount is 0.
     cut, kept, added = [], [], []
     for own, size in zip(_sizes(x), sizes, strict=True):
         cut.append(_at_least_zero(own - size) // 2)

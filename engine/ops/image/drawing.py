@@ -44,7 +44,7 @@ def _draw(xp: Any, images: Any, boxes: Any, colors: Any) -> Any:
     paint = xp.asarray(colors[:, : images.shape[3]])
     height, width = images.shape[1:3]
     scaled = boxes * np.array([height - 1, width - 1] * 2, boxes.dtype)
-    for image, corners in zip(drawn, scaled.astype(np.int64), strict=True):  # whole pixels, rounded towards zero
+    for image, corners in zip(drawn, scaled.astype(np.int64), strict=True):  # whole pixels, truncated
         for number, (top, left, bottom, right) in enumerate(corners.tolist()):
             is_outside = top >= height or bottom < 0 or left >= width or right < 0
             if top > bottom or left > right or is_outside:

@@ -30,6 +30,7 @@ _COLOURS = Family(
 
 def _mixed(images: Any, weights: Any, name: str | None) -> Tensor:
     x = pixels(images, floating=True)
+    # Transposed, because the colours of a pixel are the last dimension: pixels are rows.
     y = tensordot(x, weights.T.astype(x.dtype.numpy), 1, name=name)
     y.set_shape(x.shape)
     return y

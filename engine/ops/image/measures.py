@@ -116,6 +116,7 @@ def _pair(a: Any, b: Any, max_val: Any) -> tuple[Tensor, Tensor, Tensor]:
     """Return two images in the same floating dtype, of at least four bytes, and `max_val` in their scale."""
     x = image_tensor(a)
     y = image_tensor(convert_to_tensor(b, x.dtype))
+    # In the dtype of the images first: integers become fractions together with their largest value.
     if as_symbolic(max_val):
         largest = cast(max_val, x.dtype)
     else:

@@ -69,6 +69,7 @@ def _dilation(xp: Any, x: Any, filter: Any, attrs: Any) -> tuple[Any, Any]:
 
 
 def _dilation_gradient(op: Operation, g: Tensor) -> list[Any]:
+    # The places route cotangents to pixels, as in max pooling, and to the elements of the filter.
     x, filter = op.inputs
     place = apply("DilationPlace", x, filter, **op.own_attrs)
     return [apply("MaxPoolGrad", g, place, shape_of(x), **op.own_attrs), apply("PlaceSum", g, place, **op.own_attrs)]

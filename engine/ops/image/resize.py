@@ -85,6 +85,7 @@ def _resize(xp: Any, x: Any, size: Any, **how: Any) -> Any:
 
 @typed
 def _resize_grad(xp: Any, g: Any, size: Any, **how: Any) -> Any:
+    # The cotangent has the size after resizing, and `size` is the size before.
     for axis, (after, before) in enumerate(_sizes(g, size), 1):
         g = _weighted(xp, g, axis, taps(before, after, **how).transposed(before))
     return g

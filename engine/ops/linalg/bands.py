@@ -112,6 +112,7 @@ class Band:
             self.check(max(least), max(least))
             return max(least), max(least)
         rows, columns = (d if n == -1 else n for n, d in zip((num_rows, num_cols), least, strict=True))
+        # A larger matrix on both sides would have a longer diagonal than `longest`.
         if rows < least[0] or columns < least[1] or (rows > least[0] and columns > least[1]):
             raise ShapeError(
                 "diagonals do not fit a matrix of that size",

@@ -147,5 +147,6 @@ def logdet(matrix: Any, name: str | None = None) -> Tensor:
     >>> tg.function(lambda: tg.logdet(1000 * np.eye(400))).sync()
     array(2763.10211159)
     """
+    # The determinant is the squared product of the diagonal, which is real even for complex matrices.
     sizes = log(real(matrix_diag_part(cholesky(matrix))))
     return apply("Mul", reduce_sum(sizes, -1), 2, name=name)  # type: ignore[no-any-return]

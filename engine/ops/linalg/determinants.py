@@ -36,6 +36,7 @@ define(
     shape=_leading,
     elements=cubic(0.1),
     kernel=typed(lambda xp, x: xp.linalg.det(x)),
+    # Jacobi: the differential of det(x) is det(x) * trace(inv(x) @ dx).
     gradient=lambda op, g: [
         as_factor(g * conj(op.outputs[0]), op.inputs[0]) * matrix_inverse(op.inputs[0], adjoint=True)
     ],

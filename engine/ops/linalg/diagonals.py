@@ -130,6 +130,7 @@ def _written(out: Any, diagonal: Any, band: Band) -> Any:
 
 def _set_gradient(op: Operation, g: Tensor) -> list[Any]:
     _, diagonal = op.inputs
+    # Replaced elements of the input do not reach the output: their cotangent is 0.
     kept = apply("MatrixSetDiag", g, zeros_like(diagonal), **_attrs(op))
     return [kept, apply("MatrixDiagPart", g, **_attrs(op))]
 

@@ -34,6 +34,7 @@ def _eigen_gradient(op: Operation, to_values: Tensor | None, to_vectors: Tensor 
     values, vectors = op.outputs
     terms = [] if to_values is None else [matrix_diag(cast(to_values, vectors.dtype))]
     if to_vectors is not None:
+        # apart[i, j] = e[j] - e[i]: vectors of close values turn most.
         apart = apply("ExpandDims", values, axis=-2) - apply("ExpandDims", values, axis=-1)
         turn = div_no_nan(scalar_like(1, values), apart)  # 0 between equal values, whose vectors are arbitrary
         terms.append(cast(turn, vectors.dtype) * product(vectors, to_vectors, adjoint_a=True))

@@ -165,7 +165,7 @@ def _contracted(operands: list[Labelled], wanted: Sequence[Any]) -> Labelled:
 def _path(operands: Sequence[Labelled], wanted: Sequence[Any]) -> list[tuple[int, ...]]:
     """Return the indices of the operands of each product, in order; each result is appended to the operands."""
     labels = dict.fromkeys(label for operand in operands for label in operand.labels)
-    # einsum_path has only 52 letters: with more labels, the operands are multiplied from left to right.
+    # einsum_path has only 52 letters: with more labels, the operands are multiplied in pairs as they come.
     if len(operands) < 3 or len(labels) > len(string.ascii_letters):
         return [(0, 1)] * (len(operands) - 1)
     letters = dict(zip(labels, string.ascii_letters, strict=False))

@@ -87,5 +87,6 @@ def _check_sizes(a: Tensor, b: Tensor, ours: Tensor, theirs: Tensor) -> Operatio
 def _matrix(x: Tensor, free: Tensor, summed: Tensor, first: bool) -> Tensor:
     """Return a tensor as a matrix, the summed dimensions as columns, or as rows unless `first`."""
     order = (free, summed) if first else (summed, free)
+    # The product over no dimensions is 1: outer products and scalars need no cases of their own.
     sizes = [apply("Prod", _sizes(x, each), axis=(0,), keepdims=False) for each in order]
     return apply("Reshape", permuted(x, joined(*order)), apply("Stack", sizes, axis=0))  # type: ignore[no-any-return]

@@ -51,6 +51,7 @@ def _gradient_of_tall(q: Tensor, r: Tensor, to_q: Tensor, to_r: Tensor) -> Tenso
     """Return the cotangent of matrices of full column rank (Walter and Lehmann, 2018); the diagonal of r is real."""
     inner = product(q, to_q, adjoint_a=True) - product(to_r, r, adjoint_b=True)
     whole = to_q + product(q, half_lower(inner - adjoint(inner)) - inner)
+    # whole @ inv(adjoint(r)), solved from the left by taking the adjoint twice.
     return adjoint(matrix_triangular_solve(r, adjoint(whole), lower=False))
 
 

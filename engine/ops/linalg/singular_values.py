@@ -199,6 +199,7 @@ def _inverse_shape(op: Operation) -> Shape:
 
 
 def _pseudo_inverse(xp: Any, x: Any, rcond: float | None) -> Any:
+    """Invert the singular values above `rcond` times the largest, and replace the others by 0."""
     u, s, vh = lapack(xp, "svd", x, full_matrices=False, refused=DIVERGED)
     if rcond is None:
         rcond = 10 * max(x.shape[-2:]) * float(np.finfo(s.dtype).eps)

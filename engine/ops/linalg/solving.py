@@ -65,6 +65,7 @@ def _solve(xp: Any, a: Any, b: Any, adjoint: bool) -> Any:
 
 def _solve_gradient(op: Operation, g: Tensor) -> list[Any]:
     (a, b), x, adj = op.inputs, op.outputs[0], op.attrs["adjoint"]
+    # The cotangent of b solves the adjoint system; for a, x = inv(a) @ b leaves -to_b @ adjoint(x).
     to_b = apply("MatrixSolve", a, g, adjoint=not adj)
     to_a = -product(x, to_b, adjoint_b=True) if adj else -product(to_b, x, adjoint_b=True)
     return [sum_to(to_a, a), sum_to(to_b, b)]
@@ -174,6 +175,7 @@ def _triangular_gradient(op: Operation, g: Tensor) -> list[Any]:
     lower, adj = op.attrs["lower"], op.attrs["adjoint"]
     to_b = apply("MatrixTriangularSolve", a, g, lower=lower, adjoint=not adj)
     to_a = -product(x, to_b, adjoint_b=True) if adj else -product(to_b, x, adjoint_b=True)
+    # The other triangle is not read, and gets no cotangent.
     return [sum_to(triangle(to_a, lower), a), sum_to(to_b, b)]
 
 
@@ -258,6 +260,7 @@ define(
     elements=cubic(0.4),
     reads_values=True,
     kernel=lambda xp, x: lapack(xp, "inv", x, refused=_SINGULAR),
+    # With the inverse y: -adjoint(y) @ g @ adjoint(y).
     gradient=lambda op, g: [-product(op.outputs[0], product(g, op.outputs[0], adjoint_b=True), adjoint_a=True)],
     samples=[
         Sample([f64([[2, 1], [1, 1]])], f64([[1, -1], [-1, 2]])),

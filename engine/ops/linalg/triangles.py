@@ -94,7 +94,7 @@ def triangle(x: Tensor, lower: bool) -> Tensor:
 
 
 def half_lower(x: Tensor) -> Tensor:
-    """Return the lower triangles of square matrices `x`, diagonals halved; plus its adjoint, it is a Hermitian `x`."""
+    """Return the lower triangles of square `x`, diagonals halved; adding the adjoint restores a Hermitian `x`."""
     return matrix_set_diag(triangle(x, lower=True), matrix_diag_part(x) * 0.5)
 
 
