@@ -70,6 +70,7 @@ multiply: Binary = binary(
 
 
 def _division(op: Operation) -> Shape:
+    """Return the broadcast shape of a quotient; raise DtypeError for integers."""
     if op.inputs[0].dtype.is_integer:
         raise DtypeError(
             "division is not defined for integers",
@@ -146,7 +147,10 @@ mod: Binary = floormod
 
 
 def _lowered(x: Tensor, y: Tensor) -> Tensor:
-    """Return y - 1; but where x is 0, an exponent that has come down to 0 stays: its power has no derivatives."""
+    """Return the exponent ``y - 1`` of the slope, with 1 instead of -1 where `x` and `y` are 0.
+
+    A power with exponent 0 is constant; ``1 / x`` would make its higher derivatives infinite or NaN at 0.
+    """
     known = None if y.graph.is_feedable(y) else static_value(y)
     if known is not None and known.all():
         return y - 1
@@ -156,6 +160,7 @@ def _lowered(x: Tensor, y: Tensor) -> Tensor:
 
 def _power_gradient(x: Tensor, y: Tensor, z: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
     slope = multiply_unless_zero(y, pow(x, _lowered(x, y)))
+    # The logarithm of 1 stands in where `x` has none, so that no NaN reaches the cotangent of `y`.
     defined = apply("NotEqual", x, 0) if x.dtype.is_complex else x > 0
     logarithm = apply("Log", apply("Where", defined, x, 1))
     return multiply_unless_zero(g, conj(slope)), multiply_unless_zero(g, conj(multiply_unless_zero(z, logarithm)))
@@ -272,6 +277,7 @@ def atan2(y: Any, x: Any, name: str | None = None) -> Tensor:
 
 @typed
 def _divide_no_nan(xp: Any, x: Any, y: Any) -> Any:
+    # The divisor is replaced too: quotients that `where` drops should raise no floating-point errors.
     zero = y == 0
     return xp.where(zero, xp.zeros((), y.dtype), x / xp.where(zero, xp.ones((), y.dtype), y))
 
@@ -302,6 +308,7 @@ def _x_log_y(xp: Any, x: Any, y: Any) -> Any:
 
 
 def _x_log_y_gradient(x: Tensor, y: Tensor, z: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    # 1 where `x` is not 0: ``xlogy(used, y)`` is the logarithm of `y` there and 0 elsewhere.
     used = apply("Cast", apply("NotEqual", x, 0), dtype=x.dtype)
     return multiply_unless_zero(g, conj(xlogy(used, y))), multiply_unless_zero(g, conj(div_no_nan(x, y)))
 
@@ -322,6 +329,7 @@ xlogy: Binary = binary(
 
 
 def _same_shapes(op: Operation) -> Shape:
+    """Merge the static shapes of the terms; raise ShapeError where two are incompatible."""
     merged = UNKNOWN
     for tensor in op.inputs:
         if not merged.is_compatible_with(tensor.shape):
@@ -337,10 +345,12 @@ def _same_shapes(op: Operation) -> Shape:
 
 
 def _add_all(xp: Any, first: Any, *rest: Any) -> Any:
+    """Sum arrays of equal shape in a single new array; return a lone term as it is."""
     if any(x.shape != first.shape for x in rest):
         raise ValueError(f"the terms of a sum differ in shape: {[x.shape for x in (first, *rest)]}")
     if not rest:
         return first
+    # A sum of 0-d arrays is a NumPy scalar, which `out` does not accept.
     total = xp.asarray(first + rest[0], first.dtype)
     for x in rest[1:]:
         xp.add(total, x, out=total)
@@ -348,7 +358,7 @@ def _add_all(xp: Any, first: Any, *rest: Any) -> Any:
 
 
 def _batch_sum(op: Operation, varying: Sequence[bool]) -> Batched | None:
-    """Add all at once, or one after the other where some do not vary and have to be broadcast."""
+    """Rebuild AddN where all terms vary, else a chain of Add, which broadcasts the other terms."""
     if all(varying):
         return lambda builder, operands: again(builder, op, operands)
 
@@ -359,7 +369,7 @@ def _batch_sum(op: Operation, varying: Sequence[bool]) -> Batched | None:
 
 
 def _has_equal_terms(op: Operation) -> bool:
-    """Whether there is something to add, and no term may be broadcast, which this sum refuses."""
+    """True if at least two terms all have the static shape of the sum: fused steps would broadcast others."""
     return len(op.inputs) > 1 and all(t.shape == op.outputs[0].shape for t in op.inputs)
 
 
@@ -389,7 +399,7 @@ define(
 
 @public
 def add_n(inputs: Any, name: str | None = None) -> Tensor:
-    """Add tensors of one shape.
+    """Add tensors of equal shape.
 
     Parameters
     ----------
@@ -399,7 +409,7 @@ def add_n(inputs: Any, name: str | None = None) -> Tensor:
     Returns
     -------
     Tensor
-        Of that dtype and shape.
+        Of the dtype and shape of the terms.
 
     Raises
     ------
@@ -422,7 +432,7 @@ def add_n(inputs: Any, name: str | None = None) -> Tensor:
 
 @public
 def accumulate_n(inputs: Any, shape: Any = None, tensor_dtype: Any = None, name: str | None = None) -> Tensor:
-    """Add tensors of one shape, stating shape and dtype.
+    """Add tensors of equal shape, stating shape and dtype.
 
     Parameters
     ----------
@@ -436,7 +446,7 @@ def accumulate_n(inputs: Any, shape: Any = None, tensor_dtype: Any = None, name:
     Returns
     -------
     Tensor
-        Of that dtype and shape.
+        Of the dtype and shape of the terms.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What training sees of quantized numbers: real ones rounded to those that integers will stand for."""
+"""Fake quantization for training: floats rounded to the numbers that integers of few bits represent."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ def _round_half_up(xp: Any, x: Any) -> Any:
 
 
 def _nudged(xp: Any, low: Any, high: Any, num_bits: int, narrow_range: bool) -> tuple[Any, Any, Any]:
-    """Return the step from one number to the next, and the range, moved so that 0 is one of them."""
+    """Return the step between representable numbers and the ends of the range, moved so that 0 is representable."""
     least, most = _limits(num_bits, narrow_range)
     scale = (high - low) / (most - least)
+    # An empty range would divide by 0; a step of 1 keeps its zero point finite.
     step = xp.where(scale == 0, xp.ones((), scale.dtype), scale)
     zero = _round_half_up(xp, xp.clip(least - low / step, least, most))
     return step, (least - zero) * step, (most - zero) * step
@@ -43,7 +44,7 @@ def _nudged(xp: Any, low: Any, high: Any, num_bits: int, narrow_range: bool) -> 
 
 @typed
 def _fake_quant(xp: Any, x: Any, low: Any, high: Any, num_bits: int, narrow_range: bool) -> Any:
-    if x.dtype.itemsize == 2:
+    if x.dtype.itemsize == 2:  # the steps of 16 bits are finer than a 16-bit float resolves
         x, low, high = (t.astype(xp.float32) for t in (x, low, high))
     step, first, last = _nudged(xp, low, high, num_bits, narrow_range)
     inside = xp.maximum(xp.minimum(x, last), first) - first
@@ -53,7 +54,7 @@ def _fake_quant(xp: Any, x: Any, low: Any, high: Any, num_bits: int, narrow_rang
 
 
 def _ends(low: Tensor, high: Tensor, num_bits: int, narrow_range: bool) -> tuple[Tensor, Tensor]:
-    """Return the ends of the range as `_nudged` does; there are none where it is empty, and nothing is cut off."""
+    """Return the ends of the moved range as tensors; infinite where both ends are 0, so that nothing is cut off."""
     least, most = _limits(num_bits, narrow_range)
     scale = (high - low) / (most - least)
     step = apply("Where", apply("Equal", scale, 0), 1, scale)
@@ -64,7 +65,7 @@ def _ends(low: Tensor, high: Tensor, num_bits: int, narrow_range: bool) -> tuple
 
 
 def _fake_quant_gradient(op: Operation, g: Tensor) -> list[Any]:
-    """Pass the cotangent to what is inside the range, and to the end that cut off what is not."""
+    """Pass cotangents straight through inside the range; outside it to the end that cut the number off."""
     x, *given = op.inputs
     wide = [apply("Cast", t, dtype=dtypes.float32) if t.dtype in _TWO_BYTES else t for t in (x, *given)]
     first, last = _ends(wide[1], wide[2], op.attrs["num_bits"], op.attrs["narrow_range"])
@@ -75,6 +76,7 @@ def _fake_quant_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 
 def _fake_quant_shape(op: Operation) -> Shape:
+    """Return the shape of `x`; raise ShapeError if the ends of the range do not broadcast to it."""
     x = op.inputs[0].shape
     for end in op.inputs[1:]:
         if not x.is_compatible_with(x.broadcast(end.shape)):
@@ -124,14 +126,14 @@ def fake_quant_with_min_max_args(
     narrow_range: bool = False,
     name: str | None = None,
 ) -> Tensor:
-    """Round to the numbers that integers of few bits stand for, with a range that is fixed.
+    """Round to the numbers that integers of few bits represent, with a fixed range.
 
     Parameters
     ----------
     inputs : Tensor of a floating dtype
-        Gradients pass where it is inside the range, as if it were not rounded (Jacob et al. 2018, arXiv:1712.05877).
+        Gradients pass through numbers inside the range as through the identity (Jacob et al. 2018, arXiv:1712.05877).
     min, max : float
-        The range, which is moved a little so that 0 is one of the numbers.
+        The range, moved a little so that 0 is representable.
     num_bits : int
         From 2 to 16.
     narrow_range : bool
@@ -168,14 +170,14 @@ def _check_rank(end: Tensor, rank: int, hint: str) -> Tensor:
 def fake_quant_with_min_max_vars(
     inputs: Any, min: Any, max: Any, num_bits: int = 8, narrow_range: bool = False, name: str | None = None
 ) -> Tensor:
-    """Round to the numbers that integers of few bits stand for, with a range that may be learned.
+    """Round to the numbers that integers of few bits represent, with a learnable range.
 
     Parameters
     ----------
     inputs : Tensor of a floating dtype
-        Gradients pass where it is inside the range, as if it were not rounded.
+        Gradients pass through numbers inside the range as through the identity.
     min, max : scalar of the same dtype
-        The range; each end has the gradient of all numbers that it cut off.
+        The range; each end receives the gradients of all numbers beyond it.
     num_bits : int
         From 2 to 16.
     narrow_range : bool
@@ -210,7 +212,7 @@ def fake_quant_with_min_max_vars(
 def fake_quant_with_min_max_vars_per_channel(
     inputs: Any, min: Any, max: Any, num_bits: int = 8, narrow_range: bool = False, name: str | None = None
 ) -> Tensor:
-    """Round to the numbers that integers of few bits stand for, with a range for each channel.
+    """Round to the numbers that integers of few bits represent, with a range for each channel.
 
     Parameters
     ----------

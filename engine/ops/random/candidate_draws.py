@@ -1,4 +1,4 @@
-"""How candidate samplers draw: classes by their probability, each on its own or until enough are different."""
+"""Kernel of the candidate samplers: independent draws of classes, or draws until enough classes differ."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from ..support.context import KernelContext
 Array = np.ndarray[Any, Any]
 Source = Callable[[int], Array]
 
-_TRIED = 4  # how many times the number of classes is drawn before what is still missing is found otherwise
-_MOST = 2.0**62  # draws that are counted
+_TRIED = 4  # draws per class before `_rest` computes the missing classes without further draws
+_MOST = 2.0**62  # largest count of draws, which has to fit an int64
 
 
 def _weights_of(distribution: str, range_max: int, weights: Array) -> Array:
-    """Return by what the probabilities of all classes are in proportion."""
+    """Return weights of all classes, in proportion to their probabilities."""
     if distribution == "uniform":
         return np.ones(range_max)
     return np.log1p(1 / np.arange(1.0, range_max + 1)) if distribution == "log_uniform" else weights
 
 
 def _source(draw: np.random.Generator, distribution: str, range_max: int, weights: Array) -> Source:
-    """Return what draws so many classes, each on its own."""
+    """Return a function that draws a number of classes independently."""
     if distribution == "uniform":
         return lambda count: draw.integers(0, range_max, count)
     if distribution == "log_uniform":
@@ -48,9 +48,9 @@ def _source(draw: np.random.Generator, distribution: str, range_max: int, weight
 def _distinct(
     draw: np.random.Generator, source: Source, weights: Callable[[], Array], count: int, enough: int
 ) -> tuple[Array, int]:
-    """Draw until `count` classes are different; return them in order, and the number of draws.
+    """Draw until `count` classes are different; return the classes in order, and the number of draws.
 
-    Where `enough` draws did not give them, since some are so improbable, the rest of the draws is not made one by one.
+    After `enough` draws, `_rest` computes the classes that are too improbable to wait for.
     """
     drawn = source(count + count // 4 + 8)
     first = _first_times(drawn)
@@ -64,15 +64,15 @@ def _distinct(
 
 
 def _first_times(drawn: Array) -> Array:
-    """Return where values come for the first time, in order."""
+    """Return the index of the first occurrence of each value, ascending."""
     return np.sort(np.unique(drawn, return_index=True)[1])
 
 
 def _rest(draw: np.random.Generator, weights: Array, taken: Array, count: int) -> tuple[Array, int]:
-    """Draw `count` more classes, and in how many draws they would have been found beside those taken.
+    """Draw `count` classes besides `taken`; return them and the number of draws that rejection would have needed.
 
-    Exponential clocks with the weights as rates ring in the order in which classes are drawn first; between one and the
-    next lies a geometric number of draws, which all give classes that were there before.
+    Exponential clocks with the weights as rates ring in the order in which classes are drawn first; between two new
+    classes lies a geometric number of draws, all of earlier classes.
     """
     left = weights / weights.sum()
     left[taken] = 0
@@ -99,6 +99,7 @@ def _candidates(
     unique: bool,
     seed: int,
 ) -> list[Array]:
+    """Draw the classes of one instance; return them and the number of draws."""
     draw = generator(context, seed, instance)
     weights = np.asarray(weights, np.float64)
     source = _source(draw, distribution, range_max, weights)
@@ -111,7 +112,7 @@ def _candidates(
 
 
 def _drawn(*_: Any, num_sampled: int, range_max: int, unique: bool, **__: Any) -> int:
-    """Return about how many draws there are: almost all classes are only found by many."""
+    """Return the approximate number of draws: many if `unique` and more than half of all classes are needed."""
     return num_sampled + (_TRIED * range_max if unique and 2 * num_sampled > range_max else 0)
 
 

@@ -1,4 +1,4 @@
-"""Classes drawn to be compared with the true ones, and how often each is expected to be drawn."""
+"""Candidate samplers: classes drawn for comparison with the true classes, and the expected count of each."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from . import candidate_draws as candidate_draws
 
 
 class Candidates(NamedTuple):
-    """What a candidate sampler gives.
+    """Result of a candidate sampler.
 
     Attributes
     ----------
     sampled_candidates : Tensor of dtype int64, shape [num_sampled]
-        The classes that were drawn.
+        The drawn classes.
     true_expected_count : Tensor of dtype float32, shape [batch, num_true]
-        How often each true class was to be expected among them.
+        Expected number of draws of each true class.
     sampled_expected_count : Tensor of dtype float32, shape [num_sampled]
-        How often each class that was drawn was to be expected.
+        Expected number of draws of each drawn class.
 
     Examples
     --------
@@ -64,6 +64,7 @@ def _classes(true_classes: Any, num_true: int) -> Tensor:
 
 
 def _check(num_sampled: int, unique: bool, range_max: int) -> None:
+    """Raise GraphError unless `range_max` classes are enough for `num_sampled` draws."""
     if range_max < 1 or num_sampled < 1 or (unique and num_sampled > range_max):
         raise GraphError(
             "there are not so many candidates",
@@ -74,11 +75,12 @@ def _check(num_sampled: int, unique: bool, range_max: int) -> None:
 
 
 def _expected(probability: Tensor, tries: Tensor, num_sampled: int, unique: bool) -> Tensor:
-    """Return how often classes of a probability are expected: in as many draws as were made, at most once if unique."""
+    """Return expected counts of classes: among `num_sampled` draws, or at most 1 among all `tries` if `unique`."""
     plain = probability * float(num_sampled)
     if unique:
         count = apply("Cast", tries, dtype=dtypes.float64)
         met = -expm1(count * log1p(-probability))
+        # Unique draws without a rejection count like independent draws, as in TensorFlow.
         plain = apply("Where", apply("Equal", tries, num_sampled), plain, met)
     return apply("Cast", plain, dtype=dtypes.float32)  # type: ignore[no-any-return]
 
@@ -98,9 +100,9 @@ def sampler(
     ----------
     distribution : {'uniform', 'log_uniform', 'weights'}
     weights : floating vector
-        Those of all classes, where the distribution is by them.
+        Weights of all classes if `distribution` is "weights"; otherwise empty.
     probability : callable
-        ``probability(classes)`` gives theirs, in float64.
+        ``probability(classes)`` returns the probabilities of a tensor of classes, in float64.
     true_classes : integer Tensor of shape [batch, num_true]
     sizes : tuple
         ``num_true, num_sampled, unique, range_max``, as the samplers take them.
@@ -152,11 +154,11 @@ def uniform_candidate_sampler(
     ----------
     true_classes : integer Tensor of shape [batch, num_true]
     num_true : int
-        How many classes each example has.
+        Number of true classes per example.
     num_sampled : int
-        How many to draw.
+        Number of draws.
     unique : bool
-        Whether to draw until all are different, so that their expected counts are at most 1.
+        Draw until all classes differ, so that expected counts are at most 1.
     range_max : int
         The number of classes.
     seed : int, optional
@@ -246,6 +248,7 @@ def by_weights(
 
 
 def _unigram_weights(vocab_file: str, unigrams: Sequence[float]) -> list[float]:
+    """Return the weights from the list or the last column of the file; GraphError unless exactly one is set."""
     if bool(vocab_file) == bool(len(unigrams)):
         raise GraphError(
             "a unigram sampler takes its weights from a file or from a list",
@@ -286,12 +289,12 @@ def fixed_unigram_candidate_sampler(
     true_classes, num_true, num_sampled, unique, range_max, seed
         As for `uniform_candidate_sampler`.
     vocab_file : str
-        Name of a file of comma-separated values with a row for each class, whose last value is its weight. It is read
-        while the graph is built.
+        Name of a file of comma-separated values with a row for each class, whose last value is the weight. The file
+        is read while the graph is built.
     distortion : float
         The power to which the weights are raised; 0 makes them equal.
     num_reserved_ids : int
-        How many classes come before those that have weights; they are never drawn.
+        Number of reserved classes, whose indices precede the weighted classes; they are never drawn.
     num_shards, shard : int
         Only classes whose remainder by `num_shards` is `shard` are drawn.
     unigrams : sequence of float
@@ -333,6 +336,7 @@ def fixed_unigram_candidate_sampler(
             hint="look for a column of the file that holds something else",
         )
     is_drawn = (np.arange(range_max) % num_shards == shard) & (weights > 0)
+    # The inner `where` keeps 0 from a negative power, a floating-point error even where the outer drops the result.
     raised = np.where(is_drawn, np.where(is_drawn, weights, 1) ** distortion, 0)
     if unique and np.count_nonzero(raised) < num_sampled:
         _check(num_sampled, unique, int(np.count_nonzero(raised)))

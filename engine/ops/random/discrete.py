@@ -1,4 +1,4 @@
-"""Draws of class indices by their probability, and of orders of rows."""
+"""Draws of class indices by probability, and random orders of rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..support.context import KernelContext
 
 Array = np.ndarray[Any, Any]
 
-_BLOCK = 1 << 18  # numbers that are drawn at a time, where there are more of them than of samples
+_BLOCK = 1 << 18  # Gumbel numbers per block: samples times classes may not fit the memory
 
 
 def _categorical(
@@ -32,20 +32,21 @@ def _categorical(
 
 
 def draw_classes(xp: Any, draw: np.random.Generator, logits: Any, count: int, dtype: DType) -> Array:
-    """Return `count` indices for each row of logits."""
+    """Draw `count` class indices for each row of logits."""
     logits = logits.astype(xp.float64)
     classes = logits.shape[-1]
     samples = xp.empty(len(logits) * count, dtype.numpy)
     step = max(1, _BLOCK // max(1, classes))
     for start in range(0, len(samples), step):
         rows = xp.arange(start, min(start + step, len(samples))) // count
+        # Gumbel-max: the argmax of logits plus Gumbel noise has the distribution softmax(logits).
         noise = xp.asarray(draw.gumbel(size=(len(rows), classes)))
         samples[start : start + step] = xp.argmax(logits[rows] + noise, axis=-1)
     return samples.reshape(len(logits), count)  # type: ignore[no-any-return]
 
 
 def categorical_shape(op: Operation) -> Shape:
-    """Return the shape of indices, a row for each row of logits."""
+    """Return the shape [batch, num_samples] of drawn indices."""
     logits = op.inputs[0].shape.merge(Shape([None, None]))
     count = static_value(op.inputs[1])
     return Shape([logits[0], None if count is None else int(count)])
@@ -133,7 +134,7 @@ define(
 
 @public
 def random_shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Tensor:
-    """Put the rows of a tensor in an order that is drawn, all orders being equally probable.
+    """Put the rows of a tensor in a random order, all orders being equally probable.
 
     Parameters
     ----------
@@ -145,7 +146,7 @@ def random_shuffle(value: Any, seed: int | None = None, name: str | None = None)
     Returns
     -------
     Tensor
-        Same dtype and shape; in another order in each step, iteration and frame. It has no gradient.
+        Same dtype and shape; in another order in each step, iteration and frame; without a gradient.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Draws from gamma and Poisson distributions, and blocks cut out at random."""
+"""Draws from gamma and Poisson distributions, and random crops."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def _gamma(xp: Any, context: KernelContext, shape: Any, alpha: Any, *instance: A
 
 
 def gamma_gradient(op: Operation, g: Tensor) -> list[Any]:
-    """Return the cotangents of the inputs of `op` from `g`, that of the draws.
+    """Return the cotangents of the inputs of `op` from `g`, the cotangent of the draws.
 
-    Each draw moves so that its place in the distribution stays (Figurnov et al. 2018, arXiv:1805.08498).
+    Implicit reparameterization: each draw keeps its quantile (Figurnov et al. 2018, arXiv:1805.08498).
     """
     alpha, value = op.inputs[1], op.outputs[0]
     moved = -(g * apply("IgammaSlope", alpha, value, order=1))
@@ -75,8 +75,8 @@ def random_gamma(
     shape : int32 or int64 vector
         Shape of the draws for each pair of parameters.
     alpha, beta : Tensor of `dtype`
-        Positive; shapes broadcast; the default of `beta` is 1. Gradients reach both: that of `alpha` is the implicit
-        one (Figurnov et al. 2018, arXiv:1805.08498).
+        Positive; shapes broadcast; the default of `beta` is 1. Gradients reach both, `alpha` by implicit
+        reparameterization (Figurnov et al. 2018, arXiv:1805.08498).
     dtype : dtype-like
         A floating dtype.
     seed : int, optional
@@ -119,12 +119,12 @@ def checked_floating(dtype: Any, what: str) -> DType:
 
 
 def at_least_smallest(draw: Tensor) -> Tensor:
-    """Return `draw`, of which nothing is smaller than the smallest normal number."""
+    """Return `draw` with numbers below the smallest normal number raised to the latter."""
     return apply("Maximum", draw, scalar_like(_smallest(draw.dtype), draw))  # type: ignore[no-any-return]
 
 
 def _smallest(dtype: DType) -> float:
-    """Return the smallest normal number."""
+    """Return the smallest normal number of a dtype."""
     return float(ml_dtypes.finfo(dtype.numpy).smallest_normal)  # type: ignore[no-untyped-call]
 
 
@@ -134,7 +134,7 @@ def _poisson(xp: Any, context: KernelContext, shape: Any, rate: Any, *instance: 
 
 
 def draw_poisson(draw: np.random.Generator, shape: Any, rate: Any, kind: DType) -> Array:
-    """Return draws of which all fit into a dtype; else a ValueError."""
+    """Return Poisson draws; raise ValueError if a draw exceeds an integer dtype."""
     drawn = np.asarray(draw.poisson(rate.astype(np.float64), (*as_sizes(shape), *rate.shape)))
     largest = np.max(drawn, initial=0)
     if kind.is_integer and largest > kind.max:
@@ -164,7 +164,7 @@ def random_poisson(
     Parameters
     ----------
     lam : Tensor of an integer or floating dtype
-        Their means, not negative; a literal is float32. It has no gradient, since what is drawn are whole numbers.
+        Means, not negative; a literal is float32. Means have no gradient, because draws are whole numbers.
     shape : int32 or int64 vector
         Shape of the draws for each mean.
     dtype : dtype-like
@@ -180,7 +180,7 @@ def random_poisson(
     Raises
     ------
     DtypeError
-        If a dtype is another.
+        If `dtype` or the dtype of `lam` is not integer or floating.
     OpError
         When a step runs it, if a mean is negative, or a draw is larger than an integer of `dtype`.
 
@@ -199,7 +199,7 @@ def random_poisson(
 
 
 def checked_real(dtype: Any) -> DType:
-    """Return the dtype of Poisson draws; DtypeError if it is not one of real numbers."""
+    """Return the dtype of Poisson draws; DtypeError if it is not integer or floating."""
     wanted = dtypes.as_dtype(dtype)
     if wanted not in dtypes.REAL:
         raise DtypeError(
@@ -209,6 +209,7 @@ def checked_real(dtype: Any) -> DType:
 
 
 def _check_crop(value: Tensor, sizes: Tensor) -> None:
+    """Raise ShapeError if the sizes are no vector, or known not to fit into `value`."""
     known = static_value(sizes)
     if sizes.rank not in (None, 1):
         raise ShapeError(
@@ -240,14 +241,14 @@ def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None
     ----------
     value : Tensor of any dtype
     size : int32 or int64 vector
-        A size for each dimension, at most that of `value`.
+        A size for each dimension, at most the size of `value`.
     seed : int, optional
         As for `random_uniform`.
 
     Returns
     -------
     Tensor
-        Of the same dtype and shape `size`. Gradients pass to the place that was cut out.
+        Of the same dtype and shape `size`. Gradients pass to the block that was cut out.
 
     Raises
     ------
@@ -264,6 +265,7 @@ def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None
     tensor, sizes = convert_to_tensor(value), index_tensor(size)
     _check_crop(tensor, sizes)
     places = apply("Cast", shape_of(tensor), dtype=dtypes.int64) - apply("Cast", sizes, dtype=dtypes.int64) + 1
+    # Draws below 2 ** 62 have a negligible bias modulo the number of places.
     low, high = (np.int64(v) for v in (0, 1 << 62))
     draw = apply("RandomUniformInt", apply("Shape", places), low, high, [], seed=seed_or_next(seed))
     return apply("Slice", tensor, draw % places, sizes, name=name)  # type: ignore[no-any-return]

@@ -1,7 +1,7 @@
-"""Keys of draws that depend on nothing else: two integers, and new keys that are made of them.
+"""Keys of stateless draws: pairs of integers, and new keys derived from them.
 
 A key is the key of a Philox generator. Draws count its blocks by the lowest word of the counter; `fold_in` and
-`stateless_split` use counters with other high words, so that they make keys independent of all draws by the same one.
+`stateless_split` use counters with other high words, so that derived keys are independent of all draws by their key.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def key_tensor(key: Any) -> Tensor:
 
 
 def words_of(key: Array, counter: tuple[int, int, int] = (0, 0, 0)) -> np.random.Philox:
-    """Return the generator of a key: its words after the low one of the counter are those of `counter`."""
+    """Return the generator of a key, with `counter` as the upper three words of its counter."""
     if key.shape != (2,):
         raise ValueError(f"a key is two integers, got an array of shape {list(key.shape)}")
     words = np.array([int(word) & _WORD for word in key], np.uint64)
@@ -55,7 +55,7 @@ def _pair(key: Array, number: int, kind: int) -> Array:
 
 
 def _independent(key: Array, number: int, kind: int) -> Array:
-    """Return the same by hand, for samples."""
+    """Return the result of `_pair` from plain integers, as the expectation of samples."""
     counter = (kind << 128) + (number << 64)
     return np.random.Philox(key=(int(key[1]) << 64) + int(key[0]), counter=counter).random_raw(2).astype(np.int64)
 
@@ -89,14 +89,14 @@ define(
 
 @public
 def fold_in(seed: Any, data: Any, name: str | None = None) -> Tensor:
-    """Make a new key of a key and a number, as of a step, an epoch or a replica (TensorFlow's stateless_fold_in).
+    """Derive a new key from a key and a number of a step, epoch or replica (TensorFlow's stateless_fold_in).
 
     Parameters
     ----------
     seed : int32 or int64 vector of 2
         A key.
     data : int32 or int64 scalar
-        Other numbers give other, independent keys.
+        Other numbers yield other, independent keys.
 
     Returns
     -------
@@ -108,7 +108,7 @@ def fold_in(seed: Any, data: Any, name: str | None = None) -> Tensor:
     ShapeError
         If `seed` is known not to be two integers.
     DtypeError
-        If one is no integer.
+        If `seed` or `data` is no integer.
 
     Examples
     --------
@@ -123,14 +123,14 @@ def fold_in(seed: Any, data: Any, name: str | None = None) -> Tensor:
 
 @public
 def stateless_split(seed: Any, num: int = 2, name: str | None = None) -> Tensor:
-    """Make several independent keys of one, which is not to be used for draws besides.
+    """Derive several independent keys from a key, which should not be used for draws afterwards.
 
     Parameters
     ----------
     seed : int32 or int64 vector of 2
         A key.
     num : int, optional
-        How many keys, at least 1.
+        Number of keys, at least 1.
 
     Returns
     -------

@@ -1,7 +1,7 @@
-"""Draws that are functions of a key which the step gives, and of nothing else: no step, frame or iteration moves them.
+"""Stateless draws: pure functions of a key, which step, frame and iteration do not change.
 
-The kernels are those of the other draws, for the instance that a key stands for. Since they have no state and no
-effects, equal draws are computed once, those by constant keys while compiling, and loops take invariant ones out.
+The kernels share their arithmetic with the stateful draws and use the generator of the key. Without state and effects,
+equal draws are computed once, draws by constant keys while compiling, and loops hoist invariant draws.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _KEY = i32([5, 6])
 
 
 def _numpy(key: Array) -> np.random.Generator:
-    """Return NumPy's generator of a key, for samples."""
+    """Return NumPy's generator of a key, for the expectations of samples."""
     return np.random.Generator(np.random.Philox(key=(int(key[1]) << 64) + int(key[0])))
 
 
 @dataclass(frozen=True)
 class _Standard:
-    """A draw that takes a shape and a key, and what NumPy draws."""
+    """Operation type of a standard draw by shape and key, its drawing function, and NumPy's expected result."""
 
     type: str
     draw: Callable[..., Array]
@@ -51,6 +51,7 @@ class _Standard:
 
 
 def _truncated_by_numpy(shape: Array, key: Array) -> Array:
+    """Return the truncated normal numbers that NumPy draws, redrawing all numbers beyond 2 at a time."""
     draw, values = _numpy(key), np.empty(0)
     first = draw.standard_normal(int(np.prod(shape)))
     values = first
@@ -61,6 +62,8 @@ def _truncated_by_numpy(shape: Array, key: Array) -> Array:
 
 
 def _standard_kernel(draw: Callable[..., Array]) -> Callable[..., Array]:
+    """Return the kernel of a standard draw."""
+
     def kernel(xp: Any, shape: Any, key: Any, *, dtype: Any) -> Array:
         kind = dtypes.as_dtype(dtype)
         return copied_in(xp, draw(words_of(key), tuple(int(d) for d in shape), kind), kind)
@@ -217,7 +220,7 @@ def stateless_random_uniform(
     seed : int32 or int64 vector of 2
         A key, which may be fed or computed; see :func:`fold_in` and :func:`stateless_split`.
     minval, maxval : scalar of `dtype`, or Tensor that broadcasts to `shape`
-        The range; gradients reach it. The default of `maxval` is 1, and an integer `dtype` needs one.
+        The range; gradients reach both ends. The default of `maxval` is 1; an integer `dtype` needs a `maxval`.
     dtype : dtype-like
         A floating or integer dtype.
 
@@ -229,7 +232,7 @@ def stateless_random_uniform(
     Raises
     ------
     ShapeError
-        If `seed` is known not to be two integers; a DtypeError if it has another dtype.
+        If `seed` is known not to be two integers; a DtypeError if its dtype is not int32 or int64.
     GraphError
         If an integer `dtype` has no `maxval`.
 
@@ -407,19 +410,19 @@ def stateless_categorical(
 
 @public
 def stateless_shuffle(value: Any, seed: Any, name: str | None = None) -> Tensor:
-    """Put the rows of a tensor in an order that a key alone decides, all orders being equally probable.
+    """Put the rows of a tensor in an order decided by a key alone, all orders being equally probable.
 
     Parameters
     ----------
     value : Tensor of any dtype
         Rank 1 or more.
     seed : int32 or int64 vector of 2
-        As for `stateless_random_uniform`; the same key puts tensors of the same number of rows in the same order.
+        As for `stateless_random_uniform`; equal keys put tensors of equal numbers of rows in the same order.
 
     Returns
     -------
     Tensor
-        Same dtype and shape. It has no gradient.
+        Same dtype and shape, without a gradient.
 
     Raises
     ------
