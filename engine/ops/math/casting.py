@@ -23,6 +23,7 @@ _CASTABLE = (dtypes.bool_, *dtypes.NUMERIC)
 
 
 def _cast_shape(op: Operation) -> Shape:
+    """Return the shape of the operand; raise DtypeError if the target is no dtype of casts."""
     dtype = dtypes.as_dtype(op.attrs["dtype"])
     if dtype not in _CASTABLE:
         raise DtypeError(
@@ -36,6 +37,7 @@ def _cast_shape(op: Operation) -> Shape:
 
 def _cast(xp: Any, x: Any, dtype: Any) -> Any:
     target = dtypes.as_dtype(dtype).numpy
+    # A cast to bool looks at imaginary parts too; others drop them, without the warning of NumPy.
     if x.dtype.kind == "c" and target is not None and target.kind not in "cb":
         x = x.real
     with np.errstate(invalid="ignore", over="ignore"):
@@ -81,12 +83,12 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor:
     x : Tensor of bool or any numeric dtype, any shape
     dtype : dtype-like
         Bool or any numeric dtype. Floats are truncated toward zero to integers, complex numbers lose their
-        imaginary part to reals, everything but zero is true.
+        imaginary part to reals, everything except zero is true.
 
     Returns
     -------
     Tensor
-        Of dtype `dtype` and the shape of `x`; `x` itself when it has that dtype. Gradients flow between
+        Of dtype `dtype` and the shape of `x`; `x` itself if its dtype is `dtype` already. Gradients flow between
         floating and complex dtypes and are cut by all others.
 
     Raises
@@ -109,13 +111,13 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor:
 
 
 def as_before(y: Tensor, dtype: dtypes.DType, name: str | None = None) -> Tensor:
-    """Return `y`, computed from a `widened` tensor, in the dtype that this was of, and under a name."""
+    """Cast `y`, computed from a `widened` tensor, back to `dtype`, under a name."""
     if y.dtype is not dtype:
         return cast(y, dtype, name)
     return y if name is None else apply("Identity", y, name=name)
 
 
 def widened(x: Tensor) -> Tensor:
-    """Return `x` in float32 if its floats have two bytes, which sums and squares would not fit; any other as it is."""
+    """Return float16 and bfloat16 tensors in float32, where sums and squares fit; other tensors unchanged."""
     is_wide = x.dtype not in (dtypes.float16, dtypes.bfloat16)
     return x if is_wide else cast(x, dtypes.float32)

@@ -42,13 +42,13 @@ def _scales(x: Tensor, first: float) -> Tensor:
 
 
 def _turned(x: Tensor, sign: int) -> Tensor:
-    """Return ``2 * exp(sign * i * pi * k / (2 * n))``, which moves by half a sample."""
+    """Return ``2 * exp(sign * i * pi * k / (2 * n))``, the phase of a shift by half a sample."""
     angles = _indices(x) * (sign * math.pi / 2) / _count(x)
     return of_parts(cos(angles) * 2, sin(angles) * 2)
 
 
 def _first(x: Tensor, ortho: bool) -> Tensor:
-    """Return the spectrum of the signal and its mirror, but for the ends."""
+    """Return the spectrum of the signal followed by its mirror image without both ends."""
     size = dimension(x, -1)
     if isinstance(size, int) and size < 2:
         raise ShapeError("a transform of type 1 has two ends", wanted="2 or more", got=size, hint="use type=2")
@@ -68,6 +68,7 @@ def _third(x: Tensor, ortho: bool) -> Tensor:
 
 
 def _fourth(x: Tensor, ortho: bool) -> Tensor:
+    # The odd coefficients of a type-2 transform of twice the length are a type-4 transform.
     found = _second(fitted(x, [dimension(x, -1) * 2]), False)[..., 1::2]
     return found * math.sqrt(0.5) / sqrt(_count(x)) if ortho else found
 
@@ -77,7 +78,7 @@ _INVERSES = {1: 1, 2: 3, 3: 2, 4: 4}
 
 
 def _checked(input: Any, type: int, n: Any, axis: int, norm: Any) -> Tensor:
-    """Return the signal, cut or filled up to its length; raise what can not be transformed."""
+    """Return the signal, cut or padded to `n`; raise GraphError or DtypeError for unsupported arguments."""
     x, kind = convert_to_tensor(input), static_int(type, "type")
     known = {"type": (kind, tuple(_TYPES)), "norm": (norm, (None, "ortho")), "axis": (static_int(axis), (-1,))}
     for what, (given, allowed) in known.items():
@@ -101,7 +102,7 @@ def dct(
 ) -> Tensor:
     """Discrete cosine transform over the last dimension.
 
-    Of type 2 it is ``2 * sum(x[m] * cos(pi * k * (2 * m + 1) / (2 * n)) for m in range(n))``.
+    Type 2 computes ``2 * sum(x[m] * cos(pi * k * (2 * m + 1) / (2 * n)) for m in range(n))``.
 
     Parameters
     ----------
@@ -109,11 +110,11 @@ def dct(
     type : {1, 2, 3, 4}
         As SciPy and the literature number them.
     n : int, optional
-        To which length the dimension is cut, or filled up with zeros, first.
+        Length to which the dimension is cut or zero-padded before the transform.
     axis : -1
-        No other is supported.
+        Only the last axis is supported.
     norm : {None, 'ortho'}
-        With 'ortho' the transform is orthonormal; type 1 has none such.
+        'ortho' for the orthonormal transform, which type 1 does not have.
 
     Returns
     -------
@@ -123,7 +124,7 @@ def dct(
     Raises
     ------
     DtypeError
-        If the dtype is another.
+        If `input` is not float32 or float64.
     GraphError
         If there is no such transform.
 
@@ -141,27 +142,27 @@ def dct(
 def idct(
     input: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None, name: str | None = None
 ) -> Tensor:
-    """Inverse of `dct`: but for a factor, the transform of type 3 for 2, 2 for 3, and the same one for 1 and 4.
+    """Inverse of `dct` up to a factor: type 3 inverts 2, type 2 inverts 3; types 1 and 4 invert themselves.
 
     Parameters
     ----------
     input, type, axis, norm
         As for `dct`.
     n : None
-        The length of the signal is that of its transform.
+        Not supported: signal and transform have equal lengths.
 
     Returns
     -------
     Tensor
-        Of the same dtype and shape. Without ``norm="ortho"`` it is the signal times 2 n, and times ``2 * (n - 1)`` for
+        Of the same dtype and shape. Without ``norm="ortho"``, the signal times ``2 * n``, and times ``2 * (n - 1)`` for
         type 1, as in TensorFlow.
 
     Raises
     ------
     DtypeError
-        If the dtype is another.
+        If `input` is not float32 or float64.
     GraphError
-        If there is no such transform, or a length is given.
+        If there is no such transform, or `n` is not None.
 
     Examples
     --------

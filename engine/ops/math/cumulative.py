@@ -1,7 +1,7 @@
-"""Products over an axis, whole and running, with gradients that are right to any order where factors are 0.
+"""Running sums, and total and running products along an axis, with gradients exact to any order at zero factors.
 
-The derivative of a product by one factor is the product of the others (`ProdOthers`). Its own derivative is taken
-row by row of a matrix that holds, for each result, the factors it is made of; so no division is ever needed.
+The derivative of a product by a factor is the product of the others (`ProdOthers`). The derivative of `ProdOthers` is
+taken row by row of a matrix with the factors of each result; so no gradient divides.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ def _scan(xp: Any, scan: str, x: Any, axis: int, exclusive: bool, reverse: bool)
     turn = (*lead, slice(None, None, -1))
     y = getattr(xp, scan)(x[turn] if reverse else x, axis, dtype=x.dtype)
     if exclusive:
+        # True and False are the neutral elements 1 and 0.
         shifted = xp.full_like(y, scan == "cumprod")
         shifted[*lead, 1:] = y[*lead, :-1]
         y = shifted
@@ -96,7 +97,7 @@ def cumsum(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False
 
 
 def running(type: str, x: Any, axis: Any, exclusive: bool, reverse: bool, name: str | None) -> Tensor:
-    """Apply an operation that goes from element to element of an axis."""
+    """Apply a running operation along an axis, static or computed by the step."""
     how = {"exclusive": bool(exclusive), "reverse": bool(reverse)}
     late = late_axis(axis)
     if late is not None:
@@ -105,8 +106,9 @@ def running(type: str, x: Any, axis: Any, exclusive: bool, reverse: bool, name: 
 
 
 def _factors_gradient(x: Tensor, g: Tensor, axis: int, comparison: str) -> Tensor:
-    """Return the cotangent of `x` from that of ``y[i] = product of x[j] where comparison(j, i)`` along `axis`."""
+    """Return the cotangent of `x`; `g` belongs to ``y[i] = product of x[j] where comparison(j, i)`` along `axis`."""
     rows, columns = (axis, axis + 1) if axis >= 0 else (axis - 1, axis)
+    # Positions count from 1; only their order matters.
     position = apply("Cumsum", apply("Fill", shape_of(x), i32(1)), axis=axis)
     row, column = apply("ExpandDims", position, axis=columns), apply("ExpandDims", position, axis=rows)
     included = apply(comparison, column, row)
@@ -118,6 +120,7 @@ def _factors_gradient(x: Tensor, g: Tensor, axis: int, comparison: str) -> Tenso
 
 @typed
 def _others(xp: Any, x: Any, axis: int) -> Any:
+    # Factors before times factors after: dividing the whole product by each factor would fail at zeros.
     return _scan(xp, "cumprod", x, axis, True, False) * _scan(xp, "cumprod", x, axis, True, True)
 
 
@@ -158,7 +161,7 @@ define(
 
 @public
 def reduce_prod(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
-    """Product over axes; its gradient is right where factors are 0.
+    """Product over axes, with an exact gradient at zero factors.
 
     Parameters
     ----------
@@ -192,6 +195,7 @@ def reduce_prod(input_tensor: Any, axis: Any = None, keepdims: bool = False, nam
         reduced_axes(axes, x.rank)
     if len(axes) == 1:
         return apply("Prod", x, name=name, axis=axes, keepdims=bool(keepdims))  # type: ignore[no-any-return]
+    # One axis at a time, because `ProdOthers` in the gradient runs along a single axis.
     for a in axes:
         x = apply("Prod", x, axis=(a,), keepdims=True)
     return x if keepdims or not axes else apply("Squeeze", x, name=name, axis=axes)
@@ -230,7 +234,7 @@ define(
 
 @public
 def cumprod(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None) -> Tensor:
-    """Running product along an axis; see `cumsum`. Its gradient takes memory for the square of the axis.
+    """Running product along an axis; see `cumsum`. Gradients take memory quadratic in its length.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Reductions that are made of sums and means: variances, deviations, lengths, how many are not zero."""
+"""Reductions built from sums and means: variances, standard deviations, norms, counts of nonzero values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .reductions import reduce_mean, reduce_sum
 def count_nonzero(
     input_tensor: Any, axis: Any = None, keepdims: bool = False, dtype: Any = dtypes.int64, name: str | None = None
 ) -> Tensor:
-    """Count what is not zero over axes: numbers, true values, strings that are not empty.
+    """Count nonzero numbers, true values or nonempty strings over axes.
 
     Parameters
     ----------
@@ -72,6 +72,7 @@ def reduce_variance(input_tensor: Any, axis: Any = None, keepdims: bool = False,
     array([1., 9.], dtype=float32)
     """
     x = convert_to_tensor(input_tensor)
+    # Two passes: the mean of squares less the squared mean would cancel digits.
     distance = x - reduce_mean(x, axis, keepdims=True)
     return reduce_mean(_squares(distance), axis, keepdims, name)
 

@@ -1,4 +1,4 @@
-"""Elementwise functions of one operand: signs, powers, exponentials, rounding, tests of floating values."""
+"""Elementwise functions of a single operand: signs, powers, exponentials, rounding, tests of floating values."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def abs(x: Any, name: str | None = None) -> Tensor:
     Returns
     -------
     Tensor or SparseTensor
-        Same shape; same dtype, but of a complex one the real dtype.
+        Same shape and dtype; the real dtype for complex numbers.
 
     Examples
     --------
@@ -91,6 +91,7 @@ def abs(x: Any, name: str | None = None) -> Tensor:
 def _sign_gradient(x: Tensor, y: Tensor, g: Tensor) -> Tensor:
     if not x.dtype.is_complex:
         return zeros_like(x)
+    # Only the tangential part of the cotangent turns ``x / abs(x)``; the radial part would change its size of 1.
     radial = apply("Cast", apply("Real", conj(g) * y), dtype=x.dtype)
     return div_no_nan(g - y * radial, apply("Cast", abs(x), dtype=x.dtype))
 
@@ -135,7 +136,7 @@ sqrt: Unary = unary(
 
 
 def _product(*factors: Tensor) -> Tensor:
-    """Return the product of factors that may be infinite, whose own gradients are 0 where the incoming one is 0."""
+    """Return the product of possibly infinite factors, with gradients of 0 where the incoming gradient is 0."""
     return functools.reduce(multiply_unless_zero, factors)
 
 
@@ -274,12 +275,12 @@ rint: Unary = unary(
 
 @public
 def round(x: Any, name: str | None = None) -> Tensor:
-    """Round to the nearest whole number, halves to the even one, elementwise.
+    """Round to the nearest whole number, halves to even, elementwise.
 
     Parameters
     ----------
     x : Tensor of an integer or floating dtype
-        An integer tensor is returned as it is.
+        Integer tensors are returned unchanged.
 
     Returns
     -------
@@ -335,7 +336,7 @@ is_finite: Unary = unary(
 
 @public
 def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Tensor:
-    """Limit values to an interval; gradients pass where the value is inside it, bounds included.
+    """Limit values to an interval; gradients pass inside the interval, bounds included.
 
     Parameters
     ----------

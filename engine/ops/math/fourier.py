@@ -1,6 +1,6 @@
 """Discrete Fourier transforms over the last one to three dimensions, of complex and of real signals.
 
-The gradient of each is another one: transforms are linear, and the adjoint of one is its inverse but for a factor.
+Gradients are transforms too: transforms are linear, and the adjoint of a transform is its inverse times a factor.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ REAL = (dtypes.float32, dtypes.float64)
 
 
 def _checked_shape(op: Operation) -> Shape:
-    """Return the shape of the operand, which has to have the dimensions that are transformed."""
+    """Return the shape of the operand; raise ShapeError if the transform has more dimensions."""
     shape, rank = op.inputs[0].shape, op.attrs["rank"]
     if shape.rank is not None and shape.rank < rank:
         raise ShapeError(
@@ -47,7 +47,7 @@ def last_axes(rank: int) -> tuple[int, ...]:
 
 
 def _points(x: Tensor, rank: int, dtype: Any) -> Tensor:
-    """Return of how many points a transform of `x` over its last dimensions is, in a dtype."""
+    """Return the number of points of a transform over the last `rank` dimensions of `x`, in a dtype."""
     known = None if x.rank is None else [x.shape[axis] for axis in last_axes(rank)]
     if known is not None and None not in known:
         return constant(np.asarray(math.prod(d for d in known if d is not None), dtype.numpy))
@@ -56,6 +56,7 @@ def _points(x: Tensor, rank: int, dtype: Any) -> Tensor:
 
 
 def _batch(op: Operation, varying: Sequence[bool]) -> Batched | None:
+    """Transform a batch at once unless lengths vary: the transformed dimensions are last."""
     if not varying[0] or any(varying[1:]):
         return None
     return lambda builder, operands: again(builder, op, operands)
@@ -63,7 +64,7 @@ def _batch(op: Operation, varying: Sequence[bool]) -> Batched | None:
 
 def _transform(xp: Any, x: Any, rank: int, inverse: bool) -> Any:
     check_rank(x, rank, None, f"a transform over {rank} dimensions")
-    if not x.size:
+    if not x.size:  # NumPy refuses transforms of 0 points
         return x
     return (xp.fft.ifftn if inverse else xp.fft.fftn)(x, axes=last_axes(rank)).astype(x.dtype, copy=False)
 
@@ -76,7 +77,7 @@ def _transform_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 
 def _matrix(n: int, sign: int = -1) -> Any:
-    """Return the matrix of a transform of so many points."""
+    """Return the matrix of a transform of `n` points; `sign` 1 makes an inverse without its factor 1 / n."""
     return np.exp(sign * 2j * np.pi * np.outer(np.arange(n), np.arange(n)) / n)
 
 
@@ -119,12 +120,12 @@ def _real_transform(xp: Any, x: Any, rank: int, dtype: Any) -> Any:
 
 
 def _is_single(bins: Tensor, size: Tensor) -> Tensor:
-    """Return which frequencies of a real signal have no negative one beside them: that of 0, and half the rate."""
+    """Return a mask of the frequencies without a negative counterpart: 0 and half the sampling rate."""
     return apply("LogicalOr", apply("Equal", bins, 0), apply("Equal", bins * 2, size))  # type: ignore[no-any-return]
 
 
 def _weighted(spectrum: Tensor, size: Tensor, single: float, double: float) -> Tensor:
-    """Multiply frequencies that stand for themselves by one number, and those that stand for two by another."""
+    """Multiply the frequencies of `_is_single` by `single`, and all others by `double`."""
     bins = apply("Range", constant(np.int32(0)), size // 2 + 1, constant(np.int32(1)))
     single_, double_ = (constant(np.asarray(v, spectrum.dtype.numpy)) for v in (single, double))
     return spectrum * apply("Where", _is_single(bins, size), single_, double_)  # type: ignore[no-any-return]
@@ -133,6 +134,7 @@ def _weighted(spectrum: Tensor, size: Tensor, single: float, double: float) -> T
 def _real_gradient(op: Operation, g: Tensor) -> list[Any]:
     (x,), rank = op.inputs, op.attrs["rank"]
     size = size_along(x, -1)
+    # IRFFT adds paired frequencies twice, for their negatives too; the adjoint adds each frequency once.
     back = apply("IRFFT", _weighted(g, size, 1.0, 0.5), size, rank=rank)
     return [back * _points(x, rank, x.dtype)]
 
@@ -160,6 +162,7 @@ define(
 
 
 def _inverse_real_shape(op: Operation) -> Shape:
+    """Return the shape of the signal; raise ShapeError if the spectrum does not fit its length."""
     only_scalars(op, 1)
     shape, size = _checked_shape(op), static_value(op.inputs[1])
     if shape.rank is None:
@@ -188,12 +191,13 @@ def _inverse_real_transform(xp: Any, x: Any, size: Any, rank: int) -> Any:
 
 def _inverse_real_gradient(op: Operation, g: Tensor) -> list[Any]:
     (x, size), rank = op.inputs, op.attrs["rank"]
+    # Paired frequencies enter the signal twice, for their negatives too.
     spectrum = apply("RFFT", g, rank=rank, dtype=x.dtype)
     return [_weighted(spectrum, size, 1.0, 2.0) / _points(op.outputs[0], rank, x.dtype), None]
 
 
 def _synthesised(x: Any, size: Any) -> Any:
-    """Return rows of a signal from those of its spectrum, whose negative frequencies are the mirror of the others."""
+    """Return rows of a real signal from the rows of its spectrum, whose negative frequencies mirror the others."""
     n, bins = int(size), np.arange(int(size) // 2 + 1)
     weights = np.where((bins == 0) | (2 * bins == n), 1, 2)
     return (x * weights @ _matrix(n, 1)[: len(bins)]).real / n

@@ -1,7 +1,8 @@
 """Derivatives by parameters of the incomplete gamma function and of Hurwitz's zeta function, of any order.
 
-They are those of the expansions that give the functions, term by term. A function of `a` stands for its truncated power
-series in e, the coefficients of ``f(a + e)`` along the first axis: the last one times n! is the n-th derivative.
+The expansions of the functions are differentiated term by term. Arrays represent a function f of `a` by its truncated
+power series in e, the coefficients of ``f(a + e)`` along the first axis: the last coefficient times n! is the n-th
+derivative.
 """
 
 from __future__ import annotations
@@ -28,11 +29,12 @@ _LARGE, _NEAR = 1e8, 1e-2  # parameters, and relative distances of `x`, where tw
 @cache
 def _bernoulli_numbers() -> Array:
     """Return the Bernoulli numbers of even order, from the second on."""
-    numbers: Array = outside(special(np, "bernoulli"), 2 * _TERMS)[2::2]  # kept, so not of the memory of a step
+    numbers: Array = outside(special(np, "bernoulli"), 2 * _TERMS)[2::2]  # cached, so not in the memory of a step
     return numbers
 
 
 def _times(x: Array, y: Array) -> Array:
+    """Return the product of two power series."""
     result = np.zeros_like(x)
     for i in range(len(x)):
         result[i:] += x[i] * y[: len(y) - i]
@@ -40,6 +42,7 @@ def _times(x: Array, y: Array) -> Array:
 
 
 def _divided(x: Array, y: Array) -> Array:
+    """Return the quotient of two power series."""
     result = np.empty_like(y)
     for i in range(len(y)):
         result[i] = (x[i] - sum(result[j] * y[i - j] for j in range(i))) / y[0]
@@ -71,15 +74,15 @@ def _power_over_gamma(a: Array, x: Array, order: int) -> Array:
 
 
 def incomplete_gamma_slopes(a: Array, x: Array, order: int) -> Array:
-    """Return the derivative by `a` of the lower incomplete gamma function P, over the density that is its one by `x`.
+    """Return the derivative by `a` of the lower incomplete gamma function P, divided by the derivative by `x`.
 
-    That density, ``x ** (a - 1) * exp(-x) / gamma(a)``, would underflow long before the quotient does anything.
+    The latter, the density ``x ** (a - 1) * exp(-x) / gamma(a)``, would underflow long before the quotient does.
 
     Parameters
     ----------
-    a, x : float64 arrays of one shape
+    a, x : float64 arrays of equal shape
     order : int
-        Of the derivative, at least 1.
+        Order of the derivative, at least 1.
 
     Returns
     -------
@@ -132,10 +135,10 @@ def _by_fraction(a: Array, x: Array, order: int) -> Array:
 
 
 def _by_normal(a: Array, x: Array, order: int) -> Array:
-    """Differentiate the normal distribution that P is near to (Temme, 1979), where other expansions have many terms.
+    """Differentiate the normal approximation of P (Temme, 1979), where other expansions have many terms.
 
-    By that a change of `a` does to P what one of `x`, in the other direction, by ``(1 + m) * log(1 + m) / m + 1 / 6a``
-    does, where m is ``x / a - 1``.
+    There, raising `a` by d changes P as lowering `x` by ``d * ((1 + m) * log(1 + m) / m + 1 / (6 * a))`` does, where m
+    is ``x / a - 1``.
     """
     inverse = _series(order, *((-1) ** i * (1 / a) ** (i + 1) for i in range(order + 1)))
     m = x * inverse
@@ -154,7 +157,7 @@ def zeta_slopes(x: Array, q: Array, order: int) -> Array:
 
     Parameters
     ----------
-    x, q : float64 arrays of one shape
+    x, q : float64 arrays of equal shape
     order : int
 
     Returns
@@ -169,6 +172,7 @@ def zeta_slopes(x: Array, q: Array, order: int) -> Array:
 
 
 def _euler_maclaurin(x: Array, q: Array, order: int) -> Array:
+    """Sum the first terms, and the tail by the Euler-Maclaurin formula; return the derivative by `x`."""
     total = np.sum([_power(q + k, x, order) for k in range(_TERMS)], axis=0)
     last = q + _TERMS
     power, rising = _power(last, x, order), _series(order, x, np.ones_like(x))
@@ -186,12 +190,12 @@ def _power(base: Array, x: Array, order: int) -> Array:
 
 
 def expanded(x: Array, y: Array, order: int) -> int:
-    """Return how many terms of an expansion of some `order` two operands have, about."""
+    """Return the approximate number of terms in expansions of some `order` for two operands."""
     return 50 * (order + 1) * max(x.size, y.size)
 
 
 def by_order(slopes: Callable[[Array, Array, int], Array]) -> Kernel:
-    """Return a kernel on the host that gives `slopes` of the order that its attribute says."""
+    """Return a kernel on the host for `slopes` of the order in its attribute."""
 
     def kernel(xp: Any, x: Any, y: Any, order: int) -> Any:
         wide = np.broadcast_arrays(x.astype(np.float64), y.astype(np.float64))

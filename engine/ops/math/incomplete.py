@@ -44,6 +44,7 @@ def _density(a: Tensor, x: Tensor) -> Tensor:
 
 def _igamma_gradient(a: Tensor, x: Tensor, y: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
     inside = x > 0
+    # P is 0 at 0 for all `a`; 1 stands in for 0, where the slope has no logarithm.
     positive: Tensor = apply("Where", inside, x, 1)
     by_a = _density(a, positive) * apply("IgammaSlope", a, positive, order=1)
     return multiply_unless_zero(g, apply("Where", inside, by_a, 0)), multiply_unless_zero(g, _density(a, x))
@@ -58,7 +59,7 @@ _SHAPE, _AT = f64([[1], [2], [0.5]]), f64([0.25, 1.5, 6])
 
 
 def _lower(a: Any, x: Any) -> Any:
-    """Return the integral for a = 1, 2 and 0.5, for which it is elementary."""
+    """Return P(a, x) for a = 1, 2 and 0.5, where the integral is elementary."""
     return np.stack([1 - np.exp(-x), 1 - (1 + x) * np.exp(-x), np.vectorize(math.erf)(np.sqrt(x))])
 
 
@@ -93,7 +94,7 @@ binary(
 def igamma(a: Any, x: Any, name: str | None = None) -> Tensor:
     """Regularised lower incomplete gamma function P(a, x), elementwise.
 
-    It is the integral of ``t ** (a - 1) * exp(-t) / gamma(a)`` over t from 0 to x.
+    The integral of ``t ** (a - 1) * exp(-t) / gamma(a)`` over t from 0 to x.
 
     Parameters
     ----------
@@ -138,7 +139,7 @@ def igammac(a: Any, x: Any, name: str | None = None) -> Tensor:
 
 
 def _log_slopes(a: Tensor, x: Tensor, order: int) -> Tensor:
-    """Return the derivative by `a`, of an order, of ``x ** a / gamma(a)``, over that."""
+    """Return the derivative by `a`, of an order, of ``x ** a / gamma(a)``, divided by this function."""
     slopes = [log(x) - digamma(a), *(-polygamma(float(k), a) for k in range(1, order))]
     found: list[Any] = [1.0]
     for n in range(order):
@@ -154,7 +155,7 @@ def _igamma_slope_gradient(op: Operation, g: Tensor) -> list[Any]:
 
 
 define(
-    "IgammaSlope",  # the derivative of Igamma by a, of an order, over that by x
+    "IgammaSlope",  # derivative of Igamma by a, of an order, divided by the derivative by x
     "a: host T, x: host T -> slope: host T",
     where={"T": dtypes.FLOATING},
     attrs={"order": REQUIRED},
@@ -190,7 +191,7 @@ define(
     shape=broadcast_all,
     kernel=typed(arrays.by_special("betainc")),
     gradient=_betainc_gradient,
-    samples=[  # it has no gradient by a and b: tests/ops/test_special.py moves x
+    samples=[  # without gradients by a and b: tests/ops/test_special.py moves x
         Sample([f64([[2], [1]]), f64(1), _BETA], np.stack([_BETA**2, _BETA]), {}, False),
         Sample([f64(2), f64(3), _BETA], 6 * _BETA**2 - 8 * _BETA**3 + 3 * _BETA**4, {}, False),
         Sample([f64([2, 2, -1]), f64([3, 3, 1]), f64([0, 1, 0.5])], f64([0, 1, np.nan]), {}, False),
@@ -202,12 +203,12 @@ define(
 def betainc(a: Any, b: Any, x: Any, name: str | None = None) -> Tensor:
     """Regularised incomplete beta function, elementwise.
 
-    It is the integral of ``t ** (a - 1) * (1 - t) ** (b - 1)`` over t from 0 to x, divided by that to 1.
+    The integral of ``t ** (a - 1) * (1 - t) ** (b - 1)`` over t from 0 to x, divided by the integral from 0 to 1.
 
     Parameters
     ----------
     a, b, x : Tensor of a floating dtype
-        Same dtype; shapes broadcast; `a` and `b` are positive and have no gradient; `x` is between 0 and 1 and has one.
+        Same dtype; shapes broadcast; `a` and `b` are positive, `x` is between 0 and 1. Only `x` has a gradient.
 
     Returns
     -------

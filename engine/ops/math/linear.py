@@ -35,6 +35,7 @@ _BATCH = np.arange(12, dtype=np.float64).reshape(2, 1, 2, 3) - 5
 
 
 def _matmul_shape(op: Operation) -> Shape:
+    """Return the shape of a matrix product; raise ShapeError if operands are no matrices or do not fit."""
     a, b = (t.shape for t in op.inputs[:2])
     for shape in (a, b):
         if shape.rank is not None and shape.rank < 2:
@@ -62,6 +63,7 @@ def _matmul_shape(op: Operation) -> Shape:
 
 
 def _matmul_gradient(op: Operation, g: Tensor) -> list[Any]:
+    """Return the cotangents of both factors, summed over leading dimensions that were broadcast."""
     a, b = op.inputs
     ta, tb = op.attrs["transpose_a"], op.attrs["transpose_b"]
     if ta:
@@ -80,13 +82,13 @@ def _matmul_gradient(op: Operation, g: Tensor) -> list[Any]:
 def _product(xp: Any, a: Any, b: Any, transpose_a: bool, transpose_b: bool) -> Any:
     check_rank(a, 2, None, "matmul multiplies matrices")
     check_rank(b, 2, None, "matmul multiplies matrices")
-    if xp is np and a.dtype.itemsize == 2 and a.dtype.kind not in "iu":  # which BLAS does not know, and a GPU's does
+    if xp is np and a.dtype.itemsize == 2 and a.dtype.kind not in "iu":  # BLAS has no 16-bit floats; cuBLAS has
         a, b = a.astype(np.float32), b.astype(np.float32)
     return xp.matmul(a.swapaxes(-1, -2) if transpose_a else a, b.swapaxes(-1, -2) if transpose_b else b)
 
 
 def _multiplications(a: Any, b: Any, transpose_a: bool, transpose_b: bool) -> int:
-    """Return how many a product is made of, which take about as long as elements elsewhere do."""
+    """Return the work of a product in elements of other operations: about eight multiplications each."""
     columns = b.shape[-2 if transpose_b else -1]
     return int(max(a.size * columns, b.size * a.shape[-1 if transpose_a else -2]) // 8)
 
@@ -96,7 +98,7 @@ def _rows_by_columns(a: Any, b: Any) -> Any:
 
 
 def _batch_matmul(op: Operation, varying: Sequence[bool]) -> Batched | None:
-    """Multiply the rows of many matrices with one matrix; columns are rows of the transposes."""
+    """Multiply the rows of many matrices by a single matrix; columns are rows of the transposes."""
     left, right = varying
     if left == right or any(t.rank != 2 or not t.shape.is_fully_known for t in op.inputs):
         return None
@@ -164,7 +166,7 @@ _MATRICES = (dtypes.float32, dtypes.float64)
 
 
 def _begin_sum(xp: Any, total: Any) -> ProductSum:
-    from ...kernels.cpu.product_sum import ProductSum  # with all kernels in C, which a graph does without
+    from ...kernels.cpu.product_sum import ProductSum  # late: loads all C kernels, which a graph does without
 
     return ProductSum(total)
 
@@ -212,7 +214,7 @@ def matmul(a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False,
     a, b : Tensor of any numeric dtype
         Same dtype, shapes ``[..., rows, inner]`` and ``[..., inner, columns]``.
     transpose_a, transpose_b : bool
-        Swap the last two dimensions of that operand first.
+        Swap the last two dimensions of the operand before the product.
 
     Returns
     -------
